@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error a user can meet, with its stable reference and exit code (docs/errors.md is made from this file).
+
+VgpuctlError
+├── UsageError 2            bad options or a bad specification
+├── InventoryError 3        the inventory cannot be read
+├── HostError 4             one host did not do what was asked
+│   ├── HostUnreachable  HostKeyUnknown  HostKeyChanged  AuthenticationFailed  BecomeFailed
+│   ├── PythonMissing  LibvirtMissing  CommandTimedOut  CommandFailed
+│   └── AgentBroken  AgentProblem(code)
+├── NoCapacity 5            no GPU can take the request; the context has a line per GPU
+├── StateError 6            the store and the request disagree
+│   ├── NotFound  VmDiffers  ConcurrentChange  LeaseBroken  StoreUnusable
+├── GuestError 7            libvirt refused a domain, volume or network
+│   ├── DomainRejected  VolumeRejected  NetworkMissing
+├── LabError 8              the lab cannot be built or started
+├── Interrupted 130         the user pressed Ctrl-C
+└── PartialFailure 10       some hosts did and some did not
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class VgpuctlError(Exception):
+    """An error meant for the user: what was tried, what the system answered and what to do next."""
+
+    reference: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, context: Sequence[str] = (), hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.context = tuple(context)
+        self.hint = hint
+
+
+class UsageError(VgpuctlError):
+    """An option or a specification has a value that cannot be used."""
+
+    reference = "usage"
+    exit_code = 2
+
+
+class InventoryError(VgpuctlError):
+    """The inventory cannot be read, or names no host that fits."""
+
+    reference = "inventory"
+    exit_code = 3
+
+
+class HostError(VgpuctlError):
+    """A host did not do what was asked of it."""
+
+    reference = "host"
+    exit_code = 4
+
+
+class HostUnreachable(HostError):
+    """No connection to the host's SSH port."""
+
+    reference = "host-unreachable"
+
+
+class HostKeyUnknown(HostError):
+    """The host's key is not in known_hosts."""
+
+    reference = "host-key-unknown"
+
+
+class HostKeyChanged(HostError):
+    """The host's key is another than the one in known_hosts."""
+
+    reference = "host-key-changed"
+
+
+class AuthenticationFailed(HostError):
+    """The host refused the user or the keys."""
+
+    reference = "authentication-failed"
+
+
+class BecomeFailed(HostError):
+    """sudo refused on the host."""
+
+    reference = "become-failed"
+
+
+class PythonMissing(HostError):
+    """The host has no Python interpreter where the inventory says."""
+
+    reference = "python-missing"
+
+
+class LibvirtMissing(HostError):
+    """The host has no libvirt, or its daemon does not answer."""
+
+    reference = "libvirt-missing"
+
+
+class CommandTimedOut(HostError):
+    """A command on the host did not end within its time."""
+
+    reference = "command-timed-out"
+
+
+class CommandFailed(HostError):
+    """A command on the host ended with an error."""
+
+    reference = "command-failed"
+
+
+class AgentBroken(HostError):
+    """The agent on the host answered something that is not its protocol."""
+
+    reference = "agent-broken"
+
+
+class AgentProblem(HostError):
+    """The agent refused or failed; `code` is its stable problem code."""
+
+    reference = "agent-problem"
+
+    def __init__(self, code: str, message: str, *, context: Sequence[str] = (), hint: str | None = None) -> None:
+        super().__init__(message, context=context, hint=hint)
+        self.code = code
+
+
+class NoCapacity(VgpuctlError):
+    """No GPU can take the request; `context` has one line per GPU or host looked at."""
+
+    reference = "no-capacity"
+    exit_code = 5
+
+
+class StateError(VgpuctlError):
+    """The store and the request disagree."""
+
+    reference = "state"
+    exit_code = 6
+
+
+class NotFound(StateError):
+    """The store knows no such tenant, VM or host."""
+
+    reference = "not-found"
+
+
+class VmDiffers(StateError):
+    """A VM of this name exists with another specification."""
+
+    reference = "vm-differs"
+
+
+class ConcurrentChange(StateError):
+    """Another run changed the same thing first."""
+
+    reference = "concurrent-change"
+
+
+class LeaseBroken(StateError):
+    """A lease could be neither finished nor taken back."""
+
+    reference = "lease-broken"
+
+
+class StoreUnusable(StateError):
+    """The store cannot be opened or written."""
+
+    reference = "store-unusable"
+
+
+class GuestError(VgpuctlError):
+    """libvirt refused something."""
+
+    reference = "guest"
+    exit_code = 7
+
+
+class DomainRejected(GuestError):
+    """libvirt refused to define or start a domain."""
+
+    reference = "domain-rejected"
+
+
+class VolumeRejected(GuestError):
+    """libvirt refused a storage volume, or a base image is missing."""
+
+    reference = "volume-rejected"
+
+
+class NetworkMissing(GuestError):
+    """The libvirt network of a VM does not exist or is not active."""
+
+    reference = "network-missing"
+
+
+class LabError(VgpuctlError):
+    """The lab cannot be built, started or stopped."""
+
+    reference = "lab"
+    exit_code = 8
+
+
+class PartialFailure(VgpuctlError):
+    """Some hosts did what was asked and some did not."""
+
+    reference = "partial-failure"
+    exit_code = 10
+
+
+class Interrupted(VgpuctlError):
+    """The user interrupted the run; what it did was taken back or can be with `vgpuctl repair`."""
+
+    reference = "interrupted"
+    exit_code = 130

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user asks for with `--gpu`: what, not how (design, section 5)."""
+
+import re
+from dataclasses import dataclass
+
+from vgpuctl.errors import UsageError
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.units import parse_mib
+
+_FORMS = (
+    "a profile (A40-8Q), several (2*L40S-48Q), a whole card (passthrough, passthrough:A40, passthrough:H100*4), "
+    "a plain VF (vf, vf:flex-170) or conditions ('memory>=16GiB,series=Q')"
+)
+_COUNTED = re.compile(r"(?:(?P<before>\d+)\*)?(?P<what>[^*]+?)(?:\*(?P<after>\d+))?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
+_MEMORY = re.compile(r"memory\s*(?P<how>>=|=)\s*(?P<size>.+)")
+
+
+@dataclass(frozen=True)
+class GpuRequest:
+    """`count` equal slices.
+
+    text: as the user wrote it. profile: a vGPU type's short name, as asked. sharing: passthrough or vf for whole
+    functions, None for any vGPU kind. board: the model wanted for passthrough or vf (matched without case
+    against catalogue key and names), None for any. memory_mib/series: conditions on the type instead of its name.
+    """
+
+    text: str
+    count: int = 1
+    profile: str | None = None
+    sharing: Sharing | None = None
+    board: str | None = None
+    minimum_memory_mib: int | None = None
+    exact_memory_mib: int | None = None
+    series: str | None = None
+
+
+def parse_gpu_request(text: str) -> GpuRequest:
+    """Read one `--gpu` value. Raises UsageError that names the forms."""
+    stripped = text.strip()
+    if ">=" in stripped or "=" in stripped:
+        return _parse_conditions(stripped)
+    match = _COUNTED.fullmatch(stripped)
+    if match is None or (match["before"] and match["after"]):
+        raise _bad(text)
+    count = int(match["before"] or match["after"] or "1")
+    if not 1 <= count <= 16:
+        raise UsageError(f"--gpu {text!r} asks for {count} GPUs", hint="one VM can have 1 to 16")
+    kind, colon, board = match["what"].partition(":")
+    if not _NAME.fullmatch(kind) or (colon and not _NAME.fullmatch(board)):
+        raise _bad(text)
+    if kind in (Sharing.PASSTHROUGH, Sharing.VF):
+        return GpuRequest(stripped, count, sharing=Sharing(kind), board=board or None)
+    if colon:
+        raise _bad(text)
+    return GpuRequest(stripped, count, profile=kind)
+
+
+def _parse_conditions(text: str) -> GpuRequest:
+    minimum: int | None = None
+    exact: int | None = None
+    series: str | None = None
+    for condition in (part.strip() for part in text.split(",")):
+        memory = _MEMORY.fullmatch(condition)
+        if memory:
+            size = parse_mib(memory["size"], what=f"--gpu {text!r}: memory")
+            if memory["how"] == ">=":
+                minimum = size
+            else:
+                exact = size
+        elif condition.startswith("series=") and condition[7:] in ("A", "B", "C", "Q"):
+            series = condition[7:]
+        else:
+            raise UsageError(
+                f"--gpu {text!r}: {condition!r} is not a condition", hint="use memory>=SIZE, memory=SIZE, series=A|B|C|Q"
+            )
+    return GpuRequest(text, minimum_memory_mib=minimum, exact_memory_mib=exact, series=series)
+
+
+def _bad(text: str) -> UsageError:
+    return UsageError(f"--gpu {text!r} cannot be read", hint=f"write {_FORMS}")

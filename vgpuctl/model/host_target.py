@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a host is and how to log in, as the inventory says."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class HostTarget:
+    """One host of the inventory. None means: ssh_config or the default decides. Secrets never appear in its repr.
+
+    is_local: `ansible_connection: local`, which is refused with a hint (vgpuctl reaches every host over SSH).
+    """
+
+    name: str
+    address: str
+    port: int | None = None
+    user: str | None = None
+    private_key_file: str | None = None
+    password: str | None = field(default=None, repr=False)
+    common_args: str | None = None
+    become: bool = False
+    become_user: str | None = None
+    become_password: str | None = field(default=None, repr=False)
+    python_interpreter: str = "/usr/bin/python3"
+    host_key_checking: bool = True
+    groups: tuple[str, ...] = ()

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A slice, the device one VM gets, and the lease, the store's row that says so (design, section 7)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vgpuctl.model.sharing import Sharing
+
+
+class LeaseState(StrEnum):
+    """reserved → built → running → releasing → gone, or broken with the reason."""
+
+    RESERVED = "reserved"
+    BUILT = "built"
+    RUNNING = "running"
+    RELEASING = "releasing"
+    BROKEN = "broken"
+    GONE = "gone"
+
+    def holds_device(self) -> bool:
+        """Whether the device counts as taken."""
+        return self is not LeaseState.GONE
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The device of one VM.
+
+    gpu: the physical function. function: what is exclusively used: the VF, or the PF for passthrough; for `mdev`
+    (many per PF) the PF too, made unique by mdev_uuid. companions travel with a whole card. type_id as written on
+    the host; profile its short name, or `passthrough`/`vf`. first_drivers: (address, driver) found before
+    vgpuctl took the functions, restored on delete.
+    """
+
+    gpu: str
+    sharing: Sharing
+    profile: str
+    function: str
+    type_id: str | None = None
+    mdev_uuid: str | None = None
+    framebuffer_mib: int | None = None
+    companions: tuple[str, ...] = ()
+    numa_node: int | None = None
+    first_drivers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def device(self) -> str:
+        """What must be unique on a host: the mdev's UUID for `mdev`, else the function."""
+        return self.mdev_uuid if self.sharing is Sharing.MDEV and self.mdev_uuid else self.function
+
+
+@dataclass(frozen=True)
+class Lease:
+    """One slice promised to one VM on one host. index: which of the VM's GPUs."""
+
+    id: str
+    vm_uuid: str
+    tenant: str
+    vm_name: str
+    host: str
+    index: int
+    slice: Slice
+    state: LeaseState
+    problem: str | None = None

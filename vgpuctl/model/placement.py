@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scheduler is asked with, and what it answers."""
+
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.model.lease import Slice
+
+
+@dataclass(frozen=True)
+class HostCapacity:
+    """One host as last seen. generation: the store's counter of changes to this host's leases."""
+
+    name: str
+    facts: HostFacts
+    generation: int = 0
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Why one GPU (or a whole host, gpu None) cannot take a request.
+
+    code: stable, kebab-case. reason: a sentence with the numbers. remedy: the nearest change that would admit it.
+    """
+
+    host: str
+    gpu: str | None
+    code: str
+    reason: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The scheduler's answer: a host and one slice per GPU asked for, in the request's order."""
+
+    host: str
+    slices: tuple[Slice, ...]
+    rejections: tuple[Rejection, ...] = ()

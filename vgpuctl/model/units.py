@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes as people write them, in MiB."""
+
+import re
+
+from vgpuctl.errors import UsageError
+
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)")
+_UNITS_MIB = {
+    "": 1.0,
+    "m": 1.0,
+    "mb": 1e6 / 2**20,
+    "mib": 1.0,
+    "g": 1024.0,
+    "gb": 1e9 / 2**20,
+    "gib": 1024.0,
+    "t": 1024.0**2,
+    "tb": 1e12 / 2**20,
+    "tib": 1024.0**2,
+}
+
+
+def parse_mib(text: str, *, what: str) -> int:
+    """Read a size such as `2GiB`, `512M`, `1.5G` or `4096` (MiB) as whole MiB.
+
+    what: the option or field, for the error. Raises UsageError for anything else, and for less than 1 MiB.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or match["unit"].lower() not in _UNITS_MIB:
+        raise UsageError(f"{what} is {text!r}, which is not a size", hint="write for example 512MiB, 2GiB or 2048 (MiB)")
+    size = int(float(match["number"]) * _UNITS_MIB[match["unit"].lower()])
+    if size < 1:
+        raise UsageError(f"{what} is {text!r}, which is less than 1 MiB")
+    return size
+
+
+def format_mib(size_mib: int) -> str:
+    """Write a size the way people read it: `512 MiB`, `2 GiB`, `1.5 GiB`."""
+    if size_mib < 1024:
+        return f"{size_mib} MiB"
+    gib = size_mib / 1024
+    return f"{gib:.0f} GiB" if gib == int(gib) else f"{gib:.1f} GiB"

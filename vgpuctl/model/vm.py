@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tenant's VM as it was asked for, and as the store knows it."""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from vgpuctl.errors import UsageError
+from vgpuctl.model.gpu_request import GpuRequest
+
+_VM_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+class Firmware(StrEnum):
+    """What the guest boots with."""
+
+    BIOS = "bios"
+    UEFI = "uefi"
+
+
+class Hold(StrEnum):
+    """What happens to the VM's GPU slices when it is stopped."""
+
+    KEEP = "keep"
+    RELEASE = "release"
+
+
+class VmState(StrEnum):
+    """What the store knows of a VM; `running` was read back from libvirt."""
+
+    CREATING = "creating"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DELETING = "deleting"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class DiskRequest:
+    """The VM's disk. base_image: a volume of the pool or a path on the host; None for an empty disk."""
+
+    size_mib: int
+    base_image: str | None = None
+    pool: str = "default"
+
+
+@dataclass(frozen=True)
+class CloudInit:
+    """The cloud-init seed. user_data and network_config are whole documents as the user wrote them."""
+
+    ssh_authorized_keys: tuple[str, ...] = ()
+    user_data: str | None = None
+    network_config: str | None = None
+    hostname: str | None = None
+
+    def is_wanted(self) -> bool:
+        """Whether there is anything to seed."""
+        return bool(self.ssh_authorized_keys or self.user_data or self.network_config or self.hostname)
+
+
+@dataclass(frozen=True)
+class DirectKernel:
+    """Boot a kernel and initrd that lie on the host, without a boot loader."""
+
+    kernel: str
+    initrd: str | None = None
+    command_line: str = ""
+
+
+@dataclass(frozen=True)
+class VmRequest:
+    """One VM as asked for; the same request again means: no change.
+
+    network: libvirt network's name, None for none. host: the inventory name it must run on, None for any.
+    """
+
+    name: str
+    tenant: str
+    gpus: tuple[GpuRequest, ...] = ()
+    vcpus: int = 2
+    memory_mib: int = 2048
+    disk: DiskRequest | None = None
+    network: str | None = "default"
+    firmware: Firmware = Firmware.BIOS
+    cloud_init: CloudInit = field(default_factory=CloudInit)
+    direct_kernel: DirectKernel | None = None
+    host: str | None = None
+    autostart: bool = False
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A VM of the store. uuid: the libvirt domain's, given once and kept."""
+
+    uuid: str
+    request: VmRequest
+    host: str
+    state: VmState
+    problem: str | None = None
+
+    @property
+    def domain_name(self) -> str:
+        """The libvirt domain's name: tenants may use the same VM name, libvirt may not."""
+        return domain_name(self.request.tenant, self.request.name)
+
+
+def domain_name(tenant: str, name: str) -> str:
+    """Name of the libvirt domain of a tenant's VM."""
+    return f"{tenant}.{name}"
+
+
+def check_name(value: str, *, what: str) -> str:
+    """Accept a name of 1 to 63 letters, digits, dot, dash, underscore that starts and ends with a letter or digit.
+
+    Raises UsageError; the value is shown shortened and escaped.
+    """
+    if not _VM_NAME.fullmatch(value):
+        shown = ascii(value if len(value) <= 40 else value[:40] + "...")
+        raise UsageError(
+            f"{what} {shown} ({len(value)} characters) cannot be used",
+            hint="1 to 63 letters, digits, '.', '-' or '_', the first and last a letter or digit",
+        )
+    return value

@@ -73,7 +73,8 @@ def _parse_conditions(text: str) -> GpuRequest:
             series = condition[7:]
         else:
             raise UsageError(
-                f"--gpu {text!r}: {condition!r} is not a condition", hint="use memory>=SIZE, memory=SIZE, series=A|B|C|Q"
+                f"--gpu {text!r}: {condition!r} is not a condition",
+                hint="use memory>=SIZE, memory=SIZE, series=A|B|C|Q",
             )
     return GpuRequest(text, minimum_memory_mib=minimum, exact_memory_mib=exact, series=series)
 

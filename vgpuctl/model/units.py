@@ -27,7 +27,9 @@ def parse_mib(text: str, *, what: str) -> int:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None or match["unit"].lower() not in _UNITS_MIB:
-        raise UsageError(f"{what} is {text!r}, which is not a size", hint="write for example 512MiB, 2GiB or 2048 (MiB)")
+        raise UsageError(
+            f"{what} is {text!r}, which is not a size", hint="write for example 512MiB, 2GiB or 2048 (MiB)"
+        )
     size = int(float(match["number"]) * _UNITS_MIB[match["unit"].lower()])
     if size < 1:
         raise UsageError(f"{what} is {text!r}, which is less than 1 MiB")

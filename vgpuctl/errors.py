@@ -121,9 +121,7 @@ class AgentProblem(HostError):
 
     reference = "agent-problem"
 
-    def __init__(
-        self, code: str, message: str, *, context: Sequence[str] = (), hint: str | None = None
-    ) -> None:
+    def __init__(self, code: str, message: str, *, context: Sequence[str] = (), hint: str | None = None) -> None:
         super().__init__(message, context=context, hint=hint)
         self.code = code
 

@@ -59,7 +59,10 @@ class Mdev:
 
 @dataclass(frozen=True)
 class VirtualFunction:
-    """One SR-IOV VF. current_type: the decimal vGPU type id set on it (vendor VFIO), None when free or not of that kind."""
+    """One SR-IOV VF.
+
+    current_type: the decimal vGPU type id set on it (vendor VFIO), None when free or not of that kind.
+    """
 
     address: str
     number: int

@@ -78,7 +78,11 @@ class Gpu:
     """One GPU (physical function) and everything that hangs on it.
 
     sharing: the kinds that can be used as the GPU stands now, of passthrough, mdev, mdev-vf, vf-profile, vf.
+    vendor_id, device_id: four hex digits in lower case (`10de`, `2235`); subsystem_id: `10de:145a`;
+    pci_class: six hex digits (`030200`). mig_mode: `enabled`, `disabled` or None.
     types: without those that only exist with MIG instances the GPU has not.
+    users: processes that have the vendor driver's own node (`/dev/nvidia0`) open; with one, the driver cannot
+    let go of the card.
     bars_bytes: sizes of the BARs that are present, for the guest's MMIO window.
     problems: what is wrong with this GPU, as sentences; a GPU with problems takes no new VM.
     """
@@ -107,6 +111,7 @@ class Gpu:
     mig_mode: Optional[str]
     holders: Tuple[Holder, ...] = ()
     problems: Tuple[str, ...] = ()
+    users: Tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The line that goes to the agent, the line that comes back, and the problem it may carry.
+
+Python 3.9, standard library only. One request is one JSON line, one reply is one JSON line.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple
+
+from vgpuctl.agent.wire.decode import (
+    WireError,
+    from_json,
+    get_bool,
+    get_int,
+    get_list,
+    get_object,
+    get_str,
+    step_from_json,
+    step_to_json,
+    to_json,
+)
+from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.steps import Change, Step
+
+PROTOCOL = 1
+CALLS = ("ping", "facts", "apply", "holders")
+
+
+@dataclass(eq=False)
+class Problem(Exception):
+    """Why the agent refused or failed: raised inside the agent, a value in its reply.
+
+    code: stable, kebab-case. path: the file written or read, or the program run. errno: the kernel's symbol,
+    such as `EIO`. rm_code: NVIDIA's resource manager code from the kernel log, such as `0x56`.
+    kernel_lines: what the kernel logged during the attempt. hint: what to do next.
+    """
+
+    code: str
+    message: str
+    path: Optional[str] = None
+    errno: Optional[str] = None
+    rm_code: Optional[str] = None
+    kernel_lines: Tuple[str, ...] = ()
+    hint: Optional[str] = None
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of the agent.
+
+    call: one of CALLS. steps and dry_run belong to `apply`. target belongs to `holders`: a PCI address or an
+    mdev's UUID.
+    """
+
+    call: str
+    steps: Tuple[Step, ...] = ()
+    dry_run: bool = False
+    target: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the agent answers.
+
+    writes: how often this agent process has written to the machine so far. changes: what `apply` did, also
+    before a problem stopped it.
+    """
+
+    agent: str
+    writes: int = 0
+    facts: Optional[HostFacts] = None
+    changes: Tuple[Change, ...] = ()
+    holders: Tuple[Holder, ...] = ()
+    problem: Optional[Problem] = None
+
+
+def request_to_json(request: Request) -> Dict[str, Any]:
+    """Turn a request into its wire form."""
+    obj: Dict[str, Any] = {"protocol": PROTOCOL, "call": request.call}
+    if request.call == "apply":
+        obj["dry_run"] = request.dry_run
+        obj["steps"] = [step_to_json(step) for step in request.steps]
+    if request.target is not None:
+        obj["target"] = request.target
+    return obj
+
+
+def request_from_json(value: object) -> Request:
+    """Read a request. Raises WireError that names the field, also for another protocol or call."""
+    obj = get_object(value)
+    _check_protocol(get_int(obj, "protocol"))
+    call = get_str(obj, "call")
+    if call not in CALLS:
+        raise WireError("call", f"{call!r} is none of {', '.join(CALLS)}")
+    wanted = {
+        "apply": {"protocol", "call", "steps", "dry_run"},
+        "holders": {"protocol", "call", "target"},
+    }.get(call, {"protocol", "call"})
+    for key in obj:
+        if key not in wanted:
+            raise WireError(str(key), f"call {call!r} has no such field")
+    steps = get_list(obj, "steps") if call == "apply" else []
+    return Request(
+        call,
+        tuple(step_from_json(step, f"steps[{number}]") for number, step in enumerate(steps)),
+        get_bool(obj, "dry_run") if "dry_run" in obj else False,
+        get_str(obj, "target") if call == "holders" else None,
+    )
+
+
+def reply_to_json(reply: Reply) -> Dict[str, Any]:
+    """Turn a reply into its wire form; fields that are empty stay out."""
+    obj = {key: item for key, item in to_json(reply).items() if item not in (None, [])}
+    return {"protocol": PROTOCOL, **obj}
+
+
+def reply_from_json(value: object) -> Reply:
+    """Read a reply. Raises WireError that names the field, also for another protocol."""
+    obj = dict(get_object(value))
+    _check_protocol(get_int(obj, "protocol"))
+    del obj["protocol"]
+    return from_json(Reply, obj)
+
+
+def _check_protocol(protocol: int) -> None:
+    if protocol != PROTOCOL:
+        raise WireError("protocol", f"is {protocol}, this side speaks {PROTOCOL}")

@@ -19,7 +19,10 @@ VgpuctlError
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from vgpuctl.agent.wire.steps import Change
 
 
 class VgpuctlError(Exception):

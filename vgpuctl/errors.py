@@ -120,13 +120,22 @@ class AgentBroken(HostError):
 
 
 class AgentProblem(HostError):
-    """The agent refused or failed; `code` is its stable problem code."""
+    """The agent refused or failed; `code` is its stable problem code, `done` what it had changed until then."""
 
     reference = "agent-problem"
 
-    def __init__(self, code: str, message: str, *, context: Sequence[str] = (), hint: str | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        context: Sequence[str] = (),
+        hint: str | None = None,
+        done: "Sequence[Change]" = (),
+    ) -> None:
         super().__init__(message, context=context, hint=hint)
         self.code = code
+        self.done = list(done)
 
 
 class NoCapacity(VgpuctlError):

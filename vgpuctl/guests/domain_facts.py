@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What libvirt and QEMU say about domains, as typed values."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from xml.etree import ElementTree
+
+from vgpuctl.errors import GuestError
+from vgpuctl.guests.metadata import DomainMetadata, find_metadata
+
+
+class DomainState(StrEnum):
+    """libvirt's virDomainState by name."""
+
+    NO_STATE = "no-state"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+    PAUSED = "paused"
+    SHUTTING_DOWN = "shutting-down"
+    SHUT_OFF = "shut-off"
+    CRASHED = "crashed"
+    SUSPENDED = "suspended"
+
+    def is_active(self) -> bool:
+        """Whether a hypervisor process exists, which holds the domain's devices."""
+        return self not in (DomainState.SHUT_OFF, DomainState.CRASHED)
+
+
+# In the order of enum virDomainState (include/libvirt/libvirt-domain.h).
+_STATES = tuple(DomainState)
+
+
+@dataclass(frozen=True)
+class HostdevFact:
+    """A host device in a domain's XML: `device` is a PCI address `dddd:bb:dd.f` or an mdev's UUID."""
+
+    kind: str
+    device: str
+    alias: str | None
+    managed: bool
+
+
+@dataclass(frozen=True)
+class DomainFact:
+    """One domain of a host. metadata: None when it is not ours."""
+
+    name: str
+    uuid: str
+    state: DomainState
+    metadata: DomainMetadata | None
+    hostdevs: tuple[HostdevFact, ...]
+
+
+@dataclass(frozen=True)
+class GuestPciDevice:
+    """One PCI function as the guest's QEMU sees it: the guest's address, ids in hex, QEMU's device id (`ua-gpu0`)."""
+
+    address: str
+    vendor_id: str
+    device_id: str
+    pci_class: str
+    identifier: str | None
+    bars_bytes: tuple[int, ...]
+
+
+def domain_state(number: int) -> DomainState:
+    """Name a virDomainState."""
+    return _STATES[number] if 0 <= number < len(_STATES) else DomainState.NO_STATE
+
+
+def domain_fact(xml: str, state: DomainState) -> DomainFact:
+    """Read a domain's XML as libvirt dumped it."""
+    domain = ElementTree.fromstring(xml)
+    return DomainFact(
+        name=domain.findtext("name", ""),
+        uuid=domain.findtext("uuid", ""),
+        state=state,
+        metadata=find_metadata(domain),
+        hostdevs=tuple(_hostdevs(domain)),
+    )
+
+
+def _hostdevs(domain: ElementTree.Element) -> Iterator[HostdevFact]:
+    for hostdev in domain.iterfind("devices/hostdev[@mode='subsystem']"):
+        address = hostdev.find("source/address")
+        kind = hostdev.get("type", "")
+        if address is None or kind not in ("pci", "mdev"):
+            continue
+        alias = hostdev.find("alias")
+        yield HostdevFact(
+            kind=kind,
+            device=address.get("uuid", "") if kind == "mdev" else _pci_address(address.attrib),
+            alias=None if alias is None else alias.get("name"),
+            managed=hostdev.get("managed") == "yes",
+        )
+
+
+def _pci_address(attributes: Mapping[str, str]) -> str:
+    domain, bus, slot, function = (
+        int(attributes.get(part, "0"), 16) for part in ("domain", "bus", "slot", "function")
+    )
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+
+
+def guest_pci_devices(answer: str) -> list[GuestPciDevice]:
+    """Read the answer of QEMU's `query-pci`, by address; devices behind bridges are included.
+
+    Raises GuestError when it is not what QEMU documents (qapi/pci.json).
+    """
+    try:
+        buses = json.loads(answer)["return"]
+        devices = [device for bus in buses for device in _bus_devices(bus["devices"])]
+    except (ValueError, KeyError, TypeError) as broken:
+        raise GuestError(f"QEMU's answer to query-pci cannot be read: {answer[:200]!r}") from broken
+    return sorted(devices, key=lambda device: device.address)
+
+
+def _bus_devices(devices: list[dict[str, Any]]) -> Iterator[GuestPciDevice]:
+    for device in devices:
+        yield GuestPciDevice(
+            address=f"0000:{device['bus']:02x}:{device['slot']:02x}.{device['function']:x}",
+            vendor_id=f"{device['id']['vendor']:04x}",
+            device_id=f"{device['id']['device']:04x}",
+            pci_class=f"{device['class_info']['class']:04x}",
+            identifier=device["qdev_id"] or None,
+            bars_bytes=tuple(region["size"] for region in device["regions"]),
+        )
+        yield from _bus_devices(device.get("pci_bridge", {}).get("devices", []))

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One connection to a host's libvirt: domains, networks and the guest's console. Storage is in storage.py."""
+
+import json
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from vgpuctl.errors import DomainRejected, GuestError, LibvirtMissing, NetworkMissing
+from vgpuctl.guests.console import Console
+from vgpuctl.guests.domain_facts import (
+    DomainFact,
+    DomainState,
+    GuestPciDevice,
+    domain_fact,
+    domain_state,
+    guest_pci_devices,
+)
+from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translated
+
+_POLL_S = 0.2
+_DESTROY_LIMIT_S = 60.0
+
+
+class Hypervisor:
+    """libvirt on one host, as a context manager. `host` names it in messages.
+
+    Every method that changes something is idempotent and answers whether it changed anything.
+    """
+
+    def __init__(self, uri: str, *, host: str | None = None) -> None:
+        self.uri = uri
+        self.host = host or uri
+        self._connection: Any = None
+
+    def __enter__(self) -> Self:
+        """Open the connection. Raises LibvirtMissing."""
+        library = libvirt_module()
+        try:
+            self._connection = library.open(self.uri)
+        except library.libvirtError as refused:
+            raise LibvirtMissing(
+                f"libvirt on {self.host} does not answer: {refused.get_error_message() or refused} "
+                f"(libvirt error {error_code(refused)})",
+                hint="check `systemctl status libvirtd` (or virtqemud.socket) on the host",
+            ) from refused
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        connection, self._connection = self._connection, None
+        try:
+            connection.close()
+        except libvirt_module().libvirtError:
+            # The transport may be gone already; nothing is left to close then.
+            return
+
+    @property
+    def connection(self) -> Any:
+        """The virConnect, for this room only."""
+        if self._connection is None:
+            raise GuestError(f"the connection to libvirt on {self.host} is not open")
+        return self._connection
+
+    def version(self) -> str:
+        """Give the version of libvirt on the host, for example `9.0.0`."""
+        with translated(f"ask libvirt on {self.host} for its version"):
+            number = self.connection.getLibVersion()
+        return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+
+    def define(self, xml: str) -> None:
+        """Define a domain, or replace the definition of the same name and UUID. Raises DomainRejected."""
+        with translated(f"define the domain on {self.host}", DomainRejected):
+            self.connection.defineXMLFlags(xml, libvirt_module().VIR_DOMAIN_DEFINE_VALIDATE)
+
+    def start(self, name: str, *, paused: bool = False) -> bool:
+        """Start a defined domain; False when it runs already. Raises DomainRejected."""
+        domain = self._domain(name)
+        with translated(f"start domain {name} on {self.host}", DomainRejected):
+            if domain.isActive():
+                return False
+            domain.createWithFlags(libvirt_module().VIR_DOMAIN_START_PAUSED if paused else 0)
+        return True
+
+    def shutdown(self, name: str, timeout_s: float) -> bool:
+        """Ask the guest to power off, and after `timeout_s` take its power; False when it was off."""
+        state = self.state(name)
+        if state is None or not state.is_active():
+            return False
+        domain = self._domain(name)
+        library = libvirt_module()
+        deadline = time.monotonic() + timeout_s
+        try:
+            domain.shutdown()
+            while time.monotonic() < deadline:
+                if not domain.isActive():
+                    return True
+                time.sleep(_POLL_S)
+        except library.libvirtError as refused:
+            # A guest that is paused or went down meanwhile cannot be asked; destroy settles both.
+            if error_code(refused) != library.VIR_ERR_OPERATION_INVALID:
+                with translated(f"shut down domain {name} on {self.host}"):
+                    raise
+        self.destroy(name)
+        return True
+
+    def destroy(self, name: str) -> bool:
+        """Take the domain's power; False when it was off or gone.
+
+        QEMU can take long to die while the kernel unpins its memory; libvirt then answers EBUSY and the call
+        is repeated for up to 60 s.
+        """
+        library = libvirt_module()
+        deadline = time.monotonic() + _DESTROY_LIMIT_S
+        while True:
+            state = self.state(name)
+            if state is None or not state.is_active():
+                return False
+            try:
+                self._domain(name).destroy()
+            except library.libvirtError as refused:
+                code = error_code(refused)
+                if code in (library.VIR_ERR_OPERATION_INVALID, library.VIR_ERR_NO_DOMAIN):
+                    continue
+                if code != library.VIR_ERR_SYSTEM_ERROR or time.monotonic() > deadline:
+                    with translated(f"destroy domain {name} on {self.host}"):
+                        raise
+                time.sleep(_POLL_S)
+            else:
+                return True
+
+    def undefine(self, name: str) -> bool:
+        """Remove the definition with its NVRAM, managed save and snapshot metadata; False when it was gone."""
+        library = libvirt_module()
+        domain = self._find(name)
+        if domain is None:
+            return False
+        flags = (
+            library.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+            | library.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+            | library.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+        )
+        with translated(f"undefine domain {name} on {self.host}"):
+            # The flag is refused by drivers without NVRAM, so it is given only where there is one.
+            if "<nvram" in domain.XMLDesc(0) or "firmware='efi'" in domain.XMLDesc(0):
+                flags |= library.VIR_DOMAIN_UNDEFINE_NVRAM
+            domain.undefineFlags(flags)
+        return True
+
+    def state(self, name: str) -> DomainState | None:
+        """Read the domain's state; None when there is no such domain."""
+        library = libvirt_module()
+        with translated(f"read the state of domain {name} on {self.host}"):
+            try:
+                domain = self._find(name)
+                return None if domain is None else domain_state(domain.state()[0])
+            except library.libvirtError as refused:
+                if error_code(refused) == library.VIR_ERR_NO_DOMAIN:
+                    return None
+                raise
+
+    def domains(self) -> list[DomainFact]:
+        """Read all domains of the host, ours and others, by name."""
+        library = libvirt_module()
+        facts = []
+        with translated(f"list the domains on {self.host}"):
+            for domain in self.connection.listAllDomains(0):
+                try:
+                    facts.append(domain_fact(domain.XMLDesc(0), domain_state(domain.state()[0])))
+                except library.libvirtError as refused:
+                    # It went away between the list and the look.
+                    if error_code(refused) != library.VIR_ERR_NO_DOMAIN:
+                        raise
+        return sorted(facts, key=lambda fact: fact.name)
+
+    def xml(self, name: str) -> str | None:
+        """Read the domain's XML, the live one when it runs; None when there is no such domain."""
+        with translated(f"read the XML of domain {name} on {self.host}"):
+            domain = self._find(name)
+            return None if domain is None else str(domain.XMLDesc(0))
+
+    def set_autostart(self, name: str, *, wanted: bool) -> bool:
+        """Start the domain with the host, or not; False when it was so."""
+        domain = self._domain(name)
+        with translated(f"set autostart of domain {name} on {self.host}"):
+            if bool(domain.autostart()) == wanted:
+                return False
+            domain.setAutostart(1 if wanted else 0)
+        return True
+
+    def pci_devices(self, name: str) -> list[GuestPciDevice]:
+        """Ask the running guest's QEMU for its PCI devices (monitor command `query-pci`)."""
+        domain = self._domain(name)
+        with translated(f"ask QEMU of domain {name} on {self.host} for its PCI devices"):
+            import libvirt_qemu
+
+            answer = libvirt_qemu.qemuMonitorCommand(domain, json.dumps({"execute": "query-pci"}), 0)
+        return guest_pci_devices(answer)
+
+    def console(self, name: str, *, force: bool = False) -> Console:
+        """Open the serial console of a running guest. force: throw out another session that has it."""
+        library = libvirt_module()
+        domain = self._domain(name)
+        with translated(f"open the console of domain {name} on {self.host}"):
+            stream = self.connection.newStream(0)
+            flags = library.VIR_DOMAIN_CONSOLE_FORCE if force else library.VIR_DOMAIN_CONSOLE_SAFE
+            domain.openConsole(None, stream, flags)
+        return Console(stream)
+
+    def networks(self) -> dict[str, bool]:
+        """Read the host's networks: name → whether it is active."""
+        with translated(f"list the networks on {self.host}"):
+            return {
+                network.name(): bool(network.isActive())
+                for network in sorted(self.connection.listAllNetworks(0), key=lambda network: network.name())
+            }
+
+    def check_network(self, name: str) -> None:
+        """Accept an active network. Raises NetworkMissing that lists what there is."""
+        networks = self.networks()
+        if networks.get(name):
+            return
+        context = [f"{other}: {'active' if active else 'not active'}" for other, active in networks.items()]
+        if name in networks:
+            raise NetworkMissing(
+                f"network {name!r} on {self.host} is not active",
+                context=context,
+                hint=f"run `virsh net-start {name}` and `virsh net-autostart {name}` on the host",
+            )
+        raise NetworkMissing(
+            f"{self.host} has no network {name!r}",
+            context=context or ["the host has no network at all"],
+            hint="choose one of these with --network, or none with --network none",
+        )
+
+    def _find(self, name: str) -> Any:
+        library = libvirt_module()
+        try:
+            return self.connection.lookupByName(name)
+        except library.libvirtError as refused:
+            if error_code(refused) == library.VIR_ERR_NO_DOMAIN:
+                return None
+            raise
+
+    def _domain(self, name: str) -> Any:
+        with translated(f"find domain {name} on {self.host}"):
+            domain = self._find(name)
+        if domain is None:
+            raise GuestError(f"{self.host} has no domain {name}", hint="run `vgpuctl repair` to compare store and host")
+        return domain

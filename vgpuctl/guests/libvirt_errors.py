@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door to libvirt-python: loaded on first use, kept from printing, its exceptions made our own."""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from vgpuctl.errors import GuestError
+
+_DETACHED_HINT = (
+    "libvirt before 9.7 accepts an unmanaged device only when its driver is vfio-pci; a vendor's VFIO driver "
+    "(sharing vf-profile, managed='no') needs libvirt 9.7 or newer on the host"
+)
+
+# What libvirt's message contains (lower case) and what helps. The first match wins.
+_HINTS = (
+    ("must be manually detached", _DETACHED_HINT),
+    (
+        "in use by domain",
+        "another domain holds the device; `vgpuctl list-vms` shows ours, `virsh list --all` the others, "
+        "and `vgpuctl repair` takes back what a killed run left",
+    ),
+    (
+        "in use by driver",
+        "another domain or program holds the device; `vgpuctl inspect-host HOST` names its holder",
+    ),
+    (
+        "memlock",
+        "libvirt raises the limit of locked memory itself; in a container libvirtd needs CAP_SYS_RESOURCE",
+    ),
+    (
+        "vfio_map_dma failed",
+        "the guest's memory could not be pinned: check free memory on the host and the memlock limit of libvirtd",
+    ),
+    (
+        "cannot allocate memory",
+        "a guest with a GPU pins all its memory: free memory on the host or ask for less with --memory",
+    ),
+    (
+        "cannot set up guest memory",
+        "a guest with a GPU pins all its memory: free memory on the host or ask for less with --memory",
+    ),
+    ("network not found", "`virsh net-list --all` on the host lists its networks; choose one with --network"),
+    ("network '", "`virsh net-start NETWORK` and `virsh net-autostart NETWORK` on the host bring a network up"),
+    ("no space left on device", "the storage pool is full: `virsh pool-info POOL` on the host shows what is left"),
+    (
+        "could not access kvm kernel module",
+        "/dev/kvm is missing or refused: enable virtualisation in the firmware, load kvm_intel or kvm_amd",
+    ),
+    (
+        "failed to initialize kvm",
+        "/dev/kvm is missing or refused: enable virtualisation in the firmware, load kvm_intel or kvm_amd",
+    ),
+    (
+        "domaintype=kvm",
+        "/dev/kvm is missing or refused: enable virtualisation in the firmware, load kvm_intel or kvm_amd",
+    ),
+    (
+        "apparmor",
+        "AppArmor stands in the way: `journalctl -k | grep DENIED` on the host names the path; base images belong "
+        "into a libvirt pool or /var/lib/libvirt/images",
+    ),
+    ("unable to find any firmware", "the host has no UEFI firmware for guests: install its ovmf package"),
+    ("unable to find 'efi' firmware", "the host has no UEFI firmware for guests: install its ovmf package"),
+    ("phys-bits too low", "the GPUs' memory windows do not fit the CPU's address width; give the VM fewer GPUs"),
+    (
+        "input/output error",
+        "the vendor's driver refused the device: `journalctl -u nvidia-vgpu-mgr` and dmesg on the host say why",
+    ),
+    ("virtlogd", "libvirt's log daemon does not run on the host: `systemctl start virtlogd.socket`"),
+)
+
+
+@functools.cache
+def libvirt_module() -> ModuleType:
+    """Import libvirt-python and stop libvirt from printing errors on stderr: they travel as exceptions."""
+    import libvirt
+
+    libvirt.registerErrorHandler(_swallow, None)
+    return libvirt
+
+
+@contextlib.contextmanager
+def translated(action: str, error: type[GuestError] = GuestError) -> Iterator[None]:
+    """Turn libvirt's exceptions within into `error`: "cannot ACTION: message (libvirt error CODE)" and a hint."""
+    library = libvirt_module()
+    try:
+        yield
+    except library.libvirtError as refused:
+        raise translate(refused, action, error) from refused
+
+
+def translate(refused: Any, action: str, error: type[GuestError] = GuestError) -> GuestError:
+    """Make a GuestError of a libvirtError."""
+    answer = (refused.get_error_message() or str(refused)).strip()
+    return error(f"cannot {action}: {answer} (libvirt error {refused.get_error_code()})", hint=hint_for(answer))
+
+
+def hint_for(answer: str) -> str | None:
+    """Give what helps against a message of libvirt or QEMU, None when nothing is known."""
+    lowered = answer.lower()
+    return next((hint for part, hint in _HINTS if part in lowered), None)
+
+
+def error_code(refused: Any) -> int:
+    """Give libvirt's error number (VIR_ERR_*), -1 when there is none."""
+    code = refused.get_error_code()
+    return code if isinstance(code, int) else -1
+
+
+def _swallow(_context: object, _error: object) -> None:
+    """Take the place of libvirt's handler that prints to stderr."""

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `<metadata>` block of our domains: what goes in, and reading it back from a domain's XML.
+
+It is one of the three witnesses (design, section 7), so it says whose domain it is without the store.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+from xml.etree import ElementTree
+
+from vgpuctl.errors import GuestError
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import Vm, VmRequest
+
+NAMESPACE = "urn:vgpuctl:domain:1"
+
+
+@dataclass(frozen=True)
+class GpuMetadata:
+    """One lease as written into the domain. device: the function or the mdev's UUID. gpu: its physical function."""
+
+    index: int
+    lease: str
+    gpu: str
+    sharing: str
+    profile: str
+    device: str
+
+
+@dataclass(frozen=True)
+class DomainMetadata:
+    """What a domain says about itself. request: the VmRequest as JSON text, without the secrets of its user-data."""
+
+    tenant: str
+    vm_name: str
+    host: str
+    request: str
+    gpus: tuple[GpuMetadata, ...] = ()
+
+    def request_fields(self) -> dict[str, object]:
+        """Return the request as plain JSON values."""
+        fields = json.loads(self.request)
+        return cast("dict[str, object]", fields) if isinstance(fields, dict) else {}
+
+
+def domain_metadata(vm: Vm, leases: Sequence[Lease]) -> DomainMetadata:
+    """Build the block of one VM, leases in the order of their index."""
+    return DomainMetadata(
+        tenant=vm.request.tenant,
+        vm_name=vm.request.name,
+        host=vm.host,
+        request=request_json(vm.request),
+        gpus=tuple(
+            GpuMetadata(
+                index=lease.index,
+                lease=lease.id,
+                gpu=lease.slice.gpu,
+                sharing=lease.slice.sharing.value,
+                profile=lease.slice.profile,
+                device=lease.slice.device,
+            )
+            for lease in sorted(leases, key=lambda lease: lease.index)
+        ),
+    )
+
+
+def request_json(request: VmRequest) -> str:
+    """Write a request as one line of ASCII JSON with sorted keys.
+
+    Any user of libvirt on the host can read a domain's XML, and user-data often holds passwords: of the documents
+    only a digest is written.
+    """
+    fields: dict[str, Any] = asdict(request)
+    for document in ("user_data", "network_config"):
+        text = fields["cloud_init"][document]
+        if text is not None:
+            fields["cloud_init"][document] = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+
+def parse_metadata(xml: str) -> DomainMetadata | None:
+    """Read our block from a domain's XML; None when the domain is not ours.
+
+    Raises GuestError when the block is there but lacks a field.
+    """
+    return find_metadata(ElementTree.fromstring(xml))
+
+
+def find_metadata(domain: ElementTree.Element) -> DomainMetadata | None:
+    """Read our block from a parsed domain; see parse_metadata."""
+    block = domain.find(f"metadata/{{{NAMESPACE}}}vm")
+    if block is None:
+        return None
+    name = domain.findtext("name", "?")
+    return DomainMetadata(
+        tenant=_attribute(block.attrib, "tenant", name),
+        vm_name=_attribute(block.attrib, "name", name),
+        host=_attribute(block.attrib, "host", name),
+        request=block.findtext(f"{{{NAMESPACE}}}request", "{}"),
+        gpus=tuple(_gpu(gpu.attrib, name) for gpu in block.findall(f"{{{NAMESPACE}}}gpu")),
+    )
+
+
+def _gpu(attributes: Mapping[str, str], domain: str) -> GpuMetadata:
+    index = _attribute(attributes, "index", domain)
+    if not index.isdecimal():
+        raise GuestError(f"the metadata of domain {domain} has the GPU index {index!r}, which is no number")
+    return GpuMetadata(
+        index=int(index),
+        lease=_attribute(attributes, "lease", domain),
+        gpu=_attribute(attributes, "gpu", domain),
+        sharing=_attribute(attributes, "sharing", domain),
+        profile=_attribute(attributes, "profile", domain),
+        device=_attribute(attributes, "device", domain),
+    )
+
+
+def _attribute(attributes: Mapping[str, str], name: str, domain: str) -> str:
+    value = attributes.get(name)
+    if value is None:
+        raise GuestError(
+            f"the metadata of domain {domain} has no {name!r}",
+            hint="somebody edited the <metadata> of this domain; `virsh edit` it back, or delete and create the VM",
+        )
+    return value

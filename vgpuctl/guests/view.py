@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything the domain template needs, decided and typed; the template itself decides nothing but syntax."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.errors import GuestError, UsageError
+from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
+from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
+from vgpuctl.guests.numa import NumaView, numa_view
+from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.vm import DirectKernel, Firmware, Vm
+
+LOG_FOLDER = "/var/log/libvirt/qemu"
+_PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
+_NOT_FOR_XML = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_MAXPHYSADDR_SINCE = (8, 7)
+
+# The guest's PCI layout. Bus numbers follow the order of the root ports, so the ports of disk, network, entropy and
+# channel are always there: a GPU keeps its address in the guest when a disk comes or goes (Windows ties driver and
+# licence to it). GPUs follow, one port each, eight ports to a slot of the root bus.
+DISK_BUS = 1
+NETWORK_BUS = 2
+ENTROPY_BUS = 3
+CHANNEL_BUS = 4
+_FIRST_GPU_BUS = 5
+_BASE_SLOT = 2
+_FIRST_GPU_SLOT = 3
+
+
+class CpuMode(StrEnum):
+    """libvirt's CPU mode: the host's own under KVM, all that QEMU can emulate without."""
+
+    HOST_PASSTHROUGH = "host-passthrough"
+    MAXIMUM = "maximum"
+
+
+@dataclass(frozen=True)
+class PciAddress:
+    """A PCI function in the parts libvirt wants."""
+
+    domain: int
+    bus: int
+    slot: int
+    function: int
+
+
+@dataclass(frozen=True)
+class DiskView:
+    """The VM's disk: the path of a qcow2 volume on the host."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class NetworkView:
+    """The VM's interface. mac_address: derived from the VM's UUID, so that it survives a new define."""
+
+    name: str
+    mac_address: str
+
+
+@dataclass(frozen=True)
+class RootPortView:
+    """One pcie-root-port: `index` is its controller index and the guest's bus behind it."""
+
+    index: int
+    slot: int
+    function: int
+    multifunction: bool
+
+
+@dataclass(frozen=True)
+class HostdevView:
+    """One device given to the guest: a PCI function (source) or a mediated device (mdev_uuid).
+
+    managed: whether libvirt binds the function to vfio-pci; None for a mediated device, which has no such attribute.
+    """
+
+    alias: str
+    source: PciAddress | None
+    mdev_uuid: str | None
+    managed: bool | None
+    guest_bus: int
+    guest_function: int
+    multifunction: bool
+
+
+@dataclass(frozen=True)
+class DomainView:
+    """One domain, ready to be rendered.
+
+    kvm: whether the host runs it by KVM, else QEMU emulates (TCG). mmio_window_gib: the 64-bit window for the
+    GPUs' BARs, None when QEMU's default suffices. seed_path: the NoCloud image on the host.
+    """
+
+    name: str
+    uuid: str
+    kvm: bool
+    memory_mib: int
+    vcpus: int
+    cpu_mode: CpuMode
+    maxphysaddr_passthrough: bool
+    firmware: Firmware
+    direct_kernel: DirectKernel | None
+    numa: NumaView | None
+    mmio_window_gib: int | None
+    root_ports: tuple[RootPortView, ...]
+    disk: DiskView | None
+    seed_path: str | None
+    network: NetworkView | None
+    hostdevs: tuple[HostdevView, ...]
+    serial_log_path: str
+    metadata: DomainMetadata
+
+
+def domain_view(
+    vm: Vm,
+    leases: Sequence[Lease],
+    facts: HostFacts,
+    *,
+    disk: DiskView | None = None,
+    seed_path: str | None = None,
+    log_folder: str = LOG_FOLDER,
+) -> DomainView:
+    """Decide the whole domain of one VM on one host.
+
+    leases: the VM's own, one per GPU. facts: the host's, read under its lock. disk/seed_path: the volumes made
+    before. Raises UsageError for text that XML cannot carry, GuestError for a lease on a GPU that facts lack.
+    """
+    ordered = sorted(leases, key=lambda lease: lease.index)
+    gpus = [_gpu_of(lease, facts) for lease in ordered]
+    slices = [lease.slice for lease in ordered]
+    window = window_gib(list(zip(gpus, slices, strict=True)))
+    if window is not None and not facts.kvm:
+        window = min(window, TCG_WINDOW_GIB)
+    request = vm.request
+    view = DomainView(
+        name=vm.domain_name,
+        uuid=vm.uuid,
+        kvm=facts.kvm,
+        memory_mib=request.memory_mib,
+        vcpus=request.vcpus,
+        cpu_mode=CpuMode.HOST_PASSTHROUGH if facts.kvm else CpuMode.MAXIMUM,
+        maxphysaddr_passthrough=facts.kvm
+        and window is not None
+        and window > LARGE_WINDOW_GIB
+        and _version(facts.libvirt_version) >= _MAXPHYSADDR_SINCE,
+        firmware=request.firmware,
+        direct_kernel=request.direct_kernel,
+        numa=numa_view(facts, gpus, vcpus=request.vcpus, memory_mib=request.memory_mib),
+        mmio_window_gib=window,
+        root_ports=_root_ports(len(slices)),
+        disk=disk,
+        seed_path=seed_path,
+        network=None if request.network is None else NetworkView(request.network, mac_address(vm.uuid)),
+        hostdevs=tuple(
+            hostdev for index, slice_ in enumerate(slices) for hostdev in _hostdevs(index, slice_)
+        ),
+        serial_log_path=f"{log_folder}/{vm.domain_name}-serial.log",
+        metadata=domain_metadata(vm, ordered),
+    )
+    for path, text in _texts("", view):
+        _check_text(text, what=f"{path} of VM {request.name!r}")
+    return view
+
+
+def mac_address(vm_uuid: str) -> str:
+    """Give the VM's stable MAC address: locally administered, unicast, 40 bits from the UUID's digest."""
+    digest = hashlib.sha256(vm_uuid.encode()).digest()[:5]
+    return ":".join(["52", *(f"{byte:02x}" for byte in digest)])
+
+
+def parse_pci_address(text: str) -> PciAddress:
+    """Read `dddd:bb:dd.f`. Raises GuestError for anything else."""
+    match = _PCI_ADDRESS.fullmatch(text)
+    if match is None:
+        raise GuestError(f"{text!r} is not a PCI address", hint="addresses look like 0000:41:00.4, in lower case")
+    domain, bus, slot, function = (int(part, 16) for part in match.groups())
+    return PciAddress(domain, bus, slot, function)
+
+
+def _root_ports(gpu_count: int) -> tuple[RootPortView, ...]:
+    base = [
+        RootPortView(index=bus, slot=_BASE_SLOT, function=function, multifunction=function == 0)
+        for function, bus in enumerate((DISK_BUS, NETWORK_BUS, ENTROPY_BUS, CHANNEL_BUS))
+    ]
+    for number in range(gpu_count):
+        slot, function = _FIRST_GPU_SLOT + number // 8, number % 8
+        is_first_of_several = function == 0 and number + 1 < gpu_count
+        base.append(RootPortView(_FIRST_GPU_BUS + number, slot, function, is_first_of_several))
+    return tuple(base)
+
+
+def _hostdevs(index: int, slice_: Slice) -> Iterator[HostdevView]:
+    mediated = slice_.sharing.is_mediated()
+    if mediated and slice_.mdev_uuid is None:
+        raise GuestError(f"the {slice_.profile} lease on GPU {slice_.gpu} has no mdev UUID")
+    companions = slice_.companions if slice_.sharing is Sharing.PASSTHROUGH else ()
+    if len(companions) > 7:
+        raise GuestError(f"GPU {slice_.gpu} has {len(companions)} companion functions, a PCI slot holds 7")
+    yield HostdevView(
+        alias=f"ua-gpu{index}",
+        source=None if mediated else parse_pci_address(slice_.function),
+        mdev_uuid=slice_.mdev_uuid if mediated else None,
+        managed=None if mediated else slice_.sharing.is_managed(),
+        guest_bus=_FIRST_GPU_BUS + index,
+        guest_function=0,
+        multifunction=bool(companions),
+    )
+    for number, address in enumerate(sorted(companions), start=1):
+        yield HostdevView(
+            alias=f"ua-gpu{index}-{number}",
+            source=parse_pci_address(address),
+            mdev_uuid=None,
+            managed=True,
+            guest_bus=_FIRST_GPU_BUS + index,
+            guest_function=number,
+            multifunction=False,
+        )
+
+
+def _gpu_of(lease: Lease, facts: HostFacts) -> Gpu:
+    for gpu in facts.gpus:
+        if gpu.address == lease.slice.gpu:
+            return gpu
+    raise GuestError(
+        f"lease {lease.id} is for GPU {lease.slice.gpu}, which host {lease.host} does not have",
+        context=[f"found: {gpu.address} {gpu.name or ''}".rstrip() for gpu in facts.gpus],
+        hint=f"run `vgpuctl inspect-host {lease.host}`; PCI addresses move when cards are added or removed",
+    )
+
+
+def _version(text: str | None) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
+
+
+def _texts(path: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts(path, item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _texts(f"{path}.{field.name}" if path else field.name, getattr(value, field.name))
+
+
+def _check_text(text: str, *, what: str) -> None:
+    """Refuse what XML 1.0 cannot carry or would change: control characters, surrogates, non-characters."""
+    refused = _NOT_FOR_XML.search(text)
+    if refused is not None:
+        raise UsageError(
+            f"{what} contains the character {ascii(refused[0])}, which cannot be written into a domain",
+            hint="remove control characters and line ends",
+        )

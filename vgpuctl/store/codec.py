@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values as JSON text in the store's columns, and back, exactly.
+
+A request or slice carries the version of its shape in a column of its own. Add fields with a default and raise the
+version; a row of a newer version is refused, never read by halves.
+"""
+
+import dataclasses
+import functools
+import hashlib
+from typing import TypeVar
+
+import msgspec
+
+from vgpuctl.agent.wire import facts as facts_module
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import StoreUnusable
+from vgpuctl.model.lease import Slice
+from vgpuctl.model.vm import VmRequest
+
+REQUEST_VERSION = 1
+SLICE_VERSION = 1
+
+_Value = TypeVar("_Value")
+
+
+def encode(value: object) -> str:
+    """Write a frozen value of the model or the wire as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def decode_request(text: str, version: int, *, what: str) -> VmRequest:
+    """Read a VM's request. Raises StoreUnusable for a newer version or a damaged row."""
+    _check_version(version, REQUEST_VERSION, what=what)
+    return _decode(text, VmRequest, what=what)
+
+
+def decode_slice(text: str, version: int, *, what: str) -> Slice:
+    """Read a lease's slice. Raises StoreUnusable for a newer version or a damaged row."""
+    _check_version(version, SLICE_VERSION, what=what)
+    return _decode(text, Slice, what=what)
+
+
+def decode_facts(text: str, *, what: str) -> HostFacts:
+    """Read a host's facts. Raises StoreUnusable for a damaged row."""
+    return _decode(text, HostFacts, what=what)
+
+
+@functools.cache
+def facts_shape() -> str:
+    """A fingerprint of the facts' classes and fields: cached facts of another shape are not used, but read anew."""
+    classes = [value for value in vars(facts_module).values() if dataclasses.is_dataclass(value)]
+    shape = [(getattr(cls, "__name__", ""), *(f.name for f in dataclasses.fields(cls))) for cls in classes]
+    return hashlib.sha256(repr(sorted(shape)).encode()).hexdigest()[:16]
+
+
+def plain_text(text: str) -> str:
+    """Text that every database takes: NUL and undecodable bytes of a host's answer are written as escapes."""
+    return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def _decode(text: str, kind: type[_Value], *, what: str) -> _Value:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as exc:
+        raise StoreUnusable(
+            f"{what} cannot be read from the store: {exc}",
+            hint="the row is damaged, or another program wrote it; restore the store from a backup",
+        ) from exc
+
+
+def _check_version(version: int, known: int, *, what: str) -> None:
+    if version > known:
+        raise StoreUnusable(
+            f"{what} has version {version} in the store, this vgpuctl knows version {known}",
+            hint="use the newer vgpuctl that wrote it",
+        )

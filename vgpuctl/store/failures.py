@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What SQLAlchemy, sqlite3 and psycopg raise, as errors of vgpuctl."""
+
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+from vgpuctl.errors import ConcurrentChange, StateError, StoreUnusable
+
+BUSY_TIMEOUT_S = 15
+
+_SAME_AGAIN = "run the same command again; it looks at the store anew"
+
+# SQLSTATE (PostgreSQL, appendix A) and sqlite3's names of result codes.
+_CONFLICTS = {"40001", "40P01", "SQLITE_BUSY_SNAPSHOT"}
+_HINTS = {
+    "55P03": "another vgpuctl has been writing for long; look for one that hangs, then run the command again",
+    "SQLITE_BUSY": "another vgpuctl has been writing for long; look for one that hangs, then run the command again",
+    "25006": "the server only reads (a standby?); connect to the primary",
+    "25P03": "this run was stopped or slept inside a transaction; run the command again",
+    "42501": "let the owner of the database grant this user the rights to read, write and create tables",
+    "42P07": "tables of these names belong to another program; give vgpuctl a database of its own",
+    "53100": "free some space on the database server's disk",
+    "SQLITE_FULL": "free some space on the disk of the store",
+    "SQLITE_READONLY": "make the file and its folder writable, or give another store",
+    "SQLITE_CANTOPEN": "look at the rights of the file and of its folder",
+    "SQLITE_NOTADB": "give the path of a vgpuctl store, or of a file that does not exist yet",
+    "SQLITE_CORRUPT": "the file is damaged; restore it from a backup",
+    "SQLITE_PROTOCOL": "the file system of the store cannot lock files; keep the store on a local disk",
+    "SQLITE_IOERR": "look at the disk of the store; SQLite needs a local file system",
+}
+
+
+def translate(error: SQLAlchemyError, *, store_name: str, conflict: str | None = None) -> StateError:
+    """Turn a database error into ConcurrentChange (somebody was first) or StoreUnusable.
+
+    conflict: what a refused constraint means here. The message never holds the password: drivers do not print it,
+    and store_name hides it.
+    """
+    said = answer(error)
+    if isinstance(error, IntegrityError):
+        return ConcurrentChange(conflict or f"the store {store_name} refused a row: {said}", hint=_SAME_AGAIN)
+    code = error_code(error)
+    if code in _CONFLICTS:
+        return ConcurrentChange(f"another run changed the store {store_name} first: {said}", hint=_SAME_AGAIN)
+    if code in ("SQLITE_BUSY", "55P03"):
+        return StoreUnusable(f"the store {store_name} was locked for {BUSY_TIMEOUT_S} s: {said}", hint=_HINTS[code])
+    return StoreUnusable(f"the store {store_name} answered: {said}", hint=_HINTS.get(_family(code)))
+
+
+def answer(error: SQLAlchemyError) -> str:
+    """What the database itself said, in one line."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return " ".join(str(cause).split()) or type(cause).__name__
+
+
+def error_code(error: SQLAlchemyError) -> str:
+    """The SQLSTATE or sqlite3's name of the result code; empty when there is none."""
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorname", None) or ""
+    return getattr(cause, "sqlstate", None) or ""
+
+
+def _family(code: str) -> str:
+    """SQLITE_IOERR_SHMOPEN and the like stand under their first two words."""
+    return code if code in _HINTS else "_".join(code.split("_")[:2])

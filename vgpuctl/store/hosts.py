@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cache of hosts' facts, and each host's generation: the counter of changes to its leases."""
+
+from typing import Any
+
+from sqlalchemy import Row, select, update
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import ConcurrentChange
+from vgpuctl.store import codec, tables
+from vgpuctl.store.records import CachedFacts
+from vgpuctl.store.rows import Rows
+
+_HOSTS = tables.hosts
+
+
+class HostRows(Rows):
+    """Keep and hand out facts, count generations."""
+
+    def save_facts(self, host: str, facts: HostFacts, at: float) -> int:
+        """Keep what was read from a host at `at` (seconds since the epoch, UTC). Returns the host's generation.
+
+        Facts that were read later than these stay as they are.
+        """
+        self._ensure_host(host)
+        self._write(
+            update(_HOSTS)
+            .where(_HOSTS.c.name == host, (_HOSTS.c.read_at.is_(None)) | (_HOSTS.c.read_at <= at))
+            .values(facts=codec.encode(facts), facts_shape=codec.facts_shape(), read_at=at)
+        )
+        return self.generation(host)
+
+    def forget_facts(self, host: str) -> None:
+        """Drop a host's cached facts, so that the next look goes to the host; its generation stays."""
+        nothing = {"facts": None, "facts_shape": None, "read_at": None}
+        self._write(update(_HOSTS).where(_HOSTS.c.name == host).values(nothing))
+
+    def facts(self, host: str) -> CachedFacts | None:
+        """Cached facts of one host; None when there are none that this version of vgpuctl can use."""
+        for row in self._read(_usable_facts().where(_HOSTS.c.name == host)):
+            return _cached(row)
+        return None
+
+    def all_facts(self) -> dict[str, CachedFacts]:
+        """Cached facts of every host that has some, by host name, in one query."""
+        found = (_cached(row) for row in self._read(_usable_facts()))
+        return {cached.host: cached for cached in sorted(found, key=lambda cached: cached.host)}
+
+    def generation(self, host: str) -> int:
+        """The counter of changes to a host's leases; 0 for a host never seen."""
+        for row in self._read(select(_HOSTS.c.generation).where(_HOSTS.c.name == host)):
+            return int(row.generation)
+        return 0
+
+    def bump_generation(self, host: str, seen: int) -> int:
+        """Count a change to the host's leases, if nobody did since `seen` was read. Returns the new generation.
+
+        Raises ConcurrentChange when somebody did: what was decided from the old sight must be decided again.
+        """
+        self._ensure_host(host)
+        changed = self._write(
+            update(_HOSTS)
+            .where(_HOSTS.c.name == host, _HOSTS.c.generation == seen)
+            .values(generation=_HOSTS.c.generation + 1)
+        )
+        if changed.rowcount != 1:
+            raise ConcurrentChange(
+                f"the leases of host {host} changed since they were read: generation {self.generation(host)}, "
+                f"seen {seen}",
+                hint="run the same command again; it looks at the store anew",
+            )
+        return seen + 1
+
+    def _count_change(self, host: str) -> None:
+        """Count a change to the host's leases, whatever was seen."""
+        self._ensure_host(host)
+        self._write(update(_HOSTS).where(_HOSTS.c.name == host).values(generation=_HOSTS.c.generation + 1))
+
+    def _ensure_host(self, host: str) -> None:
+        self._insert_if_absent(_HOSTS, name=host, generation=0)
+
+
+def _usable_facts() -> Any:
+    return select(_HOSTS).where(_HOSTS.c.facts.is_not(None), _HOSTS.c.facts_shape == codec.facts_shape())
+
+
+def _cached(row: Row[Any]) -> CachedFacts:
+    return CachedFacts(row.name, row.read_at, row.generation, row.facts)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases in the store. A partial unique index allows one live lease per device of a host, whoever runs at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Row, insert, select, update
+
+from vgpuctl.errors import ConcurrentChange, NotFound, UsageError
+from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.store import codec, tables
+from vgpuctl.store.hosts import HostRows
+from vgpuctl.store.tenants import TenantRows
+
+_LEASES = tables.leases
+
+
+class LeaseRows(HostRows, TenantRows):
+    """Add, find and change leases. Every added lease and every changed device counts in the host's generation."""
+
+    def reserve(self, host: str, seen_generation: int, leases: Sequence[Lease]) -> int:
+        """Add the leases of one placement, if the host's leases are as they were seen. Returns the new generation.
+
+        seen_generation: from the CachedFacts the placement was made with, read in one transaction with the leases.
+        Raises ConcurrentChange when another run changed the host's leases, or holds one of the devices.
+        """
+        strays = sorted({lease.host for lease in leases} - {host})
+        if strays:
+            raise UsageError(f"leases of host {strays[0]} cannot be reserved on host {host}")
+        generation = self.bump_generation(host, seen_generation)
+        for lease in leases:
+            self._insert_lease(lease)
+        return generation
+
+    def add_lease(self, lease: Lease) -> None:
+        """Add one lease whatever the generation, for example one that `repair` found on a host.
+
+        Raises NotFound when there is no such tenant, ConcurrentChange when a live lease holds the device or stands
+        for the same GPU of the VM.
+        """
+        self._count_change(lease.host)
+        self._insert_lease(lease)
+
+    def leases(self, host: str | None = None, vm_uuid: str | None = None, *, live_only: bool = True) -> list[Lease]:
+        """Leases of a host, a VM, both, or all; by host, tenant, VM and index. live_only: without those `gone`."""
+        query = select(_LEASES)
+        if host is not None:
+            query = query.where(_LEASES.c.host == host)
+        if vm_uuid is not None:
+            query = query.where(_LEASES.c.vm_uuid == vm_uuid)
+        if live_only:
+            query = query.where(_LEASES.c.state != LeaseState.GONE.value)
+        rows = sorted(
+            self._read(query),
+            key=lambda row: (row.host, row.tenant, row.vm_name, row.position, row.created_at, row.id),
+        )
+        return [_lease(row) for row in rows]
+
+    def set_lease_state(self, lease_id: str, state: LeaseState, problem: str | None = None) -> None:
+        """Set a lease's state; the problem is replaced, by none too.
+
+        `gone` is the end: setting it twice changes nothing, anything else after it raises ConcurrentChange, since the
+        device may be another VM's by now. Raises NotFound.
+        """
+        row = self._lease_row(lease_id)
+        if row.state == LeaseState.GONE.value:
+            if state is LeaseState.GONE:
+                return
+            raise ConcurrentChange(
+                f"the lease of {row.device} on host {row.host} is gone, it cannot become {state.value}",
+                hint="another run gave the device back; see `vgpuctl show-vm`",
+            )
+        self._change_lease(
+            row,
+            state=state.value,
+            problem=None if problem is None else codec.plain_text(problem),
+        )
+
+    def set_lease_slice(self, lease_id: str, slice: Slice) -> None:  # noqa: A002
+        """Replace the slice of a live lease: another device, or more known of the same one.
+
+        Raises NotFound, and ConcurrentChange when the lease is gone or the new device is taken.
+        """
+        row = self._lease_row(lease_id)
+        if row.state == LeaseState.GONE.value:
+            raise ConcurrentChange(f"the lease of {row.device} on host {row.host} is gone")
+        if slice.device != row.device:
+            self._count_change(row.host)
+        self._change_lease(row, device=slice.device, slice=codec.encode(slice), slice_version=codec.SLICE_VERSION)
+
+    def _insert_lease(self, lease: Lease) -> None:
+        self.tenant(lease.tenant)
+        now = self._clock()
+        self._write(
+            insert(_LEASES).values(
+                id=lease.id,
+                vm_uuid=lease.vm_uuid,
+                tenant=lease.tenant,
+                vm_name=lease.vm_name,
+                host=lease.host,
+                position=lease.index,
+                device=lease.slice.device,
+                slice=codec.encode(lease.slice),
+                slice_version=codec.SLICE_VERSION,
+                state=lease.state.value,
+                problem=None if lease.problem is None else codec.plain_text(lease.problem),
+                created_at=now,
+                changed_at=now,
+            ),
+            conflict=f"{lease.slice.device} on host {lease.host} is leased already, or GPU {lease.index} of VM "
+            f"{lease.vm_name} has a lease",
+        )
+
+    def _lease_row(self, lease_id: str) -> Row[Any]:
+        for row in self._read(select(_LEASES).where(_LEASES.c.id == lease_id)):
+            return row
+        raise NotFound(f"there is no lease {lease_id} in the store {self._store_name}")
+
+    def _change_lease(self, row: Row[Any], **values: object) -> None:
+        device = values.get("device", row.device)
+        self._write(
+            update(_LEASES).where(_LEASES.c.id == row.id).values(changed_at=self._clock(), **values),
+            conflict=f"{device} on host {row.host} is leased already",
+        )
+
+
+def _lease(row: Row[Any]) -> Lease:
+    held = codec.decode_slice(row.slice, row.slice_version, what=f"lease {row.id} of {row.device}")
+    return Lease(
+        row.id,
+        row.vm_uuid,
+        row.tenant,
+        row.vm_name,
+        row.host,
+        row.position,
+        held,
+        LeaseState(row.state),
+        row.problem,
+    )

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema's history, for alembic; run by vgpuctl.store.upgrade when an older store is opened.
+
+To change the schema: change tables.py, raise SCHEMA_VERSION, and add versions/vNNNN_subject.py with that number as
+`revision`. A migration runs in one transaction on both databases and states its tables itself, it never imports them.
+"""

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The journal: a row for each running changing command, so that `repair` knows what a killed run was doing."""
+
+from sqlalchemy import delete, insert, select
+
+from vgpuctl.store import codec, tables
+from vgpuctl.store.liveness import this_process
+from vgpuctl.store.records import Operation
+from vgpuctl.store.rows import Rows
+
+_OPERATIONS = tables.operations
+
+
+class OperationRows(Rows):
+    """Begin, end and list operations."""
+
+    def begin_operation(
+        self, kind: str, subject: str, detail: str = "", *, pid: int | None = None, hostname: str | None = None
+    ) -> int:
+        """Note what this process is about to do. Returns the id for `end_operation`.
+
+        pid, hostname: another process than this one; its start is then not known.
+        """
+        process = this_process()
+        is_this = pid in (None, process.pid) and hostname in (None, process.hostname)
+        inserted = self._write(
+            insert(_OPERATIONS)
+            .values(
+                kind=kind,
+                subject=codec.plain_text(subject),
+                detail=codec.plain_text(detail),
+                pid=process.pid if pid is None else pid,
+                hostname=process.hostname if hostname is None else hostname,
+                machine=process.machine if hostname in (None, process.hostname) else "",
+                process_start=process.start if is_this else "",
+                begun_at=self._clock(),
+            )
+            .returning(_OPERATIONS.c.id)
+        )
+        return int(inserted.scalar_one())
+
+    def end_operation(self, operation_id: int) -> None:
+        """Take the note away: the command is done, or has taken back what it did. Twice is no error."""
+        self._write(delete(_OPERATIONS).where(_OPERATIONS.c.id == operation_id))
+
+    def open_operations(self) -> list[Operation]:
+        """Every operation that has not ended, the oldest first; liveness.is_running tells which still run."""
+        rows = self._read(select(_OPERATIONS).order_by(_OPERATIONS.c.id))
+        return [Operation(**row._mapping) for row in rows]

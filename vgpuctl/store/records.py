@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the store that have no value of their own in vgpuctl.model."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.store import codec
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """One tenant. created_at: seconds since the epoch, UTC."""
+
+    name: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class CachedFacts:
+    """What a host looked like at `read_at` (seconds since the epoch, UTC), decoded when `facts` is first asked for.
+
+    generation: the counter of changes to the host's leases, to be handed to `reserve`.
+    """
+
+    host: str
+    read_at: float
+    generation: int
+    encoded: str = field(repr=False)
+
+    @cached_property
+    def facts(self) -> HostFacts:
+        """The facts. Raises StoreUnusable when the row is damaged."""
+        return codec.decode_facts(self.encoded, what=f"facts of host {self.host}")
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened. subject: what it happened to, for example `acme/web-1` or a host's name."""
+
+    id: int
+    at: float
+    kind: str
+    subject: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """The intent of one running command, and the process that runs it.
+
+    detail: free text of the command (JSON where it has structure). machine: the machine id of the operator's machine,
+    empty where it has none. process_start: tells two processes with the same pid apart, empty where unknown.
+    """
+
+    id: int
+    kind: str
+    subject: str
+    detail: str
+    pid: int
+    hostname: str
+    machine: str
+    process_start: str
+    begun_at: float

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the sessions of all subjects share: running a statement, refusing writes, translating errors."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, CursorResult, Executable, Row, Table
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.sql.dml import ReturningInsert
+
+from vgpuctl.errors import StateError, StoreUnusable
+from vgpuctl.store.failures import translate
+
+
+class Rows:
+    """One transaction on the store. Not for use by several threads at once."""
+
+    def __init__(
+        self, connection: Connection, *, store_name: str, clock: Callable[[], float], read_only_reason: str | None
+    ) -> None:
+        self._connection = connection
+        self._store_name = store_name
+        self._clock = clock
+        self._read_only_reason = read_only_reason
+        self.failure: StateError | None = None
+
+    def _read(self, statement: Executable) -> Sequence[Row[Any]]:
+        return self._run(statement, conflict=None).all()
+
+    def _write(self, statement: Executable, *, conflict: str | None = None) -> CursorResult[Any]:
+        """Run a changing statement. conflict: what to say when a constraint refuses it."""
+        if self._read_only_reason is not None:
+            raise StoreUnusable(
+                f"the store {self._store_name} cannot be written: {self._read_only_reason}",
+                hint="commands that only read work; to change something, make the store writable or give another",
+            )
+        return self._run(statement, conflict=conflict)
+
+    def _insert_if_absent(self, table: Table, **values: object) -> bool:
+        """Insert a row unless its primary key exists. Returns whether it was inserted."""
+        dialect = postgresql if self._connection.dialect.name == "postgresql" else sqlite
+        statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
+        return self._write(statement).rowcount == 1
+
+    def _run(self, statement: Executable | ReturningInsert[Any], *, conflict: str | None) -> CursorResult[Any]:
+        if self.failure is not None:
+            raise self.failure
+        try:
+            return self._connection.execute(statement)
+        except SQLAlchemyError as exc:
+            self.failure = translate(exc, store_name=self._store_name, conflict=conflict)
+            raise self.failure from exc

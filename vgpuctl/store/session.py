@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One transaction on the store, with the methods of every subject."""
+
+from vgpuctl.store.events import EventRows
+from vgpuctl.store.leases import LeaseRows
+from vgpuctl.store.operations import OperationRows
+from vgpuctl.store.vms import VmRows
+
+
+class Session(VmRows, LeaseRows, EventRows, OperationRows):
+    """What `Store.transaction()` and `Store.reading()` give: tenants, VMs, leases, hosts, events and the journal.
+
+    All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
+    the transaction: every later one, and the end of the block, raise the same error again.
+    """

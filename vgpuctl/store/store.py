@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The door of the store: opening it, and its transactions."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+from vgpuctl.errors import StoreUnusable
+from vgpuctl.store import postgresql, sqlite, upgrade
+from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
+from vgpuctl.store.failures import translate
+from vgpuctl.store.session import Session
+
+__all__ = ["Session", "Store", "default_url", "open_store"]
+
+
+class Store:
+    """An open store; several threads may use it. `name` is its path or URL for messages, without password."""
+
+    def __init__(self, engine: Engine, *, name: str, read_only_reason: str | None, clock: Callable[[], float]) -> None:
+        self.name = name
+        self.read_only_reason = read_only_reason
+        self._engine = engine
+        self._clock = clock
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Session]:
+        """Read and change the store: everything in the block is committed at its end, or nothing.
+
+        One writer at a time, on both databases: what is read in the block stays true until its end. Keep the block
+        short and without side effects. On a store that can only be read, reading works and a change raises
+        StoreUnusable. Raises ConcurrentChange and StoreUnusable.
+        """
+        with self._session(writing=self.read_only_reason is None) as session:
+            yield session
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Session]:
+        """Read one state of the store, without waiting for writers. A change in the block raises StoreUnusable."""
+        with self._session(writing=False) as session:
+            yield session
+
+    @contextlib.contextmanager
+    def operation(self, kind: str, subject: str, detail: str = "") -> Iterator[int]:
+        """Keep a row of the journal for the length of the block. It is left open only when the process is killed."""
+        with self.transaction() as session:
+            operation_id = session.begin_operation(kind, subject, detail)
+        try:
+            yield operation_id
+        finally:
+            with self.transaction() as session:
+                session.end_operation(operation_id)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _session(self, *, writing: bool) -> Iterator[Session]:
+        reason = self.read_only_reason
+        with self._begin(writing=writing) as connection:
+            session = Session(
+                connection,
+                store_name=self.name,
+                clock=self._clock,
+                read_only_reason=reason or (None if writing else "this is a transaction that only reads"),
+            )
+            yield session
+            if session.failure is not None:
+                raise session.failure
+
+    @contextlib.contextmanager
+    def _begin(self, *, writing: bool) -> Iterator[Connection]:
+        """A transaction: committed at the end of the block when it writes, rolled back on any exception."""
+        try:
+            with self._engine.connect() as connection:
+                if self._engine.dialect.name == "sqlite":
+                    connection.exec_driver_sql(sqlite.BEGIN_WRITING if writing else sqlite.BEGIN_READING)
+                elif writing:
+                    connection.execute(postgresql.BEGIN_WRITING)
+                else:
+                    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                yield connection
+                if writing:
+                    connection.commit()
+        except SQLAlchemyError as exc:
+            raise translate(exc, store_name=self.name) from exc
+
+    def bring_up_to_date(self) -> None:
+        """Check the schema's version and migrate when it is older; `open_store` does this."""
+        with self._begin(writing=False) as connection:
+            if upgrade.is_current(connection, store_name=self.name):
+                return
+        if self.read_only_reason is not None:
+            raise StoreUnusable(
+                f"the store {self.name} is empty or of an older vgpuctl, and cannot be written: "
+                f"{self.read_only_reason}",
+                hint="make it writable and run the command again, or give another store",
+            )
+        if self._engine.dialect.name == "sqlite":
+            try:
+                sqlite.ensure_wal(self._engine)
+            except SQLAlchemyError as exc:
+                raise translate(exc, store_name=self.name) from exc
+        with self._begin(writing=True) as connection:
+            upgrade.migrate(connection, store_name=self.name)
+
+
+def open_store(url: str, *, clock: Callable[[], float] = time.time) -> Store:
+    """Open the store at `url` (sqlite:///PATH or postgresql://…), made or migrated when it has to be.
+
+    clock: the time of rows, seconds since the epoch, UTC.
+    Raises UsageError for a URL that is none, StoreUnusable when the store cannot be opened.
+    """
+    address = parse_url(url)
+    if isinstance(address, SqliteAddress):
+        reason = sqlite.prepare(address)
+        engine = sqlite.open_engine(address, read_only=reason is not None)
+    else:
+        reason = None
+        engine = postgresql.open_engine(address)
+        _check_connection(engine, address)
+    store = Store(engine, name=address.shown, read_only_reason=reason, clock=clock)
+    try:
+        store.bring_up_to_date()
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _check_connection(engine: Engine, address: PostgresqlAddress) -> None:
+    try:
+        engine.connect().close()
+    except (OperationalError, ImportError) as exc:
+        engine.dispose()
+        if isinstance(exc, ImportError):
+            raise StoreUnusable(f"psycopg cannot be loaded: {exc}", hint="pip install 'psycopg[binary]'") from exc
+        raise postgresql.connect_failed(exc, address) from exc

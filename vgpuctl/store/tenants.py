@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants in the store."""
+
+import difflib
+
+from sqlalchemy import select
+
+from vgpuctl.errors import NotFound
+from vgpuctl.store import tables
+from vgpuctl.store.records import Tenant
+from vgpuctl.store.rows import Rows
+
+
+class TenantRows(Rows):
+    """Add and find tenants."""
+
+    def add_tenant(self, name: str) -> bool:
+        """Add a tenant. Returns False when it was there already."""
+        return self._insert_if_absent(tables.tenants, name=name, created_at=self._clock())
+
+    def tenant(self, name: str) -> Tenant:
+        """One tenant. Raises NotFound, with names that are near."""
+        for row in self._read(select(tables.tenants).where(tables.tenants.c.name == name)):
+            return Tenant(row.name, row.created_at)
+        known = [tenant.name for tenant in self.tenants()]
+        near = difflib.get_close_matches(name, known, n=3)
+        raise NotFound(
+            f"there is no tenant {name!r} in the store {self._store_name}",
+            context=[f"near: {', '.join(near)}"] if near else (),
+            hint=f"did you mean {near[0]}?" if near else f"run `vgpuctl create-tenant {name}` first",
+        )
+
+    def tenants(self) -> list[Tenant]:
+        """Every tenant, by name."""
+        rows = self._read(select(tables.tenants))
+        return sorted((Tenant(row.name, row.created_at) for row in rows), key=lambda tenant: tenant.name)

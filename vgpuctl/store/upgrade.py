@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema's version: read at each open, brought up to date when older, refused when newer.
+
+alembic is imported only when there is something to migrate.
+"""
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, Select, Text, column, inspect, select, table
+from sqlalchemy.exc import DBAPIError
+
+from vgpuctl.errors import StoreUnusable
+from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+_VERSION: Select[tuple[str]] = select(column("version_num", Text)).select_from(table(VERSION_TABLE))
+
+
+def is_current(connection: Connection, *, store_name: str) -> bool:
+    """Whether the schema is the one of this vgpuctl; False when there is none yet or it is older. One query.
+
+    The transaction may be aborted afterwards. Raises StoreUnusable when the schema is newer or not vgpuctl's.
+    """
+    try:
+        version = connection.execute(_VERSION).scalar()
+    except DBAPIError as exc:
+        if _is_missing_table(exc):
+            return False
+        raise
+    return version is not None and not _is_older(str(version), store_name=store_name)
+
+
+def migrate(connection: Connection, *, store_name: str) -> None:
+    """Bring the schema up to date, within the caller's transaction, which holds the writers' lock.
+
+    Does nothing when another run did it meanwhile. Raises StoreUnusable when the database is another program's.
+    """
+    inspector = inspect(connection)
+    if inspector.has_table(VERSION_TABLE):
+        if is_current(connection, store_name=store_name):
+            return
+    elif connection.dialect.name == "sqlite" and inspector.get_table_names():
+        raise StoreUnusable(
+            f"{store_name} is an SQLite database, but not one of vgpuctl",
+            hint="give the path of a vgpuctl store, or of a file that does not exist yet",
+        )
+    from alembic import command
+
+    command.upgrade(config(connection), "head")
+
+
+def config(connection: Connection | None = None) -> "Config":
+    """alembic's configuration: the packaged migrations, on the caller's connection."""
+    from alembic.config import Config
+
+    made = Config()
+    made.set_main_option("script_location", "vgpuctl.store:migrations")
+    made.set_main_option("path_separator", "os")
+    made.attributes["connection"] = connection
+    return made
+
+
+def _is_older(version: str, *, store_name: str) -> bool:
+    if not version.isdecimal():
+        raise StoreUnusable(
+            f"the store {store_name} has schema version {version!r}, which is not one of vgpuctl's",
+            hint="give another store",
+        )
+    if int(version) > int(SCHEMA_VERSION):
+        raise StoreUnusable(
+            f"the store {store_name} has schema version {version}, this vgpuctl knows up to {SCHEMA_VERSION}",
+            hint="a newer vgpuctl wrote it: use that one here too",
+        )
+    return int(version) < int(SCHEMA_VERSION)
+
+
+def _is_missing_table(error: DBAPIError) -> bool:
+    cause = error.orig
+    if isinstance(cause, sqlite3.OperationalError):
+        return "no such table" in str(cause)
+    return getattr(cause, "sqlstate", None) == "42P01"

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VMs in the store. A VM's row stands from before its first side effect until after its last one is taken back."""
+
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select, update
+
+from vgpuctl.errors import NotFound, StateError
+from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.store import codec, tables
+from vgpuctl.store.tenants import TenantRows
+
+_VMS = tables.vms
+
+
+class VmRows(TenantRows):
+    """Add, find, change and delete VMs."""
+
+    def add_vm(self, vm: Vm) -> None:
+        """Add a VM.
+
+        Raises NotFound when there is no such tenant, ConcurrentChange when the tenant has a VM of this name or the
+        uuid is taken.
+        """
+        request = vm.request
+        self.tenant(request.tenant)
+        self._write(
+            insert(_VMS).values(
+                uuid=vm.uuid,
+                tenant=request.tenant,
+                name=request.name,
+                host=vm.host,
+                state=vm.state.value,
+                problem=_problem(vm.problem),
+                request=codec.encode(request),
+                request_version=codec.REQUEST_VERSION,
+                created_at=self._clock(),
+            ),
+            conflict=f"another run has just created VM {request.name} of tenant {request.tenant}",
+        )
+
+    def vm(self, tenant: str, name: str) -> Vm | None:
+        """One VM by its tenant and name, None when there is none."""
+        for row in self._read(select(_VMS).where(_VMS.c.tenant == tenant, _VMS.c.name == name)):
+            return _vm(row)
+        return None
+
+    def vms(self, tenant: str | None = None, host: str | None = None) -> list[Vm]:
+        """VMs of a tenant, a host, both, or all; by tenant and name."""
+        query = select(_VMS)
+        if tenant is not None:
+            query = query.where(_VMS.c.tenant == tenant)
+        if host is not None:
+            query = query.where(_VMS.c.host == host)
+        found = [_vm(row) for row in self._read(query)]
+        return sorted(found, key=lambda vm: (vm.request.tenant, vm.request.name))
+
+    def set_vm_state(self, uuid: str, state: VmState, problem: str | None = None) -> None:
+        """Set a VM's state; the problem is replaced, by none too. Raises NotFound."""
+        self._change_vm(uuid, state=state.value, problem=_problem(problem))
+
+    def set_vm_host(self, uuid: str, host: str) -> None:
+        """Set the host of a VM. Raises NotFound."""
+        self._change_vm(uuid, host=host)
+
+    def set_vm_request(self, uuid: str, request: VmRequest) -> None:
+        """Replace what was asked for; tenant and name stay.
+
+        Raises NotFound, and StateError when the request names another tenant or VM.
+        """
+        for row in self._read(select(_VMS.c.tenant, _VMS.c.name).where(_VMS.c.uuid == uuid)):
+            if (row.tenant, row.name) != (request.tenant, request.name):
+                raise StateError(
+                    f"VM {row.name} of tenant {row.tenant} cannot become {request.name} of tenant {request.tenant}",
+                    hint="create a new VM of that name",
+                )
+        self._change_vm(uuid, request=codec.encode(request), request_version=codec.REQUEST_VERSION)
+
+    def delete_vm(self, uuid: str) -> bool:
+        """Delete a VM's row. Returns False when it was gone already.
+
+        Raises StateError while a lease of this VM is not `gone`: the row is what leads `repair` to it.
+        """
+        leases = tables.leases
+        live = select(leases.c.host, leases.c.device).where(
+            leases.c.vm_uuid == uuid, leases.c.state != LeaseState.GONE.value
+        )
+        held = [f"{row.device} on host {row.host}" for row in self._read(live)]
+        if held:
+            raise StateError(
+                f"VM {uuid} still holds {len(held)} GPU slices, its row in the store stays",
+                context=held,
+                hint="run `vgpuctl repair`",
+            )
+        return self._write(delete(_VMS).where(_VMS.c.uuid == uuid)).rowcount == 1
+
+    def _change_vm(self, uuid: str, **values: object) -> None:
+        if self._write(update(_VMS).where(_VMS.c.uuid == uuid).values(**values)).rowcount != 1:
+            raise NotFound(
+                f"there is no VM with uuid {uuid} in the store {self._store_name}",
+                hint="another run may have deleted it; see `vgpuctl list-vms`",
+            )
+
+
+def _vm(row: Row[Any]) -> Vm:
+    request = codec.decode_request(row.request, row.request_version, what=f"VM {row.name} of tenant {row.tenant}")
+    return Vm(row.uuid, request, row.host, VmState(row.state), row.problem)
+
+
+def _problem(problem: str | None) -> str | None:
+    return None if problem is None else codec.plain_text(problem)

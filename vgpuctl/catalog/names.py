@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a vGPU type's name tells by itself, for types the catalogue does not know (reference 3.5)."""
+
+import re
+
+_MIG_BACKED = re.compile(r".+-(?P<slices>\d+)-\d+[ABCQ](?:ME|NOME|MEALL|GFX)?")
+_SERIES = re.compile(r".+-\d+(?P<series>[ABCQ])\d?(?:ME|NOME|MEALL|GFX)?")
+_VENDOR_PREFIX = re.compile(r"(?:GRID|NVIDIA) ")
+
+
+def short_name(full_name: str) -> str:
+    """Name of a vGPU type without the vendor's prefix: `NVIDIA A40-2Q` is `A40-2Q`."""
+    return _VENDOR_PREFIX.sub("", full_name, count=1)
+
+
+def is_mig_backed(name: str) -> bool:
+    """Whether a type's name has the form of a MIG-backed one: `A100X-1-5C`, not `A100X-5C`."""
+    return _MIG_BACKED.fullmatch(name) is not None
+
+
+def gpu_instance_slices(name: str) -> int | None:
+    """Compute slices of the GPU instance a MIG-backed type sits in (`A100X-3-20C`: 3), None for other types."""
+    match = _MIG_BACKED.fullmatch(name)
+    return int(match["slices"]) if match else None
+
+
+def series_of(name: str) -> str | None:
+    """The series letter (A, B, C or Q) of an NVIDIA type's name; None for names of another form."""
+    match = _SERIES.fullmatch(name)
+    return match["series"] if match else None

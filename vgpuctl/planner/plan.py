@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps for one slice, kind by kind; leaves doing them to the agent and their order among VMs to the use cases."""
+
+from typing import Protocol
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.model.lease import Slice
+from vgpuctl.model.occupancy import gpu_at
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.planner import mediated, passthrough, plain_vf, vf_profile
+from vgpuctl.planner.first_drivers import with_first_drivers
+from vgpuctl.planner.result import Plan
+
+__all__ = ["Plan", "check_slice", "plan_release", "plan_slice", "with_first_drivers"]
+
+
+class Kind(Protocol):
+    """What each sharing kind's file answers."""
+
+    def check(self, wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
+        """Why the live GPU no longer offers the slice, None when it does."""
+
+    def build(self, wanted: Slice, gpu: Gpu) -> Plan:
+        """Steps that make the device."""
+
+    def release(self, held: Slice, gpu: Gpu | None) -> Plan:
+        """Steps that give the device back; without the GPU's facts, all that could be needed."""
+
+
+_KINDS: dict[Sharing, Kind] = {
+    Sharing.MDEV: mediated,
+    Sharing.MDEV_VF: mediated,
+    Sharing.VF_PROFILE: vf_profile,
+    Sharing.PASSTHROUGH: passthrough,
+    Sharing.VF: plain_vf,
+}
+
+
+def check_slice(wanted: Slice, facts: HostFacts) -> str | None:
+    """Why the host, freshly read, no longer offers this slice; None when it does.
+
+    The slice comes from a placement over cached facts; nothing of it may exist yet (its own mdev excepted).
+    """
+    gpu = gpu_at(facts, wanted.gpu)
+    if gpu is None:
+        return f"the host has no GPU at {wanted.gpu} any more"
+    if gpu.problems:
+        return f"GPU {gpu.address}: {gpu.problems[0]}"
+    if wanted.sharing not in gpu.sharing:
+        now = ", ".join(gpu.sharing) or "nothing"
+        return f"GPU {gpu.address} no longer offers {wanted.sharing}; it now offers {now}"
+    return _KINDS[wanted.sharing].check(wanted, gpu, facts)
+
+
+def plan_slice(wanted: Slice, facts: HostFacts) -> Plan:
+    """Steps that build a slice which check_slice accepts, and their undo.
+
+    Raises ValueError when the GPU is not in the facts, or when a mediated slice has no UUID yet.
+    """
+    gpu = gpu_at(facts, wanted.gpu)
+    if gpu is None:
+        raise ValueError(f"the facts have no GPU at {wanted.gpu}; ask check_slice first")
+    return _KINDS[wanted.sharing].build(wanted, gpu)
+
+
+def plan_release(held: Slice, facts: HostFacts | None) -> Plan:
+    """Steps that give a slice's device back; nothing for what is back already, so that it can be asked again.
+
+    facts: the host as read after its VM was stopped. None when it could not be read: the plan then holds every step
+    that could be needed, each of which the agent leaves out when it is so already.
+    """
+    if facts is None:
+        return _KINDS[held.sharing].release(held, None)
+    gpu = gpu_at(facts, held.gpu)
+    if gpu is None:
+        return Plan(summary=(f"nothing to give back: the host has no GPU at {held.gpu}",))
+    return _KINDS[held.sharing].release(held, gpu)

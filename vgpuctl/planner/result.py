@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the planner answers."""
+
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.steps import Step
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps in the order they are applied, what takes them back (last deed first), and both in words for `--dry-run`.
+
+    Without steps there is nothing to do on the host; the summary then says why.
+    """
+
+    steps: tuple[Step, ...] = ()
+    undo: tuple[Step, ...] = ()
+    summary: tuple[str, ...] = ()

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every vGPU kind compares with the live host before anything is written."""
+
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.model.lease import Slice
+from vgpuctl.model.occupancy import describe_holders, existing_vgpus, vf_at
+
+
+def type_surprise(wanted: Slice, gpu: Gpu) -> str | None:
+    """Why the type cannot be created now: it is gone, its id is another (drivers differ), or none is left."""
+    offered = next((one for one in gpu.types if one.name == wanted.profile), None)
+    if offered is None:
+        return f"GPU {gpu.address} does not offer {wanted.profile} now"
+    if offered.type_id != wanted.type_id:
+        return f"{wanted.profile} is type {offered.type_id} now, not {wanted.type_id}"
+    if gpu.holders:
+        return f"GPU {gpu.address} is held by {describe_holders(gpu.holders)}"
+    if offered.creatable < 1:
+        return f"GPU {gpu.address} can create no more {wanted.profile}"
+    return None
+
+
+def vf_surprise(wanted: Slice, gpu: Gpu) -> str | None:
+    """Why the VF cannot be used now: it is gone, or carries or serves something already."""
+    function = vf_at(gpu, wanted.function)
+    if function is None:
+        return f"GPU {gpu.address} has no VF {wanted.function} any more"
+    if function.holders:
+        return f"VF {function.address} is held by {describe_holders(function.holders)}"
+    for existing in existing_vgpus(gpu):
+        if existing.function == function.address:
+            return f"VF {function.address} carries a vGPU already (type {existing.type_id or 'unknown'})"
+    return None

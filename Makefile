@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo clean-demo test test-quick lint docs bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing: Debian packages and .venv
+	@bash scripts/setup test
+
+demo: ## Bring up an emulated GPU host, create two tenants' VMs on it and show them
+	@bash scripts/setup demo
+	@bash scripts/demo
+
+clean-demo: ## Take the demo's VMs, host and files away
+	@bash scripts/clean-demo
+
+test: ## Run all tests
+	@bash scripts/setup test
+	@bash scripts/test
+
+test-quick: ## Run the tests that need no emulated host (about two minutes)
+	@bash scripts/setup test
+	@bash scripts/test -m "not kernel_lab"
+
+lint: ## Style, types and import floors only
+	@bash scripts/setup test
+	@bash scripts/test tests/test_linters.py
+
+docs: ## Write the generated pages under docs/ again
+	@.venv/bin/python scripts/generate_docs.py
+
+bench: ## Measure what docs/performance.md reports
+	@bash scripts/setup test
+	@.venv/bin/python -m tests.bench.cli_start
+	@.venv/bin/python -m tests.bench.create_vm
+
+clean: ## Remove .venv and caches
+	rm -rf .venv .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist *.egg-info

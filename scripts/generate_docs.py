@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the pages that are made from the code: docs/commands/*.md from --help, docs/errors.md from the error tree.
+
+With --check nothing is written, and the exit code is 1 when a page is not what the code says.
+"""
+
+import difflib
+import sys
+from pathlib import Path
+
+import click
+
+from vgpuctl import errors
+from vgpuctl.cli.main import command
+
+ROOT = Path(__file__).parents[1]
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page, by path."""
+    commands = ROOT / "docs" / "commands"
+    context = click.Context(command, info_name="vgpuctl", max_content_width=110, terminal_width=110)
+    made = {commands / "vgpuctl.md": _page("vgpuctl", command.get_help(context))}
+    for name in command.list_commands(context):
+        made.update(_command_pages(commands, name, command.get_command(context, name), context))
+    made[ROOT / "docs" / "errors.md"] = _errors_page()
+    return made
+
+
+def _command_pages(folder: Path, name: str, one: click.Command | None, parent: click.Context) -> dict[Path, str]:
+    assert one is not None
+    context = click.Context(one, info_name=name, parent=parent, max_content_width=110, terminal_width=110)
+    text = one.get_help(context)
+    title = context.command_path
+    if isinstance(one, click.Group):
+        for sub_name in one.list_commands(context):
+            sub = one.get_command(context, sub_name)
+            assert sub is not None
+            sub_context = click.Context(sub, info_name=sub_name, parent=context, max_content_width=110, terminal_width=110)
+            text += f"\n```\n\n## {sub_context.command_path}\n\n```text\n{sub.get_help(sub_context)}"
+    return {folder / f"{name}.md": _page(title, text)}
+
+
+def _page(title: str, text: str) -> str:
+    lines = "\n".join(line.rstrip() for line in text.splitlines())
+    return f"<!-- made by scripts/generate_docs.py -->\n# {title}\n\n```text\n{lines}\n```\n"
+
+
+def _errors_page() -> str:
+    rows = []
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.VgpuctlError) and kind is not errors.VgpuctlError:
+            meaning = (kind.__doc__ or "").splitlines()[0]
+            rows.append(f"| `{kind.reference}` | {kind.exit_code} | {meaning} |")
+    table = "\n".join(rows)
+    return f"""<!-- made by scripts/generate_docs.py -->
+# Errors and exit codes
+
+An error goes to stderr as a message, lines of context and a hint; with `--json` as `{{"error": {{"reference": …}}}}`.
+
+0 is done, or nothing to do.
+1 is a difference that a `check-*` command found, never a failure.
+2 is also what the command line answers to options that cannot be read.
+
+| reference | exit code | meaning |
+|---|---|---|
+{table}
+"""
+
+
+def main() -> int:
+    """Write or check every page."""
+    check = "--check" in sys.argv[1:]
+    stale = 0
+    for path, wanted in pages().items():
+        found = path.read_text(encoding="utf-8") if path.exists() else ""
+        if found == wanted:
+            continue
+        stale += 1
+        if check:
+            difference = difflib.unified_diff(found.splitlines(), wanted.splitlines(), str(path), "made now", lineterm="")
+            print("\n".join(difference))
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(wanted, encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+    if check and stale:
+        print(f"{stale} pages are stale: run `make docs`")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Style, types, import floors and generated pages are tests too."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PYTHON_FOLDERS = ["vgpuctl", "templates", "tests", "scripts"]
+
+
+def _run(*command: str) -> str | None:
+    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=280)
+    return None if done.returncode == 0 else done.stdout + done.stderr
+
+
+def _tracked() -> list[Path]:
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    return [ROOT / name for name in names.split("\0") if name and (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ruff", "check", *PYTHON_FOLDERS),
+        ("ruff", "format", "--check", *PYTHON_FOLDERS),
+        ("mypy",),
+    ],
+    ids=lambda command: "-".join(command[:2]),
+)
+def test_linter_is_content(command: tuple[str, ...]) -> None:
+    complaint = _run(*command)
+    assert complaint is None, complaint
+
+
+def test_imports_point_down() -> None:
+    program = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(cache_dir=None))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/generate_docs.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_source_file_names_its_licence() -> None:
+    sources = {".py", ".c", ".h", ".sh", ".j2"}
+    for path in _tracked():
+        if path.suffix not in sources or "data" in path.parts:
+            continue
+        wanted = "GPL-2.0-only" if "kernel_module" in path.parts and path.suffix in {".c", ".h"} else "Apache-2.0"
+        head = path.read_text(encoding="utf-8")[:300]
+        assert f"SPDX-License-Identifier: {wanted}" in head, f"{path.relative_to(ROOT)} lacks {wanted}"
+
+
+def test_every_command_has_its_page_and_its_test() -> None:
+    from vgpuctl.cli.main import COMMANDS
+
+    e2e = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("*.py"))
+    for name in COMMANDS:
+        assert (ROOT / "docs" / "commands" / f"{name}.md").exists(), f"docs/commands/{name}.md is missing"
+        assert f'"{name}"' in e2e or name == "lab", f"no end-to-end test calls {name}"
+
+
+def test_no_file_is_two_subjects() -> None:
+    for path in _tracked():
+        if path.suffix in {".py", ".c"} and "data" not in path.parts:
+            lines = path.read_text(encoding="utf-8").count("\n")
+            assert lines <= 450, f"{path.relative_to(ROOT)} has {lines} lines"

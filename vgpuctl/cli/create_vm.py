@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-vm: parse, one use case per VM, print."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import plain, print_json, print_table, say
+from vgpuctl.cli.vm_options import read_requests, vm_flags
+
+
+@click.command("create-vm")
+@vm_flags
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.refresh
+@options.dry_run
+@click.option("--wait", is_flag=True, help="Return only when the guest's console has printed something (2 minutes).")
+@options.as_json
+def command(refresh: bool, dry_run: bool, wait: bool, as_json: bool, **given: Any) -> None:
+    """Create a tenant's VM with its GPU slices and start it.
+
+    The same command again changes nothing; with another size it refuses and says what differs.
+    When anything fails, everything is taken back.
+    """
+    from vgpuctl.cli.services import services
+    from vgpuctl.usecases.create_vm import create_vm
+    from vgpuctl.usecases.wait import wait_for_console
+
+    where = {
+        key: given.pop(key) for key in ("inventories", "limit", "database", "known_hosts", "connect_timeout_s", "forks")
+    }
+    requests = read_requests(**given)
+    with services(**where) as opened:
+        results = []
+        for request in requests:
+            created = create_vm(opened, request, dry_run=dry_run, refresh=refresh)
+            if wait and not dry_run:
+                wait_for_console(opened, created.vm)
+            results.append(created)
+            if not created.changed:
+                say(f"{created.vm.domain_name}: no change, it is {created.vm.state} on {created.vm.host}")
+    if as_json:
+        shown = [
+            {
+                "changed": result.changed and not dry_run,
+                "vm": result.vm,
+                "leases": result.leases,
+                "steps": [{"op": step.op, **plain(step)} for step in result.steps],
+                "undo": [{"op": step.op, **plain(step)} for step in result.undo],
+                "xml": result.xml,
+            }
+            for result in results
+        ]
+        print_json(shown)
+        return
+    for result in results if dry_run else ():
+        click.echo(f"# {result.vm.domain_name} on {result.vm.host}")
+        for title, steps in (("step", result.steps), ("undo", result.undo)):
+            for step in steps:
+                click.echo(f"# {title}: {step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))
+        click.echo(result.xml or "")
+    if not dry_run:
+        print_table(
+            ["VM", "TENANT", "HOST", "STATE", "GPU SLICES"],
+            [
+                (
+                    result.vm.request.name,
+                    result.vm.request.tenant,
+                    result.vm.host,
+                    result.vm.state,
+                    ", ".join(f"{lease.slice.profile} {lease.slice.function}" for lease in result.leases),
+                )
+                for result in results
+            ],
+            empty="no VM",
+        )

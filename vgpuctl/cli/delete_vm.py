@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""delete-vm: ask, delete each VM, tell."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json, say
+from vgpuctl.errors import NotFound
+
+
+@click.command("delete-vm")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@options.tenant
+@options.yes
+@click.option("--if-exists", is_flag=True, help="A VM that is not there is no error.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0, 3600),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for the guest to shut down before the plug is pulled.",
+)
+@options.dry_run
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(
+    names: tuple[str, ...],
+    tenant: str,
+    yes: bool,
+    if_exists: bool,
+    timeout_s: float,
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Delete VMs with their disks and give their devices back to the pool."""
+    from vgpuctl.cli.services import services
+    from vgpuctl.usecases.delete_vm import delete_vm
+    from vgpuctl.usecases.vms import find_vm
+
+    with services(**where) as opened:
+        found = []
+        for name in dict.fromkeys(names):
+            try:
+                found.append(find_vm(opened, tenant, name))
+            except NotFound:
+                if not if_exists:
+                    raise
+                say(f"{tenant}.{name}: no such VM, nothing to delete")
+        for vm, leases in found:
+            devices = ", ".join(f"{lease.slice.profile} on {lease.slice.function}" for lease in leases) or "no GPU"
+            say(f"{vm.domain_name}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
+        if found and not dry_run:
+            if not yes:
+                click.confirm(
+                    f"Delete {len(found)} VM{'s' if len(found) > 1 else ''} with disks?", abort=True, err=True
+                )
+            for vm, _leases in found:
+                delete_vm(opened, vm, timeout_s=timeout_s)
+    if as_json:
+        print_json({"deleted": [] if dry_run else [vm.request.name for vm, _leases in found], "dry_run": dry_run})

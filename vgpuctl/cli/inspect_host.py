@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""inspect-host: everything the agent found on one host."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json
+
+
+@click.command("inspect-host")
+@click.argument("host")
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(host: str, as_json: bool, **where: Any) -> None:
+    """Read HOST now and show everything that was found on it."""
+    from vgpuctl.cli.services import services
+    from vgpuctl.usecases.inspect_host import inspect_host
+
+    with services(**where) as opened:
+        facts = inspect_host(opened, host)
+    if as_json:
+        print_json(facts)
+        return
+    _print_host(host, facts)
+    for gpu in facts.gpus:
+        _print_gpu(gpu)
+
+
+def _print_host(name: str, facts: HostFacts) -> None:
+    from vgpuctl.model.units import format_mib
+
+    rows = [
+        ("host", f"{name} ({facts.hostname}), {facts.operating_system}, kernel {facts.kernel}"),
+        ("size", f"{facts.cpus} CPUs, {format_mib(facts.memory_mib)} ({format_mib(facts.memory_available_mib)} free)"),
+        *[("NUMA", f"node {n.number}: CPUs {n.cpus}, {format_mib(n.memory_mib)}") for n in facts.numa_nodes],
+        ("IOMMU", "active" if facts.iommu_active else "not active: no device can be given to a VM"),
+        ("KVM", "usable" if facts.kvm else "not usable: guests are emulated"),
+        (
+            "software",
+            f"libvirt {facts.libvirt_version or 'missing'}, QEMU {facts.qemu_version or 'missing'}, "
+            f"Python {facts.python}",
+        ),
+        ("NVIDIA", f"driver {facts.nvidia_driver or 'none'}, NVML {facts.nvml_version or facts.nvml_problem}"),
+        ("booted", f"{facts.kernel_command_line}"),
+    ]
+    for title, text in rows:
+        click.echo(f"{title:9} {text}")
+
+
+def _print_gpu(gpu: Gpu) -> None:
+    from vgpuctl.model.units import format_mib
+    from vgpuctl.usecases.inspect_host import board_name
+
+    click.echo(f"\nGPU {gpu.address}  {board_name(gpu)}  [{gpu.vendor_id}:{gpu.device_id}]")
+    click.echo(f"  sharing       {', '.join(gpu.sharing) or 'none as it stands'}")
+    click.echo(f"  driver        {gpu.driver or 'none'}, NUMA node {'-' if gpu.numa_node is None else gpu.numa_node}")
+    click.echo(f"  IOMMU group   {gpu.iommu_group} with {', '.join(gpu.iommu_group_members) or 'nothing else'}")
+    click.echo(f"  reset         {', '.join(gpu.reset_methods) or 'no method'}")
+    for companion in gpu.companions:
+        click.echo(
+            f"  companion     {companion.address} class {companion.pci_class}, driver {companion.driver or 'none'}"
+        )
+    if gpu.total_vfs:
+        used = [vf for vf in gpu.vfs if vf.current_type or vf.mdev_uuid or vf.holders]
+        click.echo(f"  VFs           {len(gpu.vfs)} of {gpu.total_vfs} enabled, {len(used)} in use")
+        for vf in used:
+            what = vf.mdev_uuid or (f"type {vf.current_type}" if vf.current_type else "")
+            click.echo(f"    {vf.address}  {what}  group {vf.iommu_group}" + _held(vf.holders))
+    for mdev in gpu.mdevs:
+        click.echo(f"  mdev          {mdev.uuid} {mdev.type_id} under {mdev.parent}" + _held(mdev.holders))
+    for type_ in gpu.types:
+        size = format_mib(type_.framebuffer_mib) if type_.framebuffer_mib else "?"
+        click.echo(f"  type          {type_.type_id:12} {type_.name:14} {size:>8}  creatable {type_.creatable}")
+    for problem in gpu.problems:
+        click.echo(f"  problem       {problem}")
+
+
+def _held(holders: tuple[Any, ...]) -> str:
+    return "".join(f", held by {holder.command} (pid {holder.pid})" for holder in holders)

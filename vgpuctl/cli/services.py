@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a command's options to services and back: the few lines that every command would otherwise repeat."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vgpuctl.cli.output import say
+from vgpuctl.errors import PartialFailure, VgpuctlError
+from vgpuctl.usecases.services import Services
+from vgpuctl.wiring import Settings, open_services
+
+
+def services(
+    *,
+    inventories: Sequence[str] = (),
+    database: str | None = None,
+    limit: str | None = None,
+    forks: int = 10,
+    known_hosts: Path | None = None,
+    connect_timeout_s: float = 10.0,
+) -> Services:
+    """Open the services that these options describe; use it in a `with` block."""
+    return open_services(
+        Settings(inventories, database, limit, forks, known_hosts, connect_timeout_s),
+        say,
+    )
+
+
+def report_failures(failures: Sequence[tuple[str, VgpuctlError]], *, answered: int) -> None:
+    """Tell which hosts did not answer, after the others' data was printed.
+
+    Raises PartialFailure when some answered, else the only or first error.
+    """
+    if not failures:
+        return
+    if not answered and len(failures) == 1:
+        raise failures[0][1]
+    raise PartialFailure(
+        f"{len(failures)} of {len(failures) + answered} hosts did not answer",
+        context=[
+            f"{name}: {error.message}" + (f" (hint: {error.hint})" if error.hint else "") for name, error in failures
+        ],
+    )

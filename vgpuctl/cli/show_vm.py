@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""show-vm: one VM as store, libvirt, QEMU and kernel see it."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json, say
+
+
+@click.command("show-vm")
+@click.argument("name")
+@options.tenant
+@click.option("--xml", "with_xml", is_flag=True, help="Print the domain XML too.")
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any) -> None:
+    """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it."""
+    from vgpuctl.cli.services import services
+    from vgpuctl.model.units import format_mib
+    from vgpuctl.usecases.show_vm import show_vm
+    from vgpuctl.usecases.vms import find_vm
+
+    with services(**where) as opened:
+        shown = show_vm(opened, *find_vm(opened, tenant, name))
+    if as_json:
+        print_json(shown)
+        return
+    vm = shown.vm
+    click.echo(f"VM        {vm.request.name} of tenant {vm.request.tenant}, {vm.state}" + _reason(vm.problem))
+    click.echo(
+        f"size      {vm.request.vcpus} vCPUs, {format_mib(vm.request.memory_mib)}, firmware {vm.request.firmware}"
+    )
+    click.echo(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {shown.domain_state or 'not known to libvirt'}")
+    for lease, holders in zip(shown.leases, shown.holders or ((),) * len(shown.leases), strict=True):
+        held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
+        click.echo(
+            f"slice     {lease.slice.profile} ({lease.slice.sharing}) on {lease.slice.function}, lease {lease.state}"
+        )
+        if lease.slice.mdev_uuid:
+            click.echo(f"          mdev {lease.slice.mdev_uuid}")
+        click.echo(f"          held by {held}")
+    for device in shown.guest_devices:
+        click.echo(f"in guest  {device}")
+    if with_xml and shown.xml:
+        click.echo(shown.xml)
+    if shown.host_problem:
+        say(f"{vm.host} could not be asked: {shown.host_problem}")
+
+
+def _reason(problem: str | None) -> str:
+    return f": {problem}" if problem else ""

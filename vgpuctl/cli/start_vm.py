@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""start-vm: start a stopped VM."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json, say
+
+
+@click.command("start-vm")
+@click.argument("name")
+@options.tenant
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
+    """Start a VM, with its GPU slices built again where the host lost them."""
+    from vgpuctl.cli.services import services
+    from vgpuctl.usecases.start_vm import start_vm
+    from vgpuctl.usecases.vms import find_vm
+
+    with services(**where) as opened:
+        vm, changed = start_vm(opened, find_vm(opened, tenant, name)[0])
+        if not changed:
+            say(f"{vm.domain_name}: no change, it is running on {vm.host}")
+    if as_json:
+        print_json({"changed": changed, "vm": vm})

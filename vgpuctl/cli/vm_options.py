@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flags that describe a VM, shared by create-vm and render-vm, and how they become requests."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from vgpuctl.errors import UsageError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_FLAGS = (
+    click.option("-f", "--file", "file", type=click.Path(path_type=Path), metavar="FILE", help="VMs from a YAML file."),
+    click.option("--tenant", metavar="NAME", help="The tenant the VM belongs to."),
+    click.option(
+        "--gpu",
+        "gpus",
+        multiple=True,
+        metavar="WHAT",
+        help="A40-8Q, 2*L40S-48Q, passthrough, passthrough:H100*4, vf:BOARD, 'memory>=16GiB,series=Q'; several times.",
+    ),
+    click.option("--vcpus", type=click.IntRange(1, 512), default=2, show_default=True, help="Virtual CPUs."),
+    click.option(
+        "--memory", default="2GiB", show_default=True, metavar="SIZE", help="Memory: 512MiB, 8GiB, 4096 (MiB)."
+    ),
+    click.option("--disk", metavar="SIZE", help="Size of the disk; none without it and without --base-image."),
+    click.option("--base-image", metavar="IMAGE", help="The disk's base: a volume of the pool or a path on the host."),
+    click.option(
+        "--pool", default="default", show_default=True, metavar="NAME", help="libvirt storage pool of the disk."
+    ),
+    click.option("--network", default="default", show_default=True, metavar="NAME", help="libvirt network, or `none`."),
+    click.option(
+        "--firmware", type=click.Choice(["bios", "uefi"]), default="bios", show_default=True, help="Firmware."
+    ),
+    click.option("--kernel", metavar="PATH", help="Boot this kernel directly; a path on the host."),
+    click.option("--initrd", metavar="PATH", help="Initial RAM disk for --kernel; a path on the host."),
+    click.option("--kernel-args", default="", metavar="TEXT", help="Command line for --kernel."),
+    click.option(
+        "--ssh-key", "ssh_keys", multiple=True, metavar="FILE", help="Public key for cloud-init's user; several times."
+    ),
+    click.option("--user-data", type=click.Path(path_type=Path), metavar="FILE", help="cloud-init user-data."),
+    click.option(
+        "--network-config", type=click.Path(path_type=Path), metavar="FILE", help="cloud-init network-config."
+    ),
+    click.option("--hostname", metavar="NAME", help="The guest's host name, by cloud-init."),
+    click.option("--host", metavar="NAME", help="Only this host."),
+    click.option("--autostart", is_flag=True, help="Start the VM when its host boots."),
+)
+
+
+def vm_flags(function: Command) -> Command:
+    """Add NAME and the flags of a VM."""
+    for flag in reversed(_FLAGS):
+        function = flag(function)
+    return click.argument("name", required=False)(function)
+
+
+def read_requests(
+    *,
+    name: str | None,
+    file: Path | None,
+    tenant: str | None,
+    gpus: Sequence[str],
+    vcpus: int,
+    memory: str,
+    disk: str | None,
+    base_image: str | None,
+    pool: str,
+    network: str,
+    firmware: str,
+    kernel: str | None,
+    initrd: str | None,
+    kernel_args: str,
+    ssh_keys: Sequence[str],
+    user_data: Path | None,
+    network_config: Path | None,
+    hostname: str | None,
+    host: str | None,
+    autostart: bool,
+) -> list[Any]:
+    """The VmRequests of a command line: one from flags, or all of a file. Raises UsageError."""
+    from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.model.units import parse_mib
+    from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, VmRequest
+    from vgpuctl.usecases.vm_file import check_request, read_vm_file
+
+    if file is not None:
+        if name is not None or gpus:
+            raise UsageError("give either a NAME with flags or -f FILE, not both")
+        return list(read_vm_file(file, tenant=tenant))
+    if name is None:
+        raise UsageError("no VM named", hint="vgpuctl create-vm NAME --tenant T --gpu A40-8Q, or -f FILE")
+    if tenant is None:
+        raise UsageError("no tenant named", hint="give --tenant NAME")
+    if (initrd or kernel_args) and not kernel:
+        raise UsageError("--initrd and --kernel-args need --kernel")
+    disk_request = None
+    if disk is not None or base_image is not None:
+        disk_request = DiskRequest(parse_mib(disk or "10GiB", what="--disk"), base_image, pool)
+    return [
+        check_request(
+            VmRequest(
+                name=name,
+                tenant=tenant,
+                gpus=tuple(parse_gpu_request(text) for text in gpus),
+                vcpus=vcpus,
+                memory_mib=parse_mib(memory, what="--memory"),
+                disk=disk_request,
+                network=None if network == "none" else network,
+                firmware=Firmware(firmware),
+                cloud_init=CloudInit(
+                    tuple(_read(Path(path)).strip() for path in ssh_keys),
+                    _read(user_data) if user_data else None,
+                    _read(network_config) if network_config else None,
+                    hostname,
+                ),
+                direct_kernel=DirectKernel(kernel, initrd, kernel_args) if kernel else None,
+                host=host,
+                autostart=autostart,
+            )
+        )
+    ]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-vm: from a request to a running VM that holds its GPU slices, or to nothing at all (design, section 8)."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.agent.wire.steps import Step
+from vgpuctl.errors import ConcurrentChange, StateError, VgpuctlError, VmDiffers
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.scheduler.place import place
+from vgpuctl.usecases import guest
+from vgpuctl.usecases.operations import operation, refuse_while_busy
+from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.slices import apply, check_leases, describe_slice, leases_of, plan_leases
+from vgpuctl.usecases.survey import survey
+from vgpuctl.usecases.undo import Undo
+
+PLACEMENTS_TRIED = 5
+
+
+@dataclass(frozen=True)
+class CreatedVm:
+    """The answer of create-vm.
+
+    changed: False when the VM was there already. steps, undo, xml: what was or would be done.
+    """
+
+    vm: Vm
+    leases: tuple[Lease, ...]
+    changed: bool
+    steps: tuple[Step, ...] = ()
+    undo: tuple[Step, ...] = ()
+    xml: str | None = None
+
+
+def create_vm(services: Services, request: VmRequest, *, dry_run: bool = False, refresh: bool = False) -> CreatedVm:
+    """Create and start one VM, or find that it is there already.
+
+    Raises NotFound (tenant), VmDiffers (a VM of this name with another specification), NoCapacity, HostError,
+    GuestError; after any of them nothing is left behind, or the lease is `broken` and says why.
+    """
+    existing = find_existing(services, request)
+    if existing is not None:
+        return existing
+    seen = survey(services, services.hosts(), refresh=refresh, remember=not dry_run)
+    for name, failure in seen.failures:
+        services.say(f"{name} does not answer and is left out: {failure.message}")
+    if not seen.capacities and seen.failures:
+        raise seen.failures[0][1]
+    capacities = list(seen.capacities)
+    surprise: VgpuctlError | None = None
+    for _attempt in range(PLACEMENTS_TRIED):
+        with services.store.transaction() as session:
+            leases = session.leases()
+        placement = place(request, capacities, leases)
+        try:
+            return _create_on(services, request, placement, capacities, dry_run=dry_run)
+        except ConcurrentChange as error:
+            services.say(f"{placement.host}: {error.message}; placing again")
+            surprise = error
+            capacities = _look_again(services, placement.host, capacities, remember=not dry_run)
+    assert surprise is not None
+    raise ConcurrentChange(
+        f"no placement for {request.name} held in {PLACEMENTS_TRIED} tries: {surprise.message}",
+        hint="others change these hosts at the same time; try again",
+    )
+
+
+def find_existing(services: Services, request: VmRequest) -> CreatedVm | None:
+    """The VM of this name when it is there with the same specification; None when there is none.
+
+    Raises NotFound for the tenant, VmDiffers, or StateError when an earlier run did not finish.
+    """
+    with services.store.transaction() as session:
+        session.tenant(request.tenant)
+        vm = session.vm(request.tenant, request.name)
+        if vm is None:
+            return None
+        leases = session.leases(vm_uuid=vm.uuid)
+    differences = list_differences(vm.request, request)
+    if differences:
+        raise VmDiffers(
+            f"VM {request.name} of tenant {request.tenant} exists on {vm.host} with another specification",
+            context=differences,
+            hint="a VM keeps its shape: delete it first, or choose another name",
+        )
+    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
+        refuse_while_busy(services, vm)
+        reason = vm.problem or "an earlier run did not finish"
+        raise StateError(
+            f"VM {request.name} of tenant {request.tenant} is {vm.state}: {reason}",
+            hint="run `vgpuctl repair`, then this command again",
+        )
+    return CreatedVm(vm, tuple(leases), changed=False)
+
+
+def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
+    """One line per field that differs: `memory_mib: 2048 there, 4096 wanted`."""
+    lines = []
+    for field in (
+        "gpus",
+        "vcpus",
+        "memory_mib",
+        "disk",
+        "network",
+        "firmware",
+        "cloud_init",
+        "direct_kernel",
+        "autostart",
+    ):
+        before, after = getattr(there, field), getattr(wanted, field)
+        if field == "gpus":
+            before, after = (tuple(gpu.text for gpu in gpus) for gpus in (before, after))
+        if before != after:
+            lines.append(f"{field}: {before!r} there, {after!r} wanted")
+    if wanted.host is not None and there.host != wanted.host:
+        lines.append(f"host: {there.host!r} there, {wanted.host!r} wanted")
+    return lines
+
+
+def _look_again(
+    services: Services, host: str, capacities: Sequence[HostCapacity], *, remember: bool
+) -> list[HostCapacity]:
+    fresh = survey(services, [host], refresh=True, remember=remember)
+    with services.store.transaction() as session:
+        generations = {name: known.generation for name, known in session.all_facts().items()}
+    read = {capacity.name: capacity for capacity in fresh.capacities}
+    return [
+        replace(read.get(capacity.name, capacity), generation=generations.get(capacity.name, capacity.generation))
+        for capacity in capacities
+        if capacity.name != host or capacity.name in read
+    ]
+
+
+def _create_on(
+    services: Services,
+    request: VmRequest,
+    placement: Placement,
+    capacities: Sequence[HostCapacity],
+    *,
+    dry_run: bool,
+) -> CreatedVm:
+    host = services.host(placement.host)
+    generation = next(capacity.generation for capacity in capacities if capacity.name == placement.host)
+    vm = Vm(str(uuid.uuid4()), request, placement.host, VmState.CREATING)
+    leases = leases_of(vm, placement)
+    if dry_run:
+        facts = host.agent.facts()
+        leases = check_leases(leases, facts, placement.host)
+        steps, undo = plan_leases(leases, facts)
+        guest.check(host, vm)
+        apply(host, steps, dry_run=True)
+        return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=guest.render(host, vm, leases, facts))
+    with services.store.transaction() as session:
+        session.reserve(placement.host, generation, leases)
+        session.add_vm(vm)
+    with operation(services, "create-vm", vm):
+        services.say(
+            f"{vm.domain_name}: placed on {placement.host}, {', '.join(map(describe_slice, leases)) or 'no GPU'}"
+        )
+        undoing = Undo(services.say)
+        try:
+            with undoing:
+                return _build(services, vm, leases, undoing)
+        except BaseException:
+            if undoing.failures:
+                _mark_broken(services, vm, leases, undoing)
+            else:
+                _forget(services, vm, leases)
+            raise
+
+
+def _build(services: Services, vm: Vm, leases: tuple[Lease, ...], undoing: Undo) -> CreatedVm:
+    host = services.host(vm.host)
+    facts = host.agent.facts()
+    with services.store.transaction() as session:
+        session.save_facts(vm.host, facts, at=facts.read_at)
+    leases = check_leases(leases, facts, vm.host)
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_slice(lease.id, lease.slice)
+    guest.check(host, vm)
+    steps, undo = plan_leases(leases, facts)
+    undoing.push("GPU slices", lambda: apply(host, undo))
+    apply(host, steps)
+    leases = _advance(services, leases, LeaseState.BUILT)
+    services.say(f"{vm.domain_name}: {len(leases)} slice{'s' if len(leases) != 1 else ''} built")
+    guest.build_volumes(host, vm, undoing)
+    undoing.push("domain", lambda: guest.remove_domain(host, vm))
+    xml = guest.define(host, vm, leases, facts)
+    services.say(f"{vm.domain_name}: defined, starting")
+    host.hypervisor.start(vm.domain_name)
+    guest.prove_running(host, vm, leases)
+    leases = _advance(services, leases, LeaseState.RUNNING)
+    with services.store.transaction() as session:
+        session.set_vm_state(vm.uuid, VmState.RUNNING)
+        session.add_event("vm-created", vm.domain_name, f"on {vm.host}")
+    undoing.keep()
+    services.say(f"{vm.domain_name}: running on {vm.host}")
+    return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)
+
+
+def _advance(services: Services, leases: Sequence[Lease], state: LeaseState) -> tuple[Lease, ...]:
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, state)
+    return tuple(replace(lease, state=state) for lease in leases)
+
+
+def _forget(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, LeaseState.GONE)
+        session.delete_vm(vm.uuid)
+
+
+def _mark_broken(services: Services, vm: Vm, leases: Sequence[Lease], undoing: Undo) -> None:
+    problem = "; ".join(f"taking back {what}: {failure.message}" for what, failure in undoing.failures)
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, LeaseState.BROKEN, problem)
+        session.set_vm_state(vm.uuid, VmState.BROKEN, problem)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""delete-vm: domain, volumes, devices and rows of a VM, in this order, each step repeatable."""
+
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases import guest
+from vgpuctl.usecases.operations import operation
+from vgpuctl.usecases.release import release_slices
+from vgpuctl.usecases.services import Services
+
+SHUTDOWN_TIMEOUT_S = 30.0
+
+
+def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT_S) -> None:
+    """Shut `vm` down (pulling the plug after timeout_s), undefine it and return every device to the pool.
+
+    Raises HostError or GuestError; what was done stays done, and the same command goes on from there.
+    """
+    with operation(services, "delete-vm", vm):
+        with services.store.transaction() as session:
+            session.set_vm_state(vm.uuid, VmState.DELETING)
+            leases = session.leases(vm_uuid=vm.uuid)
+        host = services.host(vm.host)
+        if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
+            services.say(f"{vm.domain_name}: shutting down")
+            host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s)
+        guest.remove_domain(host, vm)
+        guest.remove_volumes(host, vm)
+        release_slices(services, host, leases)
+        with services.store.transaction() as session:
+            session.delete_vm(vm.uuid)
+            session.add_event("vm-deleted", vm.domain_name, f"on {vm.host}")
+        services.say(f"{vm.domain_name}: deleted")

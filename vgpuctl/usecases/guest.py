@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several commands do with a VM's domain and volumes on its host. Every function may be repeated."""
+
+import time
+from collections.abc import Sequence
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import DomainRejected, GuestError
+from vgpuctl.guests.hypervisor import DomainState
+from vgpuctl.guests.render import render_domain
+from vgpuctl.guests.seed import seed_image
+from vgpuctl.guests.view import DiskView, domain_view
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.services import HostSession
+from vgpuctl.usecases.undo import Undo
+
+SEED_POOL = "default"
+HOLD_TIMEOUT_S = 20.0
+
+
+def check(host: HostSession, vm: Vm) -> None:
+    """Find out before anything is built whether network, pool and base image are there. Writes nothing."""
+    request = vm.request
+    if request.network is not None:
+        host.hypervisor.check_network(request.network)
+    if request.disk is not None:
+        host.hypervisor.storage.check_disk(request.disk.pool, request.disk.size_mib, request.disk.base_image)
+
+
+def build_volumes(host: HostSession, vm: Vm, undoing: Undo) -> None:
+    """Make the VM's disk and cloud-init seed; each is taken back by `undoing`."""
+    disk, storage = vm.request.disk, host.hypervisor.storage
+    if disk is not None:
+        name = disk_volume(vm)
+        undoing.push("disk", lambda: storage.delete_volume(disk.pool, name))
+        storage.ensure_disk(disk.pool, name, disk.size_mib, disk.base_image)
+    if vm.request.cloud_init.is_wanted():
+        undoing.push("cloud-init seed", lambda: storage.delete_volume(SEED_POOL, seed_volume(vm)))
+        storage.upload(SEED_POOL, seed_volume(vm), seed_image(vm.request.cloud_init, vm))
+
+
+def remove_volumes(host: HostSession, vm: Vm) -> None:
+    """Delete disk and seed; what is gone already is fine."""
+    if vm.request.disk is not None:
+        host.hypervisor.storage.delete_volume(vm.request.disk.pool, disk_volume(vm))
+    if vm.request.cloud_init.is_wanted():
+        host.hypervisor.storage.delete_volume(SEED_POOL, seed_volume(vm))
+
+
+def remove_domain(host: HostSession, vm: Vm) -> None:
+    """End and undefine the VM's domain if it is this VM's (same UUID); gone already is fine."""
+    for domain in host.hypervisor.domains():
+        if domain.uuid == vm.uuid:
+            host.hypervisor.destroy(domain.name)
+            host.hypervisor.undefine(domain.name)
+
+
+def render(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> str:
+    """The domain XML of `vm` with the devices of `leases` on this host."""
+    disk, seed = None, None
+    if vm.request.disk is not None:
+        disk = DiskView(host.hypervisor.storage.volume_path(vm.request.disk.pool, disk_volume(vm)))
+    if vm.request.cloud_init.is_wanted():
+        seed = host.hypervisor.storage.volume_path(SEED_POOL, seed_volume(vm))
+    return render_domain(domain_view(vm, leases, facts, disk=disk, seed_path=seed))
+
+
+def define(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> str:
+    """Define the VM's domain (again) with its devices as they are now. Returns the XML given to libvirt."""
+    xml = render(host, vm, leases, facts)
+    host.hypervisor.define(xml)
+    host.hypervisor.set_autostart(vm.domain_name, vm.request.autostart)
+    return xml
+
+
+def disk_volume(vm: Vm) -> str:
+    """Name of the VM's disk in its pool."""
+    return f"{vm.domain_name}.qcow2"
+
+
+def seed_volume(vm: Vm) -> str:
+    """Name of the VM's seed image in the pool `default`."""
+    return f"{vm.domain_name}-seed.iso"
+
+
+def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
+    """Read back: libvirt says running, and every slice is held by this VM's QEMU.
+
+    Raises DomainRejected with what was read instead.
+    """
+    state = host.hypervisor.state(vm.domain_name)
+    if state is not DomainState.RUNNING:
+        raise DomainRejected(f"{vm.domain_name} on {vm.host} was started, but libvirt says {state or 'no such domain'}")
+    deadline = time.monotonic() + HOLD_TIMEOUT_S
+    waiting = list(leases)
+    while waiting:
+        waiting = [lease for lease in waiting if not is_held(host, vm, lease)]
+        if waiting and time.monotonic() > deadline:
+            raise GuestError(
+                f"{vm.domain_name} runs on {vm.host}, but its QEMU does not hold "
+                + ", ".join(lease.slice.device for lease in waiting),
+                hint=f"look at /var/log/libvirt/qemu/{vm.domain_name}.log on {vm.host}",
+            )
+        if waiting:
+            time.sleep(0.2)
+
+
+def is_held(host: HostSession, vm: Vm, lease: Lease) -> bool:
+    """Whether this VM's QEMU has the slice's VFIO device open."""
+    device = lease.slice.mdev_uuid or lease.slice.function
+    return any(holder.vm_uuid == vm.uuid for holder in host.agent.holders(device))

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""inspect-host, list-hosts, list-gpus and list-profiles: what the agents read, beside what the store has promised."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
+from vgpuctl.catalog.boards import board_by_pci
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.lease import Lease
+from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.survey import Survey, survey
+
+
+@dataclass(frozen=True)
+class ListedHost:
+    """One host of the inventory: its facts, or why it does not answer."""
+
+    name: str
+    facts: HostFacts | None
+    problem: VgpuctlError | None
+
+
+@dataclass(frozen=True)
+class ListedGpu:
+    """One GPU with its board's name and the leases on it."""
+
+    host: str
+    board: str
+    gpu: Gpu
+    leases: tuple[Lease, ...]
+
+
+@dataclass(frozen=True)
+class ListedProfile:
+    """One vGPU type of one GPU."""
+
+    host: str
+    gpu: str
+    board: str
+    profile: VgpuType
+
+
+def inspect_host(services: Services, name: str) -> HostFacts:
+    """Read one host now and remember the facts."""
+    facts = services.host(name).agent.facts()
+    with services.store.transaction() as session:
+        session.save_facts(name, facts, at=facts.read_at)
+    return facts
+
+
+def list_hosts(services: Services) -> Sequence[ListedHost]:
+    """Read every host now; one that does not answer is a row with its problem."""
+    names = services.hosts()
+    seen = survey(services, names, refresh=True)
+    facts = {capacity.name: capacity.facts for capacity in seen.capacities}
+    problems = dict(seen.failures)
+    return [ListedHost(name, facts.get(name), problems.get(name)) for name in names]
+
+
+def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
+    """The GPUs of every host, from cached facts unless refresh."""
+    seen = survey(services, services.hosts(), refresh=refresh)
+    with services.store.transaction() as session:
+        leases = session.leases()
+    gpus = [
+        ListedGpu(
+            capacity.name,
+            board_name(gpu),
+            gpu,
+            tuple(lease for lease in leases if lease.host == capacity.name and lease.slice.gpu == gpu.address),
+        )
+        for capacity in seen.capacities
+        for gpu in capacity.facts.gpus
+    ]
+    return gpus, seen
+
+
+def list_profiles(services: Services, *, refresh: bool) -> tuple[Sequence[ListedProfile], Survey]:
+    """The vGPU types of every GPU and how many more can be created now."""
+    gpus, seen = list_gpus(services, refresh=refresh)
+    return [
+        ListedProfile(listed.host, listed.gpu.address, listed.board, profile)
+        for listed in gpus
+        for profile in sorted(listed.gpu.types, key=lambda type_: (type_.framebuffer_mib or 0, type_.name))
+    ], seen
+
+
+def board_name(gpu: Gpu) -> str:
+    """What the driver calls the GPU, else the catalogue, else its PCI ids."""
+    board = board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    return gpu.name or (board.name if board is not None else f"{gpu.vendor_id}:{gpu.device_id}")

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which run is working on a VM right now: an intent in the store, so that `repair` knows a dead run from a live one."""
+
+import contextlib
+from collections.abc import Iterator
+
+from vgpuctl.errors import ConcurrentChange
+from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.services import Services
+
+
+@contextlib.contextmanager
+def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
+    """Tell the store that this process works on `vm`. Raises ConcurrentChange when another live one does."""
+    refuse_while_busy(services, vm)
+    with services.store.transaction() as session:
+        number = session.begin_operation(kind, vm.uuid, vm.domain_name)
+    try:
+        yield
+    finally:
+        with services.store.transaction() as session:
+            session.end_operation(number)
+
+
+def refuse_while_busy(services: Services, vm: Vm) -> None:
+    """Raise ConcurrentChange while another living run works on `vm`."""
+    with services.store.transaction() as session:
+        busy = [open_ for open_ in session.open_operations() if open_.subject == vm.uuid and open_.is_alive()]
+    if busy:
+        raise ConcurrentChange(
+            f"{busy[0].kind} is at work on VM {vm.request.name} of tenant {vm.request.tenant}"
+            f" (process {busy[0].pid} on {busy[0].hostname})",
+            hint="wait for it to end",
+        )

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""repair: finish or take back what a killed run, a lost connection or a reboot left between store, host and libvirt."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.guests.hypervisor import DomainState
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases import guest
+from vgpuctl.usecases.release import release_slices
+from vgpuctl.usecases.services import Services
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One thing that does not fit together. outcome: `finished`, `taken back`, `noted`, `would …` or `failed: why`."""
+
+    subject: str
+    host: str
+    found: str
+    outcome: str
+
+
+def repair(services: Services, *, dry_run: bool) -> tuple[Repair, ...]:
+    """Look at every VM of the store and mend those whose last run is dead; living runs are left alone.
+
+    One VM that cannot be mended never hides the others: its outcome begins with `failed`.
+    """
+    with services.store.transaction() as session:
+        vms = session.vms()
+        leases = session.leases()
+        operations = session.open_operations()
+    busy = {operation.subject for operation in operations if operation.is_alive()}
+    repairs: list[Repair] = []
+    for vm in vms:
+        if vm.uuid in busy:
+            continue
+        own = tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)
+        try:
+            found = _diagnose(services, vm, own)
+            if found is None:
+                continue
+            what, outcome, mend = found
+            if not dry_run:
+                mend()
+        except VgpuctlError as error:
+            services.forget_host(vm.host)
+            repairs.append(Repair(vm.domain_name, vm.host, f"VM is {vm.state}", f"failed: {error.message}"))
+            continue
+        repairs.append(Repair(vm.domain_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
+    known = {vm.uuid for vm in vms}
+    for lease in (lease for lease in leases if lease.vm_uuid not in known):
+        repairs.append(_mend_orphan(services, lease, dry_run=dry_run))
+    if not dry_run:
+        with services.store.transaction() as session:
+            for operation in operations:
+                if not operation.is_alive():
+                    session.end_operation(operation.id)
+    return tuple(repairs)
+
+
+Finding = tuple[str, str, Callable[[], None]]
+
+
+def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | None:
+    if vm.state in (VmState.CREATING, VmState.BROKEN):
+        if _runs_with_its_slices(services, vm, leases):
+            return (
+                f"created and running, but the store says {vm.state}",
+                "finished",
+                lambda: _finish(services, vm, leases),
+            )
+        return f"creation did not end (VM is {vm.state})", "taken back", lambda: _take_back(services, vm, leases)
+    if vm.state is VmState.DELETING:
+        return "deletion did not end", "finished", lambda: _take_back(services, vm, leases)
+    state = services.host(vm.host).hypervisor.state(vm.domain_name)
+    if vm.state is VmState.RUNNING and state is not DomainState.RUNNING:
+        return (
+            f"the store says running, libvirt says {state or 'no such domain'}",
+            "noted as stopped: start it with `vgpuctl start-vm`",
+            lambda: _note(services, vm, leases, VmState.STOPPED, LeaseState.BUILT),
+        )
+    if vm.state is VmState.STOPPED and state is DomainState.RUNNING:
+        return "the store says stopped, libvirt says running", "finished", lambda: _finish(services, vm, leases)
+    releasing = [lease for lease in leases if lease.state in (LeaseState.RELEASING, LeaseState.BROKEN)]
+    if releasing:
+        return (
+            f"{len(releasing)} slices were not given back",
+            "finished",
+            lambda: release_slices(services, services.host(vm.host), releasing),
+        )
+    expected = LeaseState.RUNNING if vm.state is VmState.RUNNING else LeaseState.BUILT
+    if any(lease.state is not expected for lease in leases):
+        return f"leases are not {expected}", "finished", lambda: _note(services, vm, leases, vm.state, expected)
+    return None
+
+
+def _runs_with_its_slices(services: Services, vm: Vm, leases: Sequence[Lease]) -> bool:
+    host = services.host(vm.host)
+    uuids = {domain.uuid for domain in host.hypervisor.domains()}
+    if vm.uuid not in uuids or host.hypervisor.state(vm.domain_name) is not DomainState.RUNNING:
+        return False
+    return all(guest.is_held(host, vm, lease) for lease in leases)
+
+
+def _finish(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    _note(services, vm, leases, VmState.RUNNING, LeaseState.RUNNING)
+
+
+def _note(services: Services, vm: Vm, leases: Sequence[Lease], state: VmState, lease_state: LeaseState) -> None:
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, lease_state)
+        session.set_vm_state(vm.uuid, state)
+        session.add_event("vm-repaired", vm.domain_name, f"now {state}")
+
+
+def _take_back(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    host = services.host(vm.host)
+    guest.remove_domain(host, vm)
+    guest.remove_volumes(host, vm)
+    release_slices(services, host, leases)
+    with services.store.transaction() as session:
+        session.delete_vm(vm.uuid)
+        session.add_event("vm-repaired", vm.domain_name, "taken back")
+
+
+def _mend_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:
+    subject, found = f"{lease.tenant}.{lease.vm_name}", f"lease of {lease.slice.function} without a VM"
+    if dry_run:
+        return Repair(subject, lease.host, found, "would be taken back")
+    try:
+        release_slices(services, services.host(lease.host), [lease])
+    except VgpuctlError as error:
+        return Repair(subject, lease.host, found, f"failed: {error.message}")
+    return Repair(subject, lease.host, found, "taken back")

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""show-vm: what the store, libvirt, QEMU and the kernel say about one VM, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.facts import Holder
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.guests.hypervisor import DomainState, GuestPciDevice
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.services import Services
+
+
+@dataclass(frozen=True)
+class ShownVm:
+    """Three witnesses (design, section 7). holders: per lease, the processes that hold its device, by the kernel.
+
+    guest_devices: what QEMU says is on the guest's PCI buses. host_problem: why the host could not be asked.
+    """
+
+    vm: Vm
+    leases: tuple[Lease, ...]
+    domain_state: str | None
+    xml: str | None
+    holders: tuple[tuple[Holder, ...], ...]
+    guest_devices: tuple[GuestPciDevice, ...]
+    host_problem: str | None
+
+
+def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
+    """Ask the VM's host about it; a host that does not answer is a line, not a failure."""
+    leases = tuple(leases)
+    try:
+        host = services.host(vm.host)
+        state = host.hypervisor.state(vm.domain_name)
+        running = state is DomainState.RUNNING
+        return ShownVm(
+            vm=vm,
+            leases=leases,
+            domain_state=state.value if state else None,
+            xml=host.hypervisor.xml(vm.domain_name) if state else None,
+            holders=tuple(tuple(host.agent.holders(lease.slice.mdev_uuid or lease.slice.function)) for lease in leases),
+            guest_devices=tuple(host.hypervisor.pci_devices(vm.domain_name)) if running else (),
+            host_problem=None,
+        )
+    except VgpuctlError as error:
+        return ShownVm(vm, leases, None, None, (), (), error.message)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From leases to devices: name them, check them against the live host, plan and build them."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.steps import Step
+from vgpuctl.errors import ConcurrentChange
+from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.placement import Placement
+from vgpuctl.model.vm import Vm
+from vgpuctl.planner.plan import check_slice, plan_slice, with_first_drivers
+from vgpuctl.usecases.services import HostSession
+
+
+def leases_of(vm: Vm, placement: Placement) -> tuple[Lease, ...]:
+    """New leases, `reserved`, for the slices of a placement."""
+    return tuple(
+        Lease(
+            id=str(uuid.uuid4()),
+            vm_uuid=vm.uuid,
+            tenant=vm.request.tenant,
+            vm_name=vm.request.name,
+            host=placement.host,
+            index=index,
+            slice=_name_mdev(slice_),
+            state=LeaseState.RESERVED,
+        )
+        for index, slice_ in enumerate(placement.slices)
+    )
+
+
+def describe_slice(lease: Lease) -> str:
+    """A slice in a few words: `A40-8Q on 0000:41:00.4`."""
+    return f"{lease.slice.profile} on {lease.slice.function}"
+
+
+def check_leases(leases: Sequence[Lease], facts: HostFacts, host: str) -> tuple[Lease, ...]:
+    """The leases with the drivers found on the live host. Raises ConcurrentChange when a device is no longer free."""
+    for lease in leases:
+        surprise = check_slice(lease.slice, facts)
+        if surprise is not None:
+            raise ConcurrentChange(f"{describe_slice(lease)} of {host} is no longer free: {surprise}")
+    return tuple(replace(lease, slice=with_first_drivers(lease.slice, facts)) for lease in leases)
+
+
+def plan_leases(leases: Sequence[Lease], facts: HostFacts) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Steps that build the slices of one VM, and the undo in reverse; a step that two slices share stands once."""
+    plans = [plan_slice(lease.slice, facts) for lease in leases]
+    steps = tuple(dict.fromkeys(step for plan in plans for step in plan.steps))
+    undo = tuple(dict.fromkeys(step for plan in reversed(plans) for step in plan.undo))
+    return steps, undo
+
+
+def apply(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) -> None:
+    """Have the agent do the steps; without any, the host is not asked."""
+    if steps:
+        host.agent.apply(steps, dry_run=dry_run)
+
+
+def _name_mdev(slice_: Slice) -> Slice:
+    return replace(slice_, mdev_uuid=str(uuid.uuid4())) if slice_.sharing.is_mediated() else slice_

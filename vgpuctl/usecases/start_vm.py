@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""start-vm: start a stopped VM on its host, with the slices it kept or with new ones."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import NoCapacity, StateError
+from vgpuctl.guests.hypervisor import DomainState
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.scheduler.place import place
+from vgpuctl.usecases import guest
+from vgpuctl.usecases.operations import operation
+from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.slices import apply, check_leases, leases_of, plan_leases
+from vgpuctl.usecases.undo import Undo
+
+
+def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
+    """Start `vm`: build the slices that the host lost (a reboot) or that were released, then the domain.
+
+    Returns the VM as it is now, and whether anything changed. Raises NoCapacity when its host is full.
+    """
+    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
+        raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    host = services.host(vm.host)
+    if vm.state is VmState.RUNNING and host.hypervisor.state(vm.domain_name) is DomainState.RUNNING:
+        return vm, False
+    with operation(services, "start-vm", vm), Undo(services.say) as undoing:
+        facts = host.agent.facts()
+        with services.store.transaction() as session:
+            session.save_facts(vm.host, facts, at=facts.read_at)
+            leases: Sequence[Lease] = session.leases(vm_uuid=vm.uuid)
+        wanted = sum(gpu.count for gpu in vm.request.gpus)
+        if len(leases) != wanted:
+            leases = _reserve_again(services, vm, facts)
+            undoing.push("lease", lambda: _forget(services, leases))
+        steps, undo = plan_leases(leases, facts)
+        undoing.push("GPU slices", lambda: apply(host, undo))
+        apply(host, steps)
+        guest.define(host, vm, leases, facts)
+        services.say(f"{vm.domain_name}: starting")
+        undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name))
+        host.hypervisor.start(vm.domain_name)
+        guest.prove_running(host, vm, leases)
+        with services.store.transaction() as session:
+            for lease in leases:
+                session.set_lease_state(lease.id, LeaseState.RUNNING)
+            session.set_vm_state(vm.uuid, VmState.RUNNING)
+            session.add_event("vm-started", vm.domain_name, f"on {vm.host}")
+        undoing.keep()
+        services.say(f"{vm.domain_name}: running on {vm.host}")
+    return replace(vm, state=VmState.RUNNING), True
+
+
+def _reserve_again(services: Services, vm: Vm, facts: HostFacts) -> Sequence[Lease]:
+    with services.store.transaction() as session:
+        generation = session.generation(vm.host)
+        leases = session.leases()
+    try:
+        placement = place(replace(vm.request, host=vm.host), [HostCapacity(vm.host, facts, generation)], leases)
+    except NoCapacity as full:
+        raise NoCapacity(
+            f"{vm.domain_name} cannot start: its slices were released and {vm.host}, where its disk is, has none left",
+            context=full.context,
+            hint="stop or delete another VM there, or wait",
+        ) from full
+    again = check_leases(leases_of(vm, placement), facts, vm.host)
+    with services.store.transaction() as session:
+        session.reserve(vm.host, generation, again)
+    return again
+
+
+def _forget(services: Services, leases: Sequence[Lease]) -> None:
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, LeaseState.GONE)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stop-vm: shut a VM down; its slices are kept for it, or go back to the pool."""
+
+from dataclasses import replace
+
+from vgpuctl.errors import StateError
+from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.vm import Hold, Vm, VmState
+from vgpuctl.usecases.operations import operation
+from vgpuctl.usecases.release import release_slices
+from vgpuctl.usecases.services import Services
+
+
+def stop_vm(services: Services, vm: Vm, *, hold: Hold, timeout_s: float) -> tuple[Vm, bool]:
+    """Stop `vm`. Returns it as it is now, and whether anything changed.
+
+    hold: `release` also undefines the domain's claim on the devices; the next start places it again on its host.
+    """
+    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
+        raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    with operation(services, "stop-vm", vm):
+        with services.store.transaction() as session:
+            leases = session.leases(vm_uuid=vm.uuid)
+        changed = vm.state is VmState.RUNNING
+        if changed:
+            host = services.host(vm.host)
+            services.say(f"{vm.domain_name}: shutting down")
+            host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s)
+            with services.store.transaction() as session:
+                session.set_vm_state(vm.uuid, VmState.STOPPED)
+                for lease in leases:
+                    session.set_lease_state(lease.id, LeaseState.BUILT)
+        if hold is Hold.RELEASE and leases:
+            release_slices(services, services.host(vm.host), leases)
+            changed = True
+        if changed:
+            with services.store.transaction() as session:
+                session.add_event("vm-stopped", vm.domain_name, f"slices: {hold}")
+            services.say(f"{vm.domain_name}: stopped, slices {'released' if hold is Hold.RELEASE else 'kept'}")
+        return replace(vm, state=VmState.STOPPED), changed

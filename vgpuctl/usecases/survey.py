@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of many hosts: from the store's cache, and read from the host where it has none or a fresh look is wanted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.usecases.services import Services
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Hosts that answered (now or, cached, before), in name order, and the errors of those that did not."""
+
+    capacities: tuple[HostCapacity, ...]
+    failures: tuple[tuple[str, VgpuctlError], ...]
+
+
+def survey(services: Services, names: Sequence[str], *, refresh: bool, remember: bool = True) -> Survey:
+    """Know the facts of `names`.
+
+    refresh: read every host now; otherwise only those the store has no facts of.
+    remember: write what was read to the store's cache (not for a dry run).
+    """
+    with services.store.transaction() as session:
+        cached = {name: facts for name, facts in session.all_facts().items() if name in set(names)}
+    missing = [name for name in names if refresh or name not in cached]
+    capacities = {
+        name: HostCapacity(name, known.facts, known.generation)
+        for name, known in cached.items()
+        if name not in set(missing)
+    }
+    failures: list[tuple[str, VgpuctlError]] = []
+    if missing:
+        services.say(
+            f"reading {len(missing)} host{'s' if len(missing) > 1 else ''}: {', '.join(missing[:5])}"
+            + (" …" if len(missing) > 5 else "")
+        )
+    for result in run_on_hosts(missing, lambda name: services.host(name).agent.facts(), forks=services.forks):
+        if result.error is not None:
+            failures.append((result.name, result.error))
+            continue
+        assert result.value is not None
+        generation = cached[result.name].generation if result.name in cached else 0
+        if remember:
+            with services.store.transaction() as session:
+                session.save_facts(result.name, result.value, at=result.value.read_at)
+        capacities[result.name] = HostCapacity(result.name, result.value, generation)
+    return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures))

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VM specifications from a YAML file: one or several documents, each a VM or a list under `vms:`."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from vgpuctl.errors import UsageError
+from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.units import parse_mib
+from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, VmRequest, check_name
+
+
+class DiskFile(msgspec.Struct, forbid_unknown_fields=True):
+    """`disk:` of a VM file."""
+
+    size: str | int = "10GiB"
+    base_image: str | None = None
+    pool: str = "default"
+
+
+class CloudInitFile(msgspec.Struct, forbid_unknown_fields=True):
+    """`cloud_init:` of a VM file; user_data and network_config are texts."""
+
+    ssh_authorized_keys: list[str] = []
+    user_data: str | None = None
+    network_config: str | None = None
+    hostname: str | None = None
+
+
+class KernelFile(msgspec.Struct, forbid_unknown_fields=True):
+    """`kernel:` of a VM file: paths on the host."""
+
+    path: str
+    initrd: str | None = None
+    command_line: str = ""
+
+
+class VmFile(msgspec.Struct, forbid_unknown_fields=True):
+    """One VM of a VM file (docs/vm-file.md)."""
+
+    name: str
+    tenant: str | None = None
+    gpus: list[str] = []
+    vcpus: int = 2
+    memory: str | int = "2GiB"
+    disk: DiskFile | None = None
+    network: str | None = "default"
+    firmware: Firmware = Firmware.BIOS
+    cloud_init: CloudInitFile | None = None
+    kernel: KernelFile | None = None
+    host: str | None = None
+    autostart: bool = False
+
+
+def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
+    """Read every VM of a file. tenant: used where the file names none.
+
+    Raises UsageError with file and field.
+    """
+    try:
+        documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    entries: list[Any] = []
+    for document in documents:
+        if isinstance(document, dict) and set(document) == {"vms"} and isinstance(document["vms"], list):
+            entries.extend(document["vms"])
+        elif document is not None:
+            entries.append(document)
+    if not entries:
+        raise UsageError(f"{path} holds no VM", hint="write one VM per document, or a list under `vms:`")
+    requests = [_read_entry(entry, f"{path}, VM {number}", tenant) for number, entry in enumerate(entries, 1)]
+    seen: set[tuple[str, str]] = set()
+    for request in requests:
+        key = (request.tenant, request.name)
+        if key in seen:
+            raise UsageError(f"{path} holds VM {request.name} of tenant {request.tenant} twice")
+        seen.add(key)
+    return requests
+
+
+def _read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
+    try:
+        vm = msgspec.convert(entry, VmFile)
+    except msgspec.ValidationError as error:
+        fields = ", ".join(VmFile.__struct_fields__)
+        raise UsageError(f"{where}: {error}", hint=f"the fields of a VM are {fields}") from error
+    owner = vm.tenant or tenant
+    if owner is None:
+        raise UsageError(f"{where}: no tenant", hint="write `tenant:` in the file or give --tenant")
+    cloud_init = vm.cloud_init or CloudInitFile()
+    return check_request(
+        VmRequest(
+            name=vm.name,
+            tenant=owner,
+            gpus=tuple(parse_gpu_request(text) for text in vm.gpus),
+            vcpus=vm.vcpus,
+            memory_mib=parse_mib(str(vm.memory), what=f"{where}: memory"),
+            disk=None
+            if vm.disk is None
+            else DiskRequest(
+                parse_mib(str(vm.disk.size), what=f"{where}: disk.size"), vm.disk.base_image, vm.disk.pool
+            ),
+            network=vm.network,
+            firmware=vm.firmware,
+            cloud_init=CloudInit(
+                tuple(cloud_init.ssh_authorized_keys),
+                cloud_init.user_data,
+                cloud_init.network_config,
+                cloud_init.hostname,
+            ),
+            direct_kernel=None
+            if vm.kernel is None
+            else DirectKernel(vm.kernel.path, vm.kernel.initrd, vm.kernel.command_line),
+            host=vm.host,
+            autostart=vm.autostart,
+        )
+    )
+
+
+def check_request(request: VmRequest) -> VmRequest:
+    """Accept a request whose numbers and names can be used at all. Raises UsageError."""
+    check_name(request.name, what="VM name")
+    check_name(request.tenant, what="tenant")
+    if len(request.tenant) + len(request.name) > 100:
+        raise UsageError("tenant and VM name have more than 100 characters together")
+    if not 1 <= request.vcpus <= 512:
+        raise UsageError(f"{request.vcpus} vCPUs cannot be given", hint="1 to 512")
+    if request.memory_mib < 64:
+        raise UsageError(f"{request.memory_mib} MiB of memory are too few", hint="at least 64MiB")
+    if sum(gpu.count for gpu in request.gpus) > 16:
+        raise UsageError("more than 16 GPUs for one VM")
+    if request.direct_kernel is not None:
+        for path in (request.direct_kernel.kernel, request.direct_kernel.initrd):
+            if path is not None and not path.startswith("/"):
+                raise UsageError(f"kernel or initrd {path!r} is not an absolute path", hint="it lies on the host")
+    return request

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From settings to services: the only place that names concrete classes of the rooms."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpuctl.errors import UsageError
+from vgpuctl.usecases.services import HostSession, Services
+
+if TYPE_CHECKING:
+    from vgpuctl.guests.hypervisor import Hypervisor
+    from vgpuctl.hosts.agent_client import AgentClient
+    from vgpuctl.hosts.connection import Connection
+    from vgpuctl.inventory.load import Inventory
+    from vgpuctl.store.store import Store
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line and the environment decided."""
+
+    inventories: Sequence[str] = ()
+    database: str | None = None
+    limit: str | None = None
+    forks: int = 10
+    known_hosts: Path | None = None
+    connect_timeout_s: float = 10.0
+
+
+def open_services(settings: Settings, say: Callable[[str], None]) -> Services:
+    """Build the services of one command. Nothing is read or opened before its first use."""
+
+    def load() -> "Inventory":
+        from vgpuctl.inventory.load import load_inventory
+
+        if not settings.inventories:
+            raise UsageError("no inventory given", hint="give -i PATH, or set VGPUCTL_INVENTORY")
+        return load_inventory(settings.inventories)
+
+    def store() -> "Store":
+        from vgpuctl.store.store import default_url, open_store
+
+        return open_store(settings.database or default_url())
+
+    def session(inventory: "Inventory", name: str) -> HostSession:
+        from vgpuctl.hosts.connection import Connection, SshSettings
+
+        home = Path.home() / ".ssh"
+        ssh = SshSettings(
+            known_hosts_file=settings.known_hosts or home / "known_hosts",
+            ssh_config_file=home / "config",
+            connect_timeout_s=settings.connect_timeout_s,
+        )
+        return HostSession(name, Connection(inventory.target(name), settings=ssh), _agent, _hypervisor)
+
+    return Services(
+        load_inventory=load,
+        open_store=store,
+        open_session=session,
+        limit=settings.limit,
+        forks=settings.forks,
+        say=say,
+    )
+
+
+def _agent(connection: "Connection") -> "AgentClient":
+    from vgpuctl.hosts.agent_client import AgentClient
+
+    return AgentClient(connection)
+
+
+def _hypervisor(uri: str) -> "Hypervisor":
+    from vgpuctl.guests.hypervisor import Hypervisor
+
+    return Hypervisor(uri)

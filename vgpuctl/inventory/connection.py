@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How to log in to a host, from its `ansible_*` variables. Where several names say one thing, the last one counts."""
+
+from vgpuctl.errors import InventoryError
+from vgpuctl.inventory.origin import UntrustedText
+from vgpuctl.inventory.tree import VariableSet
+from vgpuctl.model.host_target import HostTarget
+
+_ADDRESS = ("ansible_host", "ansible_ssh_host")
+_PORT = ("ansible_port", "ansible_ssh_port")
+_USER = ("ansible_user", "ansible_ssh_user")
+_KEY_FILE = ("ansible_private_key_file", "ansible_ssh_private_key_file")
+_PASSWORD = ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password")
+_SSH_ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+_BECOME_USER = ("ansible_become_user", "ansible_sudo_user")
+_BECOME_PASSWORD = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
+_KEY_CHECKING = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
+_OVER_SSH = ("smart", "ssh", "paramiko", "paramiko_ssh")
+_TRUE = ("true", "yes", "on", "y", "t", "1")
+_FALSE = ("false", "no", "off", "n", "f", "0")
+
+
+def target_of(name: str, variables: VariableSet, groups: tuple[str, ...]) -> HostTarget:
+    """Read a host's target. Raises InventoryError naming host, variable and the place that set it."""
+    read = _Reader(name, variables)
+    read.check_choices("ansible_connection", _OVER_SSH, hint="vgpuctl reaches every host over SSH")
+    read.check_choices("ansible_become_method", ("sudo",), hint="vgpuctl becomes another user by sudo only")
+    arguments = [text for text in (read.text((argument,)) for argument in _SSH_ARGUMENTS) if text]
+    interpreter = read.text(("ansible_python_interpreter",))
+    if interpreter is None or interpreter.startswith("auto"):
+        interpreter = HostTarget.python_interpreter
+    return HostTarget(
+        name=name,
+        address=read.text(_ADDRESS) or name,
+        port=read.port(),
+        user=read.text(_USER),
+        private_key_file=read.text(_KEY_FILE),
+        password=read.text(_PASSWORD),
+        common_args=" ".join(arguments) or None,
+        become=read.truth(("ansible_become",), default=False),
+        become_user=read.text(_BECOME_USER),
+        become_password=read.text(_BECOME_PASSWORD),
+        python_interpreter=interpreter,
+        host_key_checking=read.truth(_KEY_CHECKING, default=True),
+        groups=groups,
+    )
+
+
+class _Reader:
+    """Typed reads of one host's variables."""
+
+    def __init__(self, host: str, variables: VariableSet) -> None:
+        self._host = host
+        self._variables = variables
+
+    def text(self, names: tuple[str, ...]) -> str | None:
+        name, value = self._find(names)
+        if value is None or value == "":
+            return None
+        if not isinstance(value, str):
+            raise self._wrong(
+                name, f"is {_shown(name, value)}, not text", hint=f"""in YAML write "…", in INI {name}='"…"'"""
+            )
+        if "\n" in value or "\0" in value:
+            raise self._wrong(name, "has more than one line")
+        return str(value)
+
+    def port(self) -> int | None:
+        name, value = self._find(_PORT)
+        if value is None or value == "":
+            return None
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 65535:
+            raise self._wrong(name, f"is {value!r}, not a port", hint="a port is a whole number from 1 to 65535")
+        return value
+
+    def truth(self, names: tuple[str, ...], *, default: bool) -> bool:
+        name, value = self._find(names)
+        if value is None or value == "":
+            return default
+        text = str(value).strip().lower()
+        if isinstance(value, (bool, int, str)) and text in _TRUE + _FALSE:
+            return text in _TRUE
+        raise self._wrong(name, f"is {value!r}, neither true nor false")
+
+    def check_choices(self, name: str, choices: tuple[str, ...], *, hint: str) -> None:
+        value = self.text((name,))
+        if value is not None and value.removeprefix("ansible.builtin.") not in choices:
+            raise self._wrong(name, f"is {value!r}", hint=f"{hint}; it can be {' or '.join(choices)}")
+
+    def _find(self, names: tuple[str, ...]) -> tuple[str, object]:
+        found, value = names[0], None
+        for name in names:
+            if self._variables.values.get(name) is not None:
+                found, value = name, self._variables.values[name]
+        if (
+            isinstance(value, str)
+            and not isinstance(value, UntrustedText)
+            and any(mark in value for mark in ("{{", "{%", "{#"))
+        ):
+            raise self._wrong(
+                found,
+                "is a jinja template, which vgpuctl does not evaluate",
+                hint="write the value itself, or under `!unsafe` when the braces belong to it",
+            )
+        return found, value
+
+    def _wrong(self, name: str, what: str, *, hint: str | None = None) -> InventoryError:
+        return InventoryError(f"{self._variables.origins[name]}: {name} of host {self._host!r} {what}", hint=hint)
+
+
+def _shown(name: str, value: object) -> str:
+    kind = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a mapping"}.get(
+        type(value), f"a {type(value).__name__}"
+    )
+    return kind if "pass" in name else f"{value!r}, {kind}"

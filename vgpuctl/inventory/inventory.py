@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inventory: hosts, groups and variables of all sources, with ansible's precedence."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from vgpuctl.errors import InventoryError
+from vgpuctl.inventory import connection, listing, patterns, sources
+from vgpuctl.inventory.tree import Group, Host, InventoryTree, VariableSet
+from vgpuctl.inventory.variable_files import VariableFiles
+from vgpuctl.model.host_target import HostTarget
+
+
+def load_inventory(inventory_sources: Sequence[str | Path]) -> "Inventory":
+    """Read inventory files, folders and comma lists (`gpu1,gpu2,`); where they disagree the later one wins.
+
+    As with ansible, `group_vars` and `host_vars` count beside each source, and in the working folder on top of those.
+    Raises InventoryError with file, line and what is wrong.
+    """
+    wanted = [sources.resolve(source) for source in inventory_sources if str(source)]
+    if not wanted:
+        raise InventoryError("no inventory was given", hint="use -i PATH or set VGPUCTL_INVENTORY")
+    tree = InventoryTree()
+    for source in wanted:
+        sources.add_source(source, tree)
+    tree.settle()
+    folders = [Path(source) for source in wanted if not sources.is_comma_list(source)]
+    beside = [folder if folder.is_dir() else folder.parent for folder in folders]
+    return Inventory(tree, [VariableFiles(folder) for folder in beside], VariableFiles(Path.cwd()))
+
+
+class Inventory:
+    """Hosts, groups and variables. Variable files are read when a host's variables are first asked for."""
+
+    def __init__(self, tree: InventoryTree, beside: Sequence[VariableFiles], here: VariableFiles) -> None:
+        self._tree = tree
+        self._beside = tuple(beside)
+        self._here = here
+        self._variables: dict[str, VariableSet] = {}
+
+    def hosts(self) -> list[str]:
+        """Names of all hosts, in the inventory's order."""
+        return [host.name for host in self._tree.groups["all"].all_hosts()]
+
+    @property
+    def groups(self) -> Mapping[str, tuple[str, ...]]:
+        """Names of the hosts of every group and of the groups below it; `all` and `ungrouped` are among the groups."""
+        return {name: tuple(host.name for host in group.all_hosts()) for name, group in self._tree.groups.items()}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was read but may not be meant: skipped keys, keys written twice, a host named like a group."""
+        found = list(self._tree.warnings)
+        for files in (*self._beside, self._here):
+            found.extend(files.warnings)
+        return tuple(dict.fromkeys(found))
+
+    def groups_of(self, host: str) -> tuple[str, ...]:
+        """Names of the groups a host is in, directly or through their children, without `all`; sorted."""
+        return tuple(sorted(group.name for group in self._host(host).lineage if group.name != "all"))
+
+    def variables(self, host: str) -> Mapping[str, Any]:
+        """A host's variables after precedence: all, parents, children, host; templates are not evaluated.
+
+        Raises InventoryError for an unknown host and for a variable file that cannot be read.
+        """
+        return MappingProxyType(self._merged(self._host(host)).values)
+
+    def select(self, limit: str | None) -> list[str]:
+        """Names of the hosts that fit ansible's host patterns, in the inventory's order; None means all.
+
+        Raises InventoryError for a pattern that fits nothing (with near names), and when no host is left.
+        """
+        if limit is None:
+            return self.hosts()
+        chosen = [host.name for host in patterns.select(self._tree, limit)]
+        if not chosen:
+            raise InventoryError(f"--limit {limit} leaves no host")
+        return chosen
+
+    def target(self, host: str) -> HostTarget:
+        """Where a host is and how to log in. Raises InventoryError naming host, variable and the file that set it."""
+        return connection.target_of(host, self._merged(self._host(host)), self.groups_of(host))
+
+    def as_ansible_list(self, limit: str | None = None) -> dict[str, dict[str, Any]]:
+        """What `ansible-inventory --list [--limit LIMIT]` prints, secrets included; keys are in order."""
+        hosts = self._tree.groups["all"].all_hosts()
+        if limit is not None:
+            hosts = patterns.select(self._tree, limit)
+        return listing.as_ansible_list(self._tree, {host.name: self._merged(host).values for host in hosts})
+
+    def _host(self, name: str) -> Host:
+        if name not in self._tree.hosts:
+            raise patterns.unknown_host(self._tree, name)
+        return self._tree.hosts[name]
+
+    def _merged(self, host: Host) -> VariableSet:
+        if host.name not in self._variables:
+            self._variables[host.name] = self._merge(host)
+        return self._variables[host.name]
+
+    def _merge(self, host: Host) -> VariableSet:
+        """Lay the variables over each other, ansible's weakest first.
+
+        What the sources say of groups, then the files of `all`, then the files of the other groups, then what the
+        sources say of the host, then its files. Among files the source counts before the group. Groups go by depth,
+        `ansible_group_priority` and name.
+        """
+        top = self._tree.groups["all"]
+        groups: list[Group] = [group for group in host.lineage if group is not top]
+        merged = VariableSet()
+        for group in (top, *groups):
+            merged.update(group.variables)
+        for files in (*self._beside, self._here):
+            merged.update(files.group("all"))
+        for files in (*self._beside, self._here):
+            for group in groups:
+                merged.update(files.group(group.name))
+        merged.update(host.variables)
+        for files in (*self._beside, self._here):
+            merged.update(files.host(host.name))
+        return merged

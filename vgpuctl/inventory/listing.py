@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inventory as `ansible-inventory --list` prints it (ansible-core 2.19)."""
+
+import datetime
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from vgpuctl.errors import InventoryError
+from vgpuctl.inventory.origin import UntrustedText
+from vgpuctl.inventory.tree import InventoryTree
+
+PROFILE = "inventory_legacy"
+
+MAGIC_VARIABLES = frozenset(
+    (
+        "ansible_async_path",
+        "ansible_collection_name",
+        "ansible_config_file",
+        "ansible_dependent_role_names",
+        "ansible_diff_mode",
+        "ansible_facts",
+        "ansible_forks",
+        "ansible_inventory_sources",
+        "ansible_limit",
+        "ansible_play_batch",
+        "ansible_play_hosts",
+        "ansible_play_hosts_all",
+        "ansible_play_role_names",
+        "ansible_playbook_python",
+        "ansible_role_name",
+        "ansible_role_names",
+        "ansible_run_tags",
+        "ansible_skip_tags",
+        "ansible_verbosity",
+        "ansible_version",
+        "inventory_dir",
+        "inventory_file",
+        "inventory_hostname",
+        "inventory_hostname_short",
+        "groups",
+        "group_names",
+        "hostvars",
+        "playbook_dir",
+        "play_hosts",
+        "role_name",
+        "role_names",
+        "role_path",
+        "role_uuid",
+    )
+)
+"""Names that ansible sets itself: whatever the inventory says of them is not listed."""
+
+
+def as_ansible_list(tree: InventoryTree, hosts: Mapping[str, Mapping[Any, Any]]) -> dict[str, dict[str, Any]]:
+    """Build the listing of the chosen hosts (name to variables), keys in order.
+
+    A group without hosts and children is left out, and so are the hosts of `all` and a host without variables.
+    """
+    listing: dict[str, dict[str, Any]] = {}
+    for name, group in sorted(tree.groups.items()):
+        entry: dict[str, Any] = {}
+        if group.children:
+            entry["children"] = list(group.children)
+        members = [host for host in group.hosts if host in hosts]
+        if members and name != "all":
+            entry["hosts"] = members
+        if entry:
+            listing[name] = entry
+    variables = {
+        name: _plain(values, name, ())
+        for name, values in sorted(hosts.items())
+        if not MAGIC_VARIABLES.issuperset(values)
+    }
+    listing["_meta"] = {"hostvars": variables, "profile": PROFILE}
+    return dict(sorted(listing.items()))
+
+
+def _plain(value: Any, host: str, way: tuple[str, ...]) -> Any:
+    """Turn a variable into what JSON knows, as ansible does."""
+    try:
+        if isinstance(value, UntrustedText):
+            return {"__ansible_unsafe": str(value)}
+        if isinstance(value, Mapping):
+            named = {_key(key, host, way): (key, item) for key, item in value.items()}
+            return {
+                name: _plain(item, host, (*way, name))
+                for name, (_, item) in sorted(named.items())
+                if way or name not in MAGIC_VARIABLES
+            }
+        if isinstance(value, (list, tuple, set)):
+            return [_plain(item, host, (*way, str(index))) for index, item in enumerate(value)]
+        if isinstance(value, (datetime.date, datetime.time)):
+            return value.isoformat()
+        return value
+    except RecursionError as exc:
+        raise InventoryError(f"variable {way[0]!r} of host {host!r} contains itself") from exc
+
+
+def _key(key: Any, host: str, way: tuple[str, ...]) -> str:
+    if isinstance(key, str):
+        return str(key)
+    if key is None or isinstance(key, (int, float)):
+        return json.dumps(key)
+    where = f"variable {'.'.join(way)!r}" if way else "a variable"
+    raise InventoryError(f"{where} of host {host!r} has the key {key!r}, which is a {type(key).__name__}, not text")

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a value of the inventory was written, and the error that says so."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpuctl.errors import InventoryError
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A file and, where it is known, the line in it (from 1)."""
+
+    path: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.line is None else f"{self.path}:{self.line}"
+
+
+class UntrustedText(str):
+    """Text written under `!unsafe`: never a template, whatever it contains."""
+
+    __slots__ = ()
+
+
+def malformed(origin: Origin, what: str, *, hint: str | None = None) -> InventoryError:
+    """Build the error for something wrong at one place: `FILE:LINE: WHAT`."""
+    return InventoryError(f"{origin}: {what}", hint=hint)
+
+
+def read_bytes(path: str) -> bytes:
+    """Read a file of the inventory. Raises InventoryError with what the system answered, and for vault files."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as exc:
+        raise InventoryError(f"{path}: cannot be read: {exc.strerror}") from exc
+    if content.startswith(b"$ANSIBLE_VAULT;"):
+        raise malformed(
+            Origin(path, 1),
+            "the file is encrypted by ansible-vault, which vgpuctl does not read",
+            hint=f"keep secrets in the SSH agent or in files of mode 0600; `ansible-vault decrypt {path}` opens it",
+        )
+    return content

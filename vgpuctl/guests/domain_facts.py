@@ -99,9 +99,7 @@ def _hostdevs(domain: ElementTree.Element) -> Iterator[HostdevFact]:
 
 
 def _pci_address(attributes: Mapping[str, str]) -> str:
-    domain, bus, slot, function = (
-        int(attributes.get(part, "0"), 16) for part in ("domain", "bus", "slot", "function")
-    )
+    domain, bus, slot, function = (int(attributes.get(part, "0"), 16) for part in ("domain", "bus", "slot", "function"))
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 

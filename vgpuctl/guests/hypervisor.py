@@ -16,7 +16,7 @@ from vgpuctl.guests.domain_facts import (
     domain_state,
     guest_pci_devices,
 )
-from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translated
+from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
 
 _POLL_S = 0.2
 _DESTROY_LIMIT_S = 60.0
@@ -100,8 +100,7 @@ class Hypervisor:
         except library.libvirtError as refused:
             # A guest that is paused or went down meanwhile cannot be asked; destroy settles both.
             if error_code(refused) != library.VIR_ERR_OPERATION_INVALID:
-                with translated(f"shut down domain {name} on {self.host}"):
-                    raise
+                raise translate(refused, f"shut down domain {name} on {self.host}") from refused
         self.destroy(name)
         return True
 
@@ -124,8 +123,7 @@ class Hypervisor:
                 if code in (library.VIR_ERR_OPERATION_INVALID, library.VIR_ERR_NO_DOMAIN):
                     continue
                 if code != library.VIR_ERR_SYSTEM_ERROR or time.monotonic() > deadline:
-                    with translated(f"destroy domain {name} on {self.host}"):
-                        raise
+                    raise translate(refused, f"destroy domain {name} on {self.host}") from refused
                 time.sleep(_POLL_S)
             else:
                 return True

@@ -4,7 +4,6 @@
 import contextlib
 import functools
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 from vgpuctl.errors import GuestError
@@ -74,7 +73,7 @@ _HINTS = (
 
 
 @functools.cache
-def libvirt_module() -> ModuleType:
+def libvirt_module() -> Any:
     """Import libvirt-python and stop libvirt from printing errors on stderr: they travel as exceptions."""
     import libvirt
 

@@ -17,7 +17,7 @@ class NumaMemory(StrEnum):
 
 @dataclass(frozen=True)
 class NumaView:
-    """The node, its CPUs as a libvirt cpuset; has_vcpu_pins is false when the guest has more vCPUs than the node CPUs."""
+    """The node and its CPUs as a libvirt cpuset; no vCPU is pinned when the guest has more of them than the node."""
 
     node: int
     cpus: str
@@ -26,7 +26,7 @@ class NumaView:
 
 
 def numa_view(facts: HostFacts, gpus: Sequence[Gpu], *, vcpus: int, memory_mib: int) -> NumaView | None:
-    """Choose the node all the GPUs sit on; None on a host with one node, or when they sit on several or unknown ones."""
+    """Choose the node all the GPUs sit on; None on a host with one node, or when they sit on several."""
     nodes = {gpu.numa_node for gpu in gpus}
     if len(facts.numa_nodes) < 2 or len(nodes) != 1:
         return None

@@ -25,6 +25,6 @@ def _environment() -> "Environment":
     )
 
 
-def render_template(name: str, **values: object) -> str:
+def render_template(name: str, /, **values: object) -> str:
     """Render the file `name` of templates/. Values are escaped for XML; `tojson` writes them for YAML."""
     return _environment().get_template(name).render(**values)

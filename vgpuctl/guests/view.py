@@ -159,9 +159,7 @@ def domain_view(
         disk=disk,
         seed_path=seed_path,
         network=None if request.network is None else NetworkView(request.network, mac_address(vm.uuid)),
-        hostdevs=tuple(
-            hostdev for index, slice_ in enumerate(slices) for hostdev in _hostdevs(index, slice_)
-        ),
+        hostdevs=tuple(hostdev for index, slice_ in enumerate(slices) for hostdev in _hostdevs(index, slice_)),
         serial_log_path=f"{log_folder}/{vm.domain_name}-serial.log",
         metadata=domain_metadata(vm, ordered),
     )
@@ -256,6 +254,6 @@ def _check_text(text: str, *, what: str) -> None:
     refused = _NOT_FOR_XML.search(text)
     if refused is not None:
         raise UsageError(
-            f"{what} contains the character {ascii(refused[0])}, which cannot be written into a domain",
+            f"{what} contains the character {refused[0]!a}, which cannot be written into a domain",
             hint="remove control characters and line ends",
         )

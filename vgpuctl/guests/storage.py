@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host's storage through libvirt's storage API alone: pools, disks, seed images, and reading a log file."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+from xml.etree import ElementTree
+
+from vgpuctl.errors import VolumeRejected
+from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.libvirt_errors import error_code, hint_for, libvirt_module, translate, translated
+from vgpuctl.guests.templating import render_template
+from vgpuctl.model.units import format_mib
+
+DEFAULT_POOL = "default"
+DEFAULT_POOL_PATH = "/var/lib/libvirt/images"
+_MIB = 2**20
+_CHUNK_BYTES = 256 * 1024
+_LISTED = 20
+
+
+@dataclass(frozen=True)
+class VolumeFact:
+    """One volume. capacity_bytes: what the guest sees; backing_path: the base image of an overlay."""
+
+    pool: str
+    name: str
+    path: str
+    format: str
+    capacity_bytes: int
+    backing_path: str | None = None
+
+
+@dataclass(frozen=True)
+class VolumeChange:
+    """A volume that was asked for, and whether it had to be made or written."""
+
+    volume: VolumeFact
+    changed: bool
+
+
+@dataclass(frozen=True)
+class PoolFact:
+    """One storage pool."""
+
+    name: str
+    path: str | None
+    is_active: bool
+    capacity_bytes: int
+    available_bytes: int
+
+
+class Storage:
+    """The storage of one host, over the hypervisor's connection. `default_path`: where a missing default pool goes."""
+
+    def __init__(self, hypervisor: Hypervisor, *, default_path: str = DEFAULT_POOL_PATH) -> None:
+        self._hypervisor = hypervisor
+        self._default_path = default_path
+
+    def pools(self) -> list[PoolFact]:
+        """Read all pools, by name."""
+        with translated(f"list the storage pools on {self._host}", VolumeRejected):
+            facts = [_pool_fact(pool) for pool in self._connection.listAllStoragePools(0)]
+        return sorted(facts, key=lambda pool: pool.name)
+
+    def volumes(self, pool: str) -> list[VolumeFact]:
+        """Read the volumes of a pool after a refresh, by name."""
+        handle = self._pool(pool)
+        with translated(f"list the volumes of pool {pool} on {self._host}", VolumeRejected):
+            handle.refresh(0)
+            return sorted(
+                (_volume_fact(volume, pool) for volume in handle.listAllVolumes(0)), key=lambda fact: fact.name
+            )
+
+    def ensure_pool(self, name: str) -> bool:
+        """Make sure the pool is active; True when something had to be done.
+
+        Only `default` is defined (a folder), built and started when missing: any other pool is the operator's.
+        Raises VolumeRejected that lists the pools there are.
+        """
+        handle = self._find_pool(name)
+        if handle is None and name != DEFAULT_POOL:
+            raise VolumeRejected(
+                f"{self._host} has no storage pool {name!r}",
+                context=[f"{pool.name}: {pool.path or 'no path'}" for pool in self.pools()],
+                hint="choose one of these pools, or define it with `virsh pool-define-as` on the host",
+            )
+        with translated(f"bring up the storage pool {name!r} on {self._host}", VolumeRejected):
+            if handle is not None and handle.isActive():
+                return False
+            if handle is not None and name != DEFAULT_POOL:
+                raise VolumeRejected(
+                    f"the storage pool {name!r} on {self._host} is not active",
+                    hint=f"run `virsh pool-start {name}` and `virsh pool-autostart {name}` on the host",
+                )
+            if handle is None:
+                xml = render_template("pool.xml.j2", name=name, path=self._default_path)
+                handle = self._connection.storagePoolDefineXML(xml, 0)
+                handle.build(0)
+                handle.setAutostart(1)
+            handle.create(0)
+        return True
+
+    def ensure_disk(self, pool: str, volume: str, size_mib: int) -> VolumeChange:
+        """Make sure an empty qcow2 volume of this size exists."""
+        return self._ensure_qcow2(pool, volume, size_mib, None)
+
+    def ensure_overlay(self, pool: str, volume: str, size_mib: int, base_image: str) -> VolumeChange:
+        """Make sure a qcow2 volume exists whose backing file is `base_image`, which stays untouched.
+
+        base_image: a volume of the pool, or an absolute path on the host. Raises VolumeRejected when the base is
+        missing (with the volumes there are), larger than the disk, or when the volume exists and differs.
+        """
+        self.ensure_pool(pool)
+        base = self._base(pool, base_image)
+        if base.capacity_bytes > size_mib * _MIB:
+            needed = -(-base.capacity_bytes // _MIB)
+            raise VolumeRejected(
+                f"the base image {base_image} is {format_mib(needed)}, larger than the disk of {format_mib(size_mib)}",
+                hint=f"ask for a disk of {needed} MiB or more",
+            )
+        return self._ensure_qcow2(pool, volume, size_mib, base)
+
+    def upload(self, pool: str, volume: str, data: bytes) -> VolumeChange:
+        """Make sure a raw volume holds exactly these bytes; an equal one is left alone."""
+        self.ensure_pool(pool)
+        handle = self._find_volume(pool, volume)
+        if handle is not None:
+            if _volume_fact(handle, pool).capacity_bytes == len(data) and self._download(handle, len(data)) == data:
+                return VolumeChange(_volume_fact(handle, pool), changed=False)
+            self.delete_volume(pool, volume)
+        action = f"write volume {volume} of pool {pool} on {self._host}"
+        handle = self._create(
+            pool, volume, render_template("volume.xml.j2", name=volume, format="raw", size=len(data), backing=None)
+        )
+        try:
+            with translated(action, VolumeRejected):
+                stream = self._connection.newStream(0)
+                handle.upload(stream, 0, len(data), 0)
+                position = 0
+                while position < len(data):
+                    position += stream.send(data[position : position + _CHUNK_BYTES])
+                stream.finish()
+        except BaseException:
+            # A seed that is half written must not be found by the next run.
+            self.delete_volume(pool, volume)
+            raise
+        return VolumeChange(_volume_fact(handle, pool), changed=True)
+
+    def delete_volume(self, pool: str, volume: str) -> bool:
+        """Delete a volume; False when it, or its pool, is gone already."""
+        library = libvirt_module()
+        handle = self._find_volume(pool, volume)
+        if handle is None:
+            return False
+        try:
+            handle.delete(0)
+        except library.libvirtError as refused:
+            if error_code(refused) == library.VIR_ERR_NO_STORAGE_VOL:
+                return False
+            raise translate(
+                refused, f"delete volume {volume} of pool {pool} on {self._host}", VolumeRejected
+            ) from refused
+        return True
+
+    def read_tail(self, path: str, max_bytes: int) -> bytes:
+        """Read the last bytes of a file on the host, such as a console log, through a pool made for the moment.
+
+        Raises VolumeRejected when libvirt cannot deliver it, with the path where it lies.
+        """
+        folder, name = _split(path)
+        try:
+            with self._pool_at(folder) as pool:
+                handle = self._find_volume_in(pool, name)
+                if handle is None:
+                    raise VolumeRejected(
+                        f"{self._host} has no file {path}", hint="a guest's log is made when it starts"
+                    )
+                size = handle.info()[1]
+                return self._download(handle, min(size, max_bytes), offset=max(0, size - max_bytes))
+        except libvirt_module().libvirtError as refused:
+            raise VolumeRejected(
+                f"cannot read {path} on {self._host}: {refused.get_error_message()}",
+                hint=f"log in on {self._host} and read {path} there",
+            ) from refused
+
+    @property
+    def _connection(self) -> Any:
+        return self._hypervisor.connection
+
+    @property
+    def _host(self) -> str:
+        return self._hypervisor.host
+
+    def _ensure_qcow2(self, pool: str, volume: str, size_mib: int, base: VolumeFact | None) -> VolumeChange:
+        self.ensure_pool(pool)
+        handle = self._find_volume(pool, volume)
+        if handle is not None:
+            found = _volume_fact(handle, pool)
+            wanted_backing = None if base is None else base.path
+            if found.capacity_bytes != size_mib * _MIB or found.backing_path != wanted_backing:
+                raise VolumeRejected(
+                    f"volume {volume} of pool {pool} on {self._host} exists and differs",
+                    context=[
+                        f"found: {format_mib(found.capacity_bytes // _MIB)} on {found.backing_path or 'no base image'}",
+                        f"wanted: {format_mib(size_mib)} on {wanted_backing or 'no base image'}",
+                    ],
+                    hint=f"delete it with `virsh vol-delete {volume} --pool {pool}` if nobody needs its data",
+                )
+            return VolumeChange(found, changed=False)
+        xml = render_template("volume.xml.j2", name=volume, format="qcow2", size=size_mib * _MIB, backing=base)
+        return VolumeChange(_volume_fact(self._create(pool, volume, xml), pool), changed=True)
+
+    def _create(self, pool: str, volume: str, xml: str) -> Any:
+        library = libvirt_module()
+        try:
+            return self._pool(pool).createXML(xml, 0)
+        except library.libvirtError as refused:
+            action = f"create volume {volume} in pool {pool} on {self._host}"
+            error = translate(refused, action, VolumeRejected)
+            with contextlib.suppress(library.libvirtError):
+                fact = _pool_fact(self._pool(pool))
+                left = f"pool {pool} at {fact.path}: {format_mib(fact.available_bytes // _MIB)} of "
+                error.context = (left + f"{format_mib(fact.capacity_bytes // _MIB)} left",)
+            raise error from refused
+
+    def _base(self, pool: str, base_image: str) -> VolumeFact:
+        if not PurePosixPath(base_image).is_absolute():
+            handle = self._find_volume(pool, base_image)
+            if handle is None:
+                where = _pool_fact(self._pool(pool)).path
+                raise VolumeRejected(
+                    f"pool {pool} on {self._host} ({where}) has no volume {base_image!r} to use as base image",
+                    context=_names(self.volumes(pool)),
+                    hint="name a volume of the pool or an absolute path on the host",
+                )
+            return _volume_fact(handle, pool)
+        library = libvirt_module()
+        with contextlib.suppress(library.libvirtError):
+            return _volume_fact(self._connection.storageVolLookupByPath(base_image), pool)
+        folder, name = _split(base_image)
+        try:
+            with self._pool_at(folder) as handle:
+                volume = self._find_volume_in(handle, name)
+                if volume is not None:
+                    return _volume_fact(volume, "")
+                names = _names([_volume_fact(other, "") for other in handle.listAllVolumes(0)])
+        except library.libvirtError as refused:
+            answer = refused.get_error_message() or str(refused)
+            raise VolumeRejected(
+                f"{self._host} has no base image {base_image}: {answer} (libvirt error {error_code(refused)})",
+                hint=hint_for(answer) or "give a path that exists on the host, or a volume of the pool",
+            ) from refused
+        raise VolumeRejected(
+            f"{self._host} has no base image {base_image}",
+            context=names,
+            hint=f"{folder} holds the files above; pool {pool} can be used by volume name",
+        )
+
+    def _find_pool(self, name: str) -> Any:
+        library = libvirt_module()
+        try:
+            return self._connection.storagePoolLookupByName(name)
+        except library.libvirtError as refused:
+            if error_code(refused) == library.VIR_ERR_NO_STORAGE_POOL:
+                return None
+            raise translate(refused, f"find the storage pool {name!r} on {self._host}", VolumeRejected) from refused
+
+    def _pool(self, name: str) -> Any:
+        handle = self._find_pool(name)
+        if handle is None:
+            raise VolumeRejected(f"{self._host} has no storage pool {name!r}")
+        return handle
+
+    def _find_volume(self, pool: str, volume: str) -> Any:
+        handle = self._find_pool(pool)
+        if handle is None:
+            return None
+        with translated(f"find volume {volume} of pool {pool} on {self._host}", VolumeRejected):
+            return self._find_volume_in(handle, volume) if handle.isActive() else None
+
+    def _find_volume_in(self, pool: Any, volume: str) -> Any:
+        """Look twice: a file that somebody else put there or took away shows only after a refresh."""
+        library = libvirt_module()
+        pool.refresh(0)
+        try:
+            return pool.storageVolLookupByName(volume)
+        except library.libvirtError as refused:
+            if error_code(refused) == library.VIR_ERR_NO_STORAGE_VOL:
+                return None
+            raise
+
+    @contextlib.contextmanager
+    def _pool_at(self, folder: str) -> Iterator[Any]:
+        """Give an active pool for a folder: one that is there, else one that lives for the moment."""
+        for pool in self._connection.listAllStoragePools(libvirt_module().VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
+            if _pool_fact(pool).path == folder:
+                yield pool
+                return
+        name = "vgpuctl-" + folder.strip("/").replace("/", "-")
+        pool = self._connection.storagePoolCreateXML(render_template("pool.xml.j2", name=name, path=folder), 0)
+        try:
+            yield pool
+        finally:
+            with contextlib.suppress(libvirt_module().libvirtError):
+                pool.destroy()
+
+    def _download(self, volume: Any, length: int, *, offset: int = 0) -> bytes:
+        if length == 0:
+            return b""
+        stream = self._connection.newStream(0)
+        volume.download(stream, offset, length, 0)
+        received = bytearray()
+        while chunk := stream.recv(_CHUNK_BYTES):
+            received += chunk
+        stream.finish()
+        return bytes(received)
+
+
+def _pool_fact(pool: Any) -> PoolFact:
+    _, capacity, _, available = pool.info()
+    path = ElementTree.fromstring(pool.XMLDesc(0)).findtext("target/path")
+    return PoolFact(pool.name(), path, bool(pool.isActive()), capacity, available)
+
+
+def _volume_fact(volume: Any, pool: str) -> VolumeFact:
+    root = ElementTree.fromstring(volume.XMLDesc(0))
+    target_format = root.find("target/format")
+    return VolumeFact(
+        pool=pool,
+        name=volume.name(),
+        path=volume.path(),
+        format="raw" if target_format is None else target_format.get("type", "raw"),
+        capacity_bytes=volume.info()[1],
+        backing_path=root.findtext("backingStore/path") or None,
+    )
+
+
+def _names(volumes: list[VolumeFact]) -> list[str]:
+    """List some of the volumes for an error's context."""
+    names = [f"there is {volume.name}" for volume in volumes[:_LISTED]]
+    if len(volumes) > _LISTED:
+        names.append(f"and {len(volumes) - _LISTED} more")
+    return names or ["it holds no volume"]
+
+
+def _split(path: str) -> tuple[str, str]:
+    return str(PurePosixPath(path).parent), PurePosixPath(path).name

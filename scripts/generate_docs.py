@@ -36,7 +36,9 @@ def _command_pages(folder: Path, name: str, one: click.Command | None, parent: c
         for sub_name in one.list_commands(context):
             sub = one.get_command(context, sub_name)
             assert sub is not None
-            sub_context = click.Context(sub, info_name=sub_name, parent=context, max_content_width=110, terminal_width=110)
+            sub_context = click.Context(
+                sub, info_name=sub_name, parent=context, max_content_width=110, terminal_width=110
+            )
             text += f"\n```\n\n## {sub_context.command_path}\n\n```text\n{sub.get_help(sub_context)}"
     return {folder / f"{name}.md": _page(title, text)}
 
@@ -78,7 +80,9 @@ def main() -> int:
             continue
         stale += 1
         if check:
-            difference = difflib.unified_diff(found.splitlines(), wanted.splitlines(), str(path), "made now", lineterm="")
+            difference = difflib.unified_diff(
+                found.splitlines(), wanted.splitlines(), str(path), "made now", lineterm=""
+            )
             print("\n".join(difference))
         else:
             path.parent.mkdir(parents=True, exist_ok=True)

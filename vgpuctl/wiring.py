@@ -45,7 +45,8 @@ def open_services(settings: Settings, say: Callable[[str], None]) -> Services:
         return open_store(settings.database or default_url())
 
     def session(inventory: "Inventory", name: str) -> HostSession:
-        from vgpuctl.hosts.connection import Connection, SshSettings
+        from vgpuctl.hosts.connection import Connection
+        from vgpuctl.hosts.settings import SshSettings
 
         home = Path.home() / ".ssh"
         ssh = SshSettings(

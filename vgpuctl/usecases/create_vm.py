@@ -14,7 +14,7 @@ from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import operation, refuse_while_busy
 from vgpuctl.usecases.services import Services
-from vgpuctl.usecases.slices import apply, check_leases, describe_slice, leases_of, plan_leases
+from vgpuctl.usecases.slices import apply, build_slices, check_leases, describe_slice, leases_of, plan_leases
 from vgpuctl.usecases.survey import survey
 from vgpuctl.usecases.undo import Undo
 
@@ -53,7 +53,7 @@ def create_vm(services: Services, request: VmRequest, *, dry_run: bool = False, 
     capacities = list(seen.capacities)
     surprise: VgpuctlError | None = None
     for _attempt in range(PLACEMENTS_TRIED):
-        with services.store.transaction() as session:
+        with services.store.reading() as session:
             leases = session.leases()
         placement = place(request, capacities, leases)
         try:
@@ -74,7 +74,7 @@ def find_existing(services: Services, request: VmRequest) -> CreatedVm | None:
 
     Raises NotFound for the tenant, VmDiffers, or StateError when an earlier run did not finish.
     """
-    with services.store.transaction() as session:
+    with services.store.reading() as session:
         session.tenant(request.tenant)
         vm = session.vm(request.tenant, request.name)
         if vm is None:
@@ -125,11 +125,11 @@ def _look_again(
     services: Services, host: str, capacities: Sequence[HostCapacity], *, remember: bool
 ) -> list[HostCapacity]:
     fresh = survey(services, [host], refresh=True, remember=remember)
-    with services.store.transaction() as session:
-        generations = {name: known.generation for name, known in session.all_facts().items()}
+    with services.store.reading() as session:
+        generations = {capacity.name: session.generation(capacity.name) for capacity in capacities}
     read = {capacity.name: capacity for capacity in fresh.capacities}
     return [
-        replace(read.get(capacity.name, capacity), generation=generations.get(capacity.name, capacity.generation))
+        replace(read.get(capacity.name, capacity), generation=generations[capacity.name])
         for capacity in capacities
         if capacity.name != host or capacity.name in read
     ]
@@ -184,8 +184,7 @@ def _build(services: Services, vm: Vm, leases: tuple[Lease, ...], undoing: Undo)
             session.set_lease_slice(lease.id, lease.slice)
     guest.check(host, vm)
     steps, undo = plan_leases(leases, facts)
-    undoing.push("GPU slices", lambda: apply(host, undo))
-    apply(host, steps)
+    build_slices(host, steps, undo, undoing)
     leases = _advance(services, leases, LeaseState.BUILT)
     services.say(f"{vm.domain_name}: {len(leases)} slice{'s' if len(leases) != 1 else ''} built")
     guest.build_volumes(host, vm, undoing)

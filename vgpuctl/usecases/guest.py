@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import DomainRejected, GuestError
-from vgpuctl.guests.hypervisor import DomainState
+from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.seed import seed_image
 from vgpuctl.guests.view import DiskView, domain_view

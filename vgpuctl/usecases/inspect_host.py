@@ -43,10 +43,7 @@ class ListedProfile:
 
 def inspect_host(services: Services, name: str) -> HostFacts:
     """Read one host now and remember the facts."""
-    facts = services.host(name).agent.facts()
-    with services.store.transaction() as session:
-        session.save_facts(name, facts, at=facts.read_at)
-    return facts
+    return services.host(name).agent.facts()
 
 
 def list_hosts(services: Services) -> Sequence[ListedHost]:
@@ -61,7 +58,7 @@ def list_hosts(services: Services) -> Sequence[ListedHost]:
 def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
     """The GPUs of every host, from cached facts unless refresh."""
     seen = survey(services, services.hosts(), refresh=refresh)
-    with services.store.transaction() as session:
+    with services.store.reading() as session:
         leases = session.leases()
     gpus = [
         ListedGpu(

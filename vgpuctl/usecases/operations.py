@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from vgpuctl.errors import ConcurrentChange
 from vgpuctl.model.vm import Vm
+from vgpuctl.store.liveness import is_running
+from vgpuctl.store.records import Operation
 from vgpuctl.usecases.services import Services
 
 
@@ -13,22 +15,22 @@ from vgpuctl.usecases.services import Services
 def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
     """Tell the store that this process works on `vm`. Raises ConcurrentChange when another live one does."""
     refuse_while_busy(services, vm)
-    with services.store.transaction() as session:
-        number = session.begin_operation(kind, vm.uuid, vm.domain_name)
-    try:
+    with services.store.operation(kind, vm.uuid, vm.domain_name):
         yield
-    finally:
-        with services.store.transaction() as session:
-            session.end_operation(number)
 
 
 def refuse_while_busy(services: Services, vm: Vm) -> None:
     """Raise ConcurrentChange while another living run works on `vm`."""
-    with services.store.transaction() as session:
-        busy = [open_ for open_ in session.open_operations() if open_.subject == vm.uuid and open_.is_alive()]
+    with services.store.reading() as session:
+        busy = [open_ for open_ in session.open_operations() if open_.subject == vm.uuid and may_run(open_)]
     if busy:
         raise ConcurrentChange(
             f"{busy[0].kind} is at work on VM {vm.request.name} of tenant {vm.request.tenant}"
             f" (process {busy[0].pid} on {busy[0].hostname})",
             hint="wait for it to end",
         )
+
+
+def may_run(operation: Operation) -> bool:
+    """Whether the run behind an intent may be alive; one on another machine counts as alive, its machine must say."""
+    return is_running(operation) is not False

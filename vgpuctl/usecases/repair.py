@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import VgpuctlError
-from vgpuctl.guests.hypervisor import DomainState
+from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases import guest
+from vgpuctl.usecases.operations import may_run
 from vgpuctl.usecases.release import release_slices
 from vgpuctl.usecases.services import Services
 
@@ -28,11 +29,11 @@ def repair(services: Services, *, dry_run: bool) -> tuple[Repair, ...]:
 
     One VM that cannot be mended never hides the others: its outcome begins with `failed`.
     """
-    with services.store.transaction() as session:
+    with services.store.reading() as session:
         vms = session.vms()
         leases = session.leases()
         operations = session.open_operations()
-    busy = {operation.subject for operation in operations if operation.is_alive()}
+    busy = {operation.subject for operation in operations if may_run(operation)}
     repairs: list[Repair] = []
     for vm in vms:
         if vm.uuid in busy:
@@ -56,7 +57,7 @@ def repair(services: Services, *, dry_run: bool) -> tuple[Repair, ...]:
     if not dry_run:
         with services.store.transaction() as session:
             for operation in operations:
-                if not operation.is_alive():
+                if not may_run(operation):
                     session.end_operation(operation.id)
     return tuple(repairs)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Holder
 from vgpuctl.errors import VgpuctlError
-from vgpuctl.guests.hypervisor import DomainState, GuestPciDevice
+from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.services import Services

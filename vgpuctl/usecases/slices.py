@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.steps import Step
-from vgpuctl.errors import ConcurrentChange
+from vgpuctl.agent.wire.steps import BindDriver, CreateMdev, DeleteMdev, Step
+from vgpuctl.errors import AgentProblem, ConcurrentChange
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import Vm
 from vgpuctl.planner.plan import check_slice, plan_slice, with_first_drivers
 from vgpuctl.usecases.services import HostSession
+from vgpuctl.usecases.undo import Undo
 
 
 def leases_of(vm: Vm, placement: Placement) -> tuple[Lease, ...]:
@@ -58,6 +59,28 @@ def apply(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) ->
     """Have the agent do the steps; without any, the host is not asked."""
     if steps:
         host.agent.apply(steps, dry_run=dry_run)
+
+
+def build_slices(host: HostSession, steps: Sequence[Step], undo: Sequence[Step], undoing: Undo) -> None:
+    """Do the steps; `undoing` takes back those that changed something, never what was there before or was refused."""
+    untouched: set[str] = set()
+    undoing.push("GPU slices", lambda: apply(host, [step for step in undo if untouched.isdisjoint(_targets(step))]))
+    if not steps:
+        return
+    try:
+        changes = host.agent.apply(steps)
+    except AgentProblem as problem:
+        untouched.update(target for step in steps for target in _targets(step))
+        untouched.difference_update(change.target for change in problem.done if change.changed)
+        raise
+    untouched.update(change.target for change in changes if not change.changed)
+
+
+def _targets(step: Step) -> tuple[str, ...]:
+    """What a step changes: an mdev by its UUID, else functions by their addresses."""
+    if isinstance(step, CreateMdev | DeleteMdev):
+        return (step.uuid,)
+    return step.addresses if isinstance(step, BindDriver) else (step.address,)
 
 
 def _name_mdev(slice_: Slice) -> Slice:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import NoCapacity, StateError
-from vgpuctl.guests.hypervisor import DomainState
+from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import Vm, VmState
@@ -14,7 +14,7 @@ from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.services import Services
-from vgpuctl.usecases.slices import apply, check_leases, leases_of, plan_leases
+from vgpuctl.usecases.slices import build_slices, check_leases, leases_of, plan_leases
 from vgpuctl.usecases.undo import Undo
 
 
@@ -38,8 +38,7 @@ def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
             leases = _reserve_again(services, vm, facts)
             undoing.push("lease", lambda: _forget(services, leases))
         steps, undo = plan_leases(leases, facts)
-        undoing.push("GPU slices", lambda: apply(host, undo))
-        apply(host, steps)
+        build_slices(host, steps, undo, undoing)
         guest.define(host, vm, leases, facts)
         services.say(f"{vm.domain_name}: starting")
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name))
@@ -56,7 +55,7 @@ def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
 
 
 def _reserve_again(services: Services, vm: Vm, facts: HostFacts) -> Sequence[Lease]:
-    with services.store.transaction() as session:
+    with services.store.reading() as session:
         generation = session.generation(vm.host)
         leases = session.leases()
     try:

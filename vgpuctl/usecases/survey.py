@@ -24,8 +24,9 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
     refresh: read every host now; otherwise only those the store has no facts of.
     remember: write what was read to the store's cache (not for a dry run).
     """
-    with services.store.transaction() as session:
+    with services.store.reading() as session:
         cached = {name: facts for name, facts in session.all_facts().items() if name in set(names)}
+        generations = {name: session.generation(name) for name in names if refresh or name not in cached}
     missing = [name for name in names if refresh or name not in cached]
     capacities = {
         name: HostCapacity(name, known.facts, known.generation)
@@ -43,7 +44,7 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
             failures.append((result.name, result.error))
             continue
         assert result.value is not None
-        generation = cached[result.name].generation if result.name in cached else 0
+        generation = generations[result.name]
         if remember:
             with services.store.transaction() as session:
                 session.save_facts(result.name, result.value, at=result.value.read_at)

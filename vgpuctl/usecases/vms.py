@@ -12,7 +12,7 @@ from vgpuctl.usecases.services import Services
 
 def find_vm(services: Services, tenant: str, name: str) -> tuple[Vm, tuple[Lease, ...]]:
     """One VM and its live leases. Raises NotFound with near names."""
-    with services.store.transaction() as session:
+    with services.store.reading() as session:
         session.tenant(tenant)
         vm = session.vm(tenant, name)
         if vm is None:
@@ -27,7 +27,7 @@ def find_vm(services: Services, tenant: str, name: str) -> tuple[Vm, tuple[Lease
 
 def list_vms(services: Services, *, tenant: str | None, host: str | None) -> Sequence[tuple[Vm, tuple[Lease, ...]]]:
     """All VMs of the store in name order, each with its live leases. No host is contacted."""
-    with services.store.transaction() as session:
+    with services.store.reading() as session:
         if tenant is not None:
             session.tenant(tenant)
         vms = session.vms(tenant=tenant, host=host)

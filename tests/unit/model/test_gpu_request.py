@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users may write after --gpu, and sizes."""
+
+import pytest
+
+from vgpuctl.errors import UsageError
+from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.units import format_mib, parse_mib
+from vgpuctl.model.vm import check_name
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("A40-8Q", GpuRequest("A40-8Q", profile="A40-8Q")),
+        ("2*L40S-48Q", GpuRequest("2*L40S-48Q", 2, profile="L40S-48Q")),
+        ("L40S-48Q*2", GpuRequest("L40S-48Q*2", 2, profile="L40S-48Q")),
+        ("passthrough", GpuRequest("passthrough", sharing=Sharing.PASSTHROUGH)),
+        ("passthrough:H100*4", GpuRequest("passthrough:H100*4", 4, sharing=Sharing.PASSTHROUGH, board="H100")),
+        ("vf:flex-170", GpuRequest("vf:flex-170", sharing=Sharing.VF, board="flex-170")),
+        (
+            "memory>=16GiB,series=Q",
+            GpuRequest("memory>=16GiB,series=Q", minimum_memory_mib=16384, series="Q"),
+        ),
+        ("memory=8GiB", GpuRequest("memory=8GiB", exact_memory_mib=8192)),
+    ],
+)
+def test_every_form_is_understood(text: str, wanted: GpuRequest) -> None:
+    assert parse_gpu_request(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ["", "*", "0*A40-8Q", "17*A40-8Q", "2*A40*2", "a:b", "A40;reboot", "memory>16", "series=X", "passthrough:"]
+)
+def test_anything_else_is_refused_with_the_value_and_a_hint(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_gpu_request(text)
+    assert repr(text) in refused.value.message
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("2GiB", 2048), ("512", 512), ("1.5G", 1536), ("1TB", 953674), ("64 MiB", 64)]
+)
+def test_sizes_are_read_in_mib(text: str, mib: int) -> None:
+    assert parse_mib(text, what="--memory") == mib
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "", "many", "1XB", "0.5MiB", "1e9"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--memory"):
+        parse_mib(text, what="--memory")
+
+
+def test_sizes_are_written_as_people_read_them() -> None:
+    assert [format_mib(size) for size in (512, 2048, 1536)] == ["512 MiB", "2 GiB", "1.5 GiB"]
+
+
+@pytest.mark.parametrize("name", ["<b>", 'a"b', "a\nb", "x" * 300, "", ".a", "a/b", "a b", "-a"])
+def test_names_that_xml_files_or_shells_could_trip_over_are_refused(name: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_name(name, what="VM name")
+    assert "\n" not in refused.value.message
+    assert len(refused.value.message) < 150

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""console: this terminal on a VM's serial console, or what it printed so far."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json, say
+
+
+@click.command("console")
+@click.argument("name")
+@options.tenant
+@click.option("--log", "only_log", is_flag=True, help="Print what the guest wrote so far and end.")
+@click.option("--force", is_flag=True, help="Throw out another session that has the console.")
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(name: str, tenant: str, only_log: bool, force: bool, as_json: bool, **where: Any) -> None:
+    """Connect this terminal to a VM's serial console; Ctrl-] leaves it.
+
+    With --json (which needs --log) the console's text is one JSON string.
+    """
+    from vgpuctl.cli.services import services
+    from vgpuctl.errors import UsageError
+    from vgpuctl.usecases.vms import find_vm
+    from vgpuctl.usecases.wait import read_console_log
+
+    if as_json and not only_log:
+        raise UsageError("--json needs --log: a live console is no document")
+    with services(**where) as opened:
+        vm, _leases = find_vm(opened, tenant, name)
+        if only_log:
+            text = read_console_log(opened, vm).decode(errors="replace")
+            if as_json:
+                print_json({"vm": name, "console": text})
+            else:
+                click.echo(text, nl=False)
+            return
+        console = opened.host(vm.host).hypervisor.console(vm.domain_name, force=force)
+        say(f"connected to {vm.domain_name} on {vm.host}; Ctrl-] leaves")
+        with _raw_terminal():
+            ended = console.attach(sys.stdin.fileno(), sys.stdout.fileno())
+        say(f"\n{vm.domain_name}: console {ended}")
+
+
+@contextlib.contextmanager
+def _raw_terminal() -> Iterator[None]:
+    """Every key goes to the guest while the block runs; without a terminal nothing changes."""
+    if not os.isatty(sys.stdin.fileno()):
+        yield
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin.fileno())
+    tty.setraw(sys.stdin.fileno())
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, before)

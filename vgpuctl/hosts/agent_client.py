@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start the agent on a host over one connection and talk to it, one JSON line each way.
 
-The agent is pushed only when the host has not got this very file: a small start-up program, given on the command
-line, checks the cache by digest, asks for the bytes when it needs them and then becomes the agent.
+The agent is pushed only when the host has not got this very file: a small start-up program (agent_bootstrap.py),
+given on the command line, checks the cache by digest, asks for the bytes when it needs them and then becomes the
+agent.
 """
 
 import json
@@ -13,116 +14,49 @@ from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.steps import Change, Step
-from vgpuctl.errors import AgentBroken, AgentProblem, PythonMissing
+from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, HostError, PythonMissing
+from vgpuctl.hosts.agent_bootstrap import ANSWER, BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
 from vgpuctl.model.host_target import HostTarget
 
 START_TIMEOUT_S = 60.0
 FACTS_TIMEOUT_S = 60.0
 APPLY_TIMEOUT_S = 300.0
-_ANSWER = "vgpuctl-agent"
-
-# Runs under Python 3.6 and later far enough to say that it is too old. No single quotes: it travels through a shell.
-BOOTSTRAP = """\
-import hashlib, os, pwd, stat, sys
-def say(text):
-    os.write(1, ("vgpuctl-agent " + text + "\\n").encode())
-def folders():
-    user = os.geteuid()
-    home = pwd.getpwuid(user).pw_dir
-    for folder in (home + "/.cache/vgpuctl", "/run/vgpuctl-agent-%d" % user, "/var/tmp/vgpuctl-agent-%d" % user):
-        try:
-            os.makedirs(folder, 0o700, exist_ok=True)
-            info = os.lstat(folder)
-            if stat.S_ISDIR(info.st_mode) and info.st_uid == user:
-                if info.st_mode & 0o77:
-                    os.chmod(folder, 0o700)
-                yield folder
-        except OSError:
-            continue
-def has(path, digest):
-    try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest() == digest
-    except OSError:
-        return False
-def receive(size):
-    parts = []
-    while size:
-        part = os.read(0, min(size, 1 << 16))
-        if not part:
-            sys.exit(0)
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-def keep(data, path):
-    temporary = "%s.%d" % (path, os.getpid())
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-        os.rename(temporary, path)
-        return True
-    except OSError:
-        try:
-            os.unlink(temporary)
-        except OSError:
-            pass
-        return False
-def in_memory(data):
-    descriptor = os.memfd_create("vgpuctl-agent")
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view):]
-    return "/proc/self/fd/%d" % descriptor
-def start(digest, size):
-    if sys.version_info < (3, 9):
-        say("old %d.%d" % sys.version_info[:2])
-        sys.exit(0)
-    paths = [folder + "/agent-" + digest + ".pyz" for folder in folders()]
-    path = next((path for path in paths if has(path, digest)), None)
-    if path:
-        say("have")
-    else:
-        say("need")
-        data = receive(size)
-        if hashlib.sha256(data).hexdigest() != digest:
-            say("damaged")
-            sys.exit(0)
-        path = next((path for path in paths if keep(data, path)), None) or in_memory(data)
-    sys.argv = [path]
-    sys.path.insert(0, path)
-start(sys.argv[1], int(sys.argv[2]))
-from vgpuctl.agent.__main__ import main
-main()
-"""
+_SHOWN_LINES = 5
+_SHOWN_CHARACTERS = 200
 
 
 class RemoteProcess(Protocol):
-    """A program that runs on the host, its stdin and stdout in our hands."""
+    """A program that runs on the host, its streams in our hands."""
+
+    @property
+    def stderr(self) -> bytes:
+        """What it printed on stderr until now."""
 
     def write(self, data: bytes) -> None:
         """Send bytes to its stdin."""
 
     def read_line(self, timeout_s: float) -> bytes:
-        """Return one line with its newline, b"" at the end. Raises CommandTimedOut."""
+        """Return the next line of stdout. Raises HostError when none comes: CommandTimedOut, CommandFailed."""
 
     def close(self) -> None:
-        """Close its stdin and wait for its end."""
+        """Close its streams; the agent ends when its stdin does."""
 
 
 class Connection(Protocol):
     """What the agent needs of a connection to a host."""
 
-    @property
-    def target(self) -> HostTarget:
-        """The host at the other end."""
+    target: HostTarget
 
-    def open_process(self, argv: Sequence[str], *, become: bool) -> RemoteProcess:
-        """Start a program on the host, by sudo when `become`."""
+    def open_process(self, argv: Sequence[str]) -> RemoteProcess:
+        """Start a program on the host, by sudo when the target says so."""
 
 
 class AgentClient:
-    """One agent on one host, started by the first call and serving until `close`."""
+    """One agent on one host, started by the first call and serving until `close`.
+
+    writes: how often the agent has written to the host since it started.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.writes = 0
@@ -137,10 +71,14 @@ class AgentClient:
         self.close()
 
     def facts(self) -> HostFacts:
-        """Read the whole host. Raises AgentProblem when something could not be read, AgentBroken, HostError."""
+        """Read the whole host.
+
+        Raises AgentProblem when something could not be read, AgentBroken, PythonMissing and what the connection
+        raises.
+        """
         reply = self._ask(Request("facts"), FACTS_TIMEOUT_S)
         if reply.facts is None:
-            raise self._broken("it answered `facts` without facts")
+            raise self._broken("it answered `facts` without any")
         return reply.facts
 
     def apply(self, steps: Sequence[Step], *, dry_run: bool = False) -> list[Change]:
@@ -148,8 +86,7 @@ class AgentClient:
 
         Raises AgentProblem at the first step that fails; its `done` has the changes made until then.
         """
-        reply = self._ask(Request("apply", tuple(steps), dry_run=dry_run), APPLY_TIMEOUT_S)
-        return list(reply.changes)
+        return list(self._ask(Request("apply", tuple(steps), dry_run=dry_run), APPLY_TIMEOUT_S).changes)
 
     def holders(self, target: str) -> list[Holder]:
         """Return the processes that have a function (PCI address) or a mediated device (UUID) open."""
@@ -167,12 +104,17 @@ class AgentClient:
         try:
             self._process.write(json.dumps(request_to_json(request)).encode() + b"\n")
             line = self._process.read_line(timeout_s)
-            reply = reply_from_json(json.loads(line))
-        except (ValueError, WireError) as error:
-            raise self._broken(f"call {request.call!r}: {error}", first=line) from error
-        except Exception:
+        except CommandFailed as error:
+            self.close()
+            raise self._broken(f"it ended during `{request.call}`", error.context) from error
+        except HostError:
             self.close()
             raise
+        try:
+            reply = reply_from_json(json.loads(line))
+        except (WireError, ValueError) as error:
+            self.close()
+            raise self._broken(f"its answer to `{request.call}` cannot be read: {error}", _lines(line)) from error
         self.writes = reply.writes
         if reply.problem is not None:
             raise self._problem(reply.problem, reply.changes)
@@ -181,28 +123,58 @@ class AgentClient:
     def _start(self) -> RemoteProcess:
         bundle = build_agent()
         python = self._target.python_interpreter
-        argv = [python, "-I", "-S", "-c", BOOTSTRAP, bundle.sha256, str(len(bundle.data))]
-        process = self._connection.open_process(argv, become=self._target.become)
+        process = self._connection.open_process(
+            [python, "-I", "-S", "-c", BOOTSTRAP, bundle.sha256, str(len(bundle.data))]
+        )
         try:
             answer = process.read_line(START_TIMEOUT_S)
             word = answer.decode(errors="replace").strip()
-            if word == f"{_ANSWER} need":
+            if word == f"{ANSWER} need":
                 process.write(bundle.data)
-            elif word != f"{_ANSWER} have":
-                raise self._start_failure(process, answer)
+            elif word.startswith(f"{ANSWER} old "):
+                raise PythonMissing(
+                    f"{self._target.name}: {python} is Python {word.split()[-1]}, which is older than 3.9",
+                    hint="install Python 3.9 or newer and set ansible_python_interpreter to it",
+                )
+            elif word != f"{ANSWER} have":
+                raise self._broken("it did not start", _lines(answer) + _lines(process.stderr))
+        except CommandFailed as error:
+            process.close()
+            raise self._broken("it did not start", error.context) from error
         except BaseException:
             process.close()
             raise
         return process
 
-    def _start_failure(self, process: RemoteProcess, answer: bytes) -> Exception:
-        raise AgentBroken("")
-
-    def _broken(self, what: str, *, first: bytes = b"") -> AgentBroken:
-        raise AgentBroken(what)
+    def _broken(self, what: str, lines: Sequence[str] = ()) -> AgentBroken:
+        return AgentBroken(
+            f"{self._target.name}: the agent does not speak its protocol: {what}",
+            context=lines,
+            hint="see what the host's shell prints at a login without terminal, and whether python3 works there",
+        )
 
     def _problem(self, problem: Problem, changes: Sequence[Change]) -> AgentProblem:
-        raise AgentProblem(problem.code, problem.message)
+        context = [
+            f"changed before: {change.op} {change.target}: {change.before} -> {change.after}"
+            for change in changes
+            if change.changed
+        ]
+        if problem.path is not None:
+            context.append(f"path: {problem.path}")
+        if problem.errno is not None:
+            context.append(f"errno: {problem.errno}")
+        if problem.rm_code is not None:
+            context.append(f"NVIDIA resource manager: {problem.rm_code}")
+        context += [f"kernel: {line}" for line in problem.kernel_lines]
+        return AgentProblem(
+            problem.code,
+            f"{self._target.name}: {problem.message}",
+            context=context,
+            hint=problem.hint,
+            done=changes,
+        )
 
 
-__all__ = ["AgentClient", "PythonMissing"]
+def _lines(data: bytes) -> list[str]:
+    lines = data.decode(errors="replace").splitlines()[:_SHOWN_LINES]
+    return [ascii(line[:_SHOWN_CHARACTERS])[1:-1] for line in lines]

@@ -3,7 +3,7 @@
 
 import dataclasses
 import typing
-from typing import Any, Dict, List, Mapping, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, List, Mapping, Tuple, Type, TypeVar, Union, cast
 
 from vgpuctl.agent.wire.steps import STEPS, Step
 
@@ -105,7 +105,8 @@ def step_from_json(value: object, path: str = "") -> Step:
     op = obj.pop("op", None)
     for cls in STEPS:
         if cls.op == op:
-            return from_json(cls, obj, path)
+            step: Step = from_json(cast("Any", cls), obj, path)
+            return step
     raise WireError(_join(path, "op"), f"{op!r} is none of {', '.join(cls.op for cls in STEPS)}")
 
 
@@ -116,7 +117,7 @@ def _convert(hint: Any, value: object, path: str) -> object:
     if origin is tuple:
         return _convert_tuple(typing.get_args(hint), value, path)
     if dataclasses.is_dataclass(hint):
-        return from_json(typing.cast("Type[Any]", hint), value, path)
+        return from_json(cast("Type[Any]", hint), value, path)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
@@ -141,9 +142,7 @@ def _convert_tuple(items: Tuple[Any, ...], value: object, path: str) -> Tuple[ob
         return tuple(_convert(items[0], item, f"{path}[{number}]") for number, item in enumerate(value))
     if len(items) != len(value):
         raise WireError(path, f"must have {len(items)} items, not {len(value)}")
-    return tuple(
-        _convert(hint, item, f"{path}[{number}]") for number, (hint, item) in enumerate(zip(items, value))
-    )
+    return tuple(_convert(hint, item, f"{path}[{number}]") for number, (hint, item) in enumerate(zip(items, value)))
 
 
 def _get(obj: JsonObject, key: str) -> object:

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every GPU of the host with all that hangs on it. A part that cannot be read is a line in the GPU's problems."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from xml.etree.ElementTree import Element
+
+from vgpuctl.agent.facts import iommu, mdev, nvidia, pci, sriov, vgpu_config, vgpu_profile, vgpu_types
+from vgpuctl.agent.facts.holders import OpenNodes
+from vgpuctl.agent.facts.vgpu_types import Description
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.nvml import NvmlGpu
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Mdev, VgpuType, VirtualFunction
+
+T = TypeVar("T")
+M = TypeVar("M")
+PF_STUB = "pci-pf-stub"
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all GPUs of one reading share: open nodes, every mdev, NVML's and vgpuConfig.xml's knowledge."""
+
+    nodes: OpenNodes
+    mdevs: Tuple[mdev.ActiveMdev, ...]
+    nvml: Mapping[str, NvmlGpu]
+    vgpu_config: Optional[Element]
+    vgpu_config_problem: Optional[str] = None
+
+
+def read_shared(host: Host, nvml: Mapping[str, NvmlGpu]) -> Shared:
+    """Read what all GPUs share. Raises Problem, except for vgpuConfig.xml, which is a problem of NVIDIA's GPUs."""
+    config, problem = None, None
+    try:
+        config = vgpu_config.read(host)
+    except Problem as error:
+        problem = error.message
+    return Shared(OpenNodes(host), tuple(mdev.read_active(host)), nvml, config, problem)
+
+
+def read_gpus(host: Host, shared: Shared) -> Tuple[Gpu, ...]:
+    """Read every GPU, by address. A function that is not one of a known vendor's GPUs is left out."""
+    functions = (pci.read(host, address) for address in pci.read_addresses(host))
+    return tuple(_Reader(host, function, shared).read() for function in functions if function.is_gpu())
+
+
+class _Reader:
+    """Reads one GPU and collects what is wrong with it."""
+
+    def __init__(self, host: Host, function: pci.Function, shared: Shared) -> None:
+        self._host = host
+        self._function = function
+        self._address = function.address
+        self._shared = shared
+        self._nvml = shared.nvml.get(function.address)
+        self._problems: List[str] = []
+
+    def read(self) -> Gpu:
+        host, address, function, nvml = self._host, self._address, self._function, self._nvml
+        group = self._part(lambda: iommu.read_group(host, address), None)
+        members = self._part(lambda: iommu.read_members(host, group), ())
+        companions = tuple(
+            CompanionFunction(other.address, other.pci_class, other.driver, iommu.read_group(host, other.address))
+            for other in self._part(lambda: pci.read_companions(host, address), [])
+        )
+        total_vfs = self._part(lambda: sriov.read_total(host, address), 0)
+        vfs = self._part(self._read_vfs, ())
+        mdevs = self._read_mdevs((address, *(vf.address for vf in vfs)))
+        sharing: Tuple[str, ...]
+        sharing, types = self._part(lambda: self._read_sharing(vfs, mdevs), ((), ()))
+        holders = self._part(lambda: self._shared.nodes.holders_of_function(address), ())
+        users = self._part(lambda: self._shared.nodes.users(address), ())
+        self._check(total_vfs, vfs)
+        card = (address, *(companion.address for companion in companions))
+        if not (vfs or mdevs or holders or users or group is None) and self._part(
+            lambda: not iommu.find_strangers(host, members, card), False
+        ):
+            sharing = ("passthrough", *sharing)
+        information = self._part(lambda: nvidia.read_information(host, address), {})
+        return Gpu(
+            address=address,
+            vendor_id=function.vendor_id,
+            device_id=function.device_id,
+            subsystem_id=function.subsystem_id,
+            pci_class=function.pci_class,
+            name=(nvml.name if nvml else None) or information.get("Model"),
+            uuid=(nvml.uuid if nvml else None) or information.get("GPU UUID"),
+            driver=function.driver,
+            iommu_group=group,
+            iommu_group_members=members,
+            numa_node=self._part(lambda: pci.read_numa_node(host, address), None),
+            local_cpus=self._part(lambda: host.read_optional(f"{pci.folder(address)}/local_cpulist") or None, None),
+            companions=companions,
+            sharing=sharing,
+            total_vfs=total_vfs,
+            vfs=vfs,
+            types=types,
+            mdevs=mdevs,
+            bars_bytes=self._part(lambda: pci.read_bars(host, address), ()),
+            reset_methods=self._part(lambda: pci.read_reset_methods(host, address), ()),
+            memory_mib=self._part(self._read_memory_mib, None),
+            mig_mode=nvml.mig_mode if nvml else None,
+            holders=holders,
+            problems=tuple(dict.fromkeys(self._problems)),
+            users=users,
+        )
+
+    def _part(self, read: Callable[[], T], missing: M) -> Union[T, M]:
+        """Read one part; when that fails the GPU carries the problem, so nobody takes `missing` for the truth."""
+        try:
+            return read()
+        except Problem as problem:
+            self._problems.append(problem.message)
+        except ValueError as error:
+            self._problems.append(f"{self._address}: sysfs has an unexpected value: {error}")
+        return missing
+
+    def _read_vfs(self) -> Tuple[VirtualFunction, ...]:
+        parents = {device.parent: device.uuid for device in self._shared.mdevs}
+        found = []
+        for number, address in sriov.read_functions(self._host, self._address):
+            current = (
+                vgpu_profile.read_current(self._host, address) if vgpu_profile.is_offered(self._host, address) else None
+            )
+            uuid = parents.get(address)
+            holders = self._shared.nodes.holders_of_function(address)
+            if uuid is not None:
+                holders += self._shared.nodes.holders_of_mdev(uuid)
+            found.append(
+                VirtualFunction(
+                    address,
+                    number,
+                    pci.read_driver(self._host, address),
+                    iommu.read_group(self._host, address),
+                    vgpu_profile.type_or_none(current),
+                    uuid,
+                    holders,
+                )
+            )
+        return tuple(found)
+
+    def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:
+        return tuple(
+            Mdev(
+                device.uuid,
+                device.parent,
+                device.type_id,
+                device.iommu_group,
+                self._shared.nodes.holders_of_mdev(device.uuid),
+            )
+            for device in self._shared.mdevs
+            if device.parent in parents
+        )
+
+    def _read_sharing(
+        self, vfs: Sequence[VirtualFunction], mdevs: Sequence[Mdev]
+    ) -> Tuple[Tuple[str, ...], Tuple[VgpuType, ...]]:
+        """Probe how the GPU can be shared now, in the order of the reference's first table, and with what types."""
+        host, address = self._host, self._address
+        described = self._described_types()
+        memory_mib = self._nvml.memory_mib if self._nvml else None
+        used: Dict[str, int]
+        if any(vgpu_profile.is_offered(host, vf.address) for vf in vfs):
+            used = Counter(vf.current_type for vf in vfs if vf.current_type is not None)
+            types = vgpu_types.read_profile_types(host, vfs, used, described, memory_mib)
+            kind = "vf-profile"
+        elif any(mdev.offers_types(host, vf.address) for vf in vfs):
+            used = Counter(device.type_id for device in mdevs)
+            types = vgpu_types.read_mdev_vf_types(host, vfs, used, described.get, memory_mib)
+            kind = "mdev-vf"
+        elif mdev.offers_types(host, address):
+            used = Counter(device.type_id for device in mdevs)
+            types = vgpu_types.read_mdev_types(host, address, described.get)
+            kind = "mdev"
+        elif vfs and self._function.vendor_id != pci.NVIDIA:
+            return ("vf",), ()
+        else:
+            return (), ()
+        return (kind,), tuple(vgpu_types.without_absent_mig(types, used))
+
+    def _described_types(self) -> Dict[str, Description]:
+        """Return what NVML says of the GPU's types, and vgpuConfig.xml where NVML is silent."""
+        if self._function.vendor_id != pci.NVIDIA:
+            return {}
+        if self._shared.vgpu_config_problem is not None:
+            self._problems.append(self._shared.vgpu_config_problem)
+        config = self._shared.vgpu_config
+        configured = vgpu_config.configured_types(config, self._function) if config is not None else {}
+        found = {
+            type_id: Description(each.full_name, each.framebuffer_mib, each.max_instances)
+            for type_id, each in configured.items()
+        }
+        for each in self._nvml.types if self._nvml else ():
+            known = found.get(each.type_id)
+            found[each.type_id] = Description(
+                each.full_name if known is None or each.full_name != each.type_id else known.full_name,
+                each.framebuffer_mib or (known.framebuffer_mib if known else None),
+                each.max_instances or (known.max_instances if known else None),
+            )
+        return found
+
+    def _read_memory_mib(self) -> Optional[int]:
+        if self._nvml is not None and self._nvml.memory_mib is not None:
+            return self._nvml.memory_mib
+        # amdgpu only.
+        text = self._host.read_optional(f"{pci.folder(self._address)}/mem_info_vram_total")
+        return None if text is None else int(text) // _MIB
+
+    def _check(self, total_vfs: int, vfs: Sequence[VirtualFunction]) -> None:
+        """Note what makes the GPU unfit for a new VM (reference 9)."""
+        address, host = self._address, self._host
+        count = self._part(lambda: sriov.read_count(host, address), 0)
+        if count != len(vfs):
+            self._problems.append(f"{address}: {count} VFs are enabled but {len(vfs)} can be seen")
+        if self._function.vendor_id == pci.NVIDIA and self._function.driver == PF_STUB:
+            self._problems.append(
+                f"{address} was left on {PF_STUB} by an interrupted sriov-manage; enabling its VFs again repairs it"
+            )
+        nvml = self._nvml
+        if nvml is not None and nvml.mig_pending is not None and nvml.mig_pending != nvml.mig_mode:
+            self._problems.append(
+                f"{address}: MIG mode is {nvml.mig_mode} and becomes {nvml.mig_pending} at the next reset"
+            )
+        if self._shared.nodes.unreadable and not host.is_root():
+            self._problems.append(
+                f"{address}: who holds it cannot be seen, the agent does not run as root (set ansible_become)"
+            )
+        if total_vfs and count and self._function.driver is None:
+            self._problems.append(f"{address} has VFs but no driver")

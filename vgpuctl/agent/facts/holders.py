@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who holds a device: processes with its VFIO group, VFIO character device or vendor node open (reference 4.2)."""
+
+import re
+from collections import defaultdict
+from typing import Dict, List, Optional, Tuple
+
+from vgpuctl.agent.facts import iommu, nvidia, pci
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.facts import Holder
+
+_NODES = ("/dev/vfio/", "/dev/nvidia")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+
+
+class OpenNodes:
+    """Every VFIO and NVIDIA node that a process has open, read once."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        links, self.unreadable = host.process_links()
+        self._pids: Dict[str, List[int]] = defaultdict(list)
+        for pid, target in links:
+            if target.startswith(_NODES) and pid not in self._pids[target]:
+                self._pids[target].append(pid)
+
+    def holders_of_function(self, address: str) -> Tuple[Holder, ...]:
+        """Return who holds a PCI function through VFIO, by pid."""
+        device = pci.folder(address)
+        return self._holders(vfio_nodes(self._host, device))
+
+    def holders_of_mdev(self, uuid: str) -> Tuple[Holder, ...]:
+        """Return who holds a mediated device through VFIO, by pid."""
+        return self._holders(vfio_nodes(self._host, f"/sys/bus/mdev/devices/{uuid}"))
+
+    def users(self, address: str) -> Tuple[Holder, ...]:
+        """Return who has the vendor driver's own node of a card open, by pid."""
+        minor = nvidia.read_minor(self._host, address)
+        return () if minor is None else self._holders([f"/dev/nvidia{minor}"])
+
+    def _holders(self, nodes: List[str]) -> Tuple[Holder, ...]:
+        pids = sorted({pid for node in nodes for pid in self._pids.get(node, ())})
+        return tuple(describe(self._host, pid) for pid in pids)
+
+
+def vfio_nodes(host: Host, device: str) -> List[str]:
+    """Return the nodes through which a device (sysfs folder) can be held: its group and its own character device."""
+    nodes = []
+    group = iommu.read_group_of(host, device)
+    if group is not None:
+        nodes += [f"/dev/vfio/{group}", f"/dev/vfio/noiommu-{group}"]
+    return nodes + [f"/dev/vfio/devices/{name}" for name in host.listdir_optional(f"{device}/vfio-dev") or []]
+
+
+def describe(host: Host, pid: int) -> Holder:
+    """Say who a process is; QEMU's `-uuid` is the VM's."""
+    line = host.read_optional(f"/proc/{pid}/cmdline") or ""
+    words = [word for word in line.split("\0") if word]
+    command = words[0].rsplit("/", 1)[-1] if words else host.read_optional(f"/proc/{pid}/comm")
+    return Holder(pid, command or "unknown", _vm_uuid(words))
+
+
+def require_unheld(host: Host, nodes: OpenNodes, what: str, holders: Tuple[Holder, ...]) -> None:
+    """Refuse to touch something that a process holds, or whose holders cannot be seen.
+
+    Raises Problem: `held` names the first process and its VM, `holders-unknown` when processes are hidden.
+    """
+    if holders:
+        first = holders[0]
+        owner = f"{first.command}, pid {first.pid}" + (f", VM {first.vm_uuid}" if first.vm_uuid else "")
+        more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
+        raise Problem(
+            "held",
+            f"{what} is held by {owner}{more}",
+            hint="stop the VM or the process first" if first.vm_uuid else "stop that process first",
+        )
+    if nodes.unreadable and not host.is_root():
+        raise Problem(
+            "holders-unknown",
+            f"cannot tell who holds {what}: {nodes.unreadable} processes are hidden from this user",
+            hint="let the agent run as root: ansible_become=true",
+        )
+
+
+def _vm_uuid(words: List[str]) -> Optional[str]:
+    for option, value in zip(words, words[1:]):
+        if option in ("-uuid", "--uuid") and _UUID.fullmatch(value):
+            return value.lower()
+    return None

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole host in one reading."""
+
+from typing import Dict, Optional
+
+from vgpuctl.agent.facts import gpus, iommu, numa, nvidia, software
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.nvml import Nvml, NvmlGpu
+from vgpuctl.agent.wire.facts import HostFacts
+
+
+def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostFacts:
+    """Read the host. nvml: None with the reason where NVML cannot be used. Raises Problem."""
+    known: Dict[str, NvmlGpu] = {}
+    nvml_version = None
+    driver = nvidia.read_driver_version(host)
+    if nvml is not None:
+        known, problems = nvml.gpus()
+        nvml_problem = "; ".join(problems) or None
+        nvml_version = nvml.nvml_version()
+        driver = nvml.driver_version() or driver
+    memory_mib, available_mib = numa.read_memory_mib(host)
+    return HostFacts(
+        hostname=host.read("/proc/sys/kernel/hostname").strip(),
+        boot_id=host.read("/proc/sys/kernel/random/boot_id").strip(),
+        kernel=software.read_kernel(host),
+        kernel_command_line=host.read("/proc/cmdline").strip(),
+        operating_system=software.read_operating_system(host),
+        python=host.python(),
+        cpus=numa.read_cpus(host),
+        memory_mib=memory_mib,
+        memory_available_mib=available_mib,
+        numa_nodes=numa.read_nodes(host),
+        iommu_active=iommu.is_active(host),
+        kvm=host.exists("/dev/kvm"),
+        libvirt_version=software.read_libvirt_version(host),
+        qemu_version=software.read_qemu_version(host),
+        nvidia_driver=driver,
+        nvml_version=nvml_version,
+        nvml_problem=nvml_problem,
+        gpus=gpus.read_gpus(host, gpus.read_shared(host, known)),
+        read_at=host.now(),
+    )

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NVIDIA's driver tells outside NVML: its version and its /proc entries (reference 3.1)."""
+
+from typing import Dict, Optional
+
+from vgpuctl.agent.host import Host
+
+PROC = "/proc/driver/nvidia"
+
+
+def read_driver_version(host: Host) -> Optional[str]:
+    """Return the version of the loaded driver, None when it is not loaded."""
+    return host.read_optional("/sys/module/nvidia/version")
+
+
+def read_information(host: Host, address: str) -> Dict[str, str]:
+    """Return the driver's `information` of one GPU (`Model`, `GPU UUID`, `Device Minor`), empty when it has none."""
+    text = host.read_optional(f"{PROC}/gpus/{address}/information") or ""
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {key.strip(): value.strip() for key, colon, value in pairs if colon}
+
+
+def read_minor(host: Host, address: str) -> Optional[int]:
+    """Return N of the GPU's /dev/nvidiaN, None when the driver does not say."""
+    minor = read_information(host, address).get("Device Minor", "")
+    return int(minor) if minor.isdigit() else None
+
+
+def is_vgpu_host(host: Host, address: str) -> bool:
+    """Tell whether the vGPU host driver has this GPU: only that one has an unbindLock."""
+    return host.exists(f"{PROC}/gpus/{address}/unbindLock")

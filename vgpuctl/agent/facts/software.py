@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Versions of what runs on the host: operating system, kernel, libvirt, QEMU."""
+
+import re
+from typing import Optional, Sequence
+
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
+
+_TIMEOUT_S = 15.0
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*")
+_LIBVIRT = ("libvirtd", "virtqemud", "virsh")
+_QEMU = ("qemu-system-x86_64", "qemu-kvm", "qemu-system-aarch64")
+
+
+def read_operating_system(host: Host) -> str:
+    """Return the distribution's name for people, `Linux` when os-release does not say."""
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        for line in (host.read_optional(path) or "").splitlines():
+            key, _, value = line.partition("=")
+            if key == "PRETTY_NAME":
+                return value.strip().strip("\"'")
+    return "Linux"
+
+
+def read_kernel(host: Host) -> str:
+    """Return the running kernel's release."""
+    return host.read("/proc/sys/kernel/osrelease").strip()
+
+
+def read_libvirt_version(host: Host) -> Optional[str]:
+    """Return libvirt's version, None when it is not installed."""
+    return _first_version(host, _LIBVIRT)
+
+
+def read_qemu_version(host: Host) -> Optional[str]:
+    """Return QEMU's version, None when it is not installed."""
+    return _first_version(host, _QEMU)
+
+
+def _first_version(host: Host, programs: Sequence[str]) -> Optional[str]:
+    for program in programs:
+        if host.find_program(program) is None:
+            continue
+        try:
+            done = host.run([program, "--version"], timeout_s=_TIMEOUT_S)
+        except Problem:
+            continue
+        match = _VERSION.search(done.output)
+        if done.status == 0 and match:
+            return match[0]
+    return None

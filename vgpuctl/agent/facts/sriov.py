@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SR-IOV (reference 1.1, 3): how many VFs a function can have, has, and which."""
+
+import re
+from typing import List, Optional, Tuple
+
+from vgpuctl.agent.facts import pci
+from vgpuctl.agent.host import Host
+
+_VIRTFN = re.compile(r"virtfn(\d+)")
+
+
+def read_total(host: Host, address: str) -> int:
+    """Return how many VFs a function can have; 0 when it is not SR-IOV capable."""
+    return int(host.read_optional(f"{pci.folder(address)}/sriov_totalvfs") or "0")
+
+
+def read_count(host: Host, address: str) -> int:
+    """Return how many VFs are enabled; 0 when the function is not SR-IOV capable."""
+    return int(host.read_optional(f"{pci.folder(address)}/sriov_numvfs") or "0")
+
+
+def read_functions(host: Host, address: str) -> List[Tuple[int, str]]:
+    """Return (number, address) of the enabled VFs, by number."""
+    found = []
+    for name in host.listdir(pci.folder(address)):
+        match = _VIRTFN.fullmatch(name)
+        function = host.link_name(f"{pci.folder(address)}/{name}") if match else None
+        if match and function:
+            found.append((int(match[1]), function))
+    return sorted(found)
+
+
+def read_physical(host: Host, address: str) -> Optional[str]:
+    """Return the physical function a VF belongs to, None when it is none."""
+    return host.link_name(f"{pci.folder(address)}/physfn")

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine: the only file that reads, writes or runs anything on it. Its root may be a test's folder.
+
+What a file's text means is left to `facts`; what may be written, to `changes`.
+"""
+
+import errno as errnos
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from vgpuctl.agent.kernel_log import KernelLog
+from vgpuctl.agent.wire.envelope import Problem
+
+LOCK = "/run/lock/vgpuctl.lock"
+LOCK_TIMEOUT_S = 30.0
+PROGRAM_FOLDERS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec")
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A program that ended: its exit status and what it printed."""
+
+    status: int
+    output: str
+    errors: str
+
+
+class Host:
+    """One machine under `root`.
+
+    writes: how often this process has tried to write to the machine. stopping: set from outside to end every
+    wait early.
+    """
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = os.path.abspath(root)
+        self.writes = 0
+        self.stopping = threading.Event()
+
+    # Reading
+
+    def read(self, path: str) -> str:
+        """Return a file's text without the newline at its end. Raises Problem, `not-found` when it is missing."""
+        text = self.read_optional(path)
+        if text is None:
+            raise Problem("not-found", f"{path} does not exist", path=path, errno="ENOENT")
+        return text
+
+    def read_optional(self, path: str) -> Optional[str]:
+        """Return a file's text without the newline at its end, None when there is no such file."""
+        try:
+            with open(self.path(path), "rb") as file:
+                return file.read().decode(errors="replace").rstrip("\n")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise read_problem(path, error) from error
+
+    def listdir(self, path: str) -> List[str]:
+        """Return a folder's names in order. Raises Problem, `not-found` when it is missing."""
+        names = self.listdir_optional(path)
+        if names is None:
+            raise Problem("not-found", f"{path} does not exist", path=path, errno="ENOENT")
+        return names
+
+    def listdir_optional(self, path: str) -> Optional[List[str]]:
+        """Return a folder's names in order, None when there is no such folder."""
+        try:
+            return sorted(os.listdir(self.path(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise read_problem(path, error) from error
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a path leads somewhere; links are followed."""
+        return os.path.exists(self.path(path))
+
+    def link(self, path: str) -> Optional[str]:
+        """Return the text of a symbolic link, None when there is none."""
+        try:
+            return os.readlink(self.path(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno == errnos.EINVAL:
+                return None
+            raise read_problem(path, error) from error
+
+    def link_name(self, path: str) -> Optional[str]:
+        """Return the last component a symbolic link names (the driver, the group), None when there is none."""
+        target = self.link(path)
+        return None if target is None else os.path.basename(target)
+
+    def real_path(self, path: str) -> str:
+        """Return where a path leads when all its links are followed, as seen on the machine."""
+        real = os.path.realpath(self.path(path))
+        return "/" + os.path.relpath(real, self.root).lstrip("/") if self.root != "/" else real
+
+    def process_links(self) -> Tuple[List[Tuple[int, str]], int]:
+        """Return (pid, open file) of every process, and how many processes could not be looked into."""
+        found: List[Tuple[int, str]] = []
+        unreadable = 0
+        for name in self.listdir("/proc"):
+            if not name.isdigit():
+                continue
+            folder = self.path(f"/proc/{name}/fd")
+            try:
+                numbers = os.listdir(folder)
+            except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+                continue
+            except OSError:
+                unreadable += 1
+                continue
+            for number in numbers:
+                try:
+                    found.append((int(name), os.readlink(f"{folder}/{number}")))
+                except OSError:
+                    continue
+        return found, unreadable
+
+    def is_root(self) -> bool:
+        """Tell whether the agent may change the machine."""
+        return os.geteuid() == 0
+
+    def now(self) -> float:
+        """Return the seconds since the epoch by the machine's clock."""
+        return time.time()
+
+    def python(self) -> str:
+        """Return the version of the Python that runs the agent."""
+        return ".".join(str(part) for part in sys.version_info[:3])
+
+    # Changing
+
+    def write(self, path: str, text: str) -> None:
+        """Write `text` to an existing file, in one go as sysfs wants it. Raises Problem with the errno."""
+        self.writes += 1
+        try:
+            self.write_text(path, text)
+        except OSError as error:
+            name = errno_name(error)
+            code = "not-found" if error.errno == errnos.ENOENT and not self.exists(path) else "write-refused"
+            raise Problem(
+                code, f"writing {text!r} to {path} failed: {name} ({error.strerror})", path=path, errno=name
+            ) from error
+
+    def write_text(self, path: str, text: str) -> None:
+        """Hand the text to the kernel. Raises OSError; a simulated machine answers here."""
+        descriptor = os.open(self.path(path), os.O_WRONLY)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, changes: bool = False) -> Completed:
+        """Run a program to its end; `changes` counts it as a write.
+
+        Raises Problem: `program-missing`, `program-timed-out`.
+        """
+        program = self.find_program(argv[0])
+        if program is None:
+            raise Problem("program-missing", f"the program {argv[0]} is not on this host", path=argv[0])
+        if changes:
+            self.writes += 1
+        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+        if self.root != "/":
+            environment["VGPUCTL_ROOT"] = self.root
+        try:
+            done = subprocess.run(
+                [program, *argv[1:]],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout_s,
+                env=environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Problem(
+                "program-timed-out", f"{' '.join(argv)} did not end within {timeout_s:g} s", path=argv[0]
+            ) from error
+        except OSError as error:
+            raise Problem(
+                "program-missing",
+                f"{argv[0]} cannot be run: {error.strerror}",
+                path=argv[0],
+                errno=errno_name(error),
+            ) from error
+        return Completed(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+    def find_program(self, name: str) -> Optional[str]:
+        """Return the path to run for a program's name or absolute path, None when it is not there."""
+        if name.startswith("/"):
+            path = self.path(name)
+            return path if os.access(path, os.X_OK) else None
+        folders = [self.path(folder) for folder in PROGRAM_FOLDERS]
+        if self.root == "/":
+            folders = [*os.environ.get("PATH", "").split(os.pathsep), *folders]
+        return shutil.which(name, path=os.pathsep.join(folders))
+
+    @contextmanager
+    def lock(self, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+        """Hold the host's lock for changes. Raises Problem `host-locked` that names the holder's pid."""
+        path = self.path(LOCK)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise Problem(
+                "lock-refused",
+                f"the lock {LOCK} cannot be opened: {error.strerror}",
+                path=LOCK,
+                errno=errno_name(error),
+                hint=None if self.is_root() else "let the agent run as root: ansible_become=true",
+            ) from error
+        try:
+            self._wait_for_lock(descriptor, timeout_s)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _wait_for_lock(self, descriptor: int, timeout_s: float) -> None:
+        end = time.monotonic() + timeout_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError as error:
+                if time.monotonic() >= end:
+                    holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                    raise Problem(
+                        "host-locked",
+                        f"another agent (pid {holder}) has been changing this host for {timeout_s:g} s",
+                        path=LOCK,
+                        errno="EAGAIN",
+                        hint="wait for it, then run again",
+                    ) from error
+            self.wait(0.1)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass. Raises Problem `interrupted` as soon as the other side is gone."""
+        if self.stopping.wait(seconds):
+            raise Problem("interrupted", "the connection closed while the agent was waiting")
+
+    def kernel_log(self) -> KernelLog:
+        """Mark the kernel's log now, to read later what it said since."""
+        return KernelLog(self.path("/dev/kmsg"))
+
+    def path(self, path: str) -> str:
+        """Return where a path of the machine lies on this one."""
+        return path if self.root == "/" else self.root + path
+
+
+def read_problem(path: str, error: OSError) -> Problem:
+    """Translate a failed read: could not be read is never the same as empty."""
+    name = errno_name(error)
+    return Problem("unreadable", f"{path} cannot be read: {name} ({error.strerror})", path=path, errno=name)
+
+
+def errno_name(error: OSError) -> str:
+    """Return the kernel's symbol of an error, such as `EBUSY`."""
+    return errnos.errorcode.get(error.errno or 0, str(error.errno))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel said since a moment, from /dev/kmsg; nothing where the log may not be read.
+
+Kernel: Documentation/ABI/testing/dev-kmsg (one record a read, EPIPE when records were overwritten).
+"""
+
+import os
+import re
+from typing import List, Tuple
+
+_PREFIX = re.compile(r"\d+,\d+,\d+,[^;]*;")
+_RECORD_BYTES = 8192
+_LINES_AT_MOST = 200
+
+
+class KernelLog:
+    """A mark in the kernel's log; use it as a context manager."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.lseek(self._descriptor, 0, os.SEEK_END)
+        except OSError:
+            self._descriptor = -1
+
+    def __enter__(self) -> "KernelLog":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def lines(self) -> Tuple[str, ...]:
+        """Return the messages since the mark, oldest first, and move the mark behind them."""
+        found: List[str] = []
+        while self._descriptor >= 0 and len(found) < _LINES_AT_MOST:
+            try:
+                record = os.read(self._descriptor, _RECORD_BYTES)
+            except BrokenPipeError:
+                continue
+            except OSError:
+                break
+            if not record:
+                break
+            for line in record.decode(errors="replace").splitlines():
+                if line and not line.startswith(" "):
+                    found.append(_PREFIX.sub("", line, count=1))
+        return tuple(found)

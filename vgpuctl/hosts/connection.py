@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One SSH connection per host: commands, streams, files and libvirt's RPC go through it (design, section 6)."""
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from vgpuctl.errors import CommandFailed, HostError, HostUnreachable
+from vgpuctl.hosts import become as sudo
+from vgpuctl.hosts import login
+from vgpuctl.hosts.libvirt_tunnel import LibvirtTunnel
+from vgpuctl.hosts.python_check import VERSION_PROGRAM, python_version
+from vgpuctl.hosts.quiet_paramiko import load_paramiko
+from vgpuctl.hosts.remote_process import Completed, ProcessOwner, RemoteProcess
+from vgpuctl.hosts.settings import SshSettings
+from vgpuctl.hosts.ssh_config import Endpoint, resolve
+from vgpuctl.hosts.statistics import ConnectionStatistics
+from vgpuctl.model.host_target import HostTarget
+
+if TYPE_CHECKING:
+    import paramiko
+
+_START_TIMEOUT_S = 30.0
+_POLL_S = 0.05
+# sshd frees a session only when it has reaped the command, a moment after the channel's end.
+_REFUSED_GRACE_S = 2.0
+
+# The size is compared because a connection that breaks ends the input just as a whole file does.
+_UPLOAD = r"""
+set -e
+umask 077
+path=$1 size=$2 mode=$3 folder_mode=$4 temporary=$5
+case $path in "~/"*) path=$HOME/${path#??};; esac
+folder=${path%/*}
+if [ -n "$folder_mode" ] && [ ! -d "$folder" ]; then mkdir -p -m "$folder_mode" -- "$folder"; fi
+temporary=$folder/.$temporary
+trap 'rm -f -- "$temporary"' EXIT
+cat > "$temporary"
+received=$(wc -c < "$temporary")
+if [ "$received" -ne "$size" ]; then echo "received $received of $size bytes" >&2; exit 1; fi
+chmod "$mode" -- "$temporary"
+mv -f -- "$temporary" "$path"
+printf '%s\n' "$path"
+"""
+_END_GROUP = r"""
+kill -s TERM -- "-$1" 2>/dev/null || exit 0
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+  kill -s 0 -- "-$1" 2>/dev/null || exit 0
+  sleep 0.1
+done
+kill -s KILL -- "-$1"
+"""
+
+
+class Connection:
+    """The SSH connection of one host, opened on first use and again after it was lost. Thread-safe.
+
+    Many commands can run at once; where the server allows fewer sessions than are asked for (OpenSSH's
+    MaxSessions is 10) the rest waits its turn.
+    """
+
+    def __init__(self, target: HostTarget, *, settings: SshSettings) -> None:
+        self.target = target
+        self.settings = settings
+        self.statistics = ConnectionStatistics()
+        self._lock = threading.Lock()
+        self._places = threading.Condition()
+        self._open_channels = 0
+        self._login: login.Login | None = None
+        self._endpoint: Endpoint | None = None
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Log in now; the other methods do it when they need to.
+
+        Raises HostUnreachable, HostKeyUnknown, HostKeyChanged, AuthenticationFailed, InventoryError.
+        """
+        self._transport()
+
+    def close(self) -> None:
+        """Close the connection and what runs over it. Can be called again; nothing else can be."""
+        with self._lock:
+            self._is_closed = True
+            if self._login is not None:
+                self._login.close()
+                self._login = None
+
+    def run(
+        self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", become: bool | None = None
+    ) -> Completed:
+        """Run one command to its end and return what it left; a non-zero exit status is a value.
+
+        become: None means as the inventory says. Raises HostUnreachable, BecomeFailed, CommandTimedOut (the
+        command is ended on the host).
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._start(argv, become=become, timeout_s=timeout_s) as process:
+            return process.communicate(stdin, max(0.001, deadline - time.monotonic()))
+
+    def open_process(self, argv: Sequence[str], *, become: bool | None = None) -> RemoteProcess:
+        """Start a command and talk with it; the caller closes it."""
+        return self._start(argv, become=become, timeout_s=_START_TIMEOUT_S)
+
+    def upload(
+        self,
+        data: bytes,
+        path: str,
+        mode: int,
+        *,
+        folder_mode: int | None = None,
+        become: bool | None = None,
+        timeout_s: float = 120.0,
+    ) -> str:
+        """Write a file on the host in one round: temporary name beside it, size checked, then renamed.
+
+        path: absolute, or `~/...` of the user who writes it. folder_mode: makes a missing folder with this mode.
+        Returns the absolute path. Raises CommandFailed.
+        """
+        if not path.startswith(("/", "~/")):
+            raise ValueError(f"remote path {path!r} is not absolute")
+        folder = "" if folder_mode is None else f"{folder_mode:o}"
+        temporary = f"vgpuctl-{secrets.token_hex(8)}"
+        argv = ["/bin/sh", "-c", _UPLOAD, "sh", path, str(len(data)), f"{mode:o}", folder, temporary]
+        completed = self.run(argv, timeout_s=timeout_s, stdin=data, become=become)
+        if completed.exit_status != 0:
+            raise CommandFailed(
+                f"{self.target.name}: {path} could not be written (exit status {completed.exit_status})",
+                context=completed.stderr.decode("utf-8", "replace").splitlines()[-5:],
+                hint="check the folder's owner and mode, and the free space on the host",
+            )
+        return completed.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")
+
+    def check_python(self, *, timeout_s: float = 30.0) -> tuple[int, int]:
+        """Return the version of the host's interpreter. Raises PythonMissing for none, broken or too old."""
+        argv = [self.target.python_interpreter, "-c", VERSION_PROGRAM]
+        completed = self.run(argv, timeout_s=timeout_s)
+        return python_version(self.target, completed.exit_status, completed.stdout, completed.stderr)
+
+    @contextmanager
+    def libvirt_uri(self) -> Iterator[str]:
+        """Yield a libvirt URI that reaches the host's libvirt through this connection.
+
+        It can be opened several times while the context lasts. When the block fails because the remote side
+        did, its reason replaces libvirt's "end of file": LibvirtMissing, BecomeFailed or HostUnreachable.
+        """
+        with self.libvirt_tunnel() as tunnel:
+            try:
+                yield tunnel.uri
+            except Exception as exc:
+                failure = tunnel.failure()
+                if failure is None or isinstance(exc, HostError):
+                    raise
+                raise failure from exc
+
+    def libvirt_tunnel(self) -> LibvirtTunnel:
+        """Return the tunnel under `libvirt_uri`, for a caller that asks it for `failure()` itself."""
+        self.open()
+        return LibvirtTunnel(self.target, self.settings.libvirt_helper, self.open_process)
+
+    def _start(self, argv: Sequence[str], *, become: bool | None, timeout_s: float) -> RemoteProcess:
+        command = sudo.wrap(argv, self.target, become=self.target.become if become is None else become)
+        deadline = time.monotonic() + timeout_s
+        channel = self._open_channel(deadline)
+        owner = ProcessOwner(
+            self.target,
+            self._dropped,
+            (lambda _: False) if argv[2:3] == [_END_GROUP] else lambda group: self._end_group(group, become=become),
+            self._release_channel,
+        )
+        process = RemoteProcess(channel, command, owner)
+        try:
+            self._execute(channel, command, deadline)
+            process.answer_sudo(max(0.001, deadline - time.monotonic()))
+        except BaseException:
+            process.close()
+            raise
+        return process
+
+    def _execute(self, channel: "paramiko.Channel", command: sudo.RemoteCommand, deadline: float) -> None:
+        import paramiko
+
+        # exec_command waits without a limit for the server's answer; closing the channel wakes it.
+        guard = threading.Timer(max(0.001, deadline - time.monotonic()), channel.close)
+        guard.daemon = True
+        guard.start()
+        try:
+            channel.exec_command(command.line)
+        except (paramiko.SSHException, OSError, EOFError) as exc:
+            raise self._dropped(f"{' '.join(command.argv)[:120]} was being started", exc) from exc
+        finally:
+            guard.cancel()
+        self.statistics.count_channel()
+
+    def _open_channel(self, deadline: float) -> "paramiko.Channel":
+        transport = self._transport()
+        import paramiko
+
+        refused_since: float | None = None
+        while True:
+            with self._places:
+                self._open_channels += 1
+            try:
+                return transport.open_session(timeout=max(0.001, deadline - time.monotonic()))
+            except (paramiko.SSHException, OSError, EOFError) as exc:
+                self._release_channel()
+                if not transport.is_active():
+                    raise self._dropped("a channel was being opened", exc) from exc
+                now = time.monotonic()
+                refused_since = now if refused_since is None else refused_since
+                with self._places:
+                    others = self._open_channels
+                    if now > deadline or (others == 0 and now - refused_since > _REFUSED_GRACE_S):
+                        raise HostUnreachable(
+                            f"{self.target.name}: the SSH server opened no session: {exc}",
+                            context=[f"{others} sessions of this connection are open"],
+                            hint="raise MaxSessions in the host's sshd_config, or look at its log",
+                        ) from exc
+                    self._places.wait(_POLL_S)
+
+    def _release_channel(self) -> None:
+        with self._places:
+            self._open_channels -= 1
+            self._places.notify_all()
+
+    def _transport(self) -> "paramiko.Transport":
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError(f"the connection to {self.target.name} is closed")
+            if self._login is not None and self._login.transport.is_active():
+                return self._login.transport
+            if self._login is not None:
+                self._login.close()
+                self._login = None
+            load_paramiko()
+            self._endpoint = resolve(self.target, self.settings)
+            self._login = login.log_in(self._endpoint, self.statistics)
+            return self._login.transport
+
+    def _dropped(self, doing: str, exc: BaseException | None = None) -> HostUnreachable:
+        endpoint = self._endpoint
+        where = f"{endpoint.host} port {endpoint.port}" if endpoint else self.target.address
+        reason = f": {exc}" if exc is not None and str(exc) else ""
+        return HostUnreachable(
+            f"{self.target.name}: the connection to {where} was lost while {doing}{reason}",
+            hint="see whether the host is up, then run the same command again",
+        )
+
+    def _end_group(self, group: int, *, become: bool | None) -> bool:
+        argv = ["/bin/sh", "-c", _END_GROUP, "sh", str(group)]
+        try:
+            return self.run(argv, timeout_s=5.0, become=become).exit_status == 0
+        except HostError:
+            return False

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same work on many hosts at once; one host's failure is a value, the others go on."""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from vgpuctl.errors import HostError, VgpuctlError
+
+Value = TypeVar("Value")
+_LOGGER = logging.getLogger("vgpuctl.hosts")
+
+
+@dataclass(frozen=True)
+class HostResult(Generic[Value]):
+    """What the work gave on one host: `error` is None when `value` counts."""
+
+    name: str
+    value: Value | None = None
+    error: VgpuctlError | None = None
+
+    def get(self) -> Value | None:
+        """Return the value, or raise this host's error."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def run_on_hosts(names: Sequence[str], work: Callable[[str], Value], *, forks: int) -> list[HostResult[Value]]:
+    """Call `work(name)` for every host, at most `forks` at a time; results come in the order of `names`.
+
+    An error that is not a VgpuctlError becomes a HostError that names it. On KeyboardInterrupt no further host
+    is begun and the interrupt is raised at once; what is under way ends with the process, or when its
+    connection is closed.
+    """
+    results: list[HostResult[Value] | None] = [None] * len(names)
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for index in range(len(names)):
+        waiting.put(index)
+    finished: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            try:
+                index = waiting.get_nowait()
+            except queue.Empty:
+                return
+            results[index] = _run_one(names[index], work)
+            finished.put(index)
+
+    # Daemon threads: a host that hangs must not keep an interrupted process alive.
+    threads = [
+        threading.Thread(target=serve, name=f"host-worker-{number}", daemon=True)
+        for number in range(max(1, min(forks, len(names))))
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in names:
+            finished.get()
+    except BaseException:
+        _drain(waiting)
+        raise
+    for thread in threads:
+        thread.join()
+    return [result for result in results if result is not None]
+
+
+def _run_one(name: str, work: Callable[[str], Value]) -> HostResult[Value]:
+    try:
+        return HostResult(name, value=work(name))
+    except VgpuctlError as exc:
+        return HostResult(name, error=exc)
+    except Exception as exc:
+        _LOGGER.debug("unexpected error on %s", name, exc_info=True)
+        error = HostError(
+            f"{name}: unexpected {type(exc).__name__}: {exc}",
+            hint="this is a fault of vgpuctl itself; run again with -vv and report what it prints",
+        )
+        error.__cause__ = exc
+        return HostResult(name, error=error)
+
+
+def _drain(waiting: "queue.SimpleQueue[int]") -> None:
+    while True:
+        try:
+            waiting.get_nowait()
+        except queue.Empty:
+            return

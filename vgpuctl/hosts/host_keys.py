@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""known_hosts: which keys a host may show, and what to say when it shows another (sshd(8), file format)."""
+
+import base64
+import binascii
+import fnmatch
+import hashlib
+import hmac
+import logging
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpuctl.errors import HostError, HostKeyChanged, HostKeyUnknown
+from vgpuctl.hosts.ssh_config import Endpoint
+
+_LOGGER = logging.getLogger("vgpuctl.hosts")
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """A public key in SSH's wire format. kind: `ssh-ed25519`, `ssh-rsa`, ..."""
+
+    kind: str
+    blob: bytes
+
+    @property
+    def fingerprint(self) -> str:
+        """As `ssh-keygen -l` prints it: `SHA256:...`."""
+        return "SHA256:" + base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip("=")
+
+
+@dataclass(frozen=True)
+class KnownHost:
+    """One line of a known_hosts file. marker: empty, `@revoked` or `@cert-authority`."""
+
+    path: Path
+    line: int
+    marker: str
+    patterns: str
+    key: HostKey
+
+    @property
+    def place(self) -> str:
+        """Where the line is, for people: `FILE:LINE`."""
+        return f"{self.path}:{self.line}"
+
+    def names(self, host: str) -> bool:
+        """Whether the line is about this name: plain, with wildcards and negations, or hashed."""
+        if self.patterns.startswith("|1|"):
+            return _matches_hash(self.patterns, host)
+        has_matched = False
+        for pattern in self.patterns.lower().split(","):
+            if _matches_pattern(host, pattern.removeprefix("!")):
+                if pattern.startswith("!"):
+                    return False
+                has_matched = True
+        return has_matched
+
+
+def known_lines(endpoint: Endpoint) -> list[KnownHost]:
+    """Return the lines about an endpoint, in the files' order.
+
+    A port other than 22 is looked up as `[host]:port`; as ssh does, a line without a port serves when there is
+    none. Raises HostKeyUnknown when a file exists but cannot be read.
+    """
+    lines = [line for path in endpoint.known_hosts_files for line in _read(path, endpoint)]
+    found = [line for line in lines if line.names(endpoint.known_hosts_name)]
+    if not found and endpoint.known_as is None:
+        found = [line for line in lines if line.names(endpoint.host.lower())]
+    return found
+
+
+def preferred_algorithms(lines: Sequence[KnownHost], supported: Sequence[str]) -> tuple[str, ...]:
+    """Order the signature algorithms so that the server shows a key we know, where it has one."""
+    kinds = {line.key.kind for line in lines if not line.marker}
+    known = [name for name in supported if key_kind(name) in kinds]
+    return (*known, *(name for name in supported if name not in known))
+
+
+def key_kind(algorithm: str) -> str:
+    """Name of the key behind a signature algorithm: `rsa-sha2-512` signs with an `ssh-rsa` key."""
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
+
+
+def verify(endpoint: Endpoint, lines: Sequence[KnownHost], shown: HostKey) -> None:
+    """Accept the key that the server showed, or raise HostKeyUnknown or HostKeyChanged.
+
+    Where unknown keys are accepted a warning is logged; a changed or revoked key is never accepted. Nothing is
+    written to known_hosts.
+    """
+    for line in lines:
+        if line.marker == "@revoked" and line.key == shown:
+            raise HostKeyChanged(
+                f"{endpoint.name}: the {shown.kind} key of {_where(endpoint)} is revoked by {line.place}",
+                context=[f"shown by the server: {shown.fingerprint}"],
+                hint="ask who revoked it: someone may hold the host's old key",
+            )
+    plain = [line for line in lines if not line.marker]
+    if any(line.key == shown for line in plain):
+        return
+    if plain:
+        raise _changed(endpoint, plain, shown)
+    error = _unknown(endpoint, lines, shown)
+    if not endpoint.accepts_unknown_key:
+        raise error
+    _LOGGER.warning("%s: host key checking is off; accepted %s", error.message, shown.fingerprint)
+
+
+def _changed(endpoint: Endpoint, known: Sequence[KnownHost], shown: HostKey) -> HostError:
+    same_kind = [line for line in known if line.key.kind == shown.kind]
+    wanted = same_kind or known
+    context = [f"shown by the server: {shown.kind} {shown.fingerprint}"]
+    context += [f"{line.place}: {line.key.kind} {line.key.fingerprint}" for line in wanted]
+    file = shlex.quote(str(wanted[0].path))
+    name = shlex.quote(endpoint.known_hosts_name)
+    return HostKeyChanged(
+        f"{endpoint.name}: the host key of {_where(endpoint)} is another than the one in {wanted[0].place}",
+        context=context,
+        hint=f"somebody may be in between, or the host was installed anew; if you know that it was, "
+        f"run `ssh-keygen -f {file} -R {name}` and accept the new key",
+    )
+
+
+def _unknown(endpoint: Endpoint, lines: Sequence[KnownHost], shown: HostKey) -> HostKeyUnknown:
+    file = endpoint.known_hosts_files[0]
+    context = [f"{shown.kind} {shown.fingerprint}"]
+    context += [
+        f"{line.place} trusts a certificate authority; host certificates are not checked, so the key itself is needed"
+        for line in lines
+        if line.marker == "@cert-authority"
+    ]
+    return HostKeyUnknown(
+        f"{endpoint.name}: the host key of {_where(endpoint)} is not in {file}",
+        context=context,
+        hint=f"compare the fingerprint with the host's own, then run `{_accept_command(endpoint, file)}`",
+    )
+
+
+def _accept_command(endpoint: Endpoint, file: Path) -> str:
+    host, written = shlex.quote(endpoint.host), shlex.quote(str(file))
+    scan = f"ssh-keyscan -p {endpoint.port} {host}"
+    if endpoint.via or endpoint.proxy_command:
+        # ssh-keyscan cannot go through another host; ssh asks, shows the fingerprint and writes the line.
+        jump = ",".join(hop.name for hop in endpoint.via)
+        through = f"-J {shlex.quote(jump)} " if jump else ""
+        return f"ssh {through}-p {endpoint.port} -o UserKnownHostsFile={written} {endpoint.user}@{host} true"
+    if endpoint.known_as is not None:
+        alias = shlex.quote(f"s/^[^ ]*/{endpoint.known_as}/")
+        return f"{scan} | sed {alias} >> {written}"
+    return f"{scan} >> {written}"
+
+
+def _where(endpoint: Endpoint) -> str:
+    return f"{endpoint.host} port {endpoint.port}"
+
+
+def _read(path: Path, endpoint: Endpoint) -> list[KnownHost]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    except OSError as exc:
+        raise HostKeyUnknown(
+            f"{endpoint.name}: known_hosts file {path} cannot be read: {exc.strerror}",
+            hint="make the file readable, or name another with UserKnownHostsFile",
+        ) from exc
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        entry = _parse(path, number, line)
+        if entry is not None:
+            lines.append(entry)
+    return lines
+
+
+def _parse(path: Path, number: int, line: str) -> KnownHost | None:
+    """Read one line; None for comments and, as ssh does, for lines that cannot be read."""
+    words = line.split()
+    if not words or words[0].startswith("#"):
+        return None
+    marker = words.pop(0) if words[0].startswith("@") else ""
+    if len(words) < 3 or marker not in ("", "@revoked", "@cert-authority"):
+        return None
+    try:
+        blob = base64.b64decode(words[2], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return KnownHost(path, number, marker, words[0], HostKey(words[1], blob))
+
+
+def _matches_hash(text: str, host: str) -> bool:
+    try:
+        salt, digest = (base64.b64decode(part) for part in text.split("|")[2:4])
+    except (binascii.Error, ValueError):
+        return False
+    return hmac.compare_digest(hmac.new(salt, host.encode(), hashlib.sha1).digest(), digest)
+
+
+def _matches_pattern(host: str, pattern: str) -> bool:
+    # ssh knows * and ? only; the brackets of [host]:port are no character class.
+    return fnmatch.fnmatchcase(host, pattern.replace("[", "[[]"))

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libvirt's RPC through the host's SSH connection: a private local socket, bridged to libvirt's own remote helper.
+
+libvirt's client speaks to the socket as if the daemon were here; each open of the URI is one exec channel that runs
+`virt-ssh-helper`, which finds the right daemon socket on the host (modular or monolithic).
+"""
+
+import select
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from vgpuctl.errors import HostError, LibvirtMissing
+from vgpuctl.hosts.remote_process import Completed, RemoteProcess
+from vgpuctl.model.host_target import HostTarget
+
+_CHUNK = 64 * 1024
+_SOCKET_PATH_LIMIT = 107
+_JOIN_TIMEOUT_S = 5.0
+_POLL_MS = 1000
+
+
+class LibvirtTunnel:
+    """A context in which `uri` reaches the host's libvirt. Nothing runs on the host before libvirt opens it."""
+
+    def __init__(
+        self, target: HostTarget, helper: Sequence[str], open_process: Callable[[Sequence[str]], RemoteProcess]
+    ) -> None:
+        self._target = target
+        self._helper = tuple(helper)
+        self._open_process = open_process
+        self._lock = threading.Lock()
+        self._failure: HostError | None = None
+        self._bridges: list[_Bridge] = []
+        self._threads: list[threading.Thread] = []
+        self._is_closed = False
+        self._folder = _private_folder()
+        self._path = self._folder / "libvirt-sock"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    @property
+    def uri(self) -> str:
+        """What to give to `libvirt.open`."""
+        return f"qemu+unix:///system?socket={self._path}&mode=legacy"
+
+    def failure(self) -> HostError | None:
+        """Why the remote side ended, None while it did nothing wrong; set before libvirt sees the end."""
+        with self._lock:
+            return self._failure
+
+    def __enter__(self) -> Self:
+        try:
+            self._listener.bind(str(self._path))
+            self._listener.listen(8)
+        except BaseException:
+            self.close()
+            raise
+        self._start(self._accept, "libvirt-tunnel")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every bridge and remove the socket. Can be called again."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            bridges = list(self._bridges)
+        try:
+            # Wakes accept(), which close() alone does not.
+            self._listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._listener.close()
+        for bridge in bridges:
+            bridge.interrupt()
+        for thread in self._threads:
+            thread.join(_JOIN_TIMEOUT_S)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self, work: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            bridge = _Bridge(client)
+            with self._lock:
+                if self._is_closed:
+                    client.close()
+                    return
+                self._bridges.append(bridge)
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            self._start(lambda bridge=bridge: self._serve(bridge), "libvirt-bridge")  # type: ignore[misc]
+
+    def _serve(self, bridge: "_Bridge") -> None:
+        try:
+            with self._open_process(self._helper) as process:
+                if bridge.run(process):
+                    self._note(_explain(self._target, self._helper, process.finish()))
+        except HostError as exc:
+            self._note(exc)
+        finally:
+            with self._lock:
+                self._bridges.remove(bridge)
+            # After the failure is noted: this is when libvirt sees the end of file.
+            bridge.close()
+
+    def _note(self, failure: HostError | None) -> None:
+        with self._lock:
+            if self._failure is None and not self._is_closed:
+                self._failure = failure
+
+
+class _Bridge:
+    """One libvirt client's socket, copied into the remote helper's streams and back, by one thread."""
+
+    def __init__(self, client: socket.socket) -> None:
+        self._client = client
+
+    def run(self, process: RemoteProcess) -> bool:
+        """Copy until one side ends; True when it was the remote side."""
+        poll = select.poll()
+        poll.register(self._client, select.POLLIN)
+        poll.register(process.fileno(), select.POLLIN)
+        while True:
+            data = process.take()
+            if data is None:
+                return not self._has_client_ended()
+            try:
+                if data:
+                    self._client.sendall(data)
+                ready = {number for number, _ in poll.poll(_POLL_MS)}
+                if self._client.fileno() in ready:
+                    data = self._client.recv(_CHUNK)
+                    if not data:
+                        return False
+                    process.write(data)
+            except OSError:
+                return False
+
+    def interrupt(self) -> None:
+        """End the client's side, which ends the copying."""
+        try:
+            self._client.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """Close the client's socket."""
+        self._client.close()
+
+    def _has_client_ended(self) -> bool:
+        try:
+            return self._client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+
+def _private_folder() -> Path:
+    """Make a folder of mode 0700 whose path leaves room for a socket's name (108 bytes in all)."""
+    folder = Path(tempfile.mkdtemp(prefix="vgpuctl-"))
+    if len(str(folder)) + len("/libvirt-sock") <= _SOCKET_PATH_LIMIT:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="vgpuctl-", dir="/tmp"))
+
+
+def _explain(target: HostTarget, helper: Sequence[str], completed: Completed) -> LibvirtMissing:
+    said = [line for line in completed.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    if completed.exit_status in (126, 127):
+        return LibvirtMissing(
+            f"{target.name}: {helper[0]} was not found on the host, so libvirt is missing or older than 6.8",
+            context=said[-10:],
+            hint="install libvirt on the host (Debian: libvirt-daemon-system; others: libvirt-daemon) "
+            "and start libvirtd",
+        )
+    reason = said[-1] if said else f"the daemon closed the connection (exit status {completed.exit_status})"
+    return LibvirtMissing(
+        f"{target.name}: libvirt does not answer on the host: {reason}",
+        context=said[-10:],
+        hint="look at `systemctl status libvirtd.socket virtqemud.socket` on the host; a user who is not root "
+        "needs the libvirt group or ansible_become",
+    )

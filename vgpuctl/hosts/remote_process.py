@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One command running on a host over one exec channel: its streams, its end, and why it ended."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable
+from vgpuctl.hosts import become
+from vgpuctl.hosts.python_check import python_failure
+from vgpuctl.model.host_target import HostTarget
+
+if TYPE_CHECKING:
+    import paramiko
+
+_CHUNK = 256 * 1024
+# stdout wakes the reader at once; stderr and a stdin that was blocked are looked at this often.
+_SLICE_S = 0.1
+_SLICE_SENDING_S = 0.01
+# A process that ended while a child of its own still holds stdout: sshd sends no end of file.
+_SILENCE_AFTER_EXIT_S = 1.0
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a command left. exit_status: -1 when a signal ended it."""
+
+    exit_status: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True)
+class ProcessOwner:
+    """What a process needs of its connection.
+
+    dropped: builds the error of a lost connection from what was under way. end_group: ends a remote process
+    group, True when it is gone. release: gives the channel's place back.
+    """
+
+    target: HostTarget
+    dropped: Callable[[str], HostUnreachable]
+    end_group: Callable[[int], bool]
+    release: Callable[[], None]
+
+
+class RemoteProcess:
+    """A running command with a stream in each direction. One thread uses it at a time.
+
+    Reading raises the error that explains an end that was not expected: HostUnreachable, BecomeFailed,
+    PythonMissing or CommandFailed.
+    """
+
+    def __init__(self, channel: "paramiko.Channel", command: become.RemoteCommand, owner: ProcessOwner) -> None:
+        self.argv = command.argv
+        self._channel = channel
+        self._command = command
+        self._owner = owner
+        self._stdout = bytearray()
+        self._stderr = bytearray()
+        self._has_ended_output = False
+        self._last_received = time.monotonic()
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def stderr(self) -> bytes:
+        """What the command has printed on stderr up to now."""
+        self._receive_stderr()
+        return become.strip_markers(self._command, bytes(self._stderr))
+
+    def answer_sudo(self, timeout_s: float) -> None:
+        """Wait until sudo has let the command start, and give it the password if it asks.
+
+        Does nothing where no become password is set. Raises BecomeFailed, CommandTimedOut.
+        """
+        command = self._command
+        if command.password is None:
+            return
+        deadline = time.monotonic() + timeout_s
+        has_answered = False
+        while command.announcement not in self._stderr:
+            asked = self._stderr.count(command.prompt)
+            if asked > 1:
+                self.close()
+                shown = become.strip_markers(command, bytes(self._stderr))
+                raise become.refused_by_sudo(self._owner.target, command, shown)
+            if asked and not has_answered:
+                has_answered = True
+                self._send(f"{command.password}\n".encode(), deadline, timeout_s)
+            if self._has_ended_output:
+                raise self.explain_end()
+            self._check_deadline(deadline, timeout_s)
+            self._receive(_SLICE_SENDING_S)
+
+    def write(self, data: bytes, *, timeout_s: float = 60.0) -> None:
+        """Write all of `data` to the command's stdin."""
+        self._send(data, time.monotonic() + timeout_s, timeout_s)
+
+    def close_stdin(self) -> None:
+        """Tell the command that no more comes."""
+        try:
+            self._channel.shutdown_write()
+        except (OSError, EOFError):
+            return
+
+    def read_line(self, timeout_s: float) -> bytes:
+        """Return the next line of stdout without its newline.
+
+        Raises CommandTimedOut when none comes in time (the command is ended), and the explaining error when the
+        command ended instead.
+        """
+        deadline = time.monotonic() + timeout_s
+        searched = 0
+        while (end := self._stdout.find(b"\n", searched)) < 0:
+            if self._has_ended_output:
+                raise self.explain_end()
+            searched = len(self._stdout)
+            self._check_deadline(deadline, timeout_s)
+            self._receive(min(_SLICE_S, max(0.001, deadline - time.monotonic())))
+        line = bytes(self._stdout[:end])
+        del self._stdout[: end + 1]
+        return line
+
+    def communicate(self, stdin: bytes, timeout_s: float) -> Completed:
+        """Write `stdin`, read both outputs to their end and wait for the exit status."""
+        deadline = time.monotonic() + timeout_s
+        pending = memoryview(stdin)
+        has_closed_stdin = False
+        while not self._has_ended_output:
+            if pending and not self._channel.closed:
+                pending = pending[self._send_some(pending) :]
+            if not pending and not has_closed_stdin:
+                has_closed_stdin = True
+                self.close_stdin()
+            self._check_deadline(deadline, timeout_s)
+            wait_s = _SLICE_SENDING_S if pending else _SLICE_S
+            self._receive(min(wait_s, max(0.001, deadline - time.monotonic())))
+        return self._finish(deadline, timeout_s)
+
+    def take(self) -> bytes | None:
+        """Return what stdout has now, without waiting: empty for nothing yet, None after its end."""
+        if not self._has_ended_output:
+            self._receive(0.0)
+        if not self._stdout and self._has_ended_output:
+            return None
+        data = bytes(self._stdout)
+        self._stdout.clear()
+        return data
+
+    def fileno(self) -> int:
+        """File descriptor that polls readable when `take` has something to give, or the end to tell."""
+        return int(self._channel.fileno())
+
+    def finish(self, timeout_s: float = 5.0) -> Completed:
+        """Wait for the end of a command whose output has ended; stdout is what was not read yet.
+
+        Raises HostUnreachable, BecomeFailed, CommandTimedOut.
+        """
+        return self._finish(time.monotonic() + timeout_s, timeout_s)
+
+    def explain_end(self) -> HostError:
+        """Say why the command ended, as the error to raise."""
+        try:
+            completed = self.finish()
+        except HostError as exc:
+            return exc
+        target = self._owner.target
+        if self.argv[0] == target.python_interpreter:
+            missing = python_failure(target, completed.exit_status, completed.stderr)
+            if missing is not None:
+                return missing
+        return CommandFailed(
+            f"{target.name}: {self._name()} ended with exit status {completed.exit_status}",
+            context=completed.stderr.decode("utf-8", "replace").splitlines()[-20:],
+        )
+
+    def _finish(self, deadline: float, timeout_s: float) -> Completed:
+        command = self._command
+        exit_status = self._wait_for_exit(deadline, timeout_s)
+        stdout, stderr = bytes(self._stdout), bytes(self._stderr)
+        failure = become.become_failure(self._owner.target, command, exit_status, stdout, stderr)
+        if failure is not None:
+            raise failure
+        shown = become.strip_markers(command, stderr)
+        return Completed(become.true_exit_status(command, exit_status, shown), stdout, shown)
+
+    def close(self) -> None:
+        """End the stream; a command that reads its stdin sees its end. Can be called again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._receive_stderr()
+            self._channel.close()
+        except (OSError, EOFError):
+            pass
+        finally:
+            self._owner.release()
+
+    def _name(self) -> str:
+        return f"`{' '.join(self.argv)[:120]}`"
+
+    def _send(self, data: bytes, deadline: float, timeout_s: float) -> None:
+        pending = memoryview(data)
+        while pending:
+            if self._channel.closed or self._has_ended_output:
+                raise self.explain_end()
+            pending = pending[self._send_some(pending) :]
+            if pending:
+                self._check_deadline(deadline, timeout_s)
+                self._receive(_SLICE_SENDING_S)
+
+    def _send_some(self, pending: memoryview) -> int:
+        """Send what the window takes, without waiting."""
+        if not self._channel.send_ready():
+            return 0
+        try:
+            self._channel.settimeout(_SLICE_S)
+            return self._channel.send(bytes(pending[:_CHUNK]))
+        except TimeoutError:
+            return 0
+        except (OSError, EOFError):
+            # The command closed its stdin or ended; its exit status tells more than a broken pipe.
+            return len(pending)
+
+    def _receive(self, wait_s: float) -> None:
+        """Take what stdout has, waiting up to `wait_s` for it, and what stderr has."""
+        try:
+            self._channel.settimeout(wait_s)
+            data = self._channel.recv(_CHUNK)
+        except TimeoutError:
+            data = None
+        if data:
+            self._stdout += data
+        has_more = self._receive_stderr() or bool(data)
+        now = time.monotonic()
+        if has_more:
+            self._last_received = now
+        is_silent = now - self._last_received > _SILENCE_AFTER_EXIT_S
+        if data == b"" or (is_silent and self._channel.exit_status_ready()):
+            self._has_ended_output = True
+
+    def _receive_stderr(self) -> bool:
+        has_received = False
+        while self._channel.recv_stderr_ready():
+            data = self._channel.recv_stderr(_CHUNK)
+            if not data:
+                break
+            self._stderr += data
+            has_received = True
+        return has_received
+
+    def _wait_for_exit(self, deadline: float, timeout_s: float) -> int:
+        while not self._channel.status_event.wait(_SLICE_S):
+            self._receive_stderr()
+            self._check_deadline(deadline, timeout_s)
+        self._receive_stderr()
+        transport = self._channel.get_transport()
+        if self._channel.exit_status == -1 and not transport.is_active():
+            raise self._owner.dropped(f"{self._name()} was running; it may have gone on")
+        return int(self._channel.exit_status)
+
+    def _check_deadline(self, deadline: float, timeout_s: float) -> None:
+        if time.monotonic() < deadline:
+            return
+        group = become.process_group(self._command, bytes(self._stderr))
+        self.close()
+        if group is not None and self._owner.end_group(group):
+            consequence = "it was ended on the host"
+        else:
+            consequence = "its channel was closed, but it could not be ended and may still run on the host"
+        raise CommandTimedOut(
+            f"{self._owner.target.name}: {self._name()} did not answer within {timeout_s:g} s; {consequence}",
+            context=become.strip_markers(self._command, bytes(self._stderr))
+            .decode("utf-8", "replace")
+            .splitlines()[-20:],
+            hint="look on the host for what it waits for: a lock, a driver that hangs (dmesg), or a slow disk",
+        )

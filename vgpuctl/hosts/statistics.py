@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one connection cost: counted where it happens, read by the benches and by `-v`."""
+
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Counts:
+    """One reading.
+
+    logins: SSH authentications, jump hosts included. channels: session channels opened. round_trips: how often
+    the flow on the connection turned from sending to receiving, plus one per TCP connect. bytes: on the
+    wire of the target's own connection, encrypted.
+    """
+
+    logins: int = 0
+    channels: int = 0
+    round_trips: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+
+class ConnectionStatistics:
+    """Thread-safe counters of one connection; `read()` gives them as a value."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logins = 0
+        self._channels = 0
+        self._round_trips = 0
+        self._bytes_sent = 0
+        self._bytes_received = 0
+        self._has_sent_last = False
+
+    def read(self) -> Counts:
+        """Return the counts up to now."""
+        with self._lock:
+            return Counts(self._logins, self._channels, self._round_trips, self._bytes_sent, self._bytes_received)
+
+    def count_login(self) -> None:
+        """Note one successful SSH authentication."""
+        with self._lock:
+            self._logins += 1
+
+    def count_channel(self) -> None:
+        """Note one session channel opened."""
+        with self._lock:
+            self._channels += 1
+
+    def count_connect(self) -> None:
+        """Note one TCP connect, which is one round trip."""
+        with self._lock:
+            self._round_trips += 1
+
+    def count_sent(self, size: int) -> None:
+        """Note bytes handed to the network."""
+        with self._lock:
+            self._bytes_sent += size
+            self._has_sent_last = True
+
+    def count_received(self, size: int) -> None:
+        """Note bytes got from the network; the first after a sending completes a round trip."""
+        with self._lock:
+            self._bytes_received += size
+            if self._has_sent_last:
+                self._has_sent_last = False
+                self._round_trips += 1
+
+
+class SocketLike(Protocol):
+    """What paramiko asks of the stream under a transport: a socket, or a channel through a jump host."""
+
+    def send(self, data: bytes, /) -> int: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def close(self) -> None: ...
+    def settimeout(self, value: float | None, /) -> None: ...
+
+
+class CountedStream:
+    """The stream of the target's transport, counted."""
+
+    def __init__(self, stream: SocketLike, statistics: ConnectionStatistics) -> None:
+        self._stream = stream
+        self._statistics = statistics
+        # paramiko's Transport.stop_thread reads this attribute of its socket.
+        self._closed = False
+
+    def send(self, data: bytes) -> int:
+        """Send as `socket.send`."""
+        size = self._stream.send(data)
+        self._statistics.count_sent(size)
+        return size
+
+    def recv(self, size: int) -> bytes:
+        """Receive as `socket.recv`."""
+        data = self._stream.recv(size)
+        self._statistics.count_received(len(data))
+        return data
+
+    def settimeout(self, value: float | None) -> None:
+        """Set the time-out as `socket.settimeout`."""
+        self._stream.settimeout(value)
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._closed = True
+        self._stream.close()

@@ -2,6 +2,7 @@
 """What a vGPU type's name tells by itself, for types the catalogue does not know (reference 3.5)."""
 
 import re
+from functools import cache
 
 _MIG_BACKED = re.compile(r".+-(?P<slices>\d+)-\d+[ABCQ](?:ME|NOME|MEALL|GFX)?")
 _SERIES = re.compile(r".+-\d+(?P<series>[ABCQ])\d?(?:ME|NOME|MEALL|GFX)?")
@@ -18,12 +19,14 @@ def is_mig_backed(name: str) -> bool:
     return _MIG_BACKED.fullmatch(name) is not None
 
 
+@cache
 def gpu_instance_slices(name: str) -> int | None:
     """Compute slices of the GPU instance a MIG-backed type sits in (`A100X-3-20C`: 3), None for other types."""
     match = _MIG_BACKED.fullmatch(name)
     return int(match["slices"]) if match else None
 
 
+@cache
 def series_of(name: str) -> str | None:
     """The series letter (A, B, C or Q) of an NVIDIA type's name; None for names of another form."""
     match = _SERIES.fullmatch(name)

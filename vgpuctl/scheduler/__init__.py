@@ -1,1 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Which host and which GPU a VM gets. Pure: the host's last facts and the store's leases in, a placement out."""
+
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.place import place
+
+__all__ = ["explain", "place"]

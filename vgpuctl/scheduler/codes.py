@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stable codes of rejections; docs/placement.md explains each."""
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """Why a host or a GPU cannot take a request."""
+
+    HOST_UNKNOWN = "host-unknown"
+    HOST_WANTED_OTHER = "host-wanted-other"
+    HOST_CPUS = "host-cpus"
+    HOST_MEMORY = "host-memory"
+    NO_GPU = "no-gpu"
+    NOT_TOGETHER = "not-together"
+
+    WRONG_BOARD = "wrong-board"
+    NO_SUCH_TYPE = "no-such-type"
+    GPU_PROBLEM = "gpu-problem"
+    RESERVED_BY_LEASE = "reserved-by-lease"
+    CARD_IN_USE = "card-in-use"
+    DRIVER = "driver"
+    NO_IOMMU = "no-iommu"
+    GROUP_NOT_ISOLATED = "group-not-isolated"
+    NO_SRIOV = "no-sriov"
+    VFS_NOT_ENABLED = "vfs-not-enabled"
+    VFS_ENABLED = "vfs-enabled"
+    NO_FREE_VF = "no-free-vf"
+    MIG_ON = "mig-on"
+    NO_MIG_INSTANCE = "no-mig-instance"
+    EQUAL_SIZE = "equal-size"
+    GPU_FULL = "gpu-full"
+    REFUSED_BY_HOST = "refused-by-host"

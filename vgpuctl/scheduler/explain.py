@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search over hosts: one pass, the least waste wins, ties go by host name."""
+
+from collections.abc import Sequence
+
+from vgpuctl import catalog
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity, Placement, Rejection
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.codes import Code
+from vgpuctl.scheduler.fit import Fit, ask, fit
+from vgpuctl.scheduler.gpu_state import GpuState, read_state
+from vgpuctl.scheduler.host_rules import refuse_host
+from vgpuctl.scheduler.offer import Refusal, Wanted
+
+
+def explain(
+    request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
+) -> Placement | list[Rejection]:
+    """Choose host and GPUs for one VM, or say for every GPU (or whole host) why it cannot.
+
+    capacities: hosts as last read, names unique. leases: every live lease on them; others are not harmful.
+    Best fit: the least waste of all hosts, then the first host by name. A placement carries the rejections too.
+    """
+    wants = wants_of(request)
+    by_gpu: dict[tuple[str, str], list[Lease]] = {}
+    for lease in leases:
+        if lease.state.holds_device():
+            by_gpu.setdefault((lease.host, lease.slice.gpu), []).append(lease)
+    best: tuple[tuple[int, ...], str, Fit] | None = None
+    rejections: list[Rejection] = []
+    for capacity in sorted(capacities, key=lambda one: one.name):
+        refusal = refuse_host(request, capacity)
+        if refusal is not None:
+            rejections.append(_rejection(capacity.name, None, refusal))
+            continue
+        states = [
+            read_state(capacity.name, capacity.facts, gpu, by_gpu.get((capacity.name, gpu.address), ()))
+            for gpu in sorted(capacity.facts.gpus, key=lambda one: one.address)
+        ]
+        refused, usable = _ask_all(wants, states)
+        rejections.extend(refused)
+        fitting = fit(wants, usable) if usable or not wants else None
+        if fitting is None:
+            if usable:
+                rejections.append(_rejection(capacity.name, None, _not_together(wants, usable)))
+            continue
+        waste = fitting.waste if wants else (len(capacity.facts.gpus),)
+        if best is None or waste < best[0]:
+            best = (waste, capacity.name, fitting)
+    if best is not None:
+        return Placement(best[1], best[2].slices, tuple(rejections))
+    if request.host is not None and all(capacity.name != request.host for capacity in capacities):
+        unknown = Refusal(
+            Code.HOST_UNKNOWN, "no host of this name was read", "run `vgpuctl list-hosts` to see the hosts"
+        )
+        rejections.append(_rejection(request.host, None, unknown))
+    return rejections
+
+
+def wants_of(request: VmRequest) -> list[Wanted]:
+    """One Wanted per slice, in the request's order."""
+    wants: list[Wanted] = []
+    for gpu in request.gpus:
+        boards = None
+        if gpu.board is not None:
+            boards = frozenset(board.key for board in catalog.boards_named(gpu.board))
+        wants.extend([Wanted(gpu, boards)] * gpu.count)
+    return wants
+
+
+def _ask_all(wants: Sequence[Wanted], states: Sequence[GpuState]) -> tuple[list[Rejection], list[GpuState]]:
+    """Split the GPUs of a host into those that refuse every want, with the reason for the first, and the others."""
+    different = list(dict.fromkeys(wants))
+    rejections: list[Rejection] = []
+    usable: list[GpuState] = []
+    for state in states:
+        answers = [ask(wanted, state) for wanted in different]
+        refusals = [answer for answer in answers if isinstance(answer, Refusal)]
+        if len(refusals) < len(different):
+            usable.append(state)
+        elif refusals:
+            rejections.append(_rejection(state.host, state.gpu.address, refusals[0]))
+    return rejections, usable
+
+
+def _not_together(wants: Sequence[Wanted], states: Sequence[GpuState]) -> Refusal:
+    """Say how many of the wanted slices the host's GPUs take together."""
+    most = next((count for count in range(len(wants) - 1, 0, -1) if fit(wants[:count], states)), 0)
+    missing = wants[most].what
+    return Refusal(
+        Code.NOT_TOGETHER,
+        f"its GPUs take {most} of the {len(wants)} wanted together; no place is left for {missing}",
+        "ask for fewer GPUs, or delete a VM on this host",
+    )
+
+
+def _rejection(host: str, gpu: str | None, refusal: Refusal) -> Rejection:
+    return Rejection(host, gpu, str(refusal.code), refusal.reason, refusal.remedy)

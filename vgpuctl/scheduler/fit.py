@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All slices of one VM on one host: best first, taking back a choice that leaves a later slice without a GPU."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vgpuctl.model.lease import Slice
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.scheduler.gpu_state import GpuState
+from vgpuctl.scheduler.kinds import passthrough, plain_vf, vgpu
+from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
+
+Waste = tuple[int, int, int]
+
+MOST_TRIES = 2000
+"""Choices looked at for one VM on one host, a guard against requests made to be hard."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Slices in the request's order, and their waste added up."""
+
+    slices: tuple[Slice, ...]
+    waste: Waste
+
+
+def ask(wanted: Wanted, state: GpuState) -> Answer:
+    """What a GPU offers for one wanted slice."""
+    if wanted.request.sharing is Sharing.PASSTHROUGH:
+        return passthrough.offers(wanted, state)
+    if wanted.request.sharing is Sharing.VF:
+        return plain_vf.offers(wanted, state)
+    return vgpu.offers(wanted, state)
+
+
+def fit(wants: Sequence[Wanted], states: Sequence[GpuState]) -> Fit | None:
+    """The slices for every want on these GPUs of one host, None when they do not go together.
+
+    Whole cards are chosen first and conditions last, since those have the most ways to be met.
+    """
+    order = sorted(range(len(wants)), key=lambda index: (_ways(wants[index]), index))
+    search = _Search([wants[index] for index in order])
+    chosen = search.choose(0, {state.gpu.address: state for state in states})
+    if chosen is None:
+        return None
+    by_want = dict(zip(order, chosen, strict=True))
+    offers = [by_want[index] for index in range(len(wants))]
+    return Fit(tuple(offer.slice for offer in offers), _add([offer.waste for offer in offers]))
+
+
+@dataclass
+class _Search:
+    """Depth first, the least waste first. dead_ends: (want, what was given) that is known to lead nowhere."""
+
+    wants: Sequence[Wanted]
+    dead_ends: set[tuple[int, frozenset[tuple[str, str, int]]]] = field(default_factory=set)
+    tries: int = 0
+
+    def choose(self, index: int, states: Mapping[str, GpuState]) -> list[Offer] | None:
+        if index == len(self.wants):
+            return []
+        given = _given(states)
+        if (index, given) in self.dead_ends:
+            return None
+        for offer in self._offers(index, states):
+            self.tries += 1
+            if self.tries > MOST_TRIES:
+                return None
+            rest = {**states, offer.slice.gpu: states[offer.slice.gpu].with_slice(offer.slice)}
+            chosen = self.choose(index + 1, rest)
+            if chosen is not None:
+                return [offer, *chosen]
+        self.dead_ends.add((index, given))
+        return None
+
+    def _offers(self, index: int, states: Mapping[str, GpuState]) -> list[Offer]:
+        found: list[Offer] = []
+        for state in states.values():
+            answer = ask(self.wants[index], state)
+            if not isinstance(answer, Refusal):
+                found.extend(answer)
+        return sorted(found, key=lambda offer: (offer.waste, offer.slice.gpu, offer.slice.profile))
+
+
+def _given(states: Mapping[str, GpuState]) -> frozenset[tuple[str, str, int]]:
+    """What was given in this search, without which VF: two ways to the same state are one state."""
+    return frozenset(
+        (address, profile, state.given.count(profile))
+        for address, state in states.items()
+        for profile in set(state.given)
+    )
+
+
+def _ways(wanted: Wanted) -> int:
+    if wanted.request.sharing is Sharing.PASSTHROUGH:
+        return 0
+    if wanted.request.sharing is Sharing.VF:
+        return 1
+    return 2 if wanted.request.profile is not None else 3
+
+
+def _add(wastes: Sequence[Waste]) -> Waste:
+    return (sum(one[0] for one in wastes), sum(one[1] for one in wastes), sum(one[2] for one in wastes))

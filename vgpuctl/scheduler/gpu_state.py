@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One GPU as the scheduler sees it: what the host showed last, and what the store has promised since.
+
+A device is free only if neither says that it is taken.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
+from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.occupancy import existing_vgpus
+from vgpuctl.model.sharing import Sharing
+
+
+@dataclass(frozen=True)
+class HeldVgpu:
+    """One vGPU that counts on the GPU. seen: the host showed it, so its `creatable` already counts it."""
+
+    name: str | None
+    framebuffer_mib: int | None
+    seen: bool
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """One GPU with everything that is taken on it. functions: VFs that carry or serve something, or are promised.
+
+    lease_holders: the VMs that hold a lease on this GPU. whole: the VM that holds the whole card. given: profiles
+    given to the VM that is being placed.
+    """
+
+    host: str
+    facts: HostFacts
+    gpu: Gpu
+    board: catalog.Board | None
+    vgpus: tuple[HeldVgpu, ...]
+    functions: frozenset[str]
+    lease_holders: tuple[str, ...]
+    whole: str | None
+    given: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The model's name for people."""
+        return self.gpu.name or (self.board.name if self.board else "GPU")
+
+    def with_slice(self, added: Slice) -> "GpuState":
+        """The state after one more slice of the VM that is being placed."""
+        state = replace(
+            self,
+            lease_holders=(*self.lease_holders, "this VM"),
+            given=(*self.given, added.profile),
+            whole="this VM" if added.sharing is Sharing.PASSTHROUGH else self.whole,
+        )
+        if added.sharing.needs_virtual_functions():
+            state = replace(state, functions=self.functions | {added.function})
+        if added.sharing.is_vgpu():
+            held = HeldVgpu(added.profile, added.framebuffer_mib, seen=False)
+            state = replace(state, vgpus=(*self.vgpus, held))
+        return state
+
+
+def read_state(host: str, facts: HostFacts, gpu: Gpu, leases: Sequence[Lease]) -> GpuState:
+    """Put the facts of a GPU and the live leases on it together."""
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    found = existing_vgpus(gpu)
+    functions = {one.function for one in found if one.function != gpu.address}
+    functions.update(function.address for function in gpu.vfs if function.holders)
+    devices = {one.mdev_uuid for one in found if one.mdev_uuid} | {
+        one.function for one in found if one.function != gpu.address
+    }
+    vgpus = [_held(one.type_id, gpu, board) for one in found]
+    whole = None
+    for lease in leases:
+        promised = lease.slice
+        if promised.sharing is Sharing.PASSTHROUGH:
+            whole = _name(lease)
+            continue
+        if promised.sharing.is_vgpu() and promised.device not in devices:
+            vgpus.append(HeldVgpu(promised.profile, promised.framebuffer_mib, seen=False))
+        if promised.sharing.needs_virtual_functions():
+            functions.add(promised.function)
+    return GpuState(
+        host=host,
+        facts=facts,
+        gpu=gpu,
+        board=board,
+        vgpus=tuple(vgpus),
+        functions=frozenset(functions),
+        lease_holders=tuple(_name(lease) for lease in leases),
+        whole=whole,
+    )
+
+
+def _held(type_id: str | None, gpu: Gpu, board: catalog.Board | None) -> HeldVgpu:
+    if type_id is None:
+        return HeldVgpu(None, None, seen=True)
+    offered = next((one for one in gpu.types if _number(one.type_id) == _number(type_id)), None)
+    if offered is not None:
+        return HeldVgpu(offered.name, framebuffer_of(offered, board), seen=True)
+    known = catalog.type_by_id(board, type_id) if board else None
+    if known is not None:
+        return HeldVgpu(known.name, known.fb_mib, seen=True)
+    return HeldVgpu(None, None, seen=True)
+
+
+def framebuffer_of(offered: VgpuType, board: catalog.Board | None) -> int | None:
+    """The framebuffer of a type: as the host says, else as the catalogue knows it."""
+    if offered.framebuffer_mib is not None or board is None:
+        return offered.framebuffer_mib
+    known = catalog.type_by_name(board, offered.name)
+    return known.fb_mib if known else None
+
+
+def max_instances_of(offered: VgpuType, board: catalog.Board | None) -> int | None:
+    """How many of a type an empty GPU takes: as the host says, else as the catalogue knows it."""
+    if offered.max_instances is not None or board is None:
+        return offered.max_instances
+    known = catalog.type_by_name(board, offered.name)
+    return known.max_instances if known else None
+
+
+def _number(type_id: str) -> str:
+    return type_id.removeprefix("nvidia-")
+
+
+def _name(lease: Lease) -> str:
+    return f"{lease.tenant}/{lease.vm_name}"

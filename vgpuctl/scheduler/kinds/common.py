@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Refusals that several sharing kinds share."""
+
+from vgpuctl import catalog
+from vgpuctl.catalog.lookup import has_words, words_of
+from vgpuctl.model.occupancy import describe_holders
+from vgpuctl.scheduler.codes import Code
+from vgpuctl.scheduler.gpu_state import GpuState
+from vgpuctl.scheduler.offer import Refusal, Wanted
+
+
+def refuse_board(wanted: Wanted, state: GpuState) -> Refusal | None:
+    """Refuse a GPU of another model than the one asked for."""
+    name = wanted.request.board
+    if wanted.boards is None or name is None:
+        return None
+    if state.board is not None and state.board.key in wanted.boards:
+        return None
+    beyond_catalog = state.board is None or not wanted.boards
+    if beyond_catalog and state.gpu.name is not None and has_words(words_of(state.gpu.name), words_of(name)):
+        return None
+    return Refusal(Code.WRONG_BOARD, f"it is a {state.title}, not a {name}")
+
+
+def refuse_unusable(state: GpuState) -> Refusal | None:
+    """Refuse a GPU that has a problem, or that is given away as a whole."""
+    if state.gpu.problems:
+        return Refusal(
+            Code.GPU_PROBLEM,
+            "; ".join(state.gpu.problems),
+            f"solve it, then run `vgpuctl inspect-host {state.host}`",
+        )
+    if state.whole is not None:
+        return Refusal(
+            Code.RESERVED_BY_LEASE,
+            f"the whole card is promised to {state.whole}",
+            f"delete {state.whole}",
+        )
+    if state.gpu.holders:
+        return Refusal(
+            Code.CARD_IN_USE,
+            f"the whole card is held by {describe_holders(state.gpu.holders)}, which vgpuctl did not start",
+            "stop what holds it",
+        )
+    return None
+
+
+def numa_node(state: GpuState) -> int | None:
+    """The GPU's NUMA node; the kernel's -1 (unknown) counts as none."""
+    node = state.gpu.numa_node
+    return None if node is None or node < 0 else node
+
+
+def memory_of(state: GpuState) -> int:
+    """The GPU's memory in MiB, 0 when neither host nor catalogue knows it."""
+    return state.gpu.memory_mib or (state.board.memory_mib if state.board else 0)
+
+
+def can_do_vgpu(board: catalog.Board | None) -> bool:
+    """Whether the model has vGPU types at all."""
+    return board is not None and bool(catalog.types_of(board))

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which vGPU types a GPU can still take: the resource manager's rules (reference 2.2) over facts and leases."""
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import VgpuType
+from vgpuctl.catalog.names import gpu_instance_slices
+from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.units import format_mib
+from vgpuctl.scheduler.codes import Code
+from vgpuctl.scheduler.gpu_state import GpuState, HeldVgpu, framebuffer_of, max_instances_of
+from vgpuctl.scheduler.offer import Refusal, Wanted
+
+_SERIES_ORDER = {"Q": 0, "C": 1, "B": 2, "A": 3}
+
+
+def usable_types(wanted: Wanted, state: GpuState) -> list[VgpuType] | Refusal:
+    """The types that fit the request and can be created once more, the smallest first, one per framebuffer size.
+
+    Of equal sizes the most able series comes first (Q, C, B, A). Without any: why the smallest that fits cannot.
+    """
+    fitting = fitting_types(wanted.request, state)
+    if not fitting:
+        return refuse_missing_type(wanted, state)
+    usable: dict[tuple[int | None, int | None], VgpuType] = {}
+    first: Refusal | None = None
+    for offered in fitting:
+        refusal = refuse_type(offered, state)
+        if refusal is None:
+            usable.setdefault((framebuffer_of(offered, state.board), gpu_instance_slices(offered.name)), offered)
+        elif first is None:
+            first = refusal
+    return list(usable.values()) or first or refuse_missing_type(wanted, state)
+
+
+def fitting_types(request: GpuRequest, state: GpuState) -> list[VgpuType]:
+    """The types of the GPU that the request means, the smallest first, whether or not they can be created now."""
+    if request.profile is not None:
+        return [offered for offered in state.gpu.types if offered.name == request.profile]
+    fitting = []
+    for offered in state.gpu.types:
+        size = framebuffer_of(offered, state.board)
+        series = catalog.series_of(offered.name)
+        if _fits(request, size, series):
+            fitting.append((size or 0, _SERIES_ORDER.get(series or "", 4), offered.name, offered))
+    return [offered for *_, offered in sorted(fitting, key=lambda one: one[:3])]
+
+
+def remaining(offered: VgpuType, state: GpuState) -> int:
+    """How many more of a type the GPU takes, as far as counting goes: what the host says less what it has not seen."""
+    size = framebuffer_of(offered, state.board)
+    slices = gpu_instance_slices(offered.name)
+    left = offered.creatable
+    for held in state.vgpus:
+        if not held.seen:
+            left -= _cost_of(held, offered, size, slices, state.board)
+    limit = max_instances_of(offered, state.board)
+    if limit is not None and slices is None and not _mixes_sizes(state):
+        left = min(left, limit - len(_time_sliced(state)))
+    return left
+
+
+def refuse_type(offered: VgpuType, state: GpuState) -> Refusal | None:
+    """Say why no more of this type can be created on the GPU; None when it can."""
+    if gpu_instance_slices(offered.name) is None:
+        refusal = _refuse_time_sliced(offered, state)
+        if refusal is not None:
+            return refusal
+    if remaining(offered, state) > 0:
+        return None
+    if gpu_instance_slices(offered.name) is not None:
+        return Refusal(
+            Code.NO_MIG_INSTANCE,
+            f"no MIG instance is left that takes {offered.name}",
+            "create a GPU instance of its profile, or delete a VM that uses one",
+        )
+    used = len(_time_sliced(state))
+    limit = max_instances_of(offered, state.board)
+    if used:
+        of_limit = f" of {limit}" if limit is not None else ""
+        return Refusal(
+            Code.GPU_FULL,
+            f"{used}{of_limit} vGPUs of {format_mib(framebuffer_of(offered, state.board) or 0)} exist or are promised",
+            "delete a VM on this GPU, or ask for another GPU",
+        )
+    return Refusal(
+        Code.REFUSED_BY_HOST,
+        f"the host says that no {offered.name} can be created, though the GPU carries no vGPU",
+        f"look at `vgpuctl inspect-host {state.host}`",
+    )
+
+
+def refuse_missing_type(wanted: Wanted, state: GpuState) -> Refusal:
+    """Say why the GPU offers no type that the request means."""
+    name = wanted.request.profile
+    known = catalog.type_by_name(state.board, name) if state.board and name else None
+    if known is not None and known.is_mig_backed:
+        return Refusal(
+            Code.NO_MIG_INSTANCE,
+            f"{known.name} needs a MIG instance {known.gi_profile}, and the GPU has none",
+            f"create a GPU instance {known.gi_profile}",
+        )
+    if known is not None:
+        blocking = _blocking_sizes(known.fb_mib, state)
+        if blocking:
+            return _equal_size(known.name, known.fb_mib, blocking)
+        return Refusal(
+            Code.REFUSED_BY_HOST,
+            f"a {state.title} can have {known.name}, but the host's driver does not offer it",
+            f"compare with `vgpuctl list-profiles --limit {state.host}`",
+        )
+    offered = sorted({one.name for one in state.gpu.types})
+    if not offered:
+        return Refusal(Code.NO_SUCH_TYPE, f"{state.title} has no vGPU type that fits {wanted.what}")
+    shown = ", ".join(offered[:4]) + (f" and {len(offered) - 4} more" if len(offered) > 4 else "")
+    return Refusal(Code.NO_SUCH_TYPE, f"no type of it fits {wanted.what}; it has {shown}")
+
+
+def left_after(offered: VgpuType, state: GpuState) -> int:
+    """Framebuffer in MiB that is still free after one more of this type."""
+    size = framebuffer_of(offered, state.board) or 0
+    if gpu_instance_slices(offered.name) is not None:
+        return (remaining(offered, state) - 1) * size
+    limit = max_instances_of(offered, state.board)
+    total = size * limit if limit else memory_budget(state)
+    return total - sum(held.framebuffer_mib or 0 for held in state.vgpus) - size
+
+
+def memory_budget(state: GpuState) -> int:
+    """The GPU's memory in MiB as the sizes of types count it: the nominal one."""
+    return state.board.memory_mib if state.board else state.gpu.memory_mib or 0
+
+
+def _fits(request: GpuRequest, size: int | None, series: str | None) -> bool:
+    if request.series is not None and series != request.series:
+        return False
+    if request.minimum_memory_mib is not None and (size is None or size < request.minimum_memory_mib):
+        return False
+    return request.exact_memory_mib is None or size == request.exact_memory_mib
+
+
+def _refuse_time_sliced(offered: VgpuType, state: GpuState) -> Refusal | None:
+    if state.gpu.mig_mode == "enabled":
+        return Refusal(
+            Code.MIG_ON,
+            f"MIG is on, so only MIG-backed types can be created, not {offered.name}",
+            "switch MIG off on this GPU, or ask for a MIG-backed type",
+        )
+    size = framebuffer_of(offered, state.board)
+    blocking = _blocking_sizes(size, state)
+    return _equal_size(offered.name, size, blocking) if blocking else None
+
+
+def _blocking_sizes(size: int | None, state: GpuState) -> list[HeldVgpu]:
+    """The vGPUs whose other size keeps this size away (reference 2.2, rule 2); none in mixed-size mode."""
+    if size is None or _mixes_sizes(state):
+        return []
+    return [held for held in _time_sliced(state) if held.framebuffer_mib not in (None, size)]
+
+
+def _equal_size(name: str, size: int | None, blocking: list[HeldVgpu]) -> Refusal:
+    names = ", ".join(sorted({held.name or "an unknown type" for held in blocking}))
+    blocking_mib = blocking[0].framebuffer_mib or 0
+    return Refusal(
+        Code.EQUAL_SIZE,
+        f"it carries vGPUs of {format_mib(blocking_mib)} ({names}), and all must be of one size;"
+        f" {name} has {format_mib(size or 0)}",
+        f"ask for a type of {format_mib(blocking_mib)}, or delete the VMs that use it",
+    )
+
+
+def _time_sliced(state: GpuState) -> list[HeldVgpu]:
+    return [held for held in state.vgpus if held.name is None or gpu_instance_slices(held.name) is None]
+
+
+def _mixes_sizes(state: GpuState) -> bool:
+    """Whether the host itself shows that sizes may differ on this GPU: mixed-size mode, or Intel GVT-g."""
+    sizes = {held.framebuffer_mib for held in state.vgpus if held.seen and held.framebuffer_mib is not None}
+    if not sizes:
+        return False
+    return len(sizes) > 1 or any(
+        offered.creatable > 0 and framebuffer_of(offered, state.board) not in (None, *sizes)
+        for offered in state.gpu.types
+        if gpu_instance_slices(offered.name) is None
+    )
+
+
+def _cost_of(
+    held: HeldVgpu, offered: VgpuType, size: int | None, slices: int | None, board: catalog.Board | None
+) -> int:
+    """How many fewer of a type can be created because of a vGPU that the host's count has not seen."""
+    if slices is None:
+        return max(1, -(-(held.framebuffer_mib or 0) // size)) if size else 1
+    if held.name is None or gpu_instance_slices(held.name) != slices:
+        return 0
+    known = catalog.type_by_name(board, offered.name) if board else None
+    other = catalog.type_by_name(board, held.name) if board else None
+    if known is not None and other is not None and known.gi_profile != other.gi_profile:
+        return 0
+    if held.framebuffer_mib == size or known is None:
+        return 1
+    return known.max_per_gi or 1

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one GPU answers to one wanted slice: offers, or a refusal."""
+
+from dataclasses import dataclass
+
+from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.lease import Slice
+from vgpuctl.scheduler.codes import Code
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One wanted slice. boards: keys of the catalogue's models that `request.board` means; None when any will do."""
+
+    request: GpuRequest
+    boards: frozenset[str] | None = None
+
+    @property
+    def what(self) -> str:
+        """The request in a few words, without its count."""
+        if self.request.profile is not None:
+            return self.request.profile
+        if self.request.sharing is not None:
+            board = f":{self.request.board}" if self.request.board else ""
+            return f"{self.request.sharing}{board}"
+        return self.request.text
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why this GPU cannot. reason: a sentence with the numbers. remedy: the nearest change that would admit it."""
+
+    code: Code
+    reason: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A concrete slice. waste orders offers of all hosts, smallest first; the numbers of several slices are added.
+
+    Three numbers: the size given, whether a GPU is opened for it that could serve others, and what is left there.
+    """
+
+    slice: Slice
+    waste: tuple[int, int, int]
+
+
+Answer = list[Offer] | Refusal

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler's door for commands: a placement, or an error that says why and what to do."""
+
+from collections.abc import Mapping, Sequence
+
+from vgpuctl.errors import NoCapacity, UsageError
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity, Placement, Rejection
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.codes import Code
+from vgpuctl.scheduler.explain import explain, wants_of
+from vgpuctl.scheduler.suggest import suggest_board, suggest_type
+
+
+def place(request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]) -> Placement:
+    """Choose the GPUs for one VM, all on one host: best fit, ties by host name, GPU address and VF number.
+
+    capacities: hosts as last read. leases: every live lease on them, as the store promises. A device is free only
+    if neither shows it as taken. `mdev_uuid` of the slices is None; the caller gives the UUIDs.
+    Raises NoCapacity with a line per GPU (or host), and UsageError when neither a host nor the catalogue knows
+    the wanted type or model.
+    """
+    answer = explain(request, capacities, leases)
+    if isinstance(answer, Placement):
+        return answer
+    hint = None
+    for gpu in request.gpus:
+        if gpu.profile is not None:
+            suggestion = suggest_type(gpu.profile, capacities)
+        elif gpu.board is not None:
+            suggestion = suggest_board(gpu.board, capacities)
+        else:
+            continue
+        if suggestion is not None and not suggestion.is_known and capacities:
+            raise UsageError(suggestion.message, hint=suggestion.hint)
+        if suggestion is not None and hint is None:
+            hint = f"{suggestion.message}; {suggestion.hint}"
+    if not capacities:
+        raise NoCapacity(
+            f"no host was read, so VM {request.tenant}/{request.name} cannot be placed",
+            hint="check the inventory with `vgpuctl list-hosts`, and the hosts with `vgpuctl check-hosts`",
+        )
+    raise NoCapacity(
+        _message(request),
+        context=describe(answer, capacities),
+        hint=hint or _hint(answer),
+    )
+
+
+def describe(rejections: Sequence[Rejection], capacities: Sequence[HostCapacity]) -> list[str]:
+    """One line per rejection: host, GPU, reason and code; hosts that were not asked for are left out."""
+    titles = {
+        (capacity.name, gpu.address): gpu.name or f"{gpu.vendor_id}:{gpu.device_id}"
+        for capacity in capacities
+        for gpu in capacity.facts.gpus
+    }
+    return [_line(rejection, titles) for rejection in rejections if rejection.code != Code.HOST_WANTED_OTHER]
+
+
+def _line(rejection: Rejection, titles: Mapping[tuple[str, str], str]) -> str:
+    where = rejection.host
+    if rejection.gpu is not None:
+        where += f" {rejection.gpu} {titles.get((rejection.host, rejection.gpu), '')}".rstrip()
+    return f"{where}: {rejection.reason} ({rejection.code})"
+
+
+def _message(request: VmRequest) -> str:
+    vm = f"VM {request.tenant}/{request.name}"
+    wants = wants_of(request)
+    if not wants:
+        return f"no host can take {vm}"
+    what = ", ".join(gpu.text for gpu in request.gpus)
+    if len(wants) == 1:
+        return f"no GPU can take {what} for {vm}"
+    return f"no host can take {what} together for {vm}"
+
+
+def _hint(rejections: Sequence[Rejection]) -> str:
+    """The remedy of the rejection that is nearest to fitting: the last rule is the nearest."""
+    order = list(Code)
+    near = max(
+        (rejection for rejection in rejections if rejection.remedy is not None),
+        key=lambda rejection: order.index(Code(rejection.code)),
+        default=None,
+    )
+    if near is None or near.remedy is None:
+        return "run `vgpuctl list-gpus` to see what is there"
+    where = near.host if near.gpu is None else f"{near.host} {near.gpu}"
+    return f"nearest is {where}: {near.remedy}"

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The card table: which PCI device is which board. Boards are data, written by the lab
+ * from its catalogue; README.md has the format.
+ */
+#include <linux/ctype.h>
+#include <linux/slab.h>
+#include <linux/sort.h>
+
+#include "vgpulab.h"
+
+/* Filled once, emptied when the module goes: readers need no lock once cards are published. */
+static LIST_HEAD(published_cards);
+
+static const char * const interface_names[] = {
+	[VGPULAB_NONE] = "none",
+	[VGPULAB_MDEV_PF] = "mdev-pf",
+	[VGPULAB_MDEV_VF] = "mdev-vf",
+	[VGPULAB_VF_PROFILE] = "vf-profile",
+};
+
+const char *vgpulab_interface_name(enum vgpulab_interface interface)
+{
+	return interface_names[interface];
+}
+
+static int parse_identity_pair(const char *value, u16 *first, u16 *second)
+{
+	return sscanf(value, "%4hx:%4hx", first, second) == 2 ? 0 : -EINVAL;
+}
+
+static int parse_address(const char *value, int *domain, u8 *bus, unsigned int *devfn)
+{
+	unsigned int number, bus_number, slot, function;
+
+	if (sscanf(value, "%4x:%2x:%2x.%1u", &number, &bus_number, &slot, &function) != 4)
+		return -EINVAL;
+	if (slot > 0x1f || function > 7)
+		return -EINVAL;
+	*domain = number;
+	*bus = bus_number;
+	*devfn = PCI_DEVFN(slot, function);
+	return 0;
+}
+
+static int parse_identity_key(struct vgpulab_identity *identity, const char *key, const char *value)
+{
+	if (!strcmp(key, "device"))
+		return parse_identity_pair(value, &identity->vendor, &identity->device);
+	if (!strcmp(key, "subsystem"))
+		return parse_identity_pair(value, &identity->subsystem_vendor,
+					   &identity->subsystem_device);
+	if (!strcmp(key, "class"))
+		return kstrtou32(value, 16, &identity->class);
+	if (!strcmp(key, "revision"))
+		return kstrtou8(value, 16, &identity->revision);
+	return -ENOENT;
+}
+
+static int parse_card_key(struct vgpulab_card *card, const char *key, const char *value)
+{
+	if (!strcmp(key, "interface")) {
+		int index = match_string(interface_names, ARRAY_SIZE(interface_names), value);
+
+		if (index < 0)
+			return -EINVAL;
+		card->interface = index;
+		return 0;
+	}
+	if (!strcmp(key, "framebuffer"))
+		return kstrtouint(value, 10, &card->framebuffer_mib);
+	if (!strcmp(key, "vfs"))
+		return kstrtouint(value, 10, &card->total_vfs);
+	if (!strcmp(key, "name")) {
+		card->name = kstrdup(value, GFP_KERNEL);
+		return card->name ? 0 : -ENOMEM;
+	}
+	return parse_identity_key(&card->identity, key, value);
+}
+
+static int parse_type_key(struct vgpulab_type *type, const char *key, const char *value)
+{
+	if (!strcmp(key, "framebuffer"))
+		return kstrtouint(value, 10, &type->framebuffer_mib);
+	if (!strcmp(key, "max"))
+		return kstrtouint(value, 10, &type->max_instances);
+	if (!strcmp(key, "heads"))
+		return kstrtouint(value, 10, &type->heads);
+	if (!strcmp(key, "frl"))
+		return kstrtouint(value, 10, &type->frame_rate_limit);
+	if (!strcmp(key, "resolution"))
+		return sscanf(value, "%ux%u", &type->width, &type->height) == 2 ? 0 : -EINVAL;
+	if (!strcmp(key, "vdev"))
+		return parse_identity_pair(value, &type->guest_device, &type->guest_subsystem);
+	if (!strcmp(key, "name")) {
+		type->name = kstrdup(value, GFP_KERNEL);
+		return type->name ? 0 : -ENOMEM;
+	}
+	return -ENOENT;
+}
+
+/* Cut the next `key=value` off a line; the value of `name` is the rest of the line. */
+static bool next_pair(char **line, char **key, char **value)
+{
+	char *text = skip_spaces(*line);
+	char *equals = strchr(text, '=');
+
+	if (!equals)
+		return false;
+	*equals = '\0';
+	*key = text;
+	*value = equals + 1;
+	if (!strcmp(*key, "name")) {
+		*line = *value + strlen(*value);
+		return true;
+	}
+	*line = *value;
+	strsep(line, " \t");
+	if (!*line)
+		*line = *value + strlen(*value);
+	return true;
+}
+
+static struct vgpulab_card *new_card(void)
+{
+	struct vgpulab_card *card = kzalloc(sizeof(*card), GFP_KERNEL);
+
+	if (!card)
+		return NULL;
+	card->types = kcalloc(VGPULAB_MAX_TYPES, sizeof(*card->types), GFP_KERNEL);
+	if (!card->types) {
+		kfree(card);
+		return NULL;
+	}
+	mutex_init(&card->lock);
+	INIT_LIST_HEAD(&card->vgpus);
+	init_waitqueue_head(&card->idle);
+	return card;
+}
+
+static int parse_card(char *line, struct list_head *cards)
+{
+	struct vgpulab_card *card = new_card();
+	struct vgpulab_card *other;
+	char *address = strsep(&line, " \t");
+	char *key, *value;
+	int ret;
+
+	if (!card)
+		return -ENOMEM;
+	/* On the list at once: what was allocated is freed with the list, whatever goes wrong. */
+	list_add_tail(&card->node, cards);
+	ret = parse_address(address, &card->domain, &card->bus, &card->identity.devfn);
+	while (!ret && line && next_pair(&line, &key, &value))
+		ret = parse_card_key(card, key, value);
+	if (ret)
+		return ret;
+	if (!card->name || !card->identity.vendor || !card->identity.class)
+		return -EINVAL;
+	if ((card->interface == VGPULAB_MDEV_VF || card->interface == VGPULAB_VF_PROFILE) !=
+	    (card->total_vfs != 0))
+		return -EINVAL;
+	list_for_each_entry(other, cards, node) {
+		if (other == card)
+			break;
+		/* One card a bus: the overlay takes every other function there for a VF of it. */
+		if (other->domain == card->domain && other->bus == card->bus)
+			return -EEXIST;
+		card->index++;
+	}
+	if (card->index >= VGPULAB_MAX_CARDS)
+		return -ENOSPC;
+	card->functions[0] = card->identity;
+	card->function_count = 1;
+	return 0;
+}
+
+static int parse_type(char *line, struct vgpulab_card *card)
+{
+	struct vgpulab_type *type;
+	char *number = strsep(&line, " \t");
+	char *key, *value;
+	unsigned int i;
+	int ret;
+
+	if (card->interface == VGPULAB_NONE)
+		return -EINVAL;
+	if (card->type_count == VGPULAB_MAX_TYPES)
+		return -ENOSPC;
+	type = &card->types[card->type_count++];
+	type->heads = 1;
+	type->frame_rate_limit = 60;
+	type->guest_device = card->identity.device;
+	type->guest_subsystem = card->identity.subsystem_device;
+	ret = kstrtouint(number, 10, &type->id);
+	while (!ret && line && next_pair(&line, &key, &value))
+		ret = parse_type_key(type, key, value);
+	if (ret)
+		return ret;
+	if (!type->id || !type->framebuffer_mib || !type->max_instances || !type->name)
+		return -EINVAL;
+	for (i = 0; i + 1 < card->type_count; i++)
+		if (card->types[i].id == type->id)
+			return -EEXIST;
+	return 0;
+}
+
+static int parse_companion(char *line, struct vgpulab_card *card)
+{
+	struct vgpulab_identity *identity;
+	char *address = strsep(&line, " \t");
+	char *key, *value;
+	int domain, ret;
+	u8 bus;
+
+	/* Functions of one slot; a card with VFs has those at the neighbouring addresses. */
+	if (card->total_vfs || card->function_count == VGPULAB_MAX_FUNCTIONS)
+		return -EINVAL;
+	identity = &card->functions[card->function_count];
+	ret = parse_address(address, &domain, &bus, &identity->devfn);
+	while (!ret && line && next_pair(&line, &key, &value))
+		ret = parse_identity_key(identity, key, value);
+	if (ret)
+		return ret;
+	if (domain != card->domain || bus != card->bus || !identity->vendor || !identity->class)
+		return -EINVAL;
+	card->function_count++;
+	return 0;
+}
+
+static int compare_types(const void *left, const void *right)
+{
+	const struct vgpulab_type *a = left, *b = right;
+
+	return a->id < b->id ? -1 : a->id > b->id;
+}
+
+/* Parse the whole table. On failure the log names the line, and *cards holds what to free. */
+int vgpulab_parse_cards(char *text, struct list_head *cards)
+{
+	struct vgpulab_card *card;
+	unsigned int number = 0;
+	char *line;
+	int ret = 0;
+
+	while (!ret && (line = strsep(&text, "\n"))) {
+		struct vgpulab_card *last = list_empty(cards) ? NULL :
+			list_last_entry(cards, struct vgpulab_card, node);
+		char *word;
+
+		number++;
+		line = strim(line);
+		if (!*line || *line == '#')
+			continue;
+		word = strsep(&line, " \t");
+		if (!line)
+			ret = -EINVAL;
+		else if (!strcmp(word, "card"))
+			ret = parse_card(skip_spaces(line), cards);
+		else if (!strcmp(word, "type") && last)
+			ret = parse_type(skip_spaces(line), last);
+		else if (!strcmp(word, "companion") && last)
+			ret = parse_companion(skip_spaces(line), last);
+		else
+			ret = -EINVAL;
+	}
+	if (ret) {
+		pr_err("vgpulab: line %u of the card table is wrong (%d)\n", number, ret);
+		return ret == -ENOMEM ? ret : -EINVAL;
+	}
+	list_for_each_entry(card, cards, node)
+		sort(card->types, card->type_count, sizeof(*card->types), compare_types, NULL);
+	return 0;
+}
+
+void vgpulab_free_cards(struct list_head *cards)
+{
+	struct vgpulab_card *card, *next;
+	unsigned int i;
+
+	list_for_each_entry_safe(card, next, cards, node) {
+		list_del(&card->node);
+		for (i = 0; i < card->type_count; i++)
+			kfree(card->types[i].name);
+		kfree(card->types);
+		kfree(card->name);
+		mutex_destroy(&card->lock);
+		kfree(card);
+	}
+}
+
+/* Make the cards known to the driver's probe. Called under the lock of /proc/vgpulab/cards. */
+int vgpulab_publish_cards(struct list_head *cards)
+{
+	if (!list_empty(&published_cards))
+		return -EBUSY;
+	list_splice_tail_init(cards, &published_cards);
+	return 0;
+}
+
+void vgpulab_forget_cards(void)
+{
+	vgpulab_free_cards(&published_cards);
+}
+
+struct list_head *vgpulab_cards(void)
+{
+	return &published_cards;
+}
+
+/* The card of a PF, or of a VF through its PF; NULL for a device that is not in the table. */
+struct vgpulab_card *vgpulab_card_of(struct pci_dev *pdev)
+{
+	struct pci_dev *physical = pci_physfn(pdev);
+	struct vgpulab_card *card;
+
+	list_for_each_entry(card, &published_cards, node)
+		if (card->domain == pci_domain_nr(physical->bus) &&
+		    card->bus == physical->bus->number &&
+		    card->identity.devfn == physical->devfn)
+			return card;
+	return NULL;
+}
+
+struct vgpulab_card *vgpulab_card_by_index(unsigned int index)
+{
+	struct vgpulab_card *card;
+
+	list_for_each_entry(card, &published_cards, node)
+		if (card->index == index)
+			return card;
+	return NULL;
+}
+
+const struct vgpulab_type *vgpulab_find_type(const struct vgpulab_card *card, unsigned int id)
+{
+	unsigned int i;
+
+	for (i = 0; i < card->type_count; i++)
+		if (card->types[i].id == id)
+			return &card->types[i];
+	return NULL;
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The PCI driver `nvidia`: binds physical functions and VFs of the cards in the table.
+ *
+ * It has no sriov_configure, as NVIDIA's has none: VFs come by sriov-manage through pci-pf-stub.
+ * Its name is NVIDIA's because the mdev core puts the parent's driver name before the type id.
+ */
+#include <linux/iommu.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "vgpulab.h"
+
+static int physical_function_probe(struct vgpulab_function *function)
+{
+	struct vgpulab_card *card = function->card;
+	int ret;
+
+	ret = vgpulab_proc_add_card(card);
+	if (ret)
+		return ret;
+	mutex_lock(&card->lock);
+	card->is_bound = true;
+	card->has_unbind_lock = false;
+	mutex_unlock(&card->lock);
+	if (card->interface == VGPULAB_MDEV_PF) {
+		ret = vgpulab_mdev_add(function);
+		if (ret)
+			goto unbind;
+	}
+	vgpulab_character_device_add(card);
+	return 0;
+
+unbind:
+	mutex_lock(&card->lock);
+	card->is_bound = false;
+	mutex_unlock(&card->lock);
+	vgpulab_proc_remove_card(card);
+	return ret;
+}
+
+static void physical_function_remove(struct vgpulab_function *function)
+{
+	struct vgpulab_card *card = function->card;
+	struct pci_dev *pdev = function->pdev;
+
+	vgpulab_character_device_remove(card);
+	mutex_lock(&card->lock);
+	card->is_bound = false;		/* no new users from here on */
+	if (card->usage)
+		pr_err("NVRM: Attempting to remove device %04x:%02x:%02x.%x with non-zero usage count!\n",
+		       pci_domain_nr(pdev->bus), pdev->bus->number,
+		       PCI_SLOT(pdev->devfn), PCI_FUNC(pdev->devfn));
+	mutex_unlock(&card->lock);
+	/* NVIDIA's driver sleeps here too, and the writer of `unbind` with it. */
+	wait_event(card->idle, !READ_ONCE(card->usage));
+	if (card->interface == VGPULAB_MDEV_PF)
+		vgpulab_mdev_remove(function);
+	/* VFs and their vGPUs do not outlive the driver of their PF. */
+	if (pci_num_vf(pdev))
+		pci_disable_sriov(pdev);
+	vgpulab_proc_remove_card(card);
+}
+
+static int virtual_function_probe(struct vgpulab_function *function)
+{
+	struct pci_dev *pdev = function->pdev;
+
+	if (!device_iommu_mapped(&pdev->dev)) {
+		pr_err("NVRM: Aborting probe for VF %04x:%02x:%02x.%x since IOMMU is not present on the system.\n",
+		       pci_domain_nr(pdev->bus), pdev->bus->number,
+		       PCI_SLOT(pdev->devfn), PCI_FUNC(pdev->devfn));
+		return -ENODEV;
+	}
+	switch (function->card->interface) {
+	case VGPULAB_MDEV_VF:
+		return vgpulab_mdev_add(function);
+	case VGPULAB_VF_PROFILE:
+		return vgpulab_profile_add(function);
+	default:
+		pr_info("NVRM: Ignoring probe for VF %04x:%02x:%02x.%x\n",
+			pci_domain_nr(pdev->bus), pdev->bus->number,
+			PCI_SLOT(pdev->devfn), PCI_FUNC(pdev->devfn));
+		return -ENODEV;
+	}
+}
+
+static void virtual_function_remove(struct vgpulab_function *function)
+{
+	if (function->card->interface == VGPULAB_MDEV_VF)
+		vgpulab_mdev_remove(function);
+	else
+		vgpulab_profile_remove(function);
+}
+
+static int vgpulab_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct vgpulab_card *card = vgpulab_card_of(pdev);
+	struct vgpulab_function *function;
+	int ret;
+
+	if (!card)
+		return -ENODEV;
+	function = kzalloc(sizeof(*function), GFP_KERNEL);
+	if (!function)
+		return -ENOMEM;
+	function->pdev = pdev;
+	function->card = card;
+	pci_set_drvdata(pdev, function);
+	ret = pdev->is_virtfn ? virtual_function_probe(function) : physical_function_probe(function);
+	if (ret) {
+		pci_set_drvdata(pdev, NULL);
+		kfree(function);
+	}
+	return ret;
+}
+
+static void vgpulab_remove(struct pci_dev *pdev)
+{
+	struct vgpulab_function *function = pci_get_drvdata(pdev);
+
+	if (pdev->is_virtfn)
+		virtual_function_remove(function);
+	else
+		physical_function_remove(function);
+	pci_set_drvdata(pdev, NULL);
+	kfree(function);
+}
+
+/* No MODULE_DEVICE_TABLE: the lab inserts the module by hand, nothing shall load it by modalias. */
+static const struct pci_device_id vgpulab_ids[] = {
+	{
+		.vendor = PCI_VENDOR_ID_NVIDIA,
+		.device = PCI_ANY_ID,
+		.subvendor = PCI_ANY_ID,
+		.subdevice = PCI_ANY_ID,
+		.class = PCI_BASE_CLASS_DISPLAY << 16,
+		.class_mask = 0xff0000,
+	},
+	{ }
+};
+
+struct pci_driver vgpulab_pci_driver = {
+	.name = "nvidia",
+	.id_table = vgpulab_ids,
+	.probe = vgpulab_probe,
+	.remove = vgpulab_remove,
+	/* Else the kernel's own claim on the IOMMU group keeps /dev/vfio/N from being opened. */
+	.driver_managed_dma = true,
+};

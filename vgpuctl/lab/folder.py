@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where everything of the lab lies: one folder, with a cache that outlives `lab down` and a folder per host."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from vgpuctl.errors import LabError
+
+NEEDED_FREE_MIB = 1500
+
+
+@dataclass(frozen=True)
+class LabFolder:
+    """The lab's folder. cache: what was built, keyed by its inputs; hosts: one folder per emulated host."""
+
+    path: Path
+
+    @property
+    def cache(self) -> Path:
+        """Build results."""
+        return self.path / "cache"
+
+    @property
+    def hosts(self) -> Path:
+        """One folder per host that is up, or was and left something."""
+        return self.path / "hosts"
+
+    @property
+    def inventory(self) -> Path:
+        """The inventory file of every host of this lab."""
+        return self.path / "inventory.yml"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The host keys of every host of this lab."""
+        return self.path / "known_hosts"
+
+    @property
+    def private_key(self) -> Path:
+        """The key that logs in to the hosts."""
+        return self.path / "login_key"
+
+    def host(self, name: str) -> Path:
+        """The folder of one host."""
+        return self.hosts / name
+
+    def host_names(self) -> list[str]:
+        """Names of the hosts that have a folder, sorted."""
+        return sorted(entry.name for entry in self.hosts.iterdir()) if self.hosts.is_dir() else []
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lab alone. Raises LabError when another run holds it or the folder cannot be written."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise LabError(
+                f"the lab's folder {self.path} cannot be written: {error.strerror}",
+                hint="choose another with --folder or VGPUCTL_LAB_FOLDER",
+            ) from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise LabError(
+                    f"another run is changing the lab in {self.path}", hint="wait for it, or use another --folder"
+                ) from error
+            yield
+        finally:
+            os.close(descriptor)
+
+    def check_space(self) -> None:
+        """Raise LabError when the file system of the folder is nearly full."""
+        free_mib = shutil.disk_usage(self.path).free // 2**20
+        if free_mib < NEEDED_FREE_MIB:
+            raise LabError(
+                f"{free_mib} MiB are free in {self.path}; the lab needs {NEEDED_FREE_MIB} MiB",
+                hint="make room, or choose another folder with --folder or VGPUCTL_LAB_FOLDER",
+            )
+
+
+def default_folder() -> LabFolder:
+    """The folder that VGPUCTL_LAB_FOLDER names, else one in the user's data folder."""
+    named = os.environ.get("VGPUCTL_LAB_FOLDER")
+    return LabFolder(Path(named).expanduser().absolute() if named else platformdirs.user_data_path("vgpuctl") / "lab")
+
+
+@contextmanager
+def built(target: Path) -> Iterator[Path | None]:
+    """Build a cache folder once: yields an empty folder to fill, or None when `target` is there.
+
+    The folder gets its name only when it is complete, so an interrupted build leaves nothing that looks done.
+    """
+    if target.exists():
+        yield None
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield building
+        building.rename(target)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def write_private(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Write a file under a temporary name with `mode`, then give it its name."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.new")
+    with suppress(FileNotFoundError):
+        temporary.unlink()
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    temporary.replace(path)

@@ -72,7 +72,7 @@ def _agent(connection: "Connection") -> "AgentClient":
     return AgentClient(connection)
 
 
-def _hypervisor(uri: str) -> "Hypervisor":
+def _hypervisor(uri: str, host: str) -> "Hypervisor":
     from vgpuctl.guests.hypervisor import Hypervisor
 
-    return Hypervisor(uri)
+    return Hypervisor(uri, host=host)

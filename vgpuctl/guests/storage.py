@@ -3,7 +3,7 @@
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
@@ -123,6 +123,31 @@ class Storage:
             )
         return self._ensure_qcow2(pool, volume, size_mib, base)
 
+    def check_disk(self, pool: str, size_mib: int, base_image: str | None) -> None:
+        """Find out whether a disk could be made, without writing: pool, room and a base image given by its name.
+
+        A base image given as a path is looked at when the disk is made. Raises VolumeRejected.
+        """
+        if self._find_pool(pool) is None and pool == DEFAULT_POOL:
+            return
+        handle = self._pool(pool)
+        with translated(f"read storage pool {pool} on {self._host}", VolumeRejected):
+            fact = _pool_fact(handle)
+        if base_image is not None and not PurePosixPath(base_image).is_absolute() and fact.is_active:
+            base = self._base(pool, base_image)
+            if base.capacity_bytes > size_mib * _MIB:
+                raise VolumeRejected(
+                    f"base image {base_image!r} has {base.capacity_bytes // _MIB} MiB, the disk only {size_mib} MiB",
+                    hint="give a larger --disk",
+                )
+
+    def volume_path(self, pool: str, volume: str) -> str:
+        """Where a volume lies on the host, or would lie before it is made."""
+        handle = self._find_pool(pool)
+        folder = self._default_path if handle is None else _pool_fact(handle).path
+        found = None if handle is None else self._find_volume(pool, volume)
+        return f"{folder}/{volume}" if found is None else _volume_fact(found, pool).path
+
     def upload(self, pool: str, volume: str, data: bytes) -> VolumeChange:
         """Make sure a raw volume holds exactly these bytes; an equal one is left alone."""
         self.ensure_pool(pool)
@@ -210,7 +235,13 @@ class Storage:
                     hint=f"delete it with `virsh vol-delete {volume} --pool {pool}` if nobody needs its data",
                 )
             return VolumeChange(found, changed=False)
-        xml = render_template("volume.xml.j2", name=volume, format="qcow2", size=size_mib * _MIB, backing=base)
+        xml = render_template(
+            "volume.xml.j2",
+            name=volume,
+            format="qcow2",
+            size=size_mib * _MIB,
+            backing=None if base is None else replace(base, format=_backing_format(base.format)),
+        )
         return VolumeChange(_volume_fact(self._create(pool, volume, xml), pool), changed=True)
 
     def _create(self, pool: str, volume: str, xml: str) -> Any:
@@ -336,6 +367,11 @@ def _volume_fact(volume: Any, pool: str) -> VolumeFact:
         capacity_bytes=volume.info()[1],
         backing_path=root.findtext("backingStore/path") or None,
     )
+
+
+def _backing_format(volume_format: str) -> str:
+    """Give QEMU's word for a volume's format: what libvirt recognises as something else is plain bytes to QEMU."""
+    return volume_format if volume_format in ("qcow2", "qcow", "qed", "vmdk", "vdi", "vpc") else "raw"
 
 
 def _names(volumes: list[VolumeFact]) -> list[str]:

@@ -9,6 +9,7 @@ from vgpuctl.errors import DomainRejected, GuestError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.seed import seed_image
+from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.view import DiskView, domain_view
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
@@ -25,16 +26,18 @@ def check(host: HostSession, vm: Vm) -> None:
     if request.network is not None:
         host.hypervisor.check_network(request.network)
     if request.disk is not None:
-        host.hypervisor.storage.check_disk(request.disk.pool, request.disk.size_mib, request.disk.base_image)
+        Storage(host.hypervisor).check_disk(request.disk.pool, request.disk.size_mib, request.disk.base_image)
 
 
 def build_volumes(host: HostSession, vm: Vm, undoing: Undo) -> None:
     """Make the VM's disk and cloud-init seed; each is taken back by `undoing`."""
-    disk, storage = vm.request.disk, host.hypervisor.storage
+    disk, storage, name = vm.request.disk, Storage(host.hypervisor), disk_volume(vm)
     if disk is not None:
-        name = disk_volume(vm)
         undoing.push("disk", lambda: storage.delete_volume(disk.pool, name))
-        storage.ensure_disk(disk.pool, name, disk.size_mib, disk.base_image)
+        if disk.base_image is None:
+            storage.ensure_disk(disk.pool, name, disk.size_mib)
+        else:
+            storage.ensure_overlay(disk.pool, name, disk.size_mib, disk.base_image)
     if vm.request.cloud_init.is_wanted():
         undoing.push("cloud-init seed", lambda: storage.delete_volume(SEED_POOL, seed_volume(vm)))
         storage.upload(SEED_POOL, seed_volume(vm), seed_image(vm.request.cloud_init, vm))
@@ -42,10 +45,11 @@ def build_volumes(host: HostSession, vm: Vm, undoing: Undo) -> None:
 
 def remove_volumes(host: HostSession, vm: Vm) -> None:
     """Delete disk and seed; what is gone already is fine."""
+    storage = Storage(host.hypervisor)
     if vm.request.disk is not None:
-        host.hypervisor.storage.delete_volume(vm.request.disk.pool, disk_volume(vm))
+        storage.delete_volume(vm.request.disk.pool, disk_volume(vm))
     if vm.request.cloud_init.is_wanted():
-        host.hypervisor.storage.delete_volume(SEED_POOL, seed_volume(vm))
+        storage.delete_volume(SEED_POOL, seed_volume(vm))
 
 
 def remove_domain(host: HostSession, vm: Vm) -> None:
@@ -58,11 +62,11 @@ def remove_domain(host: HostSession, vm: Vm) -> None:
 
 def render(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> str:
     """The domain XML of `vm` with the devices of `leases` on this host."""
-    disk, seed = None, None
+    disk, seed, storage = None, None, Storage(host.hypervisor)
     if vm.request.disk is not None:
-        disk = DiskView(host.hypervisor.storage.volume_path(vm.request.disk.pool, disk_volume(vm)))
+        disk = DiskView(storage.volume_path(vm.request.disk.pool, disk_volume(vm)))
     if vm.request.cloud_init.is_wanted():
-        seed = host.hypervisor.storage.volume_path(SEED_POOL, seed_volume(vm))
+        seed = storage.volume_path(SEED_POOL, seed_volume(vm))
     return render_domain(domain_view(vm, leases, facts, disk=disk, seed_path=seed))
 
 
@@ -70,7 +74,7 @@ def define(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts)
     """Define the VM's domain (again) with its devices as they are now. Returns the XML given to libvirt."""
     xml = render(host, vm, leases, facts)
     host.hypervisor.define(xml)
-    host.hypervisor.set_autostart(vm.domain_name, vm.request.autostart)
+    host.hypervisor.set_autostart(vm.domain_name, wanted=vm.request.autostart)
     return xml
 
 

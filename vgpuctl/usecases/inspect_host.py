@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
-from vgpuctl.catalog.boards import board_by_pci
+from vgpuctl.catalog.lookup import board_by_pci
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.usecases.services import Services

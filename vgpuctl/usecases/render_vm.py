@@ -15,7 +15,7 @@ def render_request(services: Services, request: VmRequest) -> str:
 
 def render_existing(services: Services, vm: Vm) -> str:
     """The XML of a VM's domain as libvirt has it."""
-    hypervisor = services.host(vm.host).hypervisor
-    if hypervisor.state(vm.domain_name) is None:
+    xml = services.host(vm.host).hypervisor.xml(vm.domain_name)
+    if xml is None:
         raise GuestError(f"{vm.domain_name} has no domain on {vm.host}", hint="run `vgpuctl repair`")
-    return hypervisor.xml(vm.domain_name)
+    return xml

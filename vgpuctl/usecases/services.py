@@ -27,7 +27,7 @@ class HostSession:
         name: str,
         connection: "Connection",
         open_agent: Callable[["Connection"], "AgentClient"],
-        open_hypervisor: Callable[[str], "Hypervisor"],
+        open_hypervisor: Callable[[str, str], "Hypervisor"],
     ) -> None:
         self.name = name
         self.connection = connection
@@ -50,7 +50,7 @@ class HostSession:
         """libvirt on this host, through the same connection, opened on first use."""
         if self._hypervisor is None:
             uri = self._opened.enter_context(self.connection.libvirt_uri())
-            self._hypervisor = self._opened.enter_context(self._open_hypervisor(uri))
+            self._hypervisor = self._opened.enter_context(self._open_hypervisor(uri, self.name))
         return self._hypervisor
 
     def close(self) -> None:

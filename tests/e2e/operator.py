@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An operator at a shell: runs the real command with a store and an inventory of the test's own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Runs `vgpuctl`; nothing of the developer's own settings leaks in."""
+
+    home: Path
+    inventory: Path
+    database: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the command: the test's inventory, store and home."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "NO_COLOR": "1",
+            "VGPUCTL_INVENTORY": str(self.inventory),
+            "VGPUCTL_DATABASE_URL": self.database,
+            "PYTHONWARNINGS": "error",
+        }
+
+    def start(
+        self, *arguments: str, program: Sequence[str] = ("-m", "vgpuctl"), **options: Any
+    ) -> "subprocess.Popen[str]":
+        """Start a command and leave it running."""
+        return subprocess.Popen(
+            [sys.executable, *program, *arguments],
+            env=self.environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **options,
+        )
+
+    def run(self, *arguments: str, program: Sequence[str] = ("-m", "vgpuctl"), timeout_s: float = 180) -> Done:
+        """Run a command to its end."""
+        with self.start(*arguments, program=program) as process:
+            try:
+                out, err = process.communicate(timeout=timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                raise AssertionError(f"vgpuctl {' '.join(arguments)} took over {timeout_s} s\n{out}\n{err}") from None
+        assert "Traceback" not in err, err
+        return Done(process.returncode, out, err)
+
+    def does(self, *arguments: str, timeout_s: float = 180) -> Done:
+        """Run a command that must succeed."""
+        done = self.run(*arguments, timeout_s=timeout_s)
+        assert done.code == 0, f"vgpuctl {' '.join(arguments)} ended with {done.code}\n{done.out}\n{done.err}"
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        """Run a command that must succeed, with --json, and read what it printed."""
+        return json.loads(self.does(*arguments, "--json").out)
+
+    def is_refused(self, *arguments: str) -> Mapping[str, Any]:
+        """Run a command that must fail with an error for people, and return it as JSON with its exit code."""
+        done = self.run(*arguments, "--json")
+        assert done.code != 0, f"vgpuctl {' '.join(arguments)} succeeded\n{done.out}"
+        lines = [line for line in done.err.splitlines() if line.startswith('{"error"')]
+        if not lines:
+            return {"exit_code": done.code, "message": done.err, "reference": "usage", "hint": None, "context": []}
+        error: dict[str, Any] = json.loads(lines[-1])["error"]
+        return {**error, "exit_code": done.code}

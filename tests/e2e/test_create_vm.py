@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job on a host with a real kernel: VMs of two tenants, one per sharing kind, made once for the file."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.operator import Operator
+from tests.e2e.witness import Witness
+
+pytestmark = pytest.mark.kernel_lab
+
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+VMS = {
+    "acme.web-1": ("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--disk", "64MiB", *SIZE),
+    "umbrella.web-1": ("create-vm", "web-1", "--tenant", "umbrella", "--gpu", "A40-24Q", *SIZE),
+    "acme.desks": ("create-vm", "desks", "--tenant", "acme", "--gpu", "2*T4-2Q", *SIZE),
+    "umbrella.whole": ("create-vm", "whole", "--tenant", "umbrella", "--gpu", "passthrough", *SIZE),
+}
+KINDS = {"acme.web-1": {"vf-profile", "mdev-vf"}, "umbrella.web-1": {"vf-profile", "mdev-vf"}}
+KINDS |= {"acme.desks": {"mdev"}, "umbrella.whole": {"passthrough"}}
+
+
+@pytest.fixture(scope="module")
+def before(witness: Witness) -> list[str]:
+    return witness.state()
+
+
+@pytest.fixture(scope="module")
+def created(operator: Operator, before: list[str]) -> Iterator[dict[str, Any]]:
+    for tenant in ("acme", "umbrella"):
+        operator.does("create-tenant", tenant)
+    yield {name: operator.json(*arguments)[0] for name, arguments in VMS.items()}
+    for name in VMS:
+        tenant, _, vm = name.partition(".")
+        operator.does("delete-vm", vm, "--tenant", tenant, "--yes", "--timeout", "0", "--if-exists")
+
+
+def _leases(created: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    leases: list[dict[str, Any]] = created[name]["leases"]
+    return leases
+
+
+def _device(lease: dict[str, Any]) -> str:
+    return str(lease["slice"]["mdev_uuid"] or lease["slice"]["function"])
+
+
+@pytest.mark.parametrize("name", VMS)
+def test_every_kind_of_sharing_gives_a_running_vm(created: dict[str, Any], name: str, witness: Witness) -> None:
+    assert created[name]["changed"]
+    assert created[name]["vm"]["state"] == "running"
+    assert {lease["slice"]["sharing"] for lease in _leases(created, name)} <= KINDS[name]
+    assert f"domain {name} running" in witness.state()
+
+
+def test_the_two_boards_of_one_model_offer_both_interfaces(created: dict[str, Any]) -> None:
+    kinds = {_leases(created, name)[0]["slice"]["sharing"] for name in ("acme.web-1", "umbrella.web-1")}
+    assert kinds == {"vf-profile", "mdev-vf"}
+
+
+@pytest.mark.parametrize("name", VMS)
+def test_the_kernel_says_that_this_vms_qemu_holds_the_device(
+    created: dict[str, Any], name: str, witness: Witness
+) -> None:
+    holders = witness.holders()
+    for lease in _leases(created, name):
+        assert holders[witness.group_of(_device(lease))] == created[name]["vm"]["uuid"]
+
+
+@pytest.mark.parametrize(("name", "devices"), [("acme.web-1", 1), ("umbrella.web-1", 1), ("acme.desks", 2)])
+def test_qemu_shows_the_guest_an_nvidia_device_per_slice(
+    created: dict[str, Any], name: str, devices: int, operator: Operator
+) -> None:
+    tenant, _, vm = name.partition(".")
+    shown = operator.json("show-vm", vm, "--tenant", tenant)
+    assert shown["domain_state"] == "running"
+    nvidia = [device for device in shown["guest_devices"] if device["vendor_id"] == "10de"]
+    assert len(nvidia) == devices
+    assert [holders[0]["vm_uuid"] for holders in shown["holders"]] == [created[name]["vm"]["uuid"]] * devices
+
+
+def test_a_whole_card_goes_with_its_audio_function(created: dict[str, Any], witness: Witness) -> None:
+    slice_ = _leases(created, "umbrella.whole")[0]["slice"]
+    assert len(slice_["companions"]) == 1
+    for address in (slice_["function"], *slice_["companions"]):
+        assert witness.driver(address) == "vfio-pci"
+
+
+@pytest.mark.parametrize("name", ["acme.web-1", "umbrella.whole"])
+def test_the_same_command_again_changes_nothing(
+    created: dict[str, Any], name: str, operator: Operator, witness: Witness
+) -> None:
+    state = witness.state()
+    again = operator.does(*VMS[name])
+    assert "no change" in again.err
+    assert operator.json(*VMS[name])[0]["leases"] == _leases(created, name)
+    assert witness.state() == state
+
+
+def test_another_size_is_refused_and_the_difference_named(created: dict[str, Any], operator: Operator) -> None:
+    wanted = [*VMS["acme.web-1"], "--gpu", "A40-8Q"]
+    wanted[wanted.index("96MiB")] = "128MiB"
+    refused = operator.is_refused(*wanted)
+    assert (refused["reference"], refused["exit_code"]) == ("vm-differs", 6)
+    assert any("memory_mib" in line and "96" in line and "128" in line for line in refused["context"])
+    assert any("gpus" in line for line in refused["context"])
+
+
+def test_lists_show_every_vm_and_what_is_left(created: dict[str, Any], operator: Operator) -> None:
+    listed = operator.json("list-vms")
+    assert {f"{row['vm']['request']['tenant']}.{row['vm']['request']['name']}" for row in listed} == set(VMS)
+    assert [row["vm"]["request"]["name"] for row in operator.json("list-vms", "--tenant", "acme")] == ["desks", "web-1"]
+    gpus = operator.json("list-gpus", "--refresh")
+    assert sum(len(gpu["leases"]) for gpu in gpus) == 5
+    profiles = {(row["gpu"], row["profile"]["name"]): row["profile"] for row in operator.json("list-profiles")}
+    for lease in _leases(created, "acme.web-1"):
+        on_this_gpu = {name: one["creatable"] for (gpu, name), one in profiles.items() if gpu == lease["slice"]["gpu"]}
+        assert on_this_gpu["A40-24Q"] == 0, "the equal-size rule closes other sizes"
+        assert on_this_gpu["A40-8Q"] == 5
+    tenants = {row["tenant"]: row["vms"] for row in operator.json("list-tenants")}
+    assert tenants == {"acme": 2, "umbrella": 2}
+
+
+def test_a_full_gpu_is_refused_with_a_reason_per_gpu(created: dict[str, Any], operator: Operator) -> None:
+    refused = operator.is_refused("create-vm", "more", "--tenant", "acme", "--gpu", "A40-48Q", *SIZE)
+    assert (refused["reference"], refused["exit_code"]) == ("no-capacity", 5)
+    text = "\n".join(refused["context"])
+    for lease in (*_leases(created, "acme.web-1"), *_leases(created, "umbrella.web-1")):
+        assert lease["slice"]["gpu"] in text
+    assert "8 GiB" in text or "8192" in text or "A40-8Q" in text, "the blocking size is named"
+
+
+def test_a_dry_run_prints_steps_and_xml_and_writes_nothing(
+    created: dict[str, Any], operator: Operator, witness: Witness
+) -> None:
+    state, vms = witness.state(), operator.json("list-vms")
+    planned = operator.json("create-vm", "next", "--tenant", "acme", "--gpu", "A40-8Q", "--dry-run", *SIZE)[0]
+    assert not planned["changed"]
+    assert [step["op"] for step in planned["steps"]] in (["mdev.create"], ["vgpu.set-type"])
+    assert len(planned["undo"]) == 1
+    assert "<name>acme.next</name>" in planned["xml"]
+    rendered = operator.does("render-vm", "next", "--tenant", "acme", "--gpu", "T4-2Q", *SIZE).out
+    assert "<name>acme.next</name>" in rendered
+    assert "type='mdev'" in rendered
+    assert witness.state() == state
+    assert operator.json("list-vms") == vms
+
+
+def test_the_existing_domain_is_rendered_as_libvirt_has_it(created: dict[str, Any], operator: Operator) -> None:
+    xml = operator.does("render-vm", "web-1", "--tenant", "acme", "--existing").out
+    assert created["acme.web-1"]["vm"]["uuid"] in xml
+    assert "ua-gpu0" in xml
+
+
+def test_a_stopped_vm_keeps_its_slice_and_starts_again(
+    created: dict[str, Any], operator: Operator, witness: Witness
+) -> None:
+    vgpus, mdevs = witness.vgpus(), witness.mdevs()
+    stopped = operator.json("stop-vm", "web-1", "--tenant", "acme", "--timeout", "0")
+    assert stopped["changed"]
+    assert (witness.vgpus(), witness.mdevs()) == (vgpus, mdevs)
+    assert "domain acme.web-1 shut-off" in witness.state()
+    assert not operator.json("stop-vm", "web-1", "--tenant", "acme")["changed"]
+    assert operator.json("start-vm", "web-1", "--tenant", "acme")["changed"]
+    assert not operator.json("start-vm", "web-1", "--tenant", "acme")["changed"]
+    holders = witness.holders()
+    assert holders[witness.group_of(_device(_leases(created, "acme.web-1")[0]))] == created["acme.web-1"]["vm"]["uuid"]
+
+
+def test_a_stopped_vm_can_release_its_slices_and_gets_new_ones(
+    created: dict[str, Any], operator: Operator, witness: Witness
+) -> None:
+    assert len(witness.mdevs()) >= 2
+    operator.does("stop-vm", "desks", "--tenant", "acme", "--hold", "release", "--timeout", "0")
+    t4 = _leases(created, "acme.desks")[0]["slice"]["gpu"]
+    assert not [parent for parent, _type in witness.mdevs().values() if parent == t4]
+    assert operator.json("list-vms", "--tenant", "acme")[0]["leases"] == []
+    assert operator.json("start-vm", "desks", "--tenant", "acme")["changed"]
+    assert len([parent for parent, _type in witness.mdevs().values() if parent == t4]) == 2
+
+
+def test_repair_has_nothing_to_do(created: dict[str, Any], operator: Operator) -> None:
+    assert operator.json("repair") == []
+
+
+def test_deleting_returns_every_device(
+    created: dict[str, Any], before: list[str], operator: Operator, witness: Witness
+) -> None:
+    for name in VMS:
+        tenant, _, vm = name.partition(".")
+        gone = operator.json("delete-vm", vm, "--tenant", tenant, "--yes", "--timeout", "0")
+        assert gone["deleted"] == [vm]
+    assert witness.state() == before
+    assert operator.json("list-vms") == []
+    assert operator.json("list-gpus")[0]["leases"] == []
+    missing = operator.is_refused("delete-vm", "web-1", "--tenant", "acme", "--yes")
+    assert missing["reference"] == "not-found"

@@ -62,22 +62,22 @@ class Nvml:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        self._optional(self._library.nvmlShutdown)
+        self._if_possible(self._library.nvmlShutdown)
 
     def driver_version(self) -> Optional[str]:
         """Return the driver's version."""
-        return _text(self._optional(self._library.nvmlSystemGetDriverVersion))
+        return _text(self._if_possible(self._library.nvmlSystemGetDriverVersion))
 
     def nvml_version(self) -> Optional[str]:
         """Return the library's version."""
-        return _text(self._optional(self._library.nvmlSystemGetNVMLVersion))
+        return _text(self._if_possible(self._library.nvmlSystemGetNVMLVersion))
 
     def gpus(self) -> Tuple[Dict[str, NvmlGpu], List[str]]:
         """Return {address: GPU} of the GPUs that answer, and a sentence for each that does not."""
         library = self._library
         found: Dict[str, NvmlGpu] = {}
         problems: List[str] = []
-        for index in range(self._optional(library.nvmlDeviceGetCount) or 0):
+        for index in range(self._if_possible(library.nvmlDeviceGetCount) or 0):
             try:
                 handle = library.nvmlDeviceGetHandleByIndex(index)
                 bus_id = library.nvmlDeviceGetPciInfo(handle).busId
@@ -110,6 +110,13 @@ class Nvml:
             None if size is None else int(size) // _MIB,
             None if maximum is None else int(maximum),
         )
+
+    def _if_possible(self, function: Callable[[], T]) -> Optional[T]:
+        """Return None for what the library as a whole does not answer."""
+        try:
+            return function()
+        except self._library.NVMLError:
+            return None
 
     def _optional(self, function: Callable[..., T], *arguments: object) -> Optional[T]:
         """Return None for what this GPU or this library has not; every other error is the caller's."""

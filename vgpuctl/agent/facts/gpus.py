@@ -16,7 +16,6 @@ from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Mdev, VgpuType, Vir
 
 T = TypeVar("T")
 M = TypeVar("M")
-PF_STUB = "pci-pf-stub"
 _MIB = 1 << 20
 
 
@@ -26,13 +25,13 @@ class Shared:
 
     nodes: OpenNodes
     mdevs: Tuple[mdev.ActiveMdev, ...]
-    nvml: Mapping[str, NvmlGpu]
+    nvml: Optional[Mapping[str, NvmlGpu]]
     vgpu_config: Optional[Element]
     vgpu_config_problem: Optional[str] = None
 
 
-def read_shared(host: Host, nvml: Mapping[str, NvmlGpu]) -> Shared:
-    """Read what all GPUs share. Raises Problem, except for vgpuConfig.xml, which is a problem of NVIDIA's GPUs."""
+def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
+    """Read what all GPUs share; nvml is None where NVML cannot be used. Raises Problem, except for vgpuConfig.xml, which is a problem of NVIDIA's GPUs."""
     config, problem = None, None
     try:
         config = vgpu_config.read(host)
@@ -55,7 +54,7 @@ class _Reader:
         self._function = function
         self._address = function.address
         self._shared = shared
-        self._nvml = shared.nvml.get(function.address)
+        self._nvml = (shared.nvml or {}).get(function.address)
         self._problems: List[str] = []
 
     def read(self) -> Gpu:
@@ -215,18 +214,21 @@ class _Reader:
         count = self._part(lambda: sriov.read_count(host, address), 0)
         if count != len(vfs):
             self._problems.append(f"{address}: {count} VFs are enabled but {len(vfs)} can be seen")
-        if self._function.vendor_id == pci.NVIDIA and self._function.driver == PF_STUB:
+        if self._function.vendor_id == pci.NVIDIA and self._function.driver == nvidia.PF_STUB:
             self._problems.append(
-                f"{address} was left on {PF_STUB} by an interrupted sriov-manage; enabling its VFs again repairs it"
+                f"{address} was left on {nvidia.PF_STUB} by an interrupted sriov-manage; enabling its VFs again repairs it"
             )
         nvml = self._nvml
         if nvml is not None and nvml.mig_pending is not None and nvml.mig_pending != nvml.mig_mode:
             self._problems.append(
                 f"{address}: MIG mode is {nvml.mig_mode} and becomes {nvml.mig_pending} at the next reset"
             )
-        if self._shared.nodes.unreadable and not host.is_root():
+        if nvml is None and self._shared.nvml is not None and self._function.driver == nvidia.DRIVER:
+            self._problems.append(f"{address} is on the driver nvidia, but NVML does not show it")
+        if self._shared.nodes.unreadable:
             self._problems.append(
-                f"{address}: who holds it cannot be seen, the agent does not run as root (set ansible_become)"
+                f"{address}: who holds it cannot be seen: {self._shared.nodes.unreadable} processes are hidden "
+                "from the agent (set ansible_become)"
             )
         if total_vfs and count and self._function.driver is None:
             self._problems.append(f"{address} has VFs but no driver")

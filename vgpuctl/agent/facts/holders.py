@@ -61,7 +61,7 @@ def describe(host: Host, pid: int) -> Holder:
     return Holder(pid, command or "unknown", _vm_uuid(words))
 
 
-def require_unheld(host: Host, nodes: OpenNodes, what: str, holders: Tuple[Holder, ...]) -> None:
+def require_unheld(nodes: OpenNodes, what: str, holders: Tuple[Holder, ...]) -> None:
     """Refuse to touch something that a process holds, or whose holders cannot be seen.
 
     Raises Problem: `held` names the first process and its VM, `holders-unknown` when processes are hidden.
@@ -75,7 +75,7 @@ def require_unheld(host: Host, nodes: OpenNodes, what: str, holders: Tuple[Holde
             f"{what} is held by {owner}{more}",
             hint="stop the VM or the process first" if first.vm_uuid else "stop that process first",
         )
-    if nodes.unreadable and not host.is_root():
+    if nodes.unreadable:
         raise Problem(
             "holders-unknown",
             f"cannot tell who holds {what}: {nodes.unreadable} processes are hidden from this user",

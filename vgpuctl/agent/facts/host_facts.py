@@ -11,7 +11,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 
 def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostFacts:
     """Read the host. nvml: None with the reason where NVML cannot be used. Raises Problem."""
-    known: Dict[str, NvmlGpu] = {}
+    known: Optional[Dict[str, NvmlGpu]] = None
     nvml_version = None
     driver = nvidia.read_driver_version(host)
     if nvml is not None:

@@ -6,6 +6,9 @@ from typing import Dict, Optional
 from vgpuctl.agent.host import Host
 
 PROC = "/proc/driver/nvidia"
+DRIVER = "nvidia"
+# sriov-manage borrows the PF for this driver; a PF found on it was left there.
+PF_STUB = "pci-pf-stub"
 
 
 def read_driver_version(host: Host) -> Optional[str]:

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent: one JSON request a line on stdin, one JSON reply a line on stdout, until stdin closes."""
+
+import argparse
+import json
+import os
+import queue
+import sys
+import threading
+import traceback
+from typing import List, Optional
+
+from vgpuctl import __version__
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.decode import WireError
+from vgpuctl.agent.wire.envelope import Problem, Reply, reply_to_json, request_from_json
+
+MAX_REQUEST_BYTES = 16 << 20
+
+
+def main(argv: Optional[List[str]] = None) -> None:
+    """Serve requests until stdin closes."""
+    parser = argparse.ArgumentParser(prog="vgpuctl-agent", description=__doc__)
+    parser.add_argument("--root", default="/", help="folder to take for the machine's root (default /)")
+    serve(Host(parser.parse_args(argv).root))
+
+
+def serve(host: Host) -> None:
+    """Answer every line of stdin on stdout.
+
+    Requests that were read are answered also when stdin has closed meanwhile; only waits end early then, so a
+    change is never left in the middle of a write.
+    """
+    output = os.dup(1)
+    # Nothing but replies may reach the real stdout, whatever a library prints.
+    os.dup2(2, 1)
+    lines: "queue.Queue[Optional[bytes]]" = queue.Queue()
+    threading.Thread(target=_read_lines, args=(host, lines), daemon=True).start()
+    while True:
+        line = lines.get()
+        if line is None:
+            break
+        reply = json.dumps(reply_to_json(answer_line(host, line)), separators=(",", ":"))
+        try:
+            _write_all(output, reply.encode() + b"\n")
+        except OSError:
+            break
+    sys.stderr.flush()
+    # The reader may still sit in a read of stdin; there is nothing to tidy up.
+    os._exit(0)
+
+
+def answer_line(host: Host, line: bytes) -> Reply:
+    """Answer one line; whatever goes wrong is a problem in the reply, never the agent's end."""
+    try:
+        if len(line) > MAX_REQUEST_BYTES:
+            raise WireError("", f"a request has at most {MAX_REQUEST_BYTES} bytes")
+        request = request_from_json(json.loads(line))
+    except (WireError, ValueError, RecursionError) as error:
+        return Reply(__version__, host.writes, problem=Problem("bad-request", f"the request is wrong: {error}"))
+    try:
+        from vgpuctl.agent.dispatch import answer
+
+        return answer(host, request)
+    except Exception as error:  # noqa: BLE001 - the protocol's last resort
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        return Reply(__version__, host.writes, problem=Problem("internal-error", text))
+
+
+def _read_lines(host: Host, lines: "queue.Queue[Optional[bytes]]") -> None:
+    """Hand on whole lines; half a line at the end of the input is not a request."""
+    rest = b""
+    while True:
+        try:
+            data = os.read(0, 1 << 16)
+        except OSError:
+            data = b""
+        if not data:
+            break
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            if line.strip():
+                lines.put(line)
+        if len(rest) > MAX_REQUEST_BYTES:
+            lines.put(rest)
+            break
+    host.stopping.set()
+    lines.put(None)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why NVIDIA's driver or the kernel refused a vGPU: the errno's and the resource manager code's meaning."""
+
+import re
+from dataclasses import replace
+from typing import Optional, Sequence
+
+from vgpuctl.agent.wire.envelope import Problem
+
+_RM_CODE = re.compile(r"vgpu create request:\s*(0x[0-9a-fA-F]+)")
+
+# NVIDIA open-gpu-kernel-modules, nvstatuscodes.h; what they mean at create: kernel_vgpu_mgr.c (reference 2.2).
+RM_MEANINGS = {
+    "0x1a": "insufficient resources: the GPU has as many vGPUs as this type allows",
+    "0x38": "invalid operation: the VF already has a vGPU, or MIG mode and the type do not go together",
+    "0x40": "invalid state: no matching MIG GPU instance is free",
+    "0x56": "not supported: the GPU holds vGPUs of another framebuffer size (equal-size mode)",
+    "0x57": "object not found",
+    "0x66": "the driver asks to try again",
+}
+
+# Linux drivers/vfio/mdev/mdev_core.c (reference 2.1).
+ERRNO_MEANINGS = {
+    "EINVAL": "the kernel does not take it as a UUID or type",
+    "EEXIST": "this UUID is already active on some parent",
+    "ENODEV": "the parent device is going away",
+    "EUSERS": "the parent has no instance of this type left",
+    "ENOSPC": "the parent has no instance of this type left",
+    "EIO": "the driver refused",
+    "EPERM": "the agent is not allowed to; it must run as root",
+    "EACCES": "the agent is not allowed to; it must run as root",
+}
+
+
+def rm_code(kernel_lines: Sequence[str]) -> Optional[str]:
+    """Return the last resource manager code in the kernel's words, such as `0x56`."""
+    found = [match[1].lower() for match in map(_RM_CODE.search, kernel_lines) if match]
+    return found[-1] if found else None
+
+
+def vgpu_refused(what: str, problem: Problem, kernel_lines: Sequence[str]) -> Problem:
+    """Build the `vgpu-refused` problem from a failed write and what the kernel logged during it."""
+    code = rm_code(kernel_lines)
+    meaning = RM_MEANINGS.get(code or "") or ERRNO_MEANINGS.get(problem.errno or "") or problem.message
+    return replace(
+        problem,
+        code="vgpu-refused",
+        message=f"{what} was refused ({problem.errno}{f', {code}' if code else ''}): {meaning}",
+        rm_code=code,
+        kernel_lines=tuple(kernel_lines),
+        hint="let the agent run as root: ansible_become=true"
+        if problem.errno in ("EPERM", "EACCES")
+        else "run `vgpuctl inspect-host` to see what the GPU can still take",
+    )

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Set and clear the vGPU type of a VF with vendor-specific VFIO (reference 4.2)."""
+
+from vgpuctl.agent.changes.refusal import vgpu_refused
+from vgpuctl.agent.facts import pci, vgpu_profile
+from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
+from vgpuctl.agent.facts.vgpu_profile import NO_TYPE
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.steps import Change, SetVgpuType
+
+# Just after the VM's end the driver still winds its vGPU down; Proxmox tries as often.
+_CLEAR_TRIES = 10
+_CLEAR_PAUSE_S = 1.0
+_WINDING_DOWN = ("EAGAIN", "EBUSY", "EIO")
+
+
+def ensure(host: Host, step: SetVgpuType, *, dry_run: bool) -> Change:
+    """Bring a VF's `current_vgpu_type` to one decimal id; another type that is set is taken away first.
+
+    Raises Problem: `no-vgpu-profile` when the VF has no such file, `held` while a process has it open,
+    `type-not-creatable` (dry run), `vgpu-refused` with errno, resource manager code and the kernel's lines.
+    """
+    address, wanted = step.address, vgpu_profile.check_type(step.type_id)
+    pci.require(host, address)
+    path = vgpu_profile.current_path(address)
+    if not host.exists(path):
+        raise Problem(
+            "no-vgpu-profile",
+            f"{address} is no VF with vendor-specific VFIO: it has no nvidia/current_vgpu_type",
+            path=path,
+            errno="ENOENT",
+        )
+    before = vgpu_profile.read_current(host, address)
+    if before == wanted:
+        return Change(step.op, address, before, before, changed=False)
+    nodes = OpenNodes(host)
+    require_unheld(nodes, f"the VF {address}", nodes.holders_of_function(address))
+    if dry_run:
+        if before == NO_TYPE:
+            _check_creatable(host, address, wanted)
+        return Change(step.op, address, before, wanted, changed=True)
+    if before != NO_TYPE:
+        _clear(host, address)
+    if wanted != NO_TYPE:
+        with host.kernel_log() as log:
+            try:
+                host.write(path, wanted)
+            except Problem as problem:
+                what = f"setting the vGPU type {wanted} on {address}"
+                raise vgpu_refused(what, problem, log.lines()) from problem
+            _check_read_back(host, address, wanted, log.lines())
+    return Change(step.op, address, before, wanted, changed=True)
+
+
+def _clear(host: Host, address: str) -> None:
+    path = vgpu_profile.current_path(address)
+    with host.kernel_log() as log:
+        for attempt in range(_CLEAR_TRIES):
+            if attempt:
+                host.wait(_CLEAR_PAUSE_S)
+            try:
+                host.write(path, NO_TYPE)
+            except Problem as problem:
+                if problem.errno not in _WINDING_DOWN or attempt == _CLEAR_TRIES - 1:
+                    raise vgpu_refused(f"clearing the vGPU of {address}", problem, log.lines()) from problem
+                continue
+            if vgpu_profile.read_current(host, address) == NO_TYPE:
+                return
+        _check_read_back(host, address, NO_TYPE, log.lines())
+
+
+def _check_read_back(host: Host, address: str, wanted: str, kernel_lines: "tuple[str, ...]") -> None:
+    after = vgpu_profile.read_current(host, address)
+    if after != wanted:
+        raise Problem(
+            "read-back-differs",
+            f"{address} accepted the vGPU type {wanted} but reads {after}",
+            path=vgpu_profile.current_path(address),
+            kernel_lines=kernel_lines,
+        )
+
+
+def _check_creatable(host: Host, address: str, wanted: str) -> None:
+    creatable = vgpu_profile.read_creatable(host, address)
+    if wanted not in creatable:
+        offered = ", ".join(sorted(creatable, key=int)) or "none"
+        raise Problem(
+            "type-not-creatable",
+            f"{address} cannot take the vGPU type {wanted} now; it can take: {offered}",
+            path=f"{pci.folder(address)}/nvidia/creatable_vgpu_types",
+        )

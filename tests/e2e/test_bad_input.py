@@ -44,7 +44,11 @@ CASES = {
     "tenant unknown": (["web-1", "--tenant", "acne", "--gpu", "A40-8Q", *SMALL], "not-found", "acme"),
     "memory 0": (["web-1", *ACME, "--gpu", "A40-8Q", "--memory", "0"], "usage", "MiB"),
     "memory -1": (["web-1", *ACME, "--gpu", "A40-8Q", "--memory=-1"], "usage", "size"),
-    "memory 1TB": (["web-1", *ACME, "--gpu", "A40-8Q", "--memory", "1TB", "--network", "none"], "no-capacity", "memory"),
+    "memory 1TB": (
+        ["web-1", *ACME, "--gpu", "A40-8Q", "--memory", "1TB", "--network", "none"],
+        "no-capacity",
+        "memory",
+    ),
     "vcpus 0": (["web-1", *ACME, "--gpu", "A40-8Q", "--vcpus", "0"], "usage", "vcpus"),
     "base image missing": (
         ["web-1", *ACME, "--gpu", "A40-8Q", "--base-image", "debian.qcow2", *SMALL],

@@ -30,8 +30,9 @@ def shared_operator(
     if request.param == "sqlite":
         yield Operator(home, Path(kernel_host.inventory), f"sqlite:///{home}/store.db")
         return
-    with LocalPostgres() as postgres:
-        yield Operator(home, Path(kernel_host.inventory), postgres.create_database())
+    postgres: LocalPostgres = request.getfixturevalue("postgres")
+    with postgres.create_database() as database:
+        yield Operator(home, Path(kernel_host.inventory), database)
 
 
 def _count_side_effects(operator: Operator, arguments: tuple[str, ...]) -> int:

@@ -20,12 +20,12 @@ class HostRows(Rows):
     def save_facts(self, host: str, facts: HostFacts, at: float) -> int:
         """Keep what was read from a host at `at` (seconds since the epoch, UTC). Returns the host's generation.
 
-        Facts that were read later than these stay as they are.
+        The last one to save wins; `at` is only shown, since hosts' clocks can be wrong.
         """
         self._ensure_host(host)
         self._write(
             update(_HOSTS)
-            .where(_HOSTS.c.name == host, (_HOSTS.c.read_at.is_(None)) | (_HOSTS.c.read_at <= at))
+            .where(_HOSTS.c.name == host)
             .values(facts=codec.encode(facts), facts_shape=codec.facts_shape(), read_at=at)
         )
         return self.generation(host)

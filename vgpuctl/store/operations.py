@@ -3,8 +3,9 @@
 
 from sqlalchemy import delete, insert, select
 
+from vgpuctl.errors import ConcurrentChange
 from vgpuctl.store import codec, tables
-from vgpuctl.store.liveness import this_process
+from vgpuctl.store.liveness import is_running, this_process
 from vgpuctl.store.records import Operation
 from vgpuctl.store.rows import Rows
 
@@ -15,12 +16,22 @@ class OperationRows(Rows):
     """Begin, end and list operations."""
 
     def begin_operation(
-        self, kind: str, subject: str, detail: str = "", *, pid: int | None = None, hostname: str | None = None
+        self,
+        kind: str,
+        subject: str,
+        detail: str = "",
+        *,
+        pid: int | None = None,
+        hostname: str | None = None,
+        exclusive: bool = False,
     ) -> int:
         """Note what this process is about to do. Returns the id for `end_operation`.
 
-        pid, hostname: another process than this one; its start is then not known.
+        pid, hostname: another process than this one; its start is then not known. exclusive: raise ConcurrentChange
+        when a run that may be alive has an open operation on the subject.
         """
+        if exclusive:
+            self._refuse_while_busy(subject)
         process = this_process()
         is_this = pid in (None, process.pid) and hostname in (None, process.hostname)
         inserted = self._write(
@@ -47,3 +58,12 @@ class OperationRows(Rows):
         """Every operation that has not ended, the oldest first; liveness.is_running tells which still run."""
         rows = self._read(select(_OPERATIONS).order_by(_OPERATIONS.c.id))
         return [Operation(**row._mapping) for row in rows]
+
+    def _refuse_while_busy(self, subject: str) -> None:
+        for other in self.open_operations():
+            if other.subject == codec.plain_text(subject) and is_running(other) is not False:
+                raise ConcurrentChange(
+                    f"{other.kind} is at work on {other.detail or other.subject} "
+                    f"(process {other.pid} on {other.hostname})",
+                    hint="wait for it to end; when that machine is gone for good, run `vgpuctl repair`",
+                )

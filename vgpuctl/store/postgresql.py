@@ -19,6 +19,8 @@ BEGIN_WRITING: TextClause = text(
     "set_config('lock_timeout', :lock, true), pg_advisory_xact_lock(:writers)"
 ).bindparams(idle=f"{_IDLE_LIMIT_S}s", lock=f"{BUSY_TIMEOUT_S}s", writers=_WRITERS)
 
+BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+
 
 def open_engine(address: PostgresqlAddress) -> Engine:
     """Build the engine. Nothing is connected yet."""

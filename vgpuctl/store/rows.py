@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy import Connection, CursorResult, Executable, Row, Table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.sql.dml import ReturningInsert
 
 from vgpuctl.errors import StateError, StoreUnusable
 from vgpuctl.store.failures import translate
@@ -41,9 +40,9 @@ class Rows:
         """Insert a row unless its primary key exists. Returns whether it was inserted."""
         dialect = postgresql if self._connection.dialect.name == "postgresql" else sqlite
         statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
-        return self._write(statement).rowcount == 1
+        return self._write(statement.returning(*table.primary_key)).first() is not None
 
-    def _run(self, statement: Executable | ReturningInsert[Any], *, conflict: str | None) -> CursorResult[Any]:
+    def _run(self, statement: Executable, *, conflict: str | None) -> CursorResult[Any]:
         if self.failure is not None:
             raise self.failure
         try:

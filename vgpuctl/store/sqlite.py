@@ -24,23 +24,13 @@ def prepare(address: SqliteAddress) -> str | None:
 
     Returns why the store can only be read, None when it can be written. Raises StoreUnusable when it cannot be used.
     """
-    path = address.path
-    _prepare_folder(address)
-    if path.is_dir():
-        raise StoreUnusable(f"the store {path} is a folder", hint="give the path of a file, for example with store.db")
-    if not path.exists():
-        if address.read_only:
-            raise StoreUnusable(f"there is no store {path}", hint="leave out ?mode=ro to make one")
-        _create(path)
-    if not _may(path, os.R_OK):
-        raise StoreUnusable(f"the store {path} may not be read", hint=f"let this user read it: ls -l {path}")
-    if address.read_only:
-        return "it was opened with ?mode=ro"
-    if not _may(path, os.W_OK):
-        return "its file may not be written"
-    if not _may(path.parent, os.W_OK | os.X_OK):
-        return f"its folder {path.parent} may not be written, and SQLite keeps its journal there"
-    return None
+    try:
+        return _prepare(address)
+    except OSError as exc:
+        raise StoreUnusable(
+            f"the store {address.path} cannot be looked at: {exc.strerror}",
+            hint=f"let this user enter {address.path.parent}, or give another store with --database",
+        ) from exc
 
 
 def open_engine(address: SqliteAddress, *, read_only: bool) -> Engine:
@@ -100,6 +90,26 @@ def _reader(path: Path) -> Callable[[], sqlite3.Connection]:
     return connect
 
 
+def _prepare(address: SqliteAddress) -> str | None:
+    path = address.path
+    _prepare_folder(address)
+    if path.is_dir():
+        raise StoreUnusable(f"the store {path} is a folder", hint="give the path of a file, for example with store.db")
+    if not path.exists():
+        if address.read_only:
+            raise StoreUnusable(f"there is no store {path}", hint="leave out ?mode=ro to make one")
+        _create(path)
+    if not _may(path, os.R_OK):
+        raise StoreUnusable(f"the store {path} may not be read", hint=f"let this user read it: ls -l {path}")
+    if address.read_only:
+        return "it was opened with ?mode=ro"
+    if not _may(path, os.W_OK):
+        return "its file may not be written"
+    if not _may(path.parent, os.W_OK | os.X_OK):
+        return f"its folder {path.parent} may not be written, and SQLite keeps its journal there"
+    return None
+
+
 def _prepare_folder(address: SqliteAddress) -> None:
     folder = address.path.parent
     if address.is_default and not address.read_only:
@@ -110,11 +120,7 @@ def _prepare_folder(address: SqliteAddress) -> None:
                 f"the store's folder {folder} cannot be made: {exc.strerror}",
                 hint="give another store with --database",
             ) from exc
-    try:
-        is_folder = folder.is_dir()
-    except OSError as exc:
-        raise StoreUnusable(f"the store's folder {folder} cannot be read: {exc.strerror}") from exc
-    if not is_folder:
+    if not folder.is_dir():
         raise StoreUnusable(f"the store's folder {folder} does not exist", hint=f"mkdir -p {folder}")
 
 

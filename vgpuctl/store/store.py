@@ -45,10 +45,13 @@ class Store:
             yield session
 
     @contextlib.contextmanager
-    def operation(self, kind: str, subject: str, detail: str = "") -> Iterator[int]:
-        """Keep a row of the journal for the length of the block. It is left open only when the process is killed."""
+    def operation(self, kind: str, subject: str, detail: str = "", *, exclusive: bool = False) -> Iterator[int]:
+        """Keep a row of the journal for the length of the block. It is left open only when the process is killed.
+
+        exclusive: raise ConcurrentChange when a run that may be alive has an open operation on the subject.
+        """
         with self.transaction() as session:
-            operation_id = session.begin_operation(kind, subject, detail)
+            operation_id = session.begin_operation(kind, subject, detail, exclusive=exclusive)
         try:
             yield operation_id
         finally:
@@ -91,7 +94,7 @@ class Store:
                 elif writing:
                     connection.execute(postgresql.BEGIN_WRITING)
                 else:
-                    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                    connection.exec_driver_sql(postgresql.BEGIN_READING)
                 yield connection
                 if writing:
                     connection.commit()
@@ -103,6 +106,8 @@ class Store:
         with self._begin(writing=False) as connection:
             if upgrade.is_current(connection, store_name=self.name):
                 return
+            if self._engine.dialect.name == "sqlite":
+                upgrade.refuse_stranger(connection, store_name=self.name)
         if self.read_only_reason is not None:
             raise StoreUnusable(
                 f"the store {self.name} is empty or of an older vgpuctl, and cannot be written: "

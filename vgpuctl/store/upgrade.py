@@ -7,7 +7,7 @@ alembic is imported only when there is something to migrate.
 import sqlite3
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Select, Text, column, inspect, select, table
+from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError
 
 from vgpuctl.errors import StoreUnusable
@@ -16,7 +16,7 @@ from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 if TYPE_CHECKING:
     from alembic.config import Config
 
-_VERSION: Select[tuple[str]] = select(column("version_num", Text)).select_from(table(VERSION_TABLE))
+_READ_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"
 
 
 def is_current(connection: Connection, *, store_name: str) -> bool:
@@ -25,7 +25,7 @@ def is_current(connection: Connection, *, store_name: str) -> bool:
     The transaction may be aborted afterwards. Raises StoreUnusable when the schema is newer or not vgpuctl's.
     """
     try:
-        version = connection.execute(_VERSION).scalar()
+        version = connection.exec_driver_sql(_READ_VERSION).scalar()
     except DBAPIError as exc:
         if _is_missing_table(exc):
             return False
@@ -36,20 +36,23 @@ def is_current(connection: Connection, *, store_name: str) -> bool:
 def migrate(connection: Connection, *, store_name: str) -> None:
     """Bring the schema up to date, within the caller's transaction, which holds the writers' lock.
 
-    Does nothing when another run did it meanwhile. Raises StoreUnusable when the database is another program's.
+    Does nothing when another run did it meanwhile.
     """
-    inspector = inspect(connection)
-    if inspector.has_table(VERSION_TABLE):
-        if is_current(connection, store_name=store_name):
-            return
-    elif connection.dialect.name == "sqlite" and inspector.get_table_names():
+    if inspect(connection).has_table(VERSION_TABLE) and is_current(connection, store_name=store_name):
+        return
+    from alembic import command
+
+    command.upgrade(config(connection), "head")
+
+
+def refuse_stranger(connection: Connection, *, store_name: str) -> None:
+    """Raise StoreUnusable when an SQLite file holds tables, but not vgpuctl's. Nothing was written into it yet."""
+    names = inspect(connection).get_table_names()
+    if names and VERSION_TABLE not in names:
         raise StoreUnusable(
             f"{store_name} is an SQLite database, but not one of vgpuctl",
             hint="give the path of a vgpuctl store, or of a file that does not exist yet",
         )
-    from alembic import command
-
-    command.upgrade(config(connection), "head")
 
 
 def config(connection: Connection | None = None) -> "Config":

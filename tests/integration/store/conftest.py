@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every store test runs on SQLite and on a real PostgreSQL."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres_fixture import LocalPostgres, find_programs
+from vgpuctl.store.store import Store, open_store
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[LocalPostgres]:
+    """One server for all tests. VGPUCTL_TESTS_MUST_RUN=1 (CI) makes its absence a failure."""
+    programs = find_programs()
+    if programs is None:
+        reason = "no PostgreSQL server is installed: apt-get install postgresql"
+        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with LocalPostgres(programs) as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a store that does not exist yet."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/store.db"
+    else:
+        server: LocalPostgres = request.getfixturevalue("postgres")
+        with server.create_database() as database:
+            yield database
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    now = 1_700_000_000.25
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The time of rows."""
+    return Clock()
+
+
+@pytest.fixture
+def store(url: str, clock: Clock) -> Iterator[Store]:
+    """An open, empty store."""
+    with open_store(url, clock=clock) as opened:
+        yield opened

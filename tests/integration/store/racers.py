@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the processes of the concurrency tests run; imported by each of them, so it stays small."""
+
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
+
+from tests.integration.store.samples import lease, mdev_slice, some_uuid, vf_slice, vm
+from vgpuctl.errors import ConcurrentChange
+from vgpuctl.store.store import open_store
+
+START_LIMIT_S = 60
+
+
+def add_same_device(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
+    """Lease one device without looking at the generation."""
+    held = lease(vf_slice())
+    with open_store(url) as store:
+        barrier.wait(START_LIMIT_S)
+        try:
+            with store.transaction() as session:
+                session.add_lease(held)
+        except ConcurrentChange:
+            tell(None)
+        else:
+            tell(held.id)
+
+
+def reserve_as_seen(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
+    """Reserve a device of one's own, all with the same old sight of the host."""
+    held = lease(mdev_slice(some_uuid()))
+    with open_store(url) as store:
+        with store.reading() as session:
+            seen = session.generation("gpu1")
+        barrier.wait(START_LIMIT_S)
+        try:
+            with store.transaction() as session:
+                session.reserve("gpu1", seen, [held])
+        except ConcurrentChange:
+            tell(None)
+        else:
+            tell(held.id)
+
+
+def take_free_devices(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
+    """Look, choose, reserve, and again on ConcurrentChange, until no device is free: what create-vm does."""
+    devices = [f"0000:41:{number // 8:02x}.{number % 8}" for number in range(4, 24)]
+    taken: list[str] = []
+    with open_store(url) as store:
+        barrier.wait(START_LIMIT_S)
+        while True:
+            with store.reading() as session:
+                seen = session.generation("gpu1")
+                held = {each.slice.device for each in session.leases(host="gpu1")}
+            free = [device for device in devices if device not in held]
+            if not free:
+                break
+            try:
+                with store.transaction() as session:
+                    session.reserve("gpu1", seen, [lease(vf_slice(free[0]))])
+                    session.add_event("reserved", "gpu1", free[0])
+            except ConcurrentChange:
+                continue
+            taken.append(free[0])
+    tell(taken)
+
+
+def open_new_store(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
+    """Open a store that does not exist, all at once, and write into it."""
+    barrier.wait(START_LIMIT_S)
+    with open_store(url) as store, store.transaction() as session:
+        session.add_tenant(f"tenant-{os.getpid()}")
+    tell(os.getpid())
+
+
+def die_in_transaction(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
+    """Change a lot, then be killed before the end, with an operation left in the journal."""
+    with open_store(url) as store, store.operation("create-vm", "acme/dies"), store.transaction() as session:
+        session.add_vm(vm("dies"))
+        session.reserve("gpu1", 0, [lease(vf_slice(f"0000:41:00.{number}")) for number in range(2, 8)])
+        for number in range(2000):
+            session.add_event("noise", "gpu1", f"{number} " * 50)
+        tell("in transaction")
+        barrier.wait(START_LIMIT_S)
+        os.kill(os.getpid(), signal.SIGKILL)

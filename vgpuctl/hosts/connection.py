@@ -19,6 +19,7 @@ from vgpuctl.hosts.remote_process import Completed, ProcessOwner, RemoteProcess
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import Endpoint, resolve
 from vgpuctl.hosts.statistics import ConnectionStatistics
+from vgpuctl.hosts.time_limit import TimeLimit
 from vgpuctl.model.host_target import HostTarget
 
 if TYPE_CHECKING:
@@ -105,13 +106,13 @@ class Connection:
         become: None means as the inventory says. Raises HostUnreachable, BecomeFailed, CommandTimedOut (the
         command is ended on the host).
         """
-        deadline = time.monotonic() + timeout_s
-        with self._start(argv, become=become, timeout_s=timeout_s) as process:
-            return process.communicate(stdin, max(0.001, deadline - time.monotonic()))
+        limit = TimeLimit(timeout_s)
+        with self._start(argv, limit, become=become) as process:
+            return process.communicate(stdin, limit)
 
     def open_process(self, argv: Sequence[str], *, become: bool | None = None) -> RemoteProcess:
         """Start a command and talk with it; the caller closes it."""
-        return self._start(argv, become=become, timeout_s=_START_TIMEOUT_S)
+        return self._start(argv, TimeLimit(_START_TIMEOUT_S), become=become)
 
     def upload(
         self,
@@ -169,10 +170,9 @@ class Connection:
         self.open()
         return LibvirtTunnel(self.target, self.settings.libvirt_helper, self.open_process)
 
-    def _start(self, argv: Sequence[str], *, become: bool | None, timeout_s: float) -> RemoteProcess:
+    def _start(self, argv: Sequence[str], limit: TimeLimit, *, become: bool | None) -> RemoteProcess:
         command = sudo.wrap(argv, self.target, become=self.target.become if become is None else become)
-        deadline = time.monotonic() + timeout_s
-        channel = self._open_channel(deadline)
+        channel = self._open_channel(limit)
         owner = ProcessOwner(
             self.target,
             self._dropped,
@@ -181,18 +181,18 @@ class Connection:
         )
         process = RemoteProcess(channel, command, owner)
         try:
-            self._execute(channel, command, deadline)
-            process.answer_sudo(max(0.001, deadline - time.monotonic()))
+            self._execute(channel, command, limit)
+            process.answer_sudo(limit)
         except BaseException:
             process.close()
             raise
         return process
 
-    def _execute(self, channel: "paramiko.Channel", command: sudo.RemoteCommand, deadline: float) -> None:
+    def _execute(self, channel: "paramiko.Channel", command: sudo.RemoteCommand, limit: TimeLimit) -> None:
         import paramiko
 
         # exec_command waits without a limit for the server's answer; closing the channel wakes it.
-        guard = threading.Timer(max(0.001, deadline - time.monotonic()), channel.close)
+        guard = threading.Timer(limit.left_s(), channel.close)
         guard.daemon = True
         guard.start()
         try:
@@ -203,7 +203,7 @@ class Connection:
             guard.cancel()
         self.statistics.count_channel()
 
-    def _open_channel(self, deadline: float) -> "paramiko.Channel":
+    def _open_channel(self, limit: TimeLimit) -> "paramiko.Channel":
         transport = self._transport()
         import paramiko
 
@@ -212,7 +212,7 @@ class Connection:
             with self._places:
                 self._open_channels += 1
             try:
-                return transport.open_session(timeout=max(0.001, deadline - time.monotonic()))
+                return transport.open_session(timeout=limit.left_s())
             except (paramiko.SSHException, OSError, EOFError) as exc:
                 self._release_channel()
                 if not transport.is_active():
@@ -221,7 +221,7 @@ class Connection:
                 refused_since = now if refused_since is None else refused_since
                 with self._places:
                     others = self._open_channels
-                    if now > deadline or (others == 0 and now - refused_since > _REFUSED_GRACE_S):
+                    if limit.is_over() or (others == 0 and now - refused_since > _REFUSED_GRACE_S):
                         raise HostUnreachable(
                             f"{self.target.name}: the SSH server opened no session: {exc}",
                             context=[f"{others} sessions of this connection are open"],

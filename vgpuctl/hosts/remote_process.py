@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable
 from vgpuctl.hosts import become
 from vgpuctl.hosts.python_check import python_failure
+from vgpuctl.hosts.time_limit import TimeLimit
 from vgpuctl.model.host_target import HostTarget
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class RemoteProcess:
         self._receive_stderr()
         return become.strip_markers(self._command, bytes(self._stderr))
 
-    def answer_sudo(self, timeout_s: float) -> None:
+    def answer_sudo(self, limit: TimeLimit) -> None:
         """Wait until sudo has let the command start, and give it the password if it asks.
 
         Does nothing where no become password is set. Raises BecomeFailed, CommandTimedOut.
@@ -86,7 +87,6 @@ class RemoteProcess:
         command = self._command
         if command.password is None:
             return
-        deadline = time.monotonic() + timeout_s
         has_answered = False
         while command.announcement not in self._stderr:
             asked = self._stderr.count(command.prompt)
@@ -96,15 +96,15 @@ class RemoteProcess:
                 raise become.refused_by_sudo(self._owner.target, command, shown)
             if asked and not has_answered:
                 has_answered = True
-                self._send(f"{command.password}\n".encode(), deadline, timeout_s)
+                self._send(f"{command.password}\n".encode(), limit)
             if self._has_ended_output:
                 raise self.explain_end()
-            self._check_deadline(deadline, timeout_s)
+            self._check(limit)
             self._receive(_SLICE_SENDING_S)
 
     def write(self, data: bytes, *, timeout_s: float = 60.0) -> None:
         """Write all of `data` to the command's stdin."""
-        self._send(data, time.monotonic() + timeout_s, timeout_s)
+        self._send(data, TimeLimit(timeout_s))
 
     def close_stdin(self) -> None:
         """Tell the command that no more comes."""
@@ -119,21 +119,20 @@ class RemoteProcess:
         Raises CommandTimedOut when none comes in time (the command is ended), and the explaining error when the
         command ended instead.
         """
-        deadline = time.monotonic() + timeout_s
+        limit = TimeLimit(timeout_s)
         searched = 0
         while (end := self._stdout.find(b"\n", searched)) < 0:
             if self._has_ended_output:
                 raise self.explain_end()
             searched = len(self._stdout)
-            self._check_deadline(deadline, timeout_s)
-            self._receive(min(_SLICE_S, max(0.001, deadline - time.monotonic())))
+            self._check(limit)
+            self._receive(limit.left_s(at_most=_SLICE_S))
         line = bytes(self._stdout[:end])
         del self._stdout[: end + 1]
         return line
 
-    def communicate(self, stdin: bytes, timeout_s: float) -> Completed:
+    def communicate(self, stdin: bytes, limit: TimeLimit) -> Completed:
         """Write `stdin`, read both outputs to their end and wait for the exit status."""
-        deadline = time.monotonic() + timeout_s
         pending = memoryview(stdin)
         has_closed_stdin = False
         while not self._has_ended_output:
@@ -142,10 +141,10 @@ class RemoteProcess:
             if not pending and not has_closed_stdin:
                 has_closed_stdin = True
                 self.close_stdin()
-            self._check_deadline(deadline, timeout_s)
+            self._check(limit)
             wait_s = _SLICE_SENDING_S if pending else _SLICE_S
-            self._receive(min(wait_s, max(0.001, deadline - time.monotonic())))
-        return self._finish(deadline, timeout_s)
+            self._receive(limit.left_s(at_most=wait_s))
+        return self._finish(limit)
 
     def take(self) -> bytes | None:
         """Return what stdout has now, without waiting: empty for nothing yet, None after its end."""
@@ -166,7 +165,7 @@ class RemoteProcess:
 
         Raises HostUnreachable, BecomeFailed, CommandTimedOut.
         """
-        return self._finish(time.monotonic() + timeout_s, timeout_s)
+        return self._finish(TimeLimit(timeout_s))
 
     def explain_end(self) -> HostError:
         """Say why the command ended, as the error to raise."""
@@ -184,9 +183,9 @@ class RemoteProcess:
             context=completed.stderr.decode("utf-8", "replace").splitlines()[-20:],
         )
 
-    def _finish(self, deadline: float, timeout_s: float) -> Completed:
+    def _finish(self, limit: TimeLimit) -> Completed:
         command = self._command
-        exit_status = self._wait_for_exit(deadline, timeout_s)
+        exit_status = self._wait_for_exit(limit)
         stdout, stderr = bytes(self._stdout), bytes(self._stderr)
         failure = become.become_failure(self._owner.target, command, exit_status, stdout, stderr)
         if failure is not None:
@@ -210,14 +209,14 @@ class RemoteProcess:
     def _name(self) -> str:
         return f"`{' '.join(self.argv)[:120]}`"
 
-    def _send(self, data: bytes, deadline: float, timeout_s: float) -> None:
+    def _send(self, data: bytes, limit: TimeLimit) -> None:
         pending = memoryview(data)
         while pending:
             if self._channel.closed or self._has_ended_output:
                 raise self.explain_end()
             pending = pending[self._send_some(pending) :]
             if pending:
-                self._check_deadline(deadline, timeout_s)
+                self._check(limit)
                 self._receive(_SLICE_SENDING_S)
 
     def _send_some(self, pending: memoryview) -> int:
@@ -260,18 +259,18 @@ class RemoteProcess:
             has_received = True
         return has_received
 
-    def _wait_for_exit(self, deadline: float, timeout_s: float) -> int:
+    def _wait_for_exit(self, limit: TimeLimit) -> int:
         while not self._channel.status_event.wait(_SLICE_S):
             self._receive_stderr()
-            self._check_deadline(deadline, timeout_s)
+            self._check(limit)
         self._receive_stderr()
         transport = self._channel.get_transport()
         if self._channel.exit_status == -1 and not transport.is_active():
             raise self._owner.dropped(f"{self._name()} was running; it may have gone on")
         return int(self._channel.exit_status)
 
-    def _check_deadline(self, deadline: float, timeout_s: float) -> None:
-        if time.monotonic() < deadline:
+    def _check(self, limit: TimeLimit) -> None:
+        if not limit.is_over():
             return
         group = become.process_group(self._command, bytes(self._stderr))
         self.close()
@@ -280,7 +279,7 @@ class RemoteProcess:
         else:
             consequence = "its channel was closed, but it could not be ended and may still run on the host"
         raise CommandTimedOut(
-            f"{self._owner.target.name}: {self._name()} did not answer within {timeout_s:g} s; {consequence}",
+            f"{self._owner.target.name}: {self._name()} did not answer within {limit.seconds:g} s; {consequence}",
             context=become.strip_markers(self._command, bytes(self._stderr))
             .decode("utf-8", "replace")
             .splitlines()[-20:],

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real sshd on loopback with its own configuration, host keys and authorized keys, for any test that needs a host.
+
+With accounts it runs in a mount namespace of its own, where /etc has two more users and their sudo rules.
+"""
+
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from vgpuctl.hosts.settings import SshSettings
+from vgpuctl.model.host_target import HostTarget
+
+_SSHD = "/usr/sbin/sshd"
+_START_LIMIT_S = 15.0
+_ADDRESS = "127.0.0.1"
+_PORTS = range(21000, 32000)
+
+# Users of LoopbackSshd(accounts=True). The first may use sudo with a password, the second without, the third not at all.
+PASSWORD_USER, FREE_USER, PLAIN_USER = "vgpu-password", "vgpu-free", "vgpu-plain"
+PASSWORD = "correct horse $HOME 'battery'"
+
+
+def missing_for_sshd() -> str | None:
+    """Say what this machine lacks to run a private sshd; None when it has all."""
+    if os.geteuid() != 0:
+        return "a private sshd needs root"
+    for program in (_SSHD, "ssh-keygen"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    return None
+
+
+def missing_for_accounts() -> str | None:
+    """Say what this machine lacks to give sshd users of its own with sudo; None when it has all."""
+    if missing := missing_for_sshd():
+        return missing
+    for program in ("sudo", "openssl", "unshare"):
+        if shutil.which(program) is None:
+            return f"{program} is not installed"
+    probe = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
+    return None if probe.returncode == 0 else f"mount namespaces cannot be made: {probe.stderr.decode().strip()}"
+
+
+class LoopbackSshd:
+    """The server as a context manager.
+
+    folder: everything lies in it. options: more lines for sshd_config, before ours, so that they win.
+    environment: variables of every session. key_kinds: of the host keys. accounts: makes the users above.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        key_kinds: Sequence[str] = ("ed25519",),
+        accounts: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.port = 0
+        self.address = _ADDRESS
+        self.client_key = folder / "client_key"
+        self.known_hosts = folder / "known_hosts"
+        self._options = tuple(options)
+        # bash reads ~/.bashrc for a command of sshd, unless it is nested; the machine's own is none of ours.
+        self._environment = {"SHLVL": "1", **(environment or {})}
+        self._key_kinds = tuple(key_kinds)
+        self._has_accounts = accounts
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def target(self, **changes: Any) -> HostTarget:
+        """Return a HostTarget that logs in as root with our key; any field can be given."""
+        target = HostTarget("gpu1", self.address, port=self.port, user="root", private_key_file=str(self.client_key))
+        return replace(target, **changes)
+
+    def settings(self, **changes: Any) -> SshSettings:
+        """Return settings that read no file of the user and know this server's keys; any field can be given."""
+        settings = SshSettings(
+            known_hosts_file=self.known_hosts,
+            system_known_hosts_file=None,
+            system_ssh_config_file=None,
+            default_key_files=(),
+            agent_socket="",
+        )
+        return replace(settings, **changes)
+
+    def public_key(self, kind: str = "ed25519") -> str:
+        """Return the host's public key of one kind as `TYPE BASE64`."""
+        return " ".join((self.folder / f"host_{kind}.pub").read_text().split()[:2])
+
+    def fingerprint(self, kind: str = "ed25519") -> str:
+        """Return the fingerprint of a host key as ssh-keygen prints it."""
+        return _output(["ssh-keygen", "-l", "-f", str(self.folder / f"host_{kind}.pub")]).split()[1]
+
+    @property
+    def log(self) -> str:
+        """What sshd has logged."""
+        path = self.folder / "sshd.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Debian's service makes it at boot; sshd refuses to start without.
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        for kind in self._key_kinds:
+            make_key(self.folder / f"host_{kind}", kind)
+        make_key(self.client_key, "ed25519")
+        shutil.copy(f"{self.client_key}.pub", self.folder / "authorized_keys")
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        entries = [f"[{self.address}]:{self.port} {self.public_key(kind)}\n" for kind in self._key_kinds]
+        self.known_hosts.write_text("".join(entries))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server and the sessions it still has."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        # The server leads a session of its own; its connections are in the same process group.
+        try:
+            os.killpg(process.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=5)
+
+    def _start(self) -> None:
+        """Try ports until sshd itself has bound one: asking for a free port first would be a race."""
+        deadline = time.monotonic() + _START_LIMIT_S
+        while time.monotonic() < deadline:
+            self.port = random.choice(_PORTS)
+            (self.folder / "sshd_config").write_text(self._config())
+            (self.folder / "sshd.log").write_text("")
+            command = [_SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")]
+            with (self.folder / "sshd.log").open("ab") as log:
+                self._process = subprocess.Popen(
+                    self._in_namespace(command) if self._has_accounts else command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            while self._process.poll() is None:
+                if "Server listening on" in self.log:
+                    return
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"sshd does not listen: {self.log}")
+                time.sleep(0.01)
+            if "Address already in use" not in self.log:
+                raise RuntimeError(f"sshd ended: {self.log}")
+        raise RuntimeError(f"sshd found no free port: {self.log}")
+
+    def _config(self) -> str:
+        lines = [
+            *self._options,
+            f"ListenAddress {self.address}:{self.port}",
+            *(f"HostKey {self.folder}/host_{kind}" for kind in self._key_kinds),
+            f"AuthorizedKeysFile {self.folder}/authorized_keys",
+            "PidFile none",
+            "UsePAM no",
+            "PermitRootLogin yes",
+            "StrictModes no",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "UseDNS no",
+            "LogLevel VERBOSE",
+            "MaxStartups 100",
+        ]
+        lines.append("SetEnv " + " ".join(f"{name}={value}" for name, value in self._environment.items()))
+        return "\n".join(lines) + "\n"
+
+    def _in_namespace(self, command: Sequence[str]) -> list[str]:
+        etc = self.folder / "etc"
+        etc.mkdir(exist_ok=True)
+        hashed = _output(["openssl", "passwd", "-6", "-stdin"], PASSWORD)
+        passwd, group, shadow = (Path(f"/etc/{name}").read_text() for name in ("passwd", "group", "shadow"))
+        for number, user in enumerate((PASSWORD_USER, FREE_USER, PLAIN_USER), 61000):
+            passwd += f"{user}:x:{number}:{number}::{self.folder}:/bin/sh\n"
+            group += f"{user}:x:{number}:\n"
+            shadow += f"{user}:{hashed}:20000:0:99999:7:::\n"
+        rules = f"root ALL=(ALL:ALL) ALL\n{PASSWORD_USER} ALL=(ALL) ALL\n{FREE_USER} ALL=(ALL) NOPASSWD: ALL\n"
+        script = ["mount --make-rprivate /"]
+        texts = {"passwd": passwd, "group": group, "shadow": shadow, "sudoers": rules}
+        for name, text in texts.items():
+            path = etc / name
+            path.write_text(text)
+            path.chmod(0o440 if name == "sudoers" else 0o644)
+            script.append(f"mount --bind {shlex.quote(str(path))} /etc/{name}")
+        script.append(f"exec {shlex.join(command)}")
+        return ["unshare", "--mount", "sh", "-e", "-c", "\n".join(script)]
+
+
+def make_key(path: Path, kind: str, *, passphrase: str = "") -> None:
+    """Make a key pair, unless it is there."""
+    if not path.exists():
+        _output(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", path.name, "-f", str(path)])
+
+
+def _output(argv: Sequence[str], text: str = "") -> str:
+    completed = subprocess.run(argv, input=text, capture_output=True, text=True, check=True, timeout=60)
+    return completed.stdout.strip()

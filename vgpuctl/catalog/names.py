@@ -9,9 +9,14 @@ _SERIES = re.compile(r".+-\d+(?P<series>[ABCQ])\d?(?:ME|NOME|MEALL|GFX)?")
 _VENDOR_PREFIX = re.compile(r"(?:GRID|NVIDIA) ")
 
 
+@cache
 def short_name(full_name: str) -> str:
-    """Name of a vGPU type without the vendor's prefix: `NVIDIA A40-2Q` is `A40-2Q`."""
-    return _VENDOR_PREFIX.sub("", full_name, count=1)
+    """Name of a vGPU type without vendor and board: `NVIDIA RTX Pro 6000 Blackwell DC-2B` is `DC-2B`.
+
+    A name of another form keeps everything but the vendor.
+    """
+    last = full_name.rpartition(" ")[2]
+    return last if series_of(last) else _VENDOR_PREFIX.sub("", full_name, count=1)
 
 
 def is_mig_backed(name: str) -> bool:

@@ -45,7 +45,7 @@ def has_type(function: VirtualFunction) -> bool:
 
 
 def strangers_in_group(gpu: Gpu) -> tuple[str, ...]:
-    """Members of the GPU's IOMMU group that do not belong to the card."""
+    """Members of the GPU's IOMMU group that do not belong to the card; bridges, which do no harm, among them."""
     own = {gpu.address, *(companion.address for companion in gpu.companions)}
     return tuple(member for member in gpu.iommu_group_members if member not in own)
 

@@ -46,10 +46,11 @@ def check_slice(wanted: Slice, facts: HostFacts) -> str | None:
         return f"the host has no GPU at {wanted.gpu} any more"
     if gpu.problems:
         return f"GPU {gpu.address}: {gpu.problems[0]}"
-    if wanted.sharing not in gpu.sharing:
+    surprise = _KINDS[wanted.sharing].check(wanted, gpu, facts)
+    if surprise is None and wanted.sharing not in gpu.sharing:
         now = ", ".join(gpu.sharing) or "nothing"
         return f"GPU {gpu.address} no longer offers {wanted.sharing}; it now offers {now}"
-    return _KINDS[wanted.sharing].check(wanted, gpu, facts)
+    return surprise
 
 
 def plan_slice(wanted: Slice, facts: HostFacts) -> Plan:

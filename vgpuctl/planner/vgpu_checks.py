@@ -2,13 +2,14 @@
 """What every vGPU kind compares with the live host before anything is written."""
 
 from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.catalog import short_name
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.occupancy import describe_holders, existing_vgpus, vf_at
 
 
 def type_surprise(wanted: Slice, gpu: Gpu) -> str | None:
     """Why the type cannot be created now: it is gone, its id is another (drivers differ), or none is left."""
-    offered = next((one for one in gpu.types if one.name == wanted.profile), None)
+    offered = next((one for one in gpu.types if short_name(one.name) == wanted.profile), None)
     if offered is None:
         return f"GPU {gpu.address} does not offer {wanted.profile} now"
     if offered.type_id != wanted.type_id:

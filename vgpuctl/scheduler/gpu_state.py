@@ -97,20 +97,20 @@ def read_state(host: str, facts: HostFacts, gpu: Gpu, leases: Sequence[Lease]) -
 def _held(type_id: str | None, gpu: Gpu, board: catalog.Board | None) -> HeldVgpu:
     if type_id is None:
         return HeldVgpu(None, None, seen=True)
-    offered = next((one for one in gpu.types if _number(one.type_id) == _number(type_id)), None)
-    if offered is not None:
-        return HeldVgpu(offered.name, framebuffer_of(offered, board), seen=True)
     known = catalog.type_by_id(board, type_id) if board else None
+    offered = next((one for one in gpu.types if _number(one.type_id) == _number(type_id)), None)
+    if offered is not None and offered.framebuffer_mib is not None:
+        return HeldVgpu(offered.name, offered.framebuffer_mib, seen=True)
     if known is not None:
         return HeldVgpu(known.name, known.fb_mib, seen=True)
-    return HeldVgpu(None, None, seen=True)
+    return HeldVgpu(offered.name if offered else None, None, seen=True)
 
 
 def framebuffer_of(offered: VgpuType, board: catalog.Board | None) -> int | None:
     """The framebuffer of a type: as the host says, else as the catalogue knows it."""
     if offered.framebuffer_mib is not None or board is None:
         return offered.framebuffer_mib
-    known = catalog.type_by_name(board, offered.name)
+    known = catalog.type_by_name(board, catalog.short_name(offered.name))
     return known.fb_mib if known else None
 
 
@@ -118,7 +118,7 @@ def max_instances_of(offered: VgpuType, board: catalog.Board | None) -> int | No
     """How many of a type an empty GPU takes: as the host says, else as the catalogue knows it."""
     if offered.max_instances is not None or board is None:
         return offered.max_instances
-    known = catalog.type_by_name(board, offered.name)
+    known = catalog.type_by_name(board, catalog.short_name(offered.name))
     return known.max_instances if known else None
 
 

@@ -85,5 +85,7 @@ def _hint(rejections: Sequence[Rejection]) -> str:
     )
     if near is None or near.remedy is None:
         return "run `vgpuctl list-gpus` to see what is there"
+    if near.code == Code.HOST_UNKNOWN:
+        return near.remedy
     where = near.host if near.gpu is None else f"{near.host} {near.gpu}"
     return f"nearest is {where}: {near.remedy}"

@@ -25,7 +25,7 @@ def suggest_type(name: str, capacities: Sequence[HostCapacity]) -> Suggestion | 
     present: set[str] = set()
     for capacity in capacities:
         for gpu in capacity.facts.gpus:
-            offered.update(one.name for one in gpu.types)
+            offered.update(catalog.short_name(one.name) for one in gpu.types)
             board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
             if board is not None:
                 present.add(board.key)

@@ -76,6 +76,8 @@ def _refuse_group(state: GpuState) -> Refusal | None:
             "it is in no IOMMU group",
             "switch VT-d or AMD-Vi on in the firmware and on the kernel's command line, then reboot",
         )
+    if Sharing.PASSTHROUGH in gpu.sharing:
+        return None
     strangers = strangers_in_group(gpu)
     if strangers:
         return Refusal(
@@ -83,10 +85,8 @@ def _refuse_group(state: GpuState) -> Refusal | None:
             f"IOMMU group {gpu.iommu_group} also holds {', '.join(strangers)}",
             "use a slot whose upstream port has ACS",
         )
-    if Sharing.PASSTHROUGH not in gpu.sharing:
-        return Refusal(
-            Code.DRIVER,
-            f"the host does not offer it for passthrough (driver {gpu.driver or 'none'})",
-            f"look at `vgpuctl inspect-host {state.host}`",
-        )
-    return None
+    return Refusal(
+        Code.DRIVER,
+        f"the host does not offer it for passthrough (driver {gpu.driver or 'none'})",
+        f"look at `vgpuctl inspect-host {state.host}`",
+    )

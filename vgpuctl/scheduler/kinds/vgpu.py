@@ -47,7 +47,7 @@ def _offer(kind: Sharing, offered: VgpuType, function: str, state: GpuState) -> 
         Slice(
             gpu=state.gpu.address,
             sharing=kind,
-            profile=offered.name,
+            profile=catalog.short_name(offered.name),
             function=function,
             type_id=offered.type_id,
             framebuffer_mib=size,

@@ -35,7 +35,7 @@ def usable_types(wanted: Wanted, state: GpuState) -> list[VgpuType] | Refusal:
 def fitting_types(request: GpuRequest, state: GpuState) -> list[VgpuType]:
     """The types of the GPU that the request means, the smallest first, whether or not they can be created now."""
     if request.profile is not None:
-        return [offered for offered in state.gpu.types if offered.name == request.profile]
+        return [offered for offered in state.gpu.types if catalog.short_name(offered.name) == request.profile]
     fitting = []
     for offered in state.gpu.types:
         size = framebuffer_of(offered, state.board)
@@ -74,14 +74,8 @@ def refuse_type(offered: VgpuType, state: GpuState) -> Refusal | None:
             "create a GPU instance of its profile, or delete a VM that uses one",
         )
     used = len(_time_sliced(state))
-    limit = max_instances_of(offered, state.board)
     if used:
-        of_limit = f" of {limit}" if limit is not None else ""
-        return Refusal(
-            Code.GPU_FULL,
-            f"{used}{of_limit} vGPUs of {format_mib(framebuffer_of(offered, state.board) or 0)} exist or are promised",
-            "delete a VM on this GPU, or ask for another GPU",
-        )
+        return _gpu_full(used, max_instances_of(offered, state.board), framebuffer_of(offered, state.board))
     return Refusal(
         Code.REFUSED_BY_HOST,
         f"the host says that no {offered.name} can be created, though the GPU carries no vGPU",
@@ -91,8 +85,7 @@ def refuse_type(offered: VgpuType, state: GpuState) -> Refusal | None:
 
 def refuse_missing_type(wanted: Wanted, state: GpuState) -> Refusal:
     """Say why the GPU offers no type that the request means."""
-    name = wanted.request.profile
-    known = catalog.type_by_name(state.board, name) if state.board and name else None
+    known = _catalog_type(wanted.request, state)
     if known is not None and known.is_mig_backed:
         return Refusal(
             Code.NO_MIG_INSTANCE,
@@ -103,12 +96,14 @@ def refuse_missing_type(wanted: Wanted, state: GpuState) -> Refusal:
         blocking = _blocking_sizes(known.fb_mib, state)
         if blocking:
             return _equal_size(known.name, known.fb_mib, blocking)
+        if 0 < known.max_instances <= len(_time_sliced(state)):
+            return _gpu_full(len(_time_sliced(state)), known.max_instances, known.fb_mib)
         return Refusal(
             Code.REFUSED_BY_HOST,
             f"a {state.title} can have {known.name}, but the host's driver does not offer it",
             f"compare with `vgpuctl list-profiles --limit {state.host}`",
         )
-    offered = sorted({one.name for one in state.gpu.types})
+    offered = sorted({catalog.short_name(one.name) for one in state.gpu.types})
     if not offered:
         return Refusal(Code.NO_SUCH_TYPE, f"{state.title} has no vGPU type that fits {wanted.what}")
     shown = ", ".join(offered[:4]) + (f" and {len(offered) - 4} more" if len(offered) > 4 else "")
@@ -138,6 +133,16 @@ def _fits(request: GpuRequest, size: int | None, series: str | None) -> bool:
     return request.exact_memory_mib is None or size == request.exact_memory_mib
 
 
+def _catalog_type(request: GpuRequest, state: GpuState) -> catalog.CatalogType | None:
+    """The smallest type of the model that the request means, as the catalogue knows it."""
+    if state.board is None:
+        return None
+    if request.profile is not None:
+        return catalog.type_by_name(state.board, request.profile)
+    fitting = [one for one in catalog.types_of(state.board) if _fits(request, one.fb_mib, one.series)]
+    return min(fitting, key=lambda one: (one.is_mig_backed, one.fb_mib, one.name), default=None)
+
+
 def _refuse_time_sliced(offered: VgpuType, state: GpuState) -> Refusal | None:
     if state.gpu.mig_mode == "enabled":
         return Refusal(
@@ -155,6 +160,16 @@ def _blocking_sizes(size: int | None, state: GpuState) -> list[HeldVgpu]:
     if size is None or _mixes_sizes(state):
         return []
     return [held for held in _time_sliced(state) if held.framebuffer_mib not in (None, size)]
+
+
+def _gpu_full(used: int, limit: int | None, size: int | None) -> Refusal:
+    of_limit = f" of {limit}" if limit is not None else ""
+    of_size = f" of {format_mib(size)}" if size is not None else ""
+    return Refusal(
+        Code.GPU_FULL,
+        f"{used}{of_limit} vGPUs{of_size} exist or are promised",
+        "delete a VM on this GPU, or ask for another GPU",
+    )
 
 
 def _equal_size(name: str, size: int | None, blocking: list[HeldVgpu]) -> Refusal:
@@ -192,7 +207,7 @@ def _cost_of(
         return max(1, -(-(held.framebuffer_mib or 0) // size)) if size else 1
     if held.name is None or gpu_instance_slices(held.name) != slices:
         return 0
-    known = catalog.type_by_name(board, offered.name) if board else None
+    known = catalog.type_by_name(board, catalog.short_name(offered.name)) if board else None
     other = catalog.type_by_name(board, held.name) if board else None
     if known is not None and other is not None and known.gi_profile != other.gi_profile:
         return 0

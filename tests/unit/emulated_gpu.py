@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GPU that keeps the resource manager's rules (reference 2.2), written apart from the scheduler it judges.
+
+SR-IOV boards carry one vGPU per VF; the others carry mdevs on the PF, by UUID. `facts()` is what an agent would read.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Holder, Mdev, VgpuType, VirtualFunction
+
+
+class RuleBroken(Exception):
+    """What the resource manager would refuse; `code` is its RM code."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code:#x}: {text}")
+        self.code = code
+
+
+@dataclass
+class EmulatedGpu:
+    """One card. vgpus: type name by VF address, or by UUID for mdevs on the PF. uuids: of mdevs on VFs."""
+
+    board: catalog.Board
+    address: str
+    sharing: str
+    vf_count: int = 0
+    vgpus: dict[str, str] = field(default_factory=dict)
+    uuids: dict[str, str] = field(default_factory=dict)
+    numa_node: int | None = 0
+
+    @property
+    def on_vfs(self) -> bool:
+        return self.sharing in ("mdev-vf", "vf-profile", "vf")
+
+    @property
+    def functions(self) -> list[str]:
+        bus = int(self.address[5:7], 16)
+        first = 4
+        numbers = [(bus << 8) + first + index for index in range(self.vf_count)]
+        return [f"0000:{one >> 8:02x}:{one >> 3 & 31:02x}.{one & 7}" for one in numbers]
+
+    def types(self) -> list[catalog.CatalogType]:
+        return [one for one in catalog.types_of(self.board) if not one.is_mig_backed]
+
+    def refusal(self, name: str, key: str) -> RuleBroken | None:
+        """Why the type cannot be created on the VF (or with the UUID) now."""
+        wanted = catalog.type_by_name(self.board, name)
+        if wanted is None:
+            return RuleBroken(0x56, f"no type {name}")
+        if key in self.vgpus:
+            return RuleBroken(0x38, f"{key} is used")
+        if self.on_vfs and key not in self.functions:
+            return RuleBroken(0x57, f"no VF {key}")
+        if any(self._size(other) != wanted.fb_mib for other in self.vgpus.values()):
+            return RuleBroken(0x56, "sizes must be equal")
+        if len(self.vgpus) >= wanted.max_instances:
+            return RuleBroken(0x1A, "no more instances")
+        return None
+
+    def create(self, name: str, key: str, uuid: str | None = None) -> None:
+        """Create a vGPU. Raises RuleBroken where the resource manager would refuse."""
+        broken = self.refusal(name, key)
+        if broken is not None:
+            raise broken
+        self.vgpus[key] = name
+        if self.sharing == "mdev-vf":
+            self.uuids[key] = uuid or f"00000000-0000-4000-8000-{len(self.uuids):012d}"
+
+    def delete(self, key: str) -> None:
+        """Delete the vGPU of a VF, or by UUID."""
+        del self.vgpus[key]
+        self.uuids.pop(key, None)
+
+    def can_create(self, name: str) -> bool:
+        """Whether one more of this type could be created anywhere on the card."""
+        keys = self.functions if self.on_vfs else ["a-new-uuid"]
+        return any(self.refusal(name, key) is None for key in keys)
+
+    def creatable(self, one: catalog.CatalogType) -> int:
+        if not self.can_create(one.name):
+            return 0
+        left = one.max_instances - len(self.vgpus)
+        return min(left, len(self.functions) - len(self.vgpus)) if self.on_vfs else left
+
+    def type_id(self, one: catalog.CatalogType) -> str:
+        return str(one.type_id) if self.sharing == "vf-profile" else f"nvidia-{one.type_id}"
+
+    def facts(self) -> Gpu:
+        """The card as an agent reads it now."""
+        kinds = {"passthrough": (), "vf": ("vf",)}.get(self.sharing, (self.sharing,))
+        whole = not self.vf_count and not self.vgpus
+        bus = self.address[5:7]
+        mdevs = []
+        if self.sharing == "mdev":
+            mdevs = [Mdev(uuid, self.address, self._id_of(name), 40) for uuid, name in self.vgpus.items()]
+        elif self.sharing == "mdev-vf":
+            mdevs = [Mdev(self.uuids[vf], vf, self._id_of(name), 40) for vf, name in self.vgpus.items()]
+        group = int(bus, 16)
+        vgpu_kind = self.sharing in ("mdev", "mdev-vf", "vf-profile")
+        return Gpu(
+            address=self.address,
+            vendor_id=self.board.pci[:4],
+            device_id=self.board.pci[5:],
+            subsystem_id=self.board.subsystems[0] if self.board.subsystems else None,
+            pci_class="030200",
+            name=self.board.name,
+            uuid=None,
+            driver="nvidia" if self.board.vendor == "nvidia" else "xe",
+            iommu_group=group,
+            iommu_group_members=(self.address,),
+            numa_node=self.numa_node,
+            local_cpus="0-15",
+            companions=(),
+            sharing=(("passthrough",) if whole else ()) + kinds,
+            total_vfs=self.vf_count or ((self.board.sriov and self.board.sriov.totalvfs) or 0),
+            vfs=tuple(self._vf(number, address) for number, address in enumerate(self.functions)),
+            types=tuple(self._type(one) for one in self.types()) if vgpu_kind else (),
+            mdevs=tuple(mdevs),
+            bars_bytes=(16 << 20, (self.board.bar1_mib or 256) << 20),
+            reset_methods=("flr", "bus"),
+            memory_mib=self.board.memory_reported_mib or self.board.memory_mib,
+            mig_mode=None,
+        )
+
+    def _size(self, name: str) -> int:
+        known = catalog.type_by_name(self.board, name)
+        assert known is not None
+        return known.fb_mib
+
+    def _id_of(self, name: str) -> str:
+        known = catalog.type_by_name(self.board, name)
+        assert known is not None
+        return self.type_id(known)
+
+    def _vf(self, number: int, address: str) -> VirtualFunction:
+        name = self.vgpus.get(address)
+        on_profile = self.sharing == "vf-profile" and name is not None
+        return VirtualFunction(
+            address=address,
+            number=number,
+            driver="nvidia" if self.board.vendor == "nvidia" else None,
+            iommu_group=100 + number,
+            current_type=self._id_of(name) if on_profile and name else None,
+            mdev_uuid=self.uuids.get(address),
+        )
+
+    def _type(self, one: catalog.CatalogType) -> VgpuType:
+        return VgpuType(
+            type_id=self.type_id(one),
+            name=one.name,
+            full_name=one.full_name or one.name,
+            framebuffer_mib=one.fb_mib,
+            max_instances=one.max_instances,
+            creatable=self.creatable(one),
+        )
+
+
+def with_audio(gpu: Gpu, driver: str | None = "snd_hda_intel") -> Gpu:
+    """The card with an audio function in its IOMMU group."""
+    audio = gpu.address[:-1] + "1"
+    return replace(
+        gpu,
+        companions=(CompanionFunction(audio, "040300", driver, gpu.iommu_group),),
+        iommu_group_members=(gpu.address, audio),
+    )
+
+
+def qemu(pid: int = 4711) -> Holder:
+    """A QEMU that holds a device."""
+    return Holder(pid, "qemu-system-x86")

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which GPU is chosen when several could: best fit, then names."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.emulated_gpu import qemu
+from tests.unit.fleet_factory import (
+    a40_host,
+    emulated_a40,
+    emulated_t4,
+    host,
+    intel_vf_host,
+    lease,
+    leases_of,
+    passthrough_host,
+    t4_host,
+    vm,
+    whole_card,
+)
+from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.scheduler import place
+
+
+@pytest.mark.parametrize(
+    ("sharing", "type_id"), [("vf-profile", "562"), ("mdev-vf", "nvidia-562")], ids=["vf-profile", "mdev-vf"]
+)
+def test_a_vgpu_on_vfs_takes_the_lowest_free_vf(sharing: str, type_id: str) -> None:
+    placement = place(vm("A40-8Q"), [a40_host(sharing=sharing, vgpus=["A40-8Q", "A40-8Q"])], [])
+    (chosen,) = placement.slices
+    assert placement.host == "gpu1"
+    assert (chosen.gpu, chosen.function, chosen.device) == ("0000:41:00.0", "0000:41:00.6", "0000:41:00.6")
+    assert (chosen.sharing, chosen.profile, chosen.type_id) == (sharing, "A40-8Q", type_id)
+    assert (chosen.framebuffer_mib, chosen.numa_node, chosen.mdev_uuid) == (8192, 0, None)
+
+
+def test_an_mdev_on_the_pf_sits_on_the_pf() -> None:
+    (chosen,) = place(vm("T4-4Q"), [t4_host(vgpus=["T4-4Q"])], []).slices
+    assert (chosen.sharing, chosen.function, chosen.type_id) == (Sharing.MDEV, "0000:3b:00.0", "nvidia-232")
+
+
+def test_a_whole_card_goes_with_its_companions() -> None:
+    (chosen,) = place(vm("passthrough"), [passthrough_host()], []).slices
+    assert (chosen.function, chosen.companions) == ("0000:81:00.0", ("0000:81:00.1",))
+    assert (chosen.sharing, chosen.profile, chosen.type_id) == (Sharing.PASSTHROUGH, "passthrough", None)
+
+
+def test_a_plain_vf_takes_the_lowest_free_vf() -> None:
+    capacity = intel_vf_host()
+    first = place(vm("vf"), [capacity], [])
+    second = place(vm("vf:flex-170"), [capacity], leases_of(first))
+    assert [one.slices[0].function for one in (first, second)] == ["0000:9a:00.4", "0000:9a:00.5"]
+    assert first.slices[0].sharing is Sharing.VF
+
+
+def test_the_gpu_that_is_fullest_of_this_size_is_chosen() -> None:
+    fleet = [
+        a40_host("a-empty"),
+        a40_host("b-two", vgpus=["A40-8Q"] * 2),
+        a40_host("c-five", vgpus=["A40-8C"] * 5),
+        a40_host("d-full", vgpus=["A40-8Q"] * 6),
+    ]
+    assert place(vm("A40-8Q"), fleet, []).host == "c-five"
+
+
+def test_a_gpu_of_this_size_is_chosen_before_an_empty_one_with_less_left() -> None:
+    rtx = a40_host("b", vgpus=["A40-8Q"])
+    assert place(vm("A40-8Q"), [a40_host("a"), rtx], []).host == "b"
+
+
+def test_equal_hosts_are_chosen_by_name_and_equal_gpus_by_address() -> None:
+    fleet = [a40_host("gpu3", cards=2), a40_host("gpu1", cards=2), a40_host("gpu2", cards=2)]
+    placement = place(vm("A40-8Q"), fleet, [])
+    assert (placement.host, placement.slices[0].gpu) == ("gpu1", "0000:41:00.0")
+    assert place(vm("A40-8Q"), list(reversed(fleet)), []) == placement
+
+
+def test_a_lease_that_the_host_does_not_show_yet_counts() -> None:
+    capacity = a40_host()
+    leases = []
+    for number in range(6):
+        placement = place(vm("A40-8Q"), [capacity], leases)
+        leases.extend(leases_of(placement, vm_name=f"web-{number}"))
+    assert len({one.slice.function for one in leases}) == 6
+
+
+def test_a_lease_that_the_host_shows_too_counts_once() -> None:
+    before = a40_host()
+    leases = leases_of(place(vm("A40-24Q"), [before], []))
+    after = a40_host(vgpus=["A40-24Q"])
+    assert place(vm("A40-24Q"), [after], leases).slices[0].function == "0000:41:00.5"
+
+
+def test_a_lease_that_is_gone_does_not_count() -> None:
+    held = place(vm("A40-48Q"), [a40_host()], []).slices[0]
+    gone = [lease("gpu1", held, state=LeaseState.GONE)]
+    assert place(vm("A40-48Q"), [a40_host()], gone).slices[0] == held
+
+
+def test_a_lease_on_another_host_does_not_count() -> None:
+    held = place(vm("A40-48Q"), [a40_host()], []).slices[0]
+    assert place(vm("A40-48Q"), [a40_host("gpu2")], [lease("gpu1", held)]).host == "gpu2"
+
+
+def test_a_vf_that_somebody_holds_is_left_out() -> None:
+    gpu = emulated_a40().facts()
+    held = replace(gpu.vfs[0], holders=(qemu(),))
+    capacity = host("gpu1", replace(gpu, vfs=(held, *gpu.vfs[1:])))
+    assert place(vm("A40-8Q"), [capacity], []).slices[0].function == "0000:41:00.5"
+
+
+def test_several_slices_of_one_vm_take_different_vfs_of_one_card() -> None:
+    placement = place(vm("3*A40-8Q"), [a40_host(cards=2)], [])
+    assert [one.function for one in placement.slices] == ["0000:41:00.4", "0000:41:00.5", "0000:41:00.6"]
+
+
+def test_slices_that_one_card_cannot_hold_go_to_the_next_card() -> None:
+    placement = place(vm("3*A40-24Q"), [a40_host(cards=2)], [])
+    assert [one.gpu for one in placement.slices] == ["0000:41:00.0", "0000:41:00.0", "0000:51:00.0"]
+
+
+def test_all_slices_of_one_vm_are_on_one_host() -> None:
+    fleet = [passthrough_host("gpu1"), passthrough_host("gpu2", cards=2), passthrough_host("gpu3")]
+    placement = place(vm("passthrough*2"), fleet, [])
+    assert placement.host == "gpu2"
+    assert [one.gpu for one in placement.slices] == ["0000:81:00.0", "0000:91:00.0"]
+
+
+def test_slices_come_in_the_order_they_were_asked_for() -> None:
+    capacity = host("gpu1", emulated_a40(), emulated_t4(), whole_card())
+    wanted = vm("memory>=1GiB,series=Q", "T4-2Q", "passthrough", "A40-8Q")
+    profiles = [one.profile for one in place(wanted, [capacity], []).slices]
+    assert profiles[1:] == ["T4-2Q", "passthrough", "A40-8Q"]
+    assert profiles[0] in ("A40-8Q", "T4-2Q")
+
+
+def test_a_choice_that_would_leave_a_later_slice_without_a_gpu_is_taken_back() -> None:
+    capacity = t4_host(vgpus=["T4-8Q"], cards=2)
+    placement = place(vm("memory>=2GiB", "passthrough"), [capacity], [])
+    assert [one.profile for one in placement.slices] == ["T4-8Q", "passthrough"]
+
+
+@pytest.mark.parametrize(
+    ("text", "profile"),
+    [
+        ("memory>=5GiB", "A40-6Q"),
+        ("memory>=8GiB,series=C", "A40-8C"),
+        ("memory=12GiB", "A40-12Q"),
+        ("series=A", "A40-1A"),
+        ("series=B", "A40-1B"),
+    ],
+)
+def test_conditions_take_the_smallest_type_that_fits(text: str, profile: str) -> None:
+    assert place(vm(text), [a40_host()], []).slices[0].profile == profile
+
+
+def test_conditions_take_the_smallest_type_of_the_fleet() -> None:
+    fleet = [a40_host("gpu1"), t4_host("gpu2", vgpus=["T4-8Q"])]
+    assert place(vm("memory>=7GiB"), fleet, []).host == "gpu2"
+    assert place(vm("memory>=6GiB"), fleet, []).slices[0].profile == "A40-6Q"
+
+
+def test_conditions_take_a_larger_type_when_the_smaller_cannot_be_created() -> None:
+    assert place(vm("memory>=2GiB"), [a40_host(vgpus=["A40-12Q"])], []).slices[0].profile == "A40-12Q"
+
+
+def test_a_card_that_cannot_do_vgpu_is_given_away_whole_first() -> None:
+    fleet = [t4_host("a"), passthrough_host("b")]
+    assert place(vm("passthrough"), fleet, []).host == "b"
+    assert place(vm("passthrough:T4"), fleet, []).host == "a"
+
+
+def test_a_vm_must_run_where_the_request_says() -> None:
+    assert place(vm("A40-8Q", on="gpu2"), [a40_host("gpu1"), a40_host("gpu2")], []).host == "gpu2"
+
+
+def test_a_vm_without_gpus_stays_off_the_hosts_with_gpus() -> None:
+    placement = place(vm(), [a40_host("a"), host("b"), host("c")], [])
+    assert (placement.host, placement.slices) == ("b", ())
+
+
+def test_a_broken_card_does_not_keep_the_others_from_being_used() -> None:
+    broken = replace(emulated_a40("0000:21:00.0").facts(), problems=("it fell off the bus",))
+    placement = place(vm("A40-8Q"), [host("gpu1", broken, emulated_a40())], [])
+    assert placement.slices[0].gpu == "0000:41:00.0"
+    assert [(one.gpu, one.code) for one in placement.rejections] == [("0000:21:00.0", "gpu-problem")]

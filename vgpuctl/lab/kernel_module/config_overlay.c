@@ -27,7 +27,7 @@ static const struct vgpulab_identity *identity_of(const struct vgpulab_card *car
 	for (i = 0; i < card->function_count; i++)
 		if (card->functions[i].devfn == devfn)
 			return &card->functions[i];
-	/* The bus is the card's own, so whatever else answers there is one of its VFs. */
+	/* The bus is the card's own, so whatever else answers there is one of its VFs (see below). */
 	return card->total_vfs ? &card->identity : NULL;
 }
 
@@ -39,6 +39,9 @@ static int overlay_byte(const struct vgpulab_overlay *overlay, unsigned int devf
 	int sriov = devfn == card->identity.devfn ? overlay->sriov_position : 0;
 
 	if (!identity)
+		return -1;
+	/* A VF has no ids of its own: they read as ones, and the PCI core takes them from the PF. */
+	if (identity == &card->identity && where < PCI_COMMAND)
 		return -1;
 	switch (where) {
 	case PCI_VENDOR_ID:
@@ -90,7 +93,7 @@ static int overlay_read(struct pci_bus *bus, unsigned int devfn, int where, int 
 	int ret = overlay->original->read(bus, devfn, where, size, value);
 	bool is_present_known = false;
 	int i, byte;
-	u32 vendor;
+	u32 class_revision;
 
 	if (ret)
 		return ret;
@@ -99,8 +102,10 @@ static int overlay_read(struct pci_bus *bus, unsigned int devfn, int where, int 
 		if (byte < 0)
 			continue;
 		if (!is_present_known) {
-			ret = overlay->original->read(bus, devfn, PCI_VENDOR_ID, 2, &vendor);
-			if (ret || vendor == 0xffff)
+			/* Not the vendor, which is all ones on a VF that is there, too. */
+			ret = overlay->original->read(bus, devfn, PCI_CLASS_REVISION, 4,
+						      &class_revision);
+			if (ret || PCI_POSSIBLE_ERROR(class_revision))
 				return ret;
 			is_present_known = true;
 		}

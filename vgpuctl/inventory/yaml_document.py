@@ -16,6 +16,7 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.origin import Origin, UntrustedText, malformed, read_bytes
 
 _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+DEEPEST = 1000
 _VAULT_HINT = "keep secrets in the SSH agent or in files of mode 0600; vgpuctl does not read vaults"
 
 
@@ -99,6 +100,7 @@ def parse_document(path: str, text: str) -> Document:
                 return Document(path, text, json.loads(text, object_hook=_revive))
             except ValueError:
                 pass
+        _check_depth(text)
         loader = _Loader(text)
         loader.repeated_keys = []
         try:
@@ -119,6 +121,20 @@ def parse_document(path: str, text: str) -> Document:
         raise InventoryError(f"{path}: nested too deeply") from exc
     except ValueError as exc:  # PyYAML lets a date such as 2024-99-99 through to datetime
         raise InventoryError(f"{path}: a value cannot be read: {exc}") from exc
+
+
+def _check_depth(text: str) -> None:
+    """Refuse what overflows the stack of the C loader; only text with very many brackets or dashes is looked at."""
+    if sum(text.count(mark) for mark in ("[", "{", "- ")) < DEEPEST:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=_BaseLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > DEEPEST:
+            raise RecursionError
 
 
 def _explain(path: str, text: str, exc: yaml.YAMLError) -> InventoryError:

@@ -2,7 +2,7 @@
 """Bind functions to a driver and give them back (reference 1.2)."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import List, Optional
 
 from vgpuctl.agent.facts import mdev, pci, sriov
@@ -33,7 +33,8 @@ class Binding:
 def ensure(host: Host, step: BindDriver, *, dry_run: bool) -> Change:
     """Bind every function of the step to one driver; None clears driver_override and lets the kernel pick.
 
-    All or none: when one function fails, those before it go back. `drivers_probe` answers success also when no driver took the device, so the link is read back. An override
+    All or none: when one function fails, those before it go back.
+    `drivers_probe` answers success also when no driver took the device, so the link is read back. An override
     for other than a VFIO driver goes again once the function is bound.
 
     Raises Problem: `held`, `vfs-active`, `mdevs-active`, `driver-missing`, `driver-did-not-bind`, `write-refused`.
@@ -55,15 +56,11 @@ def ensure(host: Host, step: BindDriver, *, dry_run: bool) -> Change:
         return Change(step.op, target, before, after, changed=True)
     if driver is not None:
         _load(host, driver)
-    done: List[Binding] = []
-    try:
-        for binding in pending:
+    for number, binding in enumerate(pending):
+        try:
             _bind(host, binding, driver)
-            done.append(binding)
-    except Problem:
-        for binding in reversed(done):
-            _rebind(host, binding.address, binding.override, previous=pci.read_driver(host, binding.address))
-        raise
+        except Problem as problem:
+            raise _give_back(host, pending[: number + 1], problem) from problem
     return Change(step.op, target, before, _describe([_read(host, a) for a in step.addresses]), changed=True)
 
 
@@ -73,17 +70,27 @@ def _bind(host: Host, binding: Binding, driver: Optional[str]) -> None:
         _rebind(host, address, driver, previous=binding.driver)
         after = pci.read_driver(host, address)
         if driver is not None and after != driver:
-            kernel_lines = log.lines()
-            _rebind(host, address, binding.override, previous=after)
             raise Problem(
                 "driver-did-not-bind",
-                f"{address} did not bind to {driver}; it is back on {pci.read_driver(host, address) or 'no driver'}",
+                f"{address} did not bind to {driver}, it is on {after or 'no driver'}",
                 path=f"{pci.folder(address)}/driver",
-                kernel_lines=kernel_lines,
+                kernel_lines=log.lines(),
                 hint="see the kernel's lines; other endpoints of its IOMMU group may be in use by the host",
             )
     if driver is not None and not driver.startswith("vfio"):
         _set_override(host, address, None)
+
+
+def _give_back(host: Host, bindings: List[Binding], problem: Problem) -> Problem:
+    """Put functions back on what they had; say so in the problem, also when that fails."""
+    message = problem.message
+    for binding in reversed(bindings):
+        try:
+            _rebind(host, binding.address, binding.override, previous=pci.read_driver(host, binding.address))
+        except Problem as second:
+            message += f"; giving {binding.address} back to {binding.driver or 'no driver'} failed too: {second}"
+    now = _describe([_read(host, binding.address) for binding in bindings])
+    return replace(problem, message=f"{message}; the drivers are now {now}")
 
 
 def _rebind(host: Host, address: str, override: Optional[str], *, previous: Optional[str]) -> None:

@@ -31,7 +31,10 @@ class Shared:
 
 
 def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
-    """Read what all GPUs share; nvml is None where NVML cannot be used. Raises Problem, except for vgpuConfig.xml, which is a problem of NVIDIA's GPUs."""
+    """Read what all GPUs share; nvml is None where NVML cannot be used.
+
+    Raises Problem, except for vgpuConfig.xml, which is a problem of NVIDIA's GPUs.
+    """
     config, problem = None, None
     try:
         config = vgpu_config.read(host)
@@ -216,7 +219,8 @@ class _Reader:
             self._problems.append(f"{address}: {count} VFs are enabled but {len(vfs)} can be seen")
         if self._function.vendor_id == pci.NVIDIA and self._function.driver == nvidia.PF_STUB:
             self._problems.append(
-                f"{address} was left on {nvidia.PF_STUB} by an interrupted sriov-manage; enabling its VFs again repairs it"
+                f"{address} was left on {nvidia.PF_STUB} by an interrupted sriov-manage; "
+                "setting its VF count again repairs it"
             )
         nvml = self._nvml
         if nvml is not None and nvml.mig_pending is not None and nvml.mig_pending != nvml.mig_mode:

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from typing import Any
+
+import pytest
+
+from vgpuctl.agent.wire import decode, envelope
+from vgpuctl.agent.wire.decode import WireError
+from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts, Mdev, NumaNode, VgpuType, VirtualFunction
+from vgpuctl.agent.wire.steps import (
+    BindDriver,
+    Change,
+    CreateMdev,
+    DeleteMdev,
+    ResetFunction,
+    SetVgpuType,
+    SetVirtualFunctions,
+    Step,
+)
+
+UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
+HOLDER = Holder(7, "qemu-system-x86_64", UUID)
+GPU = Gpu(
+    address="0000:41:00.0",
+    vendor_id="10de",
+    device_id="2235",
+    subsystem_id=None,
+    pci_class="030200",
+    name="NVIDIA A40",
+    uuid=None,
+    driver="nvidia",
+    iommu_group=14,
+    iommu_group_members=("0000:41:00.0",),
+    numa_node=None,
+    local_cpus="0-3",
+    companions=(),
+    sharing=("mdev-vf",),
+    total_vfs=1,
+    vfs=(VirtualFunction("0000:41:00.4", 0, "nvidia", 20, mdev_uuid=UUID, holders=(HOLDER,)),),
+    types=(VgpuType("nvidia-558", "A40-2Q", "NVIDIA A40-2Q", 2048, 24, 23),),
+    mdevs=(Mdev(UUID, "0000:41:00.4", "nvidia-558", 21, (HOLDER,)),),
+    bars_bytes=(1 << 24, 1 << 36),
+    reset_methods=("flr",),
+    memory_mib=46068,
+    mig_mode=None,
+)
+FACTS = HostFacts(
+    "gpu1", "boot", "6.1", "quiet", "Debian", "3.11.2", 5, 8192, 4096, (NumaNode(0, "0-3", 8192),),
+    True, True, "9.0.0", None, None, None, "no NVML", (GPU,), 1.5,
+)  # fmt: skip
+STEPS: tuple[Step, ...] = (
+    SetVirtualFunctions("0000:41:00.0", 32),
+    CreateMdev("0000:41:00.4", "nvidia-558", UUID),
+    DeleteMdev(UUID),
+    SetVgpuType("0000:41:00.4", "558"),
+    BindDriver(("0000:41:00.0", "0000:41:00.1"), None),
+    ResetFunction("0000:41:00.0"),
+)
+
+
+def test_facts_come_back_as_they_went() -> None:
+    text = json.dumps(decode.to_json(FACTS))
+    assert decode.from_json(HostFacts, json.loads(text)) == FACTS
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.op)
+def test_steps_come_back_as_they_went(step: Step) -> None:
+    assert decode.step_from_json(json.loads(json.dumps(decode.step_to_json(step)))) == step
+
+
+def test_a_reply_comes_back_with_its_problem() -> None:
+    problem = envelope.Problem("vgpu-refused", "no", "/sys/x", "EIO", "0x56", ("NVRM: no",), "look")
+    reply = envelope.Reply("0.1.0", 3, changes=(Change("mdev.create", UUID, None, "x", True),), problem=problem)
+    back = envelope.reply_from_json(json.loads(json.dumps(envelope.reply_to_json(reply))))
+    assert back.problem is not None
+    assert vars(back.problem) == vars(problem)
+    assert (back.writes, back.changes) == (3, reply.changes)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        envelope.Request("ping"),
+        envelope.Request("facts"),
+        envelope.Request("apply", STEPS, dry_run=True),
+        envelope.Request("holders", target=UUID),
+    ],
+    ids=lambda request: request.call,
+)
+def test_requests_come_back_as_they_went(request_: envelope.Request) -> None:
+    assert envelope.request_from_json(envelope.request_to_json(request_)) == request_
+
+
+def _gpu(**changed: object) -> dict[str, Any]:
+    return {**decode.to_json(GPU), **changed}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "path"),
+    [
+        (_gpu(total_vfs="3"), "total_vfs"),
+        (_gpu(total_vfs=True), "total_vfs"),
+        (_gpu(total_vfs=None), "total_vfs"),
+        (_gpu(surprise=1), "surprise"),
+        (_gpu(vfs=[{"address": "a"}]), "vfs[0].number"),
+        (_gpu(vfs=[1]), "vfs[0]"),
+        (_gpu(bars_bytes=[1, 2.5]), "bars_bytes[1]"),
+        (_gpu(bars_bytes=7), "bars_bytes"),
+        (_gpu(types=[{**decode.to_json(GPU.types[0]), "creatable": "many"}]), "types[0].creatable"),
+        ([], ""),
+    ],
+)
+def test_a_wrong_field_is_named(gpu: object, path: str) -> None:
+    with pytest.raises(WireError) as caught:
+        decode.from_json(Gpu, gpu)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("request_", "path"),
+    [
+        ({"call": "ping"}, "protocol"),
+        ({"protocol": 2, "call": "ping"}, "protocol"),
+        ({"protocol": True, "call": "ping"}, "protocol"),
+        ({"protocol": 1, "call": "shell"}, "call"),
+        ({"protocol": 1, "call": "ping", "steps": []}, "steps"),
+        ({"protocol": 1, "call": "apply"}, "steps"),
+        ({"protocol": 1, "call": "apply", "steps": [], "dry_run": 1}, "dry_run"),
+        ({"protocol": 1, "call": "apply", "steps": [{"op": "format-disk"}]}, "steps[0].op"),
+        ({"protocol": 1, "call": "apply", "steps": [{"op": "sriov.set", "address": "x"}]}, "steps[0].count"),
+        ({"protocol": 1, "call": "holders"}, "target"),
+        ("facts", ""),
+    ],
+)
+def test_a_wrong_request_is_named(request_: object, path: str) -> None:
+    with pytest.raises(WireError) as caught:
+        envelope.request_from_json(request_)
+    assert caught.value.path == path
+
+
+def test_typed_getters_name_the_field_and_the_type() -> None:
+    with pytest.raises(WireError, match=r"count: must be a whole number, not text"):
+        decode.get_int({"count": "1"}, "count")
+    with pytest.raises(WireError, match=r"name: is missing"):
+        decode.get_str({}, "name")
+    with pytest.raises(WireError, match=r"list: must be a list, not null"):
+        decode.get_list({"list": None}, "list")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Executable, Row, Table
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from vgpuctl.errors import StateError, StoreUnusable
@@ -38,8 +38,12 @@ class Rows:
 
     def _insert_if_absent(self, table: Table, **values: object) -> bool:
         """Insert a row unless its primary key exists. Returns whether it was inserted."""
-        dialect = postgresql if self._connection.dialect.name == "postgresql" else sqlite
-        statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
+        if self._connection.dialect.name == "postgresql":
+            from sqlalchemy.dialects import postgresql  # slow to import, so only where it is used
+
+            added = postgresql.insert(table).values(**values).on_conflict_do_nothing()
+            return self._write(added.returning(*table.primary_key)).first() is not None
+        statement = sqlite.insert(table).values(**values).on_conflict_do_nothing()
         return self._write(statement.returning(*table.primary_key)).first() is not None
 
     def _run(self, statement: Executable, *, conflict: str | None) -> CursorResult[Any]:

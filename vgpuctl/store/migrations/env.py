@@ -3,11 +3,11 @@
 
 from alembic import context
 
-from vgpuctl.store.tables import VERSION_TABLE, metadata
+from vgpuctl.store.tables import VERSION_TABLE, complete_metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
+    target_metadata=complete_metadata(),
     version_table=VERSION_TABLE,
     render_as_batch=True,
     transactional_ddl=True,

@@ -3,7 +3,8 @@
 
 from vgpuctl.lab.cards import DEFAULT_HOST, Card, CardInterface, HostShape, parse_host
 from vgpuctl.lab.folder import LabFolder, default_folder
-from vgpuctl.lab.lifecycle import LabHost, console_log, down, reboot, run, shell_command, status, up
+from vgpuctl.lab.lifecycle import console_log, down, reboot, run, shell_command, status, up
+from vgpuctl.lab.records import LabHost
 
 __all__ = [
     "DEFAULT_HOST",

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lab knows of its hosts between two commands, and the inventory made from it."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpuctl.lab.folder import LabFolder, write_private
+from vgpuctl.lab.identity import LOGIN_USER
+from vgpuctl.lab.process import RecordedProcess
+
+ADDRESS = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class LabHost:
+    """One emulated host. state: `up`, `starting` or `dead` (its process is gone; `lab up` starts it from its disk).
+
+    inventory is the file for `-i`; ssh as `ssh -i private_key -p port user@address`; seconds: how long the last
+    start took until SSH and libvirt answered, None when it did not yet.
+    """
+
+    name: str
+    state: str
+    address: str
+    port: int
+    user: str
+    private_key: Path
+    known_hosts: Path
+    inventory: Path
+    console_log: Path
+    pid: int
+    cards: tuple[str, ...]
+    memory_mib: int
+    accelerator: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    """What is written beside a host's disk. port: 0 until QEMU said it. seconds: None until the host answered."""
+
+    process: RecordedProcess
+    port: int
+    shape: str
+    memory_mib: int
+    accelerator: str
+    seconds: float | None
+
+    def as_host(self, folder: LabFolder, name: str) -> LabHost:
+        """The host as callers see it now."""
+        state = "dead"
+        if self.process.is_running():
+            state = "starting" if self.seconds is None else "up"
+        return LabHost(
+            name=name,
+            state=state,
+            address=ADDRESS,
+            port=self.port,
+            user=LOGIN_USER,
+            private_key=folder.private_key,
+            known_hosts=folder.known_hosts,
+            inventory=folder.inventory,
+            console_log=folder.host(name) / "console.log",
+            pid=self.process.pid,
+            cards=tuple(self.shape.partition("=")[2].split(",")),
+            memory_mib=self.memory_mib,
+            accelerator=self.accelerator,
+            seconds=self.seconds,
+        )
+
+
+def read_record(folder: LabFolder, name: str) -> HostRecord | None:
+    """The record of a host; None when it has none, as after a start that was killed before QEMU ran."""
+    try:
+        fields = json.loads((folder.host(name) / "host.json").read_text())
+        return HostRecord(**{**fields, "process": RecordedProcess(**fields["process"])})
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write_record(folder: LabFolder, name: str, record: HostRecord) -> None:
+    """Replace the record of a host."""
+    write_private(folder.host(name) / "host.json", json.dumps(dataclasses.asdict(record), indent=2) + "\n")
+
+
+def write_inventory(folder: LabFolder) -> None:
+    """Write the inventory and the known host keys of every host that was started; remove both when there is none."""
+    lines = ["# Written by `vgpuctl lab`; every `lab up` and `lab down` writes it anew.", "gpu_hosts:", "  hosts:"]
+    keys = []
+    for name in folder.host_names():
+        record = read_record(folder, name)
+        if record is None or not record.port:
+            continue
+        public = (folder.host(name) / "host_key.pub").read_text().split()
+        keys.append(f"[{ADDRESS}]:{record.port} {public[0]} {public[1]}\n")
+        values = {
+            "ansible_host": ADDRESS,
+            "ansible_port": record.port,
+            "ansible_user": LOGIN_USER,
+            "ansible_become": True,
+            "ansible_ssh_private_key_file": str(folder.private_key),
+            "ansible_ssh_common_args": f"-o UserKnownHostsFile='{folder.known_hosts}' -o IdentitiesOnly=yes",
+            "ansible_python_interpreter": "/usr/bin/python3",
+        }
+        # JSON's strings, numbers and booleans are YAML's too.
+        lines += [f"    {name}:", *(f"      {key}: {json.dumps(value)}" for key, value in values.items())]
+    if keys:
+        write_private(folder.known_hosts, "".join(keys))
+        write_private(folder.inventory, "\n".join(lines) + "\n")
+    else:
+        folder.known_hosts.unlink(missing_ok=True)
+        folder.inventory.unlink(missing_ok=True)

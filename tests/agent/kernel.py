@@ -102,7 +102,10 @@ class FakeKernel(Host):
     def set_vfs(self, address: str, count: int, kind: Callable[[int], machine.Tree]) -> None:
         """Make `count` VFs, and none else."""
         for link in self.place(machine.device_path(address)).glob("virtfn*"):
-            self.place(f"/sys/bus/pci/devices/{link.readlink().name}").unlink()
+            vf = link.readlink().name
+            for member in self.place("/sys/kernel/iommu_groups").glob(f"*/devices/{vf}"):
+                member.unlink()
+            self.place(f"/sys/bus/pci/devices/{vf}").unlink()
             shutil.rmtree(link.resolve())
             link.unlink()
         self.place(f"{machine.device_path(address)}/sriov_numvfs").write_text(f"{count}\n")

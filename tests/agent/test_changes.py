@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every step against a folder that reacts like the kernel: done, done again, refused, interrupted."""
+
+import errno
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agent import machine
+from tests.agent.kernel import FakeKernel
+from tests.agent.machine import Tree, a40, build, function, mdev_types, profile_vf, vf_address
+from vgpuctl.agent.dispatch import answer
+from vgpuctl.agent.wire.envelope import Problem, Reply, Request
+from vgpuctl.agent.wire.steps import (
+    BindDriver,
+    CreateMdev,
+    DeleteMdev,
+    ResetFunction,
+    SetVgpuType,
+    SetVirtualFunctions,
+    Step,
+)
+
+PF = "0000:41:00.0"
+AUDIO = "0000:41:00.1"
+VF = vf_address(0)
+UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
+VM = "11111111-2222-4333-8444-555555555555"
+
+
+def make(root: Path, *trees: Tree) -> FakeKernel:
+    return FakeKernel(build(root, machine.BASE, *trees))
+
+
+def take(host: FakeKernel, *steps: Step, dry_run: bool = False) -> Reply:
+    return answer(host, Request("apply", steps, dry_run=dry_run))
+
+
+def problem(reply: Reply) -> Problem:
+    assert reply.problem is not None
+    return reply.problem
+
+
+CARD = (
+    a40(),
+    function(AUDIO, device="228e", pci_class="040300", driver="snd_hda_intel"),
+)
+MDEV = (a40(), mdev_types(PF, available={"557": 0, "558": 24}))
+PROFILE = (a40(total_vfs=1), {f"{machine.device_path(PF)}/sriov_numvfs": "1\n"}, profile_vf(0))
+
+# (the machine, the step): what must be true of every step.
+IDEMPOTENT: dict[str, tuple[tuple[Tree, ...], Step]] = {
+    "mdev.create": (MDEV, CreateMdev(PF, "nvidia-558", UUID)),
+    "mdev.delete": ((*MDEV, machine.active_mdev(UUID, PF, "nvidia-558")), DeleteMdev(UUID)),
+    "vgpu.set-type": (PROFILE, SetVgpuType(VF, "558")),
+    "vgpu.clear-type": ((*PROFILE, profile_vf(0, current="558")), SetVgpuType(VF, "0")),
+    "driver.bind": (CARD, BindDriver((PF, AUDIO), "vfio-pci")),
+}
+
+
+@pytest.mark.parametrize("name", IDEMPOTENT)
+def test_a_second_run_writes_nothing_and_says_so(name: str, tmp_path: Path) -> None:
+    trees, step = IDEMPOTENT[name]
+    host = make(tmp_path, *trees)
+    first = take(host, step)
+    assert first.problem is None
+    assert first.changes[0].changed
+    assert first.writes > 0
+    second = take(host, step)
+    assert not second.changes[0].changed
+    assert second.changes[0].after == first.changes[0].after
+    assert second.writes == first.writes
+
+
+@pytest.mark.parametrize("name", IDEMPOTENT)
+def test_a_dry_run_foresees_the_change_and_writes_nothing(name: str, tmp_path: Path) -> None:
+    trees, step = IDEMPOTENT[name]
+    host = make(tmp_path, *trees)
+    dry = take(host, step, dry_run=True)
+    assert (dry.problem, dry.writes, host.written) == (None, 0, [])
+    assert take(host, step).changes == dry.changes
+
+
+HELD: dict[str, tuple[tuple[Tree, ...], Step]] = {
+    "mdev.delete": (
+        (*MDEV, machine.active_mdev(UUID, PF, "nvidia-558"), machine.holder(77, "/dev/vfio/40", vm_uuid=VM)),
+        DeleteMdev(UUID),
+    ),
+    "vgpu.set-type": (
+        (*PROFILE, profile_vf(0, current="558"), machine.holder(77, "/dev/vfio/devices/vfio0", vm_uuid=VM)),
+        SetVgpuType(VF, "0"),
+    ),
+    "driver.bind": (
+        (a40(driver="vfio-pci"), machine.holder(77, "/dev/vfio/14", vm_uuid=VM)),
+        BindDriver((PF,), "nvidia"),
+    ),
+    "function.reset": ((a40(), machine.holder(77, "/dev/vfio/14", vm_uuid=VM)), ResetFunction(PF)),
+    "sriov.set": ((*PROFILE, machine.holder(77, "/dev/vfio/20", vm_uuid=VM)), SetVirtualFunctions(PF, 0)),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_held_device_is_refused_with_pid_and_vm(name: str, tmp_path: Path) -> None:
+    trees, step = HELD[name]
+    host = make(tmp_path, *trees)
+    reply = take(host, step)
+    assert problem(reply).code == "held"
+    assert "pid 77" in problem(reply).message
+    assert VM in problem(reply).message
+    assert host.written == []
+
+
+WRONG: dict[str, Step] = {
+    "bad-address": ResetFunction("../../etc"),
+    "bad-uuid": DeleteMdev("../x"),
+    "bad-type": CreateMdev(PF, "../../x", UUID),
+    "bad-driver": BindDriver((PF,), "../x"),
+    "not-found": ResetFunction("0000:99:00.0"),
+    "type-not-offered": CreateMdev(PF, "nvidia-1", UUID),
+    "no-vgpu-profile": SetVgpuType(PF, "558"),
+    "not-sriov": SetVirtualFunctions(PF, 4),
+}
+
+
+@pytest.mark.parametrize("code", WRONG)
+def test_a_wrong_step_is_refused_without_a_write(code: str, tmp_path: Path) -> None:
+    host = make(tmp_path, *MDEV)
+    assert problem(take(host, WRONG[code])).code == code
+    assert host.written == []
+
+
+def test_a_type_id_must_be_decimal(tmp_path: Path) -> None:
+    for text in ("nvidia-558", "0x22e", "", "٣", "-1"):
+        assert problem(take(make(tmp_path / repr(text), *PROFILE), SetVgpuType(VF, text))).code == "bad-type"
+
+
+def test_apply_stops_at_the_first_problem_and_returns_what_was_done(tmp_path: Path) -> None:
+    host = make(tmp_path, *MDEV)
+    reply = take(
+        host, CreateMdev(PF, "nvidia-558", UUID), CreateMdev(PF, "nvidia-1", VM), ResetFunction("0000:41:00.0")
+    )
+    assert [change.target for change in reply.changes] == [UUID]
+    assert problem(reply).code == "type-not-offered"
+
+
+# Mediated devices
+
+
+@pytest.mark.parametrize(
+    ("number", "meaning"),
+    [
+        (errno.EINVAL, "does not take it"),
+        (errno.EEXIST, "already active"),
+        (errno.ENODEV, "going away"),
+        (errno.EUSERS, "no instance of this type left"),
+        (errno.EIO, "the driver refused"),
+        (errno.EACCES, "must run as root"),
+    ],
+)
+def test_a_refused_mdev_tells_the_errno_and_its_meaning(number: int, meaning: str, tmp_path: Path) -> None:
+    host = make(tmp_path, *MDEV)
+    host.refusals["/create"] = [number]
+    refused = problem(take(host, CreateMdev(PF, "nvidia-558", UUID)))
+    assert (refused.code, refused.errno, refused.rm_code) == ("vgpu-refused", errno.errorcode[number], None)
+    assert meaning in refused.message
+
+
+def test_a_refused_mdev_tells_the_resource_managers_code(tmp_path: Path) -> None:
+    host = make(tmp_path, *MDEV)
+    host.place("/dev/kmsg").write_text("6,1,2,-;NVRM: Failed to add vgpu create request: 0x38\n")
+    host.refusals["/create"] = [errno.EIO]
+    host.kernel_says = [
+        "NVRM: Failed to add vgpu create request: 0x56",
+        "nvidia-vgpu-vfio: probe failed with error -12",
+    ]
+    refused = problem(take(host, CreateMdev(PF, "nvidia-558", UUID)))
+    assert (refused.rm_code, refused.errno) == ("0x56", "EIO")
+    assert "another framebuffer size" in refused.message
+    assert refused.kernel_lines == tuple(host.kernel_says)
+
+
+def test_a_uuid_that_is_something_else_is_refused(tmp_path: Path) -> None:
+    host = make(tmp_path, *MDEV, machine.active_mdev(UUID, PF, "nvidia-557"))
+    assert problem(take(host, CreateMdev(PF, "nvidia-558", UUID))).code == "mdev-differs"
+
+
+def test_a_uuid_in_capitals_is_the_same_device(tmp_path: Path) -> None:
+    host = make(tmp_path, *MDEV)
+    take(host, CreateMdev(PF, "nvidia-558", UUID.upper()))
+    assert not take(host, CreateMdev(PF, "nvidia-558", UUID)).changes[0].changed
+
+
+def test_a_removal_waits_for_the_driver(tmp_path: Path) -> None:
+    host = make(tmp_path, *MDEV, machine.active_mdev(UUID, PF, "nvidia-558"))
+    host.refusals["/remove"] = [errno.EIO, errno.EAGAIN]
+    host.removal_takes_waits = 3
+    reply = take(host, DeleteMdev(UUID))
+    assert reply.problem is None
+    assert reply.changes[0].changed
+    assert 2 <= host.waited_s <= 10
+
+
+def test_a_device_that_the_driver_removes_itself_is_no_error(tmp_path: Path) -> None:
+    host = make(tmp_path, *MDEV, machine.active_mdev(UUID, PF, "nvidia-558"))
+    host.refusals["/remove"] = [errno.EAGAIN, errno.ENODEV]
+    host.on_wait = lambda: host.remove_mdev(UUID)
+    assert take(host, DeleteMdev(UUID)).problem is None
+
+
+def test_a_removal_that_never_ends_is_given_up_after_ten_seconds(tmp_path: Path) -> None:
+    host = make(tmp_path, *MDEV, machine.active_mdev(UUID, PF, "nvidia-558"))
+    host.removal_takes_waits = 1000
+    assert problem(take(host, DeleteMdev(UUID))).code == "still-there"
+    assert host.waited_s <= 10
+
+
+# Vendor-specific VFIO
+
+
+def test_another_type_is_taken_away_first(tmp_path: Path) -> None:
+    host = make(tmp_path, *PROFILE, profile_vf(0, current="562"))
+    reply = take(host, SetVgpuType(VF, "558"))
+    assert (reply.changes[0].before, reply.changes[0].after) == ("562", "558")
+    assert [text for path, text in host.written if path.endswith("current_vgpu_type")] == ["0", "558"]
+
+
+def test_a_vgpu_that_is_still_winding_down_is_tried_again(tmp_path: Path) -> None:
+    host = make(tmp_path, *PROFILE, profile_vf(0, current="562"))
+    host.refusals["current_vgpu_type"] = [errno.EIO] * 4
+    assert take(host, SetVgpuType(VF, "0")).problem is None
+    assert host.waited_s == 4
+
+
+def test_a_stuck_vgpu_is_given_up_after_ten_tries(tmp_path: Path) -> None:
+    host = make(tmp_path, *PROFILE, profile_vf(0, current="562"))
+    host.refusals["current_vgpu_type"] = [errno.EIO] * 20
+    refused = problem(take(host, SetVgpuType(VF, "0")))
+    assert (refused.code, refused.errno) == ("vgpu-refused", "EIO")
+    assert len(host.written) == 10
+
+
+def test_a_refused_type_tells_the_resource_managers_code(tmp_path: Path) -> None:
+    host = make(tmp_path, *PROFILE, profile_vf(0, types=("562",)))
+    host.kernel_says = ["NVRM: Failed to add vgpu create request: 0x1A"]
+    refused = problem(take(host, SetVgpuType(VF, "558")))
+    assert (refused.code, refused.rm_code) == ("vgpu-refused", "0x1a")
+    dry = problem(take(host, SetVgpuType(VF, "558"), dry_run=True))
+    assert dry.code == "type-not-creatable"
+    assert "562" in dry.message
+
+
+# Drivers
+
+
+def test_functions_go_to_vfio_and_back_to_what_the_kernel_picks(tmp_path: Path) -> None:
+    host = make(tmp_path, *CARD)
+    host.native = {PF: "nvidia", AUDIO: "snd_hda_intel"}
+    [change] = take(host, BindDriver((PF, AUDIO), "vfio-pci")).changes
+    assert change.before == f"{PF}=nvidia {AUDIO}=snd_hda_intel"
+    assert (host.driver(PF), host.driver(AUDIO)) == ("vfio-pci", "vfio-pci")
+    take(host, BindDriver((PF, AUDIO), None))
+    assert (host.driver(PF), host.driver(AUDIO)) == ("nvidia", "snd_hda_intel")
+    assert host.read(f"/sys/bus/pci/devices/{PF}/driver_override") == "(null)"
+    writes = host.writes
+    assert not take(host, BindDriver((PF, AUDIO), None)).changes[0].changed
+    assert host.writes == writes
+
+
+def test_giving_back_by_name_leaves_no_override(tmp_path: Path) -> None:
+    host = make(tmp_path, *CARD)
+    take(host, BindDriver((PF,), "vfio-pci"))
+    take(host, BindDriver((PF,), "nvidia"))
+    assert host.driver(PF) == "nvidia"
+    assert host.read(f"/sys/bus/pci/devices/{PF}/driver_override") == "(null)"
+
+
+def test_when_one_function_does_not_bind_all_go_back(tmp_path: Path) -> None:
+    host = make(tmp_path, *CARD)
+    host.native = {PF: "nvidia", AUDIO: "snd_hda_intel"}
+    original = host.bind
+
+    def refuse_audio(address: str, driver: str | None) -> None:
+        if (address, driver) != (AUDIO, "vfio-pci"):
+            original(address, driver)
+
+    host.bind = refuse_audio  # type: ignore[method-assign]
+    refused = problem(take(host, BindDriver((PF, AUDIO), "vfio-pci")))
+    assert refused.code == "driver-did-not-bind"
+    assert f"{PF}=nvidia {AUDIO}=snd_hda_intel" in refused.message
+    assert (host.driver(PF), host.driver(AUDIO)) == ("nvidia", "snd_hda_intel")
+
+
+def test_a_missing_driver_is_named_after_modprobe_failed(tmp_path: Path) -> None:
+    host = make(tmp_path, *CARD)
+    add_program(host, "/usr/sbin/modprobe", "import sys\nsys.exit('FATAL: Module nope not found.')")
+    refused = problem(take(host, BindDriver((PF,), "nope")))
+    assert refused.code == "driver-missing"
+    assert "Module nope not found" in refused.message
+
+
+def test_a_card_whose_node_is_open_keeps_its_driver(tmp_path: Path) -> None:
+    host = make(tmp_path, *CARD, machine.holder(8, "/dev/nvidia0", command="/usr/bin/nvidia-persistenced"))
+    refused = problem(take(host, BindDriver((PF,), "vfio-pci")))
+    assert refused.code == "held"
+    assert "nvidia-persistenced, pid 8" in refused.message
+
+
+def test_a_card_with_vfs_or_mdevs_keeps_its_driver(tmp_path: Path) -> None:
+    host = make(tmp_path / "vfs", *PROFILE)
+    assert problem(take(host, BindDriver((PF,), "vfio-pci"))).code == "vfs-active"
+    assert problem(take(host, ResetFunction(PF))).code == "vfs-active"
+    host = make(tmp_path / "mdevs", *MDEV, machine.active_mdev(UUID, PF, "nvidia-558"))
+    assert problem(take(host, BindDriver((PF,), "vfio-pci"))).code == "mdevs-active"
+    assert problem(take(host, ResetFunction(PF))).code == "mdevs-active"
+
+
+# Reset
+
+
+def test_a_reset_writes_one(tmp_path: Path) -> None:
+    host = make(tmp_path, a40())
+    assert take(host, ResetFunction(PF)).changes[0].after == "reset"
+    assert host.written == [(f"/sys/bus/pci/devices/{PF}/reset", "1")]
+
+
+def test_a_card_without_reset_is_refused(tmp_path: Path) -> None:
+    assert problem(take(make(tmp_path, function(PF)), ResetFunction(PF))).code == "no-reset"
+
+
+# Virtual functions
+
+
+def add_program(host: FakeKernel, path: str, body: str) -> None:
+    place = host.place(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(f"#!{sys.executable} -SE\n{body}\n")
+    place.chmod(place.stat().st_mode | stat.S_IXUSR)
+
+
+def add_sriov_manage(host: FakeKernel, body: str) -> None:
+    """A program in the place of NVIDIA's; `host`, `count` and `address` are at its hand."""
+    repository = Path(__file__).parents[2]
+    add_program(
+        host,
+        "/usr/lib/nvidia/sriov-manage",
+        "import os, sys\nfrom pathlib import Path\n"
+        f"sys.path.insert(0, {str(repository)!r})\n"
+        "from tests.agent.kernel import FakeKernel\nfrom tests.agent.machine import profile_vf\n"
+        "host = FakeKernel(Path(os.environ['VGPUCTL_ROOT']))\n"
+        "action, address = sys.argv[1:]\n"
+        "count = 4 if action == '-e' else 0\n" + body,
+    )
+
+
+def test_nvidias_vfs_are_enabled_and_disabled_by_sriov_manage(tmp_path: Path) -> None:
+    host = make(tmp_path, a40(total_vfs=4))
+    add_sriov_manage(host, "print('Enabling VFs on', address)\nhost.set_vfs(address, count, profile_vf)")
+    [change] = take(host, SetVirtualFunctions(PF, 4)).changes
+    assert (change.before, change.after, change.changed) == ("0", "4", True)
+    writes = host.writes
+    assert not take(host, SetVirtualFunctions(PF, 4)).changes[0].changed
+    assert host.writes == writes
+    assert take(host, SetVirtualFunctions(PF, 0)).changes[0].after == "0"
+
+
+def test_the_unbind_lock_is_tried_five_times_and_its_user_named(tmp_path: Path) -> None:
+    host = make(tmp_path, a40(total_vfs=4), machine.holder(8, "/dev/nvidia0", command="/usr/bin/dcgm"), {"/calls": ""})
+    add_sriov_manage(
+        host,
+        "calls = host.place('/calls')\ncalls.write_text(calls.read_text() + 'x')\n"
+        "print('Cannot obtain unbindLock for', address)",
+    )
+    refused = problem(take(host, SetVirtualFunctions(PF, 4)))
+    assert refused.code == "unbind-lock"
+    assert "dcgm (pid 8)" in refused.message
+    assert host.place("/calls").read_text() == "xxxxx"
+
+
+def test_the_unbind_lock_may_come_at_the_second_try(tmp_path: Path) -> None:
+    host = make(tmp_path, a40(total_vfs=4), {"/calls": ""})
+    add_sriov_manage(
+        host,
+        "calls = host.place('/calls')\n"
+        "if calls.read_text():\n    host.set_vfs(address, count, profile_vf)\n"
+        "else:\n    calls.write_text('x')\n    print('Cannot obtain unbindLock for', address)",
+    )
+    assert take(host, SetVirtualFunctions(PF, 4)).problem is None
+
+
+def test_a_script_that_breaks_off_is_a_problem_and_the_card_goes_back(tmp_path: Path) -> None:
+    host = make(tmp_path, a40(total_vfs=4))
+    add_sriov_manage(host, "host.bind(address, 'pci-pf-stub')\nprint('write error')")
+    refused = problem(take(host, SetVirtualFunctions(PF, 4)))
+    assert refused.code == "sriov-failed"
+    assert "write error" in refused.message
+    assert host.driver(PF) == "nvidia"
+
+
+def test_a_card_left_on_the_stub_driver_is_repaired_first(tmp_path: Path) -> None:
+    host = make(tmp_path, a40(total_vfs=4, driver="pci-pf-stub"))
+    add_sriov_manage(host, "assert host.driver(address) == 'nvidia'\nhost.set_vfs(address, count, profile_vf)")
+    assert take(host, SetVirtualFunctions(PF, 4)).problem is None
+    assert host.driver(PF) == "nvidia"
+
+
+def test_nvidias_vfs_come_all_or_none_and_only_from_its_driver(tmp_path: Path) -> None:
+    host = make(tmp_path / "a", a40(total_vfs=4))
+    assert problem(take(host, SetVirtualFunctions(PF, 2))).code == "bad-count"
+    assert problem(take(host, SetVirtualFunctions(PF, 4))).code == "program-missing"
+    host = make(tmp_path / "b", a40(total_vfs=4, driver="vfio-pci"))
+    assert problem(take(host, SetVirtualFunctions(PF, 4))).code == "wrong-driver"
+
+
+def test_vfs_with_a_vgpu_are_not_taken_away(tmp_path: Path) -> None:
+    host = make(tmp_path, *PROFILE, profile_vf(0, current="558"))
+    assert problem(take(host, SetVirtualFunctions(PF, 0))).code == "vfs-in-use"
+
+
+def test_other_vendors_counts_pass_through_zero(tmp_path: Path) -> None:
+    pf = "0000:03:00.0"
+    files: Tree = {"sriov_totalvfs": "7\n", "sriov_numvfs": "0\n", "sriov_drivers_autoprobe": "1\n"}
+    host = make(tmp_path, function(pf, vendor="8086", pci_class="038000", driver="i915", files=files))
+    assert take(host, SetVirtualFunctions(pf, 3)).problem is None
+    assert take(host, SetVirtualFunctions(pf, 5)).problem is None
+    folder = f"/sys/bus/pci/devices/{pf}"
+    assert host.written == [
+        (f"{folder}/sriov_drivers_autoprobe", "0"),
+        (f"{folder}/sriov_numvfs", "3"),
+        (f"{folder}/sriov_numvfs", "0"),
+        (f"{folder}/sriov_numvfs", "5"),
+    ]
+    assert problem(take(host, SetVirtualFunctions(pf, 8))).code == "bad-count"
+
+
+def test_a_dry_run_believes_in_vfs_that_it_would_enable(tmp_path: Path) -> None:
+    host = make(tmp_path, a40(total_vfs=4))
+    steps = (SetVirtualFunctions(PF, 4), SetVgpuType(VF, "558"))
+    reply = take(host, *steps, dry_run=True)
+    assert reply.problem is None
+    assert [change.changed for change in reply.changes] == [True, True]
+    assert problem(take(host, SetVgpuType(VF, "558"), dry_run=True)).code == "not-found"
+
+
+# The lock
+
+
+def test_a_second_agent_is_told_who_holds_the_lock(tmp_path: Path) -> None:
+    host = make(tmp_path, *MDEV)
+    program = (
+        "import fcntl, os, sys\n"
+        "file = open(sys.argv[1], 'w')\nfcntl.flock(file, fcntl.LOCK_EX)\n"
+        "file.write(str(os.getpid()))\nfile.flush()\nprint('held', flush=True)\nsys.stdin.read()"
+    )
+    path = host.place("/run/lock/vgpuctl.lock")
+    path.parent.mkdir(parents=True)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(Problem) as caught, host.lock(0):
+            raise AssertionError("the lock was given twice")
+        assert caught.value.code == "host-locked"
+        assert f"pid {other.pid}" in caught.value.message
+        assert other.stdin is not None
+        other.stdin.close()
+        other.wait(10)
+    assert take(host, CreateMdev(PF, "nvidia-558", UUID)).problem is None

@@ -118,7 +118,7 @@ def qemu_devices(shape: HostShape) -> list[str]:
             arguments += ["-device", f"nvme,bus={port},serial={serial},subsys=ss{index},{sriov},{queues}"]
         elif card.interface is CardInterface.PASSTHROUGH and card.board.companions:
             arguments += ["-device", f"nvme,bus={port},addr=0.0,multifunction=on,serial={serial}"]
-            arguments += ["-device", f"intel-hda,bus={port},addr=0.1"]
+            arguments += ["-device", f"intel-hda,bus={port},addr=0.1,multifunction=on"]
         else:
             arguments += ["-device", f"nvme,bus={port},serial={serial}"]
     return arguments

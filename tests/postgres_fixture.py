@@ -70,10 +70,10 @@ class LocalPostgres:
         return f"postgresql://{self.user}:{self.password}@/{database}?host={self.folder}&port={self.port}"
 
     @contextlib.contextmanager
-    def create_database(self) -> Iterator[str]:
-        """The URL of a new, empty database, dropped at the end of the block."""
+    def create_database(self, *, template: str = "template1") -> Iterator[str]:
+        """The URL of a new database, a copy of `template`, dropped at the end of the block."""
         name = f"test_{uuid.uuid4().hex}"
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         try:
             yield self.url(name)
         finally:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real sshd on loopback with its own configuration, host keys and authorized keys, for any test that needs a host.
 
-With accounts it runs in a mount namespace of its own, where /etc has two more users and their sudo rules.
+With accounts or mounts it runs in a mount namespace of its own: /run is empty there, /etc can have more users with
+sudo rules, and folders can lie elsewhere.
 """
 
 import os
@@ -25,7 +26,7 @@ _START_LIMIT_S = 15.0
 _ADDRESS = "127.0.0.1"
 _PORTS = range(21000, 32000)
 
-# Users of LoopbackSshd(accounts=True). The first may use sudo with a password, the second without, the third not at all.
+# Users of LoopbackSshd(accounts=True): sudo asks the first for a password, not the second, and refuses the third.
 PASSWORD_USER, FREE_USER, PLAIN_USER = "vgpu-password", "vgpu-free", "vgpu-plain"
 PASSWORD = "correct horse $HOME 'battery'"
 
@@ -55,7 +56,8 @@ class LoopbackSshd:
     """The server as a context manager.
 
     folder: everything lies in it. options: more lines for sshd_config, before ours, so that they win.
-    environment: variables of every session. key_kinds: of the host keys. accounts: makes the users above.
+    environment: variables of every session. key_kinds: of the host keys. accounts: makes the users above. mounts:
+    folders of the test by where the sessions see them, for example a private libvirtd's at /run/libvirt.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class LoopbackSshd:
         environment: Mapping[str, str] | None = None,
         key_kinds: Sequence[str] = ("ed25519",),
         accounts: bool = False,
+        mounts: Mapping[Path, Path] | None = None,
     ) -> None:
         self.folder = folder
         self.port = 0
@@ -77,6 +80,7 @@ class LoopbackSshd:
         self._environment = {"SHLVL": "1", **(environment or {})}
         self._key_kinds = tuple(key_kinds)
         self._has_accounts = accounts
+        self._mounts = dict(mounts or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     def target(self, **changes: Any) -> HostTarget:
@@ -111,8 +115,9 @@ class LoopbackSshd:
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Debian's service makes it at boot; sshd refuses to start without.
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        if not self._has_namespace():
+            # Debian's service makes it at boot; sshd refuses to start without.
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         for kind in self._key_kinds:
             make_key(self.folder / f"host_{kind}", kind)
         make_key(self.client_key, "ed25519")
@@ -157,7 +162,7 @@ class LoopbackSshd:
             command = [_SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")]
             with (self.folder / "sshd.log").open("ab") as log:
                 self._process = subprocess.Popen(
-                    self._in_namespace(command) if self._has_accounts else command,
+                    self._in_namespace(command) if self._has_namespace() else command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -192,7 +197,20 @@ class LoopbackSshd:
         lines.append("SetEnv " + " ".join(f"{name}={value}" for name, value in self._environment.items()))
         return "\n".join(lines) + "\n"
 
+    def _has_namespace(self) -> bool:
+        return self._has_accounts or bool(self._mounts)
+
     def _in_namespace(self, command: Sequence[str]) -> list[str]:
+        script = ["mount --make-rprivate /", "mount -t tmpfs -o mode=755 tmpfs /run", "mkdir -m 755 /run/sshd"]
+        mounts = {**self._mounts, **(self._account_files() if self._has_accounts else {})}
+        for seen, path in mounts.items():
+            if path.is_dir():
+                script.append(f"mkdir -p {shlex.quote(str(seen))}")
+            script.append(f"mount --bind {shlex.quote(str(path))} {shlex.quote(str(seen))}")
+        script.append(f"exec {shlex.join(command)}")
+        return ["unshare", "--mount", "sh", "-e", "-c", "\n".join(script)]
+
+    def _account_files(self) -> dict[Path, Path]:
         etc = self.folder / "etc"
         etc.mkdir(exist_ok=True)
         hashed = _output(["openssl", "passwd", "-6", "-stdin"], PASSWORD)
@@ -202,21 +220,21 @@ class LoopbackSshd:
             group += f"{user}:x:{number}:\n"
             shadow += f"{user}:{hashed}:20000:0:99999:7:::\n"
         rules = f"root ALL=(ALL:ALL) ALL\n{PASSWORD_USER} ALL=(ALL) ALL\n{FREE_USER} ALL=(ALL) NOPASSWD: ALL\n"
-        script = ["mount --make-rprivate /"]
+        files = {}
         texts = {"passwd": passwd, "group": group, "shadow": shadow, "sudoers": rules}
         for name, text in texts.items():
             path = etc / name
             path.write_text(text)
             path.chmod(0o440 if name == "sudoers" else 0o644)
-            script.append(f"mount --bind {shlex.quote(str(path))} /etc/{name}")
-        script.append(f"exec {shlex.join(command)}")
-        return ["unshare", "--mount", "sh", "-e", "-c", "\n".join(script)]
+            files[Path("/etc") / name] = path
+        return files
 
 
 def make_key(path: Path, kind: str, *, passphrase: str = "") -> None:
     """Make a key pair, unless it is there."""
     if not path.exists():
-        _output(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", path.name, "-f", str(path)])
+        size = ["-b", "2048"] if kind == "rsa" else []
+        _output(["ssh-keygen", "-q", "-t", kind, *size, "-N", passphrase, "-C", path.name, "-f", str(path)])
 
 
 def _output(argv: Sequence[str], text: str = "") -> str:

@@ -124,7 +124,9 @@ def become_failure(
 
 def refused_by_sudo(target: HostTarget, command: RemoteCommand, shown: bytes) -> BecomeFailed:
     """Build the error of a refusal; shown: sudo's own words."""
-    said = next(iter(reversed(_lines(shown))), "nothing")
+    refusal = _REFUSALS.search(shown)
+    lines = _lines(refusal[0] if refusal else shown)
+    said = lines[-1] if lines else "it said nothing"
     if command.password is not None:
         hint = "check ansible_become_password and the user's rights in sudoers"
     else:

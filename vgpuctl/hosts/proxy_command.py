@@ -7,6 +7,7 @@ import tempfile
 
 from vgpuctl.errors import HostUnreachable
 
+_SOON_S = 0.3
 _END_TIMEOUT_S = 2.0
 
 
@@ -29,7 +30,7 @@ class ProxyCommand:
     def failure(self, name: str, timeout_s: float) -> HostUnreachable:
         """Say how the program failed to give us an SSH server."""
         try:
-            status = self._process.wait(timeout=_END_TIMEOUT_S if self._is_ending() else 0)
+            status = self._process.wait(timeout=_SOON_S)
             ended = f"ended with exit status {status}"
         except subprocess.TimeoutExpired:
             ended = f"led to no SSH server within {timeout_s:g} s"
@@ -45,7 +46,7 @@ class ProxyCommand:
         """End the program and close the stream."""
         self.stream.close()
         try:
-            self._process.wait(timeout=0.2)
+            self._process.wait(timeout=_SOON_S)
         except subprocess.TimeoutExpired:
             self._process.terminate()
             try:
@@ -54,11 +55,3 @@ class ProxyCommand:
                 self._process.kill()
                 self._process.wait()
         self._errors.close()
-
-    def _is_ending(self) -> bool:
-        """Whether the program has closed its side, so that its exit status is near."""
-        try:
-            self.stream.settimeout(0.2)
-            return self.stream.recv(1) == b""
-        except OSError:
-            return True

@@ -132,7 +132,7 @@ def _resolve_one(
     )
     jump = options.get("proxyjump", "none")
     if jump.lower() != "none":
-        hops = _resolve_hops(jump, config, settings, name=name, depth=depth)
+        hops = _resolve_hops(expand(jump), config, settings, name=name, depth=depth)
         return replace(endpoint, via=hops)
     command = options.get("proxycommand", "none")
     if command.lower() != "none":
@@ -184,8 +184,14 @@ def _read_config(settings: SshSettings) -> "paramiko.SSHConfig":
     for path in (settings.ssh_config_file, settings.system_ssh_config_file):
         if path is not None and path.is_file():
             lines += ["Host *", *_lines_of(path, depth=0)]
+
+    class Unexpanded(paramiko.SSHConfig):
+        """paramiko expands %p and %r from ssh_config alone; they are expanded here, where the inventory has won."""
+
+        TOKENS_BY_CONFIG_KEY = {"hostname": ["%h"]}
+
     try:
-        return paramiko.SSHConfig.from_text("\n".join(lines))
+        return Unexpanded.from_text("\n".join(lines))
     except (paramiko.SSHException, ValueError) as exc:
         raise InventoryError(
             f"ssh_config cannot be read: {exc}",

@@ -75,6 +75,7 @@ class SocketLike(Protocol):
     def send(self, data: bytes, /) -> int: ...
     def recv(self, size: int, /) -> bytes: ...
     def close(self) -> None: ...
+    def shutdown(self, how: int, /) -> None: ...
     def settimeout(self, value: float | None, /) -> None: ...
 
 
@@ -102,6 +103,10 @@ class CountedStream:
     def settimeout(self, value: float | None) -> None:
         """Set the time-out as `socket.settimeout`."""
         self._stream.settimeout(value)
+
+    def shutdown(self, how: int) -> None:
+        """Shut down as `socket.shutdown`."""
+        self._stream.shutdown(how)
 
     def close(self) -> None:
         """Close the stream."""

@@ -223,18 +223,23 @@ def test_a_missing_python_is_an_error_of_its_own(sshd: LoopbackSshd, interpreter
 
 
 def test_a_process_of_a_missing_python_says_so(sshd: LoopbackSshd) -> None:
-    with Connection(sshd.target(python_interpreter="/no/python3"), settings=sshd.settings()) as connection:
-        with connection.open_process(["/no/python3", "-I"]) as process, pytest.raises(PythonMissing):
-            process.read_line(5)
+    with (
+        Connection(sshd.target(python_interpreter="/no/python3"), settings=sshd.settings()) as connection,
+        connection.open_process(["/no/python3", "-I"]) as process,
+        pytest.raises(PythonMissing),
+    ):
+        process.read_line(5)
 
 
 def test_an_old_python_is_refused(sshd: LoopbackSshd, tmp_path: Path) -> None:
     old = tmp_path / "python2"
     old.write_text("#!/bin/sh\nprintf 2.7\n")
     old.chmod(0o755)
-    with Connection(sshd.target(python_interpreter=str(old)), settings=sshd.settings()) as connection:
-        with pytest.raises(PythonMissing, match=r"is Python 2\.7, which is older than 3\.9"):
-            connection.check_python()
+    with (
+        Connection(sshd.target(python_interpreter=str(old)), settings=sshd.settings()) as connection,
+        pytest.raises(PythonMissing, match=r"is Python 2\.7, which is older than 3\.9"),
+    ):
+        connection.check_python()
 
 
 def test_no_thread_or_file_descriptor_is_left(sshd: LoopbackSshd) -> None:
@@ -244,8 +249,8 @@ def test_no_thread_or_file_descriptor_is_left(sshd: LoopbackSshd) -> None:
             connection.open_process(["cat"])
 
     use()
-    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         use()
     wait_until(lambda: threading.active_count() <= threads)
-    assert len(os.listdir("/proc/self/fd")) <= descriptors
+    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors

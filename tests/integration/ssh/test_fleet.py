@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same work on many hosts."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.sshd_fixture import LoopbackSshd
+from vgpuctl.errors import HostError, HostUnreachable
+from vgpuctl.hosts.connection import Connection
+from vgpuctl.hosts.fleet import run_on_hosts
+
+
+def test_results_keep_the_order_and_a_failure_is_a_value() -> None:
+    def work(name: str) -> str:
+        if name == "b":
+            raise HostUnreachable("b: down")
+        if name == "c":
+            return {"other": "x"}[name]
+        return name.upper()
+
+    results = run_on_hosts(["a", "b", "c", "d"], work, forks=2)
+    assert [result.name for result in results] == ["a", "b", "c", "d"]
+    assert [result.value for result in results] == ["A", None, None, "D"]
+    assert isinstance(results[1].error, HostUnreachable)
+    assert isinstance(results[2].error, HostError)
+    assert "c: unexpected KeyError" in results[2].error.message
+    assert results[0].get() == "A"
+    with pytest.raises(HostUnreachable):
+        results[1].get()
+
+
+def test_no_host_is_no_result() -> None:
+    assert run_on_hosts([], str, forks=4) == []
+
+
+def test_no_more_than_forks_run_at_once() -> None:
+    lock = threading.Lock()
+    running = most = 0
+
+    def work(_: str) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.01)
+        with lock:
+            running -= 1
+
+    run_on_hosts([str(number) for number in range(20)], work, forks=3)
+    assert most == 3
+
+
+def test_many_connections_at_once_give_their_own_answers(sshd: LoopbackSshd) -> None:
+    def work(name: str) -> str:
+        with Connection(sshd.target(name=name), settings=sshd.settings()) as connection:
+            return connection.run(["echo", name], timeout_s=30).stdout.decode().strip()
+
+    names = [f"gpu{number}" for number in range(12)]
+    assert [result.get() for result in run_on_hosts(names, work, forks=6)] == names
+
+
+def test_an_interrupt_stops_at_once_and_begins_nothing_more() -> None:
+    program = """
+import os, sys, time
+from vgpuctl.hosts.fleet import run_on_hosts
+def work(name):
+    os.write(1, name.encode() + b"\\n")
+    time.sleep(60)
+try:
+    run_on_hosts([str(n) for n in range(9)], work, forks=2)
+except KeyboardInterrupt:
+    sys.exit(9)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout as stream:
+        assert {stream.readline(), stream.readline()} == {b"0\n", b"1\n"}
+        started = time.monotonic()
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=10) == 9
+        assert time.monotonic() - started < 3
+        assert stream.read() == b""

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libvirt's own client, through a real sshd and the real virt-ssh-helper, to a real libvirtd."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import libvirt
+import pytest
+
+from tests.libvirtd_fixture import LocalLibvirtd, missing_for_libvirtd
+from tests.sshd_fixture import LoopbackSshd, missing_for_sshd
+from vgpuctl.errors import DomainRejected, HostUnreachable, LibvirtMissing
+from vgpuctl.hosts.connection import Connection
+
+HELPER = ("virt-ssh-helper", "qemu:///system")
+SEEN = Path("/run/libvirt")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quiet_libvirt() -> None:
+    libvirt.registerErrorHandler(lambda *_: None, None)
+
+
+@pytest.fixture(scope="module")
+def libvirtd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalLibvirtd]:
+    if missing := missing_for_libvirtd():
+        pytest.skip(missing)
+    with LocalLibvirtd(tmp_path_factory.mktemp("lv")) as daemon:
+        yield daemon
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, libvirtd: LocalLibvirtd) -> Iterator[LoopbackSshd]:
+    if missing := missing_for_sshd():
+        pytest.skip(missing)
+    # The sessions find the tests' own daemon where a host has its daemon.
+    mounts = {SEEN: libvirtd.folder / "sockets"}
+    with LoopbackSshd(tmp_path_factory.mktemp("sshd"), mounts=mounts) as sshd:
+        yield sshd
+
+
+@pytest.fixture
+def connection(server: LoopbackSshd) -> Iterator[Connection]:
+    with Connection(server.target(), settings=server.settings()) as opened:
+        yield opened
+
+
+def test_libvirt_answers_through_the_connection_several_times(connection: Connection) -> None:
+    with connection.libvirt_uri() as uri:
+        for _ in range(3):
+            client = libvirt.open(uri)
+            assert client.getType() == "QEMU"
+            assert "<capabilities>" in client.getCapabilities()
+            client.close()
+        first, second = libvirt.open(uri), libvirt.open(uri)
+        assert first.getLibVersion() == second.getLibVersion()
+        first.close()
+        assert second.listAllDomains() == []
+        second.close()
+    assert connection.statistics.read().logins == 1
+
+
+def test_other_commands_run_beside_libvirt(connection: Connection) -> None:
+    with connection.libvirt_uri() as uri, ThreadPoolExecutor(4) as pool:
+        client = libvirt.open(uri)
+        commands = [pool.submit(connection.run, ["echo", "x"], timeout_s=10) for _ in range(8)]
+        for _ in range(30):
+            client.getCapabilities()
+        assert all(command.result().stdout == b"x\n" for command in commands)
+        client.close()
+
+
+def test_the_socket_is_private_and_goes_with_the_context(connection: Connection) -> None:
+    with connection.libvirt_uri() as uri:
+        path = Path(uri.partition("socket=")[2].partition("&")[0])
+        assert path.is_socket()
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert not path.parent.exists()
+
+
+def test_a_long_temporary_folder_does_not_break_the_socket(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    with connection.libvirt_uri() as uri:
+        libvirt.open(uri).close()
+
+
+def test_an_error_of_the_block_itself_passes_unchanged(connection: Connection) -> None:
+    with pytest.raises(DomainRejected, match="no"), connection.libvirt_uri() as uri:
+        libvirt.open(uri).close()
+        raise DomainRejected("no")
+
+
+def test_a_missing_helper_says_that_libvirt_is_missing(server: LoopbackSshd) -> None:
+    settings = server.settings(libvirt_helper=("/no/virt-ssh-helper", "qemu:///system"))
+    with (
+        Connection(server.target(), settings=settings) as connection,
+        pytest.raises(LibvirtMissing, match="/no/virt-ssh-helper was not found on the host") as caught,
+        connection.libvirt_uri() as uri,
+    ):
+        libvirt.open(uri)
+    assert "install libvirt" in str(caught.value.hint)
+    assert isinstance(caught.value.__cause__, libvirt.libvirtError)
+
+
+def test_the_helpers_own_words_reach_the_user(server: LoopbackSshd, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with (
+        LoopbackSshd(tmp_path / "sshd", mounts={SEEN: empty}) as bare,
+        Connection(bare.target(), settings=bare.settings()) as connection,
+        pytest.raises(LibvirtMissing, match="libvirt does not answer on the host: .*libvirt-sock"),
+        connection.libvirt_uri() as uri,
+    ):
+        libvirt.open(uri)
+
+
+def test_a_translated_error_is_replaced_too(server: LoopbackSshd) -> None:
+    settings = server.settings(libvirt_helper=("sh", "-c", "echo the reason >&2; exit 1"))
+    with (
+        Connection(server.target(), settings=settings) as connection,
+        pytest.raises(LibvirtMissing, match="the reason"),
+        connection.libvirt_uri() as uri,
+    ):
+        try:
+            libvirt.open(uri)
+        except libvirt.libvirtError as exc:
+            raise DomainRejected(str(exc)) from exc
+
+
+def test_a_lost_connection_is_named_instead_of_end_of_file(server: LoopbackSshd) -> None:
+    with (
+        Connection(server.target(), settings=server.settings()) as connection,
+        pytest.raises(HostUnreachable, match="was lost while"),
+        connection.libvirt_uri() as uri,
+    ):
+        client = libvirt.open(uri)
+        session = int(connection.run(["sh", "-c", "echo $PPID"], timeout_s=10).stdout)
+        os.kill(session, signal.SIGKILL)
+        for _ in range(100):
+            client.getCapabilities()
+            time.sleep(0.02)
+
+
+def test_the_tunnel_leaves_no_thread_file_or_remote_process(connection: Connection) -> None:
+    def use() -> None:
+        with connection.libvirt_uri() as uri:
+            libvirt.open(uri).close()
+            kept.append(libvirt.open(uri))
+        # Closed after its tunnel, as a careless caller does.
+        kept.pop().close()
+
+    def helpers() -> int:
+        listed = connection.run(["ps", "-eo", "ppid=,args="], timeout_s=10).stdout.decode()
+        return sum(f" {' '.join(HELPER)}" in line and int(line.split()[0]) == session for line in listed.splitlines())
+
+    kept: list[libvirt.virConnect] = []
+    use()
+    session = int(connection.run(["sh", "-c", "echo $PPID"], timeout_s=10).stdout)
+    threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        use()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > threads or helpers():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
+
+
+def test_become_reaches_libvirt_through_sudo(libvirtd: LocalLibvirtd, tmp_path: Path) -> None:
+    recorded = tmp_path / "argv"
+    sudo = tmp_path / "sudo"
+    sudo.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {recorded}\nshift 4\nexec "$@"\n')
+    sudo.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    mounts = {SEEN: libvirtd.folder / "sockets"}
+    with (
+        LoopbackSshd(tmp_path / "sshd", environment=environment, mounts=mounts) as sshd,
+        Connection(replace(sshd.target(), become=True), settings=sshd.settings()) as connection,
+        connection.libvirt_uri() as uri,
+    ):
+        libvirt.open(uri).close()
+    assert recorded.read_text().split("\n")[:5] == ["-n", "-u", "root", "--", "virt-ssh-helper"]

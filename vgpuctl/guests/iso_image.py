@@ -27,7 +27,7 @@ def iso_image(files: Mapping[str, str], *, volume_id: str) -> bytes:
             io.BytesIO(data), len(data), f"/{plain}.;1", rr_name=name, joliet_path=f"/{name}", file_mode=0o100444
         )
     for root in (iso.get_record(iso_path="/"), iso.get_record(joliet_path="/")):
-        for record in (root, *root.children):
+        for record in _records(root):
             _set_record_dates(record)
     buffer = io.BytesIO()
     iso.write_fp(buffer)
@@ -38,6 +38,10 @@ def iso_image(files: Mapping[str, str], *, volume_id: str) -> bytes:
             start = sector * _SECTOR_BYTES + offset
             image[start : start + len(_VOLUME_DATE)] = _VOLUME_DATE
     return bytes(image)
+
+
+def _records(root: Any) -> list[Any]:
+    return [root, *root.children]
 
 
 def _set_record_dates(record: Any) -> None:

@@ -5,9 +5,9 @@ from vgpuctl.guests.metadata import NAMESPACE
 from vgpuctl.guests.templating import render_template
 from vgpuctl.guests.view import CHANNEL_BUS, DISK_BUS, ENTROPY_BUS, NETWORK_BUS, DomainView
 
-_BUSES = {"disk": DISK_BUS, "network": NETWORK_BUS, "entropy": ENTROPY_BUS, "channel": CHANNEL_BUS}
+BUSES = {"disk": DISK_BUS, "network": NETWORK_BUS, "entropy": ENTROPY_BUS, "channel": CHANNEL_BUS}
 
 
 def render_domain(view: DomainView) -> str:
     """Render the XML of one domain. Equal views give equal text."""
-    return render_template("domain.xml.j2", domain=view, buses=_BUSES, metadata_namespace=NAMESPACE)
+    return render_template("domain.xml.j2", domain=view, buses=BUSES, metadata_namespace=NAMESPACE)

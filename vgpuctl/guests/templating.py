@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 @functools.cache
-def _environment() -> "Environment":
-    """Load jinja2 on first use: commands that render nothing start without it."""
+def environment() -> "Environment":
+    """Make the environment; jinja2 is loaded on first use: commands that render nothing start without it."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     folder = resources.files("vgpuctl.templates")
@@ -27,4 +27,4 @@ def _environment() -> "Environment":
 
 def render_template(name: str, /, **values: object) -> str:
     """Render the file `name` of templates/. Values are escaped for XML; `tojson` writes them for YAML."""
-    return _environment().get_template(name).render(**values)
+    return environment().get_template(name).render(**values)

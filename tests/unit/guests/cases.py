@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The views whose XML lies in tests/data/domains/NAME.xml: together they take every branch of the template."""
+
+from dataclasses import replace
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
+from vgpuctl.guests.view import DiskView, DomainView, domain_view
+from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.vm import CloudInit, DirectKernel, Firmware, Vm, VmRequest, VmState
+
+GIB = 2**30
+MIB = 2**20
+VM_UUID = "6f1f0a52-5a0c-4a3e-9d8c-0b6f5b0f6a01"
+MDEV_UUID = "c73f1fa6-489e-4834-9476-d70dabd98c40"
+A40_BARS = (16 * MIB, 64 * GIB, 32 * MIB)
+H100_BARS = (16 * MIB, 128 * GIB, 32 * MIB)
+T4_BARS = (16 * MIB, 256 * MIB, 32 * MIB)
+
+
+def gpu(address: str, *, numa_node: int | None = 0, bars: tuple[int, ...] = A40_BARS) -> Gpu:
+    """Make a GPU of which only what the view reads matters."""
+    return Gpu(
+        address=address,
+        vendor_id="10de",
+        device_id="2235",
+        subsystem_id=None,
+        pci_class="0x030200",
+        name="NVIDIA A40",
+        uuid=None,
+        driver="nvidia",
+        iommu_group=None,
+        iommu_group_members=(),
+        numa_node=numa_node,
+        local_cpus=None,
+        companions=(),
+        sharing=(),
+        total_vfs=0,
+        vfs=(),
+        types=(),
+        mdevs=(),
+        bars_bytes=bars,
+        reset_methods=(),
+        memory_mib=None,
+        mig_mode=None,
+    )
+
+
+def facts(*gpus: Gpu, kvm: bool = True, numa_nodes: int = 1, libvirt_version: str | None = "10.0.0") -> HostFacts:
+    """Make a host with 8 CPUs and 16 GiB in each NUMA node."""
+    return HostFacts(
+        hostname="gpu1",
+        boot_id="b",
+        kernel="6.8.0",
+        kernel_command_line="",
+        operating_system="Ubuntu 24.04",
+        python="3.12.3",
+        cpus=8 * numa_nodes,
+        memory_mib=16384 * numa_nodes,
+        memory_available_mib=16384 * numa_nodes,
+        numa_nodes=tuple(NumaNode(node, f"{node * 8}-{node * 8 + 7}", 16384) for node in range(numa_nodes)),
+        iommu_active=True,
+        kvm=kvm,
+        libvirt_version=libvirt_version,
+        qemu_version="8.2.2",
+        nvidia_driver=None,
+        nvml_version=None,
+        nvml_problem=None,
+        gpus=gpus,
+        read_at=0.0,
+    )
+
+
+REQUEST = VmRequest(name="web-1", tenant="acme", network=None)
+
+
+def vm(request: VmRequest = REQUEST) -> Vm:
+    """Make the VM of a request on host gpu1."""
+    return Vm(uuid=VM_UUID, request=request, host="gpu1", state=VmState.CREATING)
+
+
+def leases(*slices: Slice) -> list[Lease]:
+    """Make the leases of these slices, in order."""
+    return [
+        Lease(
+            id=f"lease-{index}",
+            vm_uuid=VM_UUID,
+            tenant="acme",
+            vm_name="web-1",
+            host="gpu1",
+            index=index,
+            slice=slice_,
+            state=LeaseState.BUILT,
+        )
+        for index, slice_ in enumerate(slices)
+    ]
+
+
+def whole(address: str, *companions: str) -> Slice:
+    """Make a whole card."""
+    return Slice(address, Sharing.PASSTHROUGH, "passthrough", address, companions=companions)
+
+
+def vgpu(address: str, sharing: Sharing, function: str, mdev_uuid: str | None = None) -> Slice:
+    """Make an A40-8Q."""
+    return Slice(address, sharing, "A40-8Q", function, type_id="nvidia-562", mdev_uuid=mdev_uuid, framebuffer_mib=8192)
+
+
+FULL_REQUEST = replace(
+    REQUEST,
+    gpus=(parse_gpu_request("A40-8Q"),),
+    vcpus=4,
+    memory_mib=8192,
+    network="default",
+    firmware=Firmware.UEFI,
+    cloud_init=CloudInit(ssh_authorized_keys=("ssh-ed25519 AAAA me",), user_data="#cloud-config\npassword: secret\n"),
+)
+_A40 = gpu("0000:41:00.0")
+_DISK = DiskView("/var/lib/libvirt/images/acme.web-1.qcow2")
+_SEED = "/var/lib/libvirt/images/acme.web-1-seed.iso"
+_PINNED = replace(REQUEST, vcpus=2, memory_mib=4096)
+_FULL_VGPU = Slice("0000:41:00.0", Sharing.MDEV, "A40-48Q", "0000:41:00.0", mdev_uuid=MDEV_UUID, framebuffer_mib=49152)
+
+CASES: dict[str, DomainView] = {
+    "no_gpu_kvm": domain_view(vm(), [], facts()),
+    "no_gpu_tcg": domain_view(vm(), [], facts(kvm=False)),
+    "disk_seed_network": domain_view(vm(replace(REQUEST, network="default")), [], facts(), disk=_DISK, seed_path=_SEED),
+    "kernel_alone": domain_view(vm(replace(REQUEST, direct_kernel=DirectKernel("/boot/vmlinuz"))), [], facts()),
+    "kernel_initrd_command_line": domain_view(
+        vm(
+            replace(REQUEST, direct_kernel=DirectKernel("/boot/vmlinuz", "/boot/initrd", "console=ttyS0 root=/dev/vda"))
+        ),
+        [],
+        facts(),
+        disk=_DISK,
+    ),
+    "uefi_no_gpu": domain_view(vm(replace(REQUEST, firmware=Firmware.UEFI)), [], facts(), disk=_DISK),
+    "passthrough_with_companions": domain_view(
+        vm(), leases(whole("0000:41:00.0", "0000:41:00.2", "0000:41:00.1")), facts(_A40)
+    ),
+    "passthrough_uefi_window": domain_view(
+        vm(replace(REQUEST, firmware=Firmware.UEFI)), leases(whole("0000:41:00.0")), facts(_A40), disk=_DISK
+    ),
+    "passthrough_large_bars": domain_view(
+        vm(replace(REQUEST, firmware=Firmware.UEFI)),
+        leases(*(whole(f"0000:{bus:02x}:00.0") for bus in range(0x10, 0x18))),
+        facts(*(gpu(f"0000:{bus:02x}:00.0", bars=H100_BARS) for bus in range(0x10, 0x18))),
+    ),
+    "passthrough_nine_cards": domain_view(
+        vm(),
+        leases(*(whole(f"0000:{bus:02x}:00.0") for bus in range(0x10, 0x19))),
+        facts(*(gpu(f"0000:{bus:02x}:00.0", bars=T4_BARS) for bus in range(0x10, 0x19))),
+    ),
+    "mdev": domain_view(
+        vm(FULL_REQUEST),
+        leases(vgpu("0000:41:00.0", Sharing.MDEV, "0000:41:00.0", MDEV_UUID)),
+        facts(_A40),
+        disk=_DISK,
+        seed_path=_SEED,
+    ),
+    "mdev_full_size": domain_view(vm(), leases(_FULL_VGPU), facts(_A40)),
+    "mdev_on_vf": domain_view(
+        vm(), leases(vgpu("0000:41:00.0", Sharing.MDEV_VF, "0000:41:00.4", MDEV_UUID)), facts(_A40)
+    ),
+    "vf_profile": domain_view(vm(), leases(vgpu("0000:41:00.0", Sharing.VF_PROFILE, "0000:41:00.4")), facts(_A40)),
+    "vf": domain_view(
+        vm(), leases(Slice("0000:41:00.0", Sharing.VF, "vf", "0000:41:00.1")), facts(gpu("0000:41:00.0", bars=T4_BARS))
+    ),
+    "several_kinds": domain_view(
+        vm(),
+        leases(
+            vgpu("0001:c1:00.0", Sharing.VF_PROFILE, "0001:c1:1f.7"),
+            whole("0000:41:00.0", "0000:41:00.1"),
+            vgpu("0000:81:00.0", Sharing.MDEV, "0000:81:00.0", MDEV_UUID),
+        ),
+        facts(_A40, gpu("0001:c1:00.0"), gpu("0000:81:00.0")),
+    ),
+    "numa_pinned": domain_view(
+        vm(_PINNED), leases(whole("0000:41:00.0")), facts(gpu("0000:41:00.0", numa_node=1), numa_nodes=2)
+    ),
+    "numa_too_small": domain_view(
+        vm(replace(_PINNED, vcpus=12, memory_mib=20480)),
+        leases(whole("0000:41:00.0")),
+        facts(gpu("0000:41:00.0", numa_node=1), numa_nodes=2),
+    ),
+    "characters_that_need_escaping": domain_view(
+        vm(
+            replace(
+                REQUEST,
+                tenant="a<b>&c",
+                name="""x"y'z""",
+                network="""net<'">&""",
+                direct_kernel=DirectKernel("/boot/a&b", "/boot/<c>", """x="<&>'" ]]> {{ 7 * 7 }} é 漢"""),
+            )
+        ),
+        [],
+        facts(),
+        disk=DiskView("/images/<a>&'\".qcow2"),
+        seed_path="/images/&seed;.iso",
+    ),
+}

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cloud-init seed: its files, its image, and what it refuses."""
+
+import io
+import os
+import time
+from dataclasses import replace
+
+import pytest
+import yaml
+from pycdlib import PyCdlib
+
+from tests.unit.guests.cases import REQUEST, VM_UUID, vm
+from vgpuctl.errors import UsageError
+from vgpuctl.guests.seed import check_ssh_key, seed_files, seed_image
+from vgpuctl.guests.view import mac_address
+from vgpuctl.model.vm import CloudInit
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me@here: 'x' \"y\" #z"
+
+
+def test_keys_reach_the_guest_beside_a_document_of_the_user() -> None:
+    script = "#!/bin/sh\necho hello\n"
+    files = seed_files(CloudInit(ssh_authorized_keys=(KEY,), user_data=script), vm())
+    assert files["user-data"] == script
+    assert yaml.safe_load(files["meta-data"]) == {
+        "instance-id": VM_UUID,
+        "local-hostname": "web-1",
+        "public-keys": [KEY],
+    }
+
+
+def test_without_a_document_user_data_carries_hostname_and_keys() -> None:
+    files = seed_files(CloudInit(ssh_authorized_keys=(KEY, f"  {KEY}\n"), hostname="<db>&'\"1"), vm())
+    assert files["user-data"].startswith("#cloud-config\n")
+    document = yaml.safe_load(files["user-data"])
+    assert document["hostname"] == "<db>&'\"1"
+    assert document["ssh_authorized_keys"] == [KEY, KEY]
+
+
+def test_the_interface_is_named_by_its_mac_address() -> None:
+    with_network = vm(replace(REQUEST, network="default"))
+    document = yaml.safe_load(seed_files(CloudInit(hostname="a"), with_network)["network-config"])
+    assert document["ethernets"]["primary"]["match"] == {"macaddress": mac_address(VM_UUID)}
+    assert "network-config" not in seed_files(CloudInit(hostname="a"), vm())
+    own = "version: 2\n"
+    assert seed_files(CloudInit(network_config=own), with_network)["network-config"] == own
+
+
+def test_the_image_is_labelled_cidata_and_holds_the_files_under_all_names() -> None:
+    cloud_init = CloudInit(user_data="#cloud-config\n# é\n", network_config="version: 2\n")
+    iso = PyCdlib()
+    iso.open_fp(io.BytesIO(seed_image(cloud_init, vm())))
+    assert iso.pvd.volume_identifier.rstrip() == b"cidata"
+    for name, text in seed_files(cloud_init, vm()).items():
+        for path in ({"rr_path": f"/{name}"}, {"joliet_path": f"/{name}"}):
+            content = io.BytesIO()
+            iso.get_file_from_iso_fp(content, **path)
+            assert content.getvalue() == text.encode()
+    iso.close()
+
+
+def test_the_image_is_the_same_at_another_time_and_in_another_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud_init = CloudInit(hostname="a")
+    first = seed_image(cloud_init, vm())
+    real_time = time.time
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    monkeypatch.setattr(time, "time", lambda: real_time() + 1_000_000)
+    try:
+        assert seed_image(cloud_init, vm()) == first
+    finally:
+        os.environ.pop("TZ", None)
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("", "no public key"),
+        ("AAAA", "no public key"),
+        ("ssh-ed25519 AAAA\nssh-rsa AAAA", "no public key"),
+        ("ssh-ed25519 AAAA=A", "no public key"),
+        ("ssh-ed25519 AAAAA", "cut or changed"),
+        ("ssh-rsa " + KEY.split()[1], "its data says otherwise"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabc", "private key"),
+    ],
+)
+def test_what_is_no_public_key_is_refused(key: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        check_ssh_key(key)
+
+
+def test_a_private_key_is_not_repeated() -> None:
+    with pytest.raises(UsageError) as caught:
+        check_ssh_key("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1")
+    assert "b3Blb" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ("", "which cloud-init ignores"),
+        ("packages: [vim]\n", "which cloud-init ignores"),
+        ("\n#cloud-config\n", "which cloud-init ignores"),
+        ("#cloud-config\nusers:\n\t- name: a\n", "line 3 is indented with a tab"),
+        ("#cloud-config\nruncmd: ['\x07']\n", "line 2 contains a control character"),
+    ],
+)
+def test_a_document_that_cloud_init_would_ignore_is_refused(document: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        seed_files(CloudInit(user_data=document), vm())
+
+
+def test_scripts_may_be_indented_with_tabs() -> None:
+    script = "#!/bin/sh\nif true; then\n\techo\nfi\n"
+    assert seed_files(CloudInit(user_data=script), vm())["user-data"] == script
+
+
+def test_a_network_config_is_checked_too() -> None:
+    with pytest.raises(UsageError, match="network-config line 2"):
+        seed_files(CloudInit(network_config="version: 2\n\tethernets: {}\n"), vm())

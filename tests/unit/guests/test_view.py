@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What domain_view decides and refuses."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.guests.cases import (
+    A40_BARS,
+    CASES,
+    GIB,
+    H100_BARS,
+    MDEV_UUID,
+    REQUEST,
+    T4_BARS,
+    facts,
+    gpu,
+    leases,
+    vgpu,
+    vm,
+    whole,
+)
+from vgpuctl.errors import GuestError, UsageError
+from vgpuctl.guests.mmio_window import window_gib
+from vgpuctl.guests.numa import NumaMemory, cpu_count, numa_view
+from vgpuctl.guests.view import CpuMode, DiskView, domain_view, mac_address, parse_pci_address
+from vgpuctl.model.lease import Slice
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.vm import DirectKernel
+
+
+def test_gpus_keep_their_guest_address_when_disk_and_network_come() -> None:
+    slices = leases(whole("0000:41:00.0"), whole("0000:42:00.0"))
+    host = facts(gpu("0000:41:00.0"), gpu("0000:42:00.0"))
+    bare = domain_view(vm(), slices, host)
+    full = domain_view(
+        vm(replace(REQUEST, network="default")), slices, host, disk=DiskView("/d.qcow2"), seed_path="/s.iso"
+    )
+    assert bare.root_ports == full.root_ports
+    assert bare.hostdevs == full.hostdevs
+
+
+def test_each_gpu_sits_alone_behind_a_port_whose_index_is_its_bus() -> None:
+    view = CASES["several_kinds"]
+    buses = [hostdev.guest_bus for hostdev in view.hostdevs]
+    assert buses == [5, 6, 6, 7]
+    assert {port.index for port in view.root_ports} == {1, 2, 3, 4, 5, 6, 7}
+    places = [(port.slot, port.function) for port in view.root_ports]
+    assert len(set(places)) == len(places)
+    assert places == sorted(places)
+
+
+def test_leases_in_any_order_give_the_same_view() -> None:
+    slices = leases(whole("0000:41:00.0"), whole("0000:42:00.0"))
+    host = facts(gpu("0000:41:00.0"), gpu("0000:42:00.0"))
+    assert domain_view(vm(), slices, host) == domain_view(vm(), slices[::-1], host)
+
+
+@pytest.mark.parametrize("character", ["\n", "\t", "\0", "\x7f", "\x85", "\ufffe", "\ud800"])
+def test_characters_that_xml_cannot_carry_are_refused_with_the_field(character: str) -> None:
+    request = replace(REQUEST, direct_kernel=DirectKernel("/boot/k", None, f"console=ttyS0{character}quiet"))
+    with pytest.raises(UsageError, match=r"direct_kernel\.command_line of VM 'web-1'"):
+        domain_view(vm(request), [], facts())
+
+
+def test_a_lease_on_a_gpu_the_host_lacks_is_refused_with_what_there_is() -> None:
+    with pytest.raises(GuestError, match=r"0000:99:00\.0, which host gpu1 does not have") as caught:
+        domain_view(vm(), leases(whole("0000:99:00.0")), facts(gpu("0000:41:00.0")))
+    assert caught.value.context == ("found: 0000:41:00.0 NVIDIA A40",)
+
+
+def test_an_mdev_lease_without_uuid_is_refused() -> None:
+    with pytest.raises(GuestError, match="no mdev UUID"):
+        domain_view(vm(), leases(vgpu("0000:41:00.0", Sharing.MDEV, "0000:41:00.0")), facts(gpu("0000:41:00.0")))
+
+
+def test_more_companions_than_a_slot_holds_are_refused() -> None:
+    companions = [f"0000:41:00.{number}" for number in range(1, 8)] + ["0000:41:01.0"]
+    with pytest.raises(GuestError, match="8 companion functions"):
+        domain_view(vm(), leases(whole("0000:41:00.0", *companions)), facts(gpu("0000:41:00.0")))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "41:00.0", "0000:41:00", "0000:41:00.8", "0000:41:20.0", "0000:4g:00.0", "0000:41:00.0\n"]
+)
+def test_what_is_no_pci_address_is_refused(text: str) -> None:
+    with pytest.raises(GuestError, match="is not a PCI address"):
+        parse_pci_address(text)
+
+
+def test_the_mac_address_is_stable_local_and_unicast() -> None:
+    first = mac_address("6f1f0a52-5a0c-4a3e-9d8c-0b6f5b0f6a01")
+    assert first == mac_address("6f1f0a52-5a0c-4a3e-9d8c-0b6f5b0f6a01")
+    assert first != mac_address("6f1f0a52-5a0c-4a3e-9d8c-0b6f5b0f6a02")
+    assert int(first[:2], 16) & 0b11 == 0b10
+
+
+@pytest.mark.parametrize(
+    ("bars", "count", "slice_", "expected"),
+    [
+        ((), 1, whole("0000:41:00.0"), None),
+        (T4_BARS, 16, whole("0000:41:00.0"), None),
+        ((16 * GIB, 16 * GIB), 1, whole("0000:41:00.0"), None),
+        ((16 * GIB, 17 * GIB), 1, whole("0000:41:00.0"), 64),
+        (A40_BARS, 1, whole("0000:41:00.0"), 128),
+        (A40_BARS, 3, whole("0000:41:00.0"), 512),
+        (H100_BARS, 8, whole("0000:41:00.0"), 2048),
+        (A40_BARS, 1, vgpu("0000:41:00.0", Sharing.VF_PROFILE, "0000:41:00.4"), None),
+        (A40_BARS, 4, vgpu("0000:41:00.0", Sharing.VF_PROFILE, "0000:41:00.4"), 64),
+    ],
+)
+def test_the_window_holds_all_bars_aligned(
+    bars: tuple[int, ...], count: int, slice_: Slice, expected: int | None
+) -> None:
+    assert window_gib([(gpu("0000:41:00.0", bars=bars), slice_)] * count) == expected
+
+
+def test_a_host_without_kvm_gets_a_window_that_tcg_can_address() -> None:
+    cards = [f"0000:{bus:02x}:00.0" for bus in range(0x10, 0x18)]
+    host = facts(*(gpu(card, bars=H100_BARS) for card in cards), kvm=False)
+    view = domain_view(vm(), leases(*(whole(card) for card in cards)), host)
+    assert view.mmio_window_gib == 256
+    assert view.cpu_mode is CpuMode.MAXIMUM
+    assert not view.maxphysaddr_passthrough
+
+
+@pytest.mark.parametrize(("version", "expected"), [(None, False), ("8.6.0", False), ("8.7.0", True), ("10.0.0", True)])
+def test_maxphysaddr_is_written_only_for_a_libvirt_that_knows_it(version: str | None, *, expected: bool) -> None:
+    cards = [f"0000:{bus:02x}:00.0" for bus in range(0x10, 0x18)]
+    host = facts(*(gpu(card, bars=H100_BARS) for card in cards), libvirt_version=version)
+    view = domain_view(vm(), leases(*(whole(card) for card in cards)), host)
+    assert view.maxphysaddr_passthrough is expected
+
+
+def test_a_guest_is_pinned_only_when_all_its_gpus_share_one_known_node() -> None:
+    near, far, unknown = (gpu("0000:41:00.0", numa_node=node) for node in (1, 0, None))
+    host = facts(numa_nodes=2)
+    assert numa_view(facts(), [near], vcpus=1, memory_mib=1) is None
+    assert numa_view(host, [], vcpus=1, memory_mib=1) is None
+    assert numa_view(host, [near, far], vcpus=1, memory_mib=1) is None
+    assert numa_view(host, [unknown], vcpus=1, memory_mib=1) is None
+    pinned = numa_view(host, [near, near], vcpus=8, memory_mib=16384)
+    assert pinned is not None
+    assert (pinned.node, pinned.cpus, pinned.memory, pinned.has_vcpu_pins) == (1, "8-15", NumaMemory.STRICT, True)
+
+
+@pytest.mark.parametrize(("cpus", "count"), [("0", 1), ("0-3", 4), ("0-3,8-11", 8), ("1,3,5-6", 4)])
+def test_a_kernel_cpu_list_is_counted(cpus: str, count: int) -> None:
+    assert cpu_count(cpus) == count
+
+
+def test_mdev_uuid_goes_to_mediated_devices_only() -> None:
+    uuids = [hostdev.mdev_uuid for hostdev in CASES["several_kinds"].hostdevs]
+    assert uuids == [None, None, None, MDEV_UUID]

@@ -60,9 +60,7 @@ def add_ini(path: str, content: bytes, tree: InventoryTree) -> None:
             _add_child_line(line, group, origin, tree, expected)
     for name, what in expected.items():
         if what.parents:
-            raise malformed(
-                what.origin, f"[{what.parents[-1]}:children] names {name!r}, which is not a group of this file"
-            )
+            raise malformed(what.origin, f"[{what.parents[-1]}:children] names {name!r}, which is not a group")
         raise malformed(what.origin, f"[{name}:vars] is for a group that has no section", hint=f"add [{name}]")
 
 

@@ -147,10 +147,12 @@ class InventoryTree:
         for group in self.groups.values():
             if group is not top and not group.parents:
                 self._link(top, group)
+        left_ungrouped: set[str] = set()
         for host in self.hosts.values():
             if set(host.groups) - {"all", "ungrouped"}:
-                host.groups.pop("ungrouped", None)
-                ungrouped.hosts.pop(host.name, None)
+                if host.groups.pop("ungrouped", None):
+                    left_ungrouped.add(host.name)
+                    ungrouped.hosts.pop(host.name, None)
             else:
                 host.groups.setdefault("ungrouped", ungrouped)
                 ungrouped.hosts.setdefault(host.name, host)
@@ -159,6 +161,8 @@ class InventoryTree:
             lineage = dict(host.groups)
             for group in host.groups.values():
                 lineage.update(group.ancestors())
+            if host.name in left_ungrouped:  # ansible forgets `ungrouped` here, even above another of its groups
+                lineage.pop("ungrouped", None)
             host.lineage = tuple(sorted(lineage.values(), key=lambda each: (each.depth, each.priority, each.name)))
         for name in self.groups:
             if name in self.hosts:

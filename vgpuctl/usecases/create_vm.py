@@ -12,7 +12,7 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
-from vgpuctl.usecases.operations import operation, refuse_while_busy
+from vgpuctl.usecases.operations import ending, refuse_while_busy
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import apply, build_slices, check_leases, describe_slice, leases_of, plan_leases
 from vgpuctl.usecases.survey import survey
@@ -53,6 +53,9 @@ def create_vm(services: Services, request: VmRequest, *, dry_run: bool = False, 
     capacities = list(seen.capacities)
     surprise: VgpuctlError | None = None
     for _attempt in range(PLACEMENTS_TRIED):
+        existing = find_existing(services, request)
+        if existing is not None:
+            return existing
         with services.store.reading() as session:
             leases = session.leases()
         placement = place(request, capacities, leases)
@@ -157,7 +160,8 @@ def _create_on(
     with services.store.transaction() as session:
         session.reserve(placement.host, generation, leases)
         session.add_vm(vm)
-    with operation(services, "create-vm", vm):
+        operation_id = session.begin_operation("create-vm", vm.uuid, vm.domain_name, exclusive=True)
+    with ending(services, operation_id):
         services.say(
             f"{vm.domain_name}: placed on {placement.host}, {', '.join(map(describe_slice, leases)) or 'no GPU'}"
         )

@@ -13,10 +13,19 @@ from vgpuctl.usecases.services import Services
 
 @contextlib.contextmanager
 def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
-    """Tell the store that this process works on `vm`. Raises ConcurrentChange when another live one does."""
-    refuse_while_busy(services, vm)
-    with services.store.operation(kind, vm.uuid, vm.domain_name):
+    """Tell the store that this process works on `vm`. Raises ConcurrentChange when another living run does."""
+    with services.store.operation(kind, vm.uuid, vm.domain_name, exclusive=True):
         yield
+
+
+@contextlib.contextmanager
+def ending(services: Services, operation_id: int) -> Iterator[None]:
+    """End an operation, begun in an earlier transaction, with the block."""
+    try:
+        yield
+    finally:
+        with services.store.transaction() as session:
+            session.end_operation(operation_id)
 
 
 def refuse_while_busy(services: Services, vm: Vm) -> None:

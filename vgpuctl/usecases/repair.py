@@ -9,7 +9,7 @@ from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases import guest
-from vgpuctl.usecases.operations import may_run
+from vgpuctl.usecases.operations import may_run, operation
 from vgpuctl.usecases.release import release_slices
 from vgpuctl.usecases.services import Services
 
@@ -33,7 +33,7 @@ def repair(services: Services, *, dry_run: bool) -> tuple[Repair, ...]:
         vms = session.vms()
         leases = session.leases()
         operations = session.open_operations()
-    busy = {operation.subject for operation in operations if may_run(operation)}
+    busy = {intent.subject for intent in operations if may_run(intent)}
     repairs: list[Repair] = []
     for vm in vms:
         if vm.uuid in busy:
@@ -45,7 +45,8 @@ def repair(services: Services, *, dry_run: bool) -> tuple[Repair, ...]:
                 continue
             what, outcome, mend = found
             if not dry_run:
-                mend()
+                with operation(services, "repair", vm):
+                    mend()
         except VgpuctlError as error:
             services.forget_host(vm.host)
             repairs.append(Repair(vm.domain_name, vm.host, f"VM is {vm.state}", f"failed: {error.message}"))
@@ -56,9 +57,9 @@ def repair(services: Services, *, dry_run: bool) -> tuple[Repair, ...]:
         repairs.append(_mend_orphan(services, lease, dry_run=dry_run))
     if not dry_run:
         with services.store.transaction() as session:
-            for operation in operations:
-                if not may_run(operation):
-                    session.end_operation(operation.id)
+            for intent in operations:
+                if not may_run(intent):
+                    session.end_operation(intent.id)
     return tuple(repairs)
 
 

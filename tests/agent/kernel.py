@@ -54,14 +54,15 @@ class FakeKernel(Host):
         for end, errors in self.refusals.items():
             if path.endswith(end) and errors:
                 self._refuse(errors.pop(0))
-        for pattern, react in (
+        reactions: tuple[tuple[re.Pattern[str], Callable[..., None]], ...] = (
             (_MDEV_CREATE, self._create_mdev),
             (_MDEV_REMOVE, self._remove),
             (_VGPU_TYPE, self._set_type),
             (_DRIVER, self._bind_or_unbind),
             (_OVERRIDE, self._override),
             (_NUMVFS, self._set_numvfs),
-        ):
+        )
+        for pattern, react in reactions:
             match = pattern.fullmatch(path)
             if match:
                 react(*match.groups(), text.strip())

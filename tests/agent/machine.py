@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 Tree = dict[str, str | None]
+ReadableTree = Mapping[str, str | None]
 
 VF_TYPES = {"557": ("A40-1Q", 1, 32), "558": ("A40-2Q", 2, 24), "562": ("A40-8Q", 8, 6), "566": ("A40-48Q", 48, 1)}
 
@@ -36,7 +37,7 @@ BASE: Tree = {
 }
 
 
-def build(root: Path, *trees: Mapping[str, str | None]) -> Path:
+def build(root: Path, *trees: ReadableTree) -> Path:
     """Write trees under `root`, later ones over earlier ones."""
     merged: Tree = {}
     for tree in trees:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.agent import machine
 from tests.agent.kernel import FakeKernel
-from tests.agent.machine import Tree, a40, build, function, mdev_types, profile_vf, vf_address
+from tests.agent.machine import ReadableTree, Tree, a40, build, function, mdev_types, profile_vf, vf_address
 from vgpuctl.agent.dispatch import answer
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.steps import (
@@ -31,7 +31,7 @@ UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
 VM = "11111111-2222-4333-8444-555555555555"
 
 
-def make(root: Path, *trees: Tree) -> FakeKernel:
+def make(root: Path, *trees: ReadableTree) -> FakeKernel:
     return FakeKernel(build(root, machine.BASE, *trees))
 
 
@@ -52,7 +52,7 @@ MDEV = (a40(), mdev_types(PF, available={"557": 0, "558": 24}))
 PROFILE = (a40(total_vfs=1), {f"{machine.device_path(PF)}/sriov_numvfs": "1\n"}, profile_vf(0))
 
 # (the machine, the step): what must be true of every step.
-IDEMPOTENT: dict[str, tuple[tuple[Tree, ...], Step]] = {
+IDEMPOTENT: dict[str, tuple[tuple[ReadableTree, ...], Step]] = {
     "mdev.create": (MDEV, CreateMdev(PF, "nvidia-558", UUID)),
     "mdev.delete": ((*MDEV, machine.active_mdev(UUID, PF, "nvidia-558")), DeleteMdev(UUID)),
     "vgpu.set-type": (PROFILE, SetVgpuType(VF, "558")),
@@ -84,7 +84,7 @@ def test_a_dry_run_foresees_the_change_and_writes_nothing(name: str, tmp_path: P
     assert take(host, step).changes == dry.changes
 
 
-HELD: dict[str, tuple[tuple[Tree, ...], Step]] = {
+HELD: dict[str, tuple[tuple[ReadableTree, ...], Step]] = {
     "mdev.delete": (
         (*MDEV, machine.active_mdev(UUID, PF, "nvidia-558"), machine.holder(77, "/dev/vfio/40", vm_uuid=VM)),
         DeleteMdev(UUID),

@@ -4,7 +4,17 @@ from pathlib import Path
 import pytest
 
 from tests.agent import machine
-from tests.agent.machine import Tree, a40, build, function, mdev_types, profile_vf, vf_address, virtual_function
+from tests.agent.machine import (
+    ReadableTree,
+    Tree,
+    a40,
+    build,
+    function,
+    mdev_types,
+    profile_vf,
+    vf_address,
+    virtual_function,
+)
 from vgpuctl.agent.dispatch import read_facts, read_holders
 from vgpuctl.agent.facts import gpus, host_facts, vgpu_types
 from vgpuctl.agent.host import Host
@@ -17,11 +27,11 @@ UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
 PF = "0000:41:00.0"
 
 
-def read(root: Path, *trees: Tree) -> HostFacts:
+def read(root: Path, *trees: ReadableTree) -> HostFacts:
     return read_facts(Host(str(build(root, machine.BASE, *trees))))
 
 
-def read_gpu(root: Path, *trees: Tree) -> Gpu:
+def read_gpu(root: Path, *trees: ReadableTree) -> Gpu:
     [gpu] = read(root, *trees).gpus
     return gpu
 
@@ -79,7 +89,7 @@ def test_a_whole_card_with_its_audio_function_can_be_passed_through(tmp_path: Pa
     assert gpu.problems == ()
 
 
-PASSTHROUGH_BLOCKED: dict[str, tuple[Tree, ...]] = {
+PASSTHROUGH_BLOCKED: dict[str, tuple[ReadableTree, ...]] = {
     "a stranger in the group": (
         a40(),
         function("0000:42:00.0", vendor="8086", device="1533", pci_class="020000", driver="igb"),
@@ -154,7 +164,7 @@ def test_mdev_on_the_pf_is_counted_by_the_driver(tmp_path: Path) -> None:
 
 def test_types_on_vfs_are_bounded_by_vfs_maximum_and_framebuffer(tmp_path: Path) -> None:
     every = {"557": 1, "558": 1, "562": 1, "566": 1}
-    trees = [a40(total_vfs=8), {f"{machine.device_path(PF)}/sriov_numvfs": "8\n"}]
+    trees: list[ReadableTree] = [a40(total_vfs=8), {f"{machine.device_path(PF)}/sriov_numvfs": "8\n"}]
     for number in range(8):
         trees += [virtual_function(number), mdev_types(vf_address(number), available=every)]
     gpu = read_gpu(tmp_path, *trees)
@@ -163,7 +173,7 @@ def test_types_on_vfs_are_bounded_by_vfs_maximum_and_framebuffer(tmp_path: Path)
 
 
 def test_a_used_vf_leaves_the_others_to_types_of_its_size(tmp_path: Path) -> None:
-    trees = [
+    trees: list[ReadableTree] = [
         a40(total_vfs=8),
         {f"{machine.device_path(PF)}/sriov_numvfs": "8\n"},
         machine.active_mdev(UUID, vf_address(0), "nvidia-562"),
@@ -205,10 +215,10 @@ VGPU_CONFIG = """<?xml version="1.0" encoding="utf-8"?>
 CONFIG_FILE: Tree = {"/usr/share/nvidia/vgpu/vgpuConfig.xml": VGPU_CONFIG}
 
 
-def profile_card(used: dict[int, str], *, count: int = 8) -> list[Tree]:
+def profile_card(used: dict[int, str], *, count: int = 8) -> list[ReadableTree]:
     sizes = {machine.VF_TYPES[type_id][1] for type_id in used.values()}
     types = tuple(type_id for type_id, (_, gib, _) in machine.VF_TYPES.items() if not sizes or gib in sizes)
-    trees: list[Tree] = [a40(total_vfs=count), {f"{machine.device_path(PF)}/sriov_numvfs": f"{count}\n"}]
+    trees: list[ReadableTree] = [a40(total_vfs=count), {f"{machine.device_path(PF)}/sriov_numvfs": f"{count}\n"}]
     return trees + [profile_vf(number, current=used.get(number, "0"), types=types) for number in range(count)]
 
 

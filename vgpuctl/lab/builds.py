@@ -19,7 +19,7 @@ def ensure_module(folder: LabFolder, kernel: Kernel) -> Path:
     sources = sorted(
         file
         for file in MODULE_SOURCES.iterdir()
-        if file.suffix in (".c", ".h") and not file.name.endswith(".mod.c") or file.name in ("Makefile", "Kbuild")
+        if (file.suffix in (".c", ".h") and not file.name.endswith(".mod.c")) or file.name in ("Makefile", "Kbuild")
     )
     target = folder.cache / "module" / _key(sources, kernel.release)
     with built(target) as building:

@@ -62,6 +62,15 @@ _DEFAULT_NETWORK = """\
 </network>
 """
 
+_DEFAULT_POOL = """\
+<pool type="dir">
+  <name>default</name>
+  <target>
+    <path>/var/lib/libvirt/images</path>
+  </target>
+</pool>
+"""
+
 
 def host_uuid(folder: LabFolder, name: str) -> uuid.UUID:
     """The host's SMBIOS UUID: the same at every start of this host in this lab."""
@@ -102,7 +111,8 @@ def host_files(
         "sshd/host_key": (host_key.read_text(), 0o600),
         "libvirt/libvirtd.conf": (_LIBVIRTD_CONF, 0o644),
         "libvirt/qemu.conf": (_QEMU_CONF, 0o600),
-        "libvirt/default-network.xml": (_DEFAULT_NETWORK, 0o644),
+        "libvirt/qemu/networks/default.xml": (_DEFAULT_NETWORK, 0o600),
+        "libvirt/storage/default.xml": (_DEFAULT_POOL, 0o600),
         "etc/hostname": (shape.name + "\n", 0o644),
         "etc/hosts": (f"127.0.0.1 localhost\n127.0.1.1 {shape.name}\n::1 localhost\n", 0o644),
         "etc/resolv.conf": ("nameserver 10.0.2.3\n", 0o644),
@@ -116,6 +126,11 @@ def host_files(
         ),
         **_accounts(),
     }
+    if not Path("/usr/bin/sudo").exists():
+        raise LabError(
+            "sudo is not installed on this machine, and so not in the emulated host",
+            hint="run `make setup`, or apt-get install sudo",
+        )
     files = {path: (content.encode(), mode) for path, (content, mode) in text.items()}
     for name, mode in (("boot", 0o755), ("sriov-manage", 0o755)):
         files[name] = ((IN_HOST / name).read_bytes(), mode)

@@ -87,10 +87,10 @@ def modules_in_order(dependencies: str) -> list[str]:
     dependencies: the text of `modules.dep`, whose lines list the nearest dependency first. What the kernel has
     built in is not in it.
     """
-    lines = {}
+    lines: dict[str, tuple[str, list[str]]] = {}
     for line in dependencies.splitlines():
-        file, _, needed = line.partition(":")
-        lines[re.sub(r"\.ko.*", "", Path(file).name).replace("-", "_")] = (file, needed.split())
+        file, _, after = line.partition(":")
+        lines[re.sub(r"\.ko.*", "", Path(file).name).replace("-", "_")] = (file, after.split())
     ordered: list[str] = []
     for name in _MODULES:
         if name in lines:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel of the emulated hosts: Debian's stock one, used where it lies or unpacked into the lab, never installed."""
+"""The kernel of the emulated hosts: Debian's stock one, this machine's own or unpacked into the lab, never installed."""
 
+import lzma
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,17 @@ from vgpuctl.lab.folder import LabFolder, built
 from vgpuctl.lab.process import checked, needed_program
 
 _HEADERS = re.compile(r"linux-headers-(?P<release>\d+\.\d+\.\d+-\d+-amd64)")
+_XZ_MAGIC = b"\xfd7zXZ\x00"
 _DOWNLOAD_LIMIT_S = 600
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel image with its modules. release: as `uname -r` says; headers: the folder that modules build against."""
+    """A kernel with its modules.
+
+    release: as `uname -r` says. image: the kernel without its decompressor, which is slow under TCG.
+    headers: the folder that modules build against.
+    """
 
     release: str
     image: Path
@@ -32,7 +38,7 @@ def ensure_kernel(folder: LabFolder) -> Kernel:
     headers = Path(f"/usr/src/linux-headers-{release}")
     own_image, own_modules = Path(f"/boot/vmlinuz-{release}"), Path(f"/lib/modules/{release}")
     if _is_readable(own_image) and _is_readable(own_modules / "modules.dep"):
-        return Kernel(release, own_image, own_modules, headers)
+        return Kernel(release, _unpacked(folder, own_image, f"{release}_{version}"), own_modules, headers)
     package = f"linux-image-{release}"
     target = folder.cache / "kernel" / f"{release}_{version}"
     with built(target) as building:
@@ -45,7 +51,7 @@ def ensure_kernel(folder: LabFolder) -> Kernel:
                 raise LabError(
                     error.message,
                     context=error.context,
-                    hint="`apt-get update` as root renews the package lists; the kernel must be of the headers' version",
+                    hint="`apt-get update` as root renews the package lists; kernel and headers must be of one version",
                 ) from error
             (file,) = building.glob("*.deb")
             checked(["dpkg-deb", "-x", str(file), str(building)], what=f"unpacking {package}", timeout_s=120)
@@ -54,7 +60,23 @@ def ensure_kernel(folder: LabFolder) -> Kernel:
             checked([depmod, "-b", str(building), release], what="indexing the kernel's modules", timeout_s=120)
             # mkdtemp's mode would hide the modules from the host's own users.
             building.chmod(0o755)
-    return Kernel(release, target / "boot" / f"vmlinuz-{release}", target / "lib" / "modules" / release, headers)
+    image = _unpacked(folder, target / "boot" / f"vmlinuz-{release}", f"{release}_{version}")
+    return Kernel(release, image, target / "lib" / "modules" / release, headers)
+
+
+def _unpacked(folder: LabFolder, image: Path, key: str) -> Path:
+    """The ELF inside a compressed kernel image, which QEMU starts directly (PVH); the image itself when it is not xz."""
+    target = folder.cache / "vmlinux" / key
+    with built(target) as building:
+        if building:
+            content = image.read_bytes()
+            start = content.find(_XZ_MAGIC)
+            try:
+                elf = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(content[start:]) if start >= 0 else b""
+            except lzma.LZMAError:
+                elf = b""
+            (building / "vmlinux").write_bytes(elf if elf.startswith(b"\x7fELF") else content)
+    return target / "vmlinux"
 
 
 def _newest_headers() -> tuple[str, str]:

@@ -22,7 +22,7 @@ _FIELD_START_TIME = 19
 
 @dataclass(frozen=True)
 class RecordedProcess:
-    """A process that the lab started. start_time: clock ticks since boot, from /proc/PID/stat; boot_id: of which boot."""
+    """A process that the lab started. start_time: clock ticks since the boot `boot_id`, from /proc/PID/stat."""
 
     pid: int
     start_time: int

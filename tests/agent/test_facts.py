@@ -232,6 +232,7 @@ def test_vendor_vfio_lists_types_with_sizes_from_their_names(tmp_path: Path) -> 
         "A40-48Q": 49152,
     }
     assert [each.type_id for each in gpu.types] == ["557", "558", "562", "566"]
+    assert creatable(gpu) == {"A40-1Q": 8, "A40-2Q": 8, "A40-8Q": 6, "A40-48Q": 1}
 
 
 def test_a_used_vf_keeps_its_type_listed_by_name(tmp_path: Path) -> None:
@@ -308,6 +309,21 @@ def test_a_broken_vgpu_config_is_a_problem_of_nvidia_cards(tmp_path: Path) -> No
 def test_a_card_left_on_the_stub_driver_is_a_problem(tmp_path: Path) -> None:
     gpu = read_gpu(tmp_path, a40(total_vfs=32, driver="pci-pf-stub"))
     assert any("pci-pf-stub" in problem for problem in gpu.problems)
+
+
+@pytest.mark.parametrize(
+    ("files", "version"),
+    [
+        ({}, None),
+        ({"/sys/module/nvidia/version": "550.127.06\n"}, "550.127.06"),
+        (
+            {"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.127.06  Wed Oct\n"},
+            "550.127.06",
+        ),
+    ],
+)
+def test_the_drivers_version_is_read(files: Tree, version: str | None, tmp_path: Path) -> None:
+    assert read(tmp_path, files).nvidia_driver == version
 
 
 def test_holders_can_be_asked_for_alone(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What NVIDIA's driver tells outside NVML: its version and its /proc entries (reference 3.1)."""
 
+import re
 from typing import Dict, Optional
 
 from vgpuctl.agent.host import Host
@@ -10,10 +11,14 @@ DRIVER = "nvidia"
 # sriov-manage borrows the PF for this driver; a PF found on it was left there.
 PF_STUB = "pci-pf-stub"
 
+_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
+
 
 def read_driver_version(host: Host) -> Optional[str]:
     """Return the version of the loaded driver, None when it is not loaded."""
-    return host.read_optional("/sys/module/nvidia/version")
+    version = host.read_optional("/sys/module/nvidia/version")
+    match = _VERSION.search(host.read_optional(f"{PROC}/version") or "") if version is None else None
+    return match[1] if match else version
 
 
 def read_information(host: Host, address: str) -> Dict[str, str]:

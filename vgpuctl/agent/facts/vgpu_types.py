@@ -149,6 +149,9 @@ def _with_creatable(
     every = list(types)
     by_id = {each.type_id: each for each in every}
     total = _nominal_memory(every, memory_mib)
+    if total is None and not used:
+        # Nothing describes the GPU, but while it is empty it lists the type that is the whole card.
+        total = max((each.framebuffer_mib or 0 for each in every if not is_mig_backed(each.name)), default=0) or None
     taken = [
         by_id[type_id].framebuffer_mib if type_id in by_id else None
         for type_id, count in used.items()

@@ -5,6 +5,7 @@ SR-IOV boards carry one vGPU per VF; the others carry mdevs on the PF, by UUID. 
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Holder, Mdev, VgpuType, VirtualFunction
@@ -34,7 +35,7 @@ class EmulatedGpu:
     def on_vfs(self) -> bool:
         return self.sharing in ("mdev-vf", "vf-profile", "vf")
 
-    @property
+    @cached_property
     def functions(self) -> list[str]:
         bus = int(self.address[5:7], 16)
         first = 4
@@ -75,8 +76,8 @@ class EmulatedGpu:
 
     def can_create(self, name: str) -> bool:
         """Whether one more of this type could be created anywhere on the card."""
-        keys = self.functions if self.on_vfs else ["a-new-uuid"]
-        return any(self.refusal(name, key) is None for key in keys)
+        key = next((one for one in self.functions if one not in self.vgpus), None) if self.on_vfs else "a-new-uuid"
+        return key is not None and self.refusal(name, key) is None
 
     def creatable(self, one: catalog.CatalogType) -> int:
         if not self.can_create(one.name):

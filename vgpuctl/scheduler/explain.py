@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The search over hosts: one pass, the least waste wins, ties go by host name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vgpuctl import catalog
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.fit import Fit, ask, fit
+from vgpuctl.scheduler.fit import Fit, ask, fit, order_of
 from vgpuctl.scheduler.gpu_state import GpuState, read_state
 from vgpuctl.scheduler.host_rules import refuse_host
-from vgpuctl.scheduler.offer import Refusal, Wanted
+from vgpuctl.scheduler.offer import Offer, Refusal, Wanted
 
 
 def explain(
@@ -38,9 +38,10 @@ def explain(
             read_state(capacity.name, capacity.facts, gpu, by_gpu.get((capacity.name, gpu.address), ()))
             for gpu in sorted(capacity.facts.gpus, key=lambda one: one.address)
         ]
-        refused, usable = _ask_all(wants, states)
+        refused, offers = _ask_all(wants, states)
         rejections.extend(refused)
-        fitting = fit(wants, usable) if usable or not wants else None
+        usable = [state for state in states if state.gpu.address in offers]
+        fitting = _fit(wants, usable, offers)
         if fitting is None:
             if usable:
                 rejections.append(_rejection(capacity.name, None, _not_together(wants, usable)))
@@ -69,19 +70,32 @@ def wants_of(request: VmRequest) -> list[Wanted]:
     return wants
 
 
-def _ask_all(wants: Sequence[Wanted], states: Sequence[GpuState]) -> tuple[list[Rejection], list[GpuState]]:
-    """Split the GPUs of a host into those that refuse every want, with the reason for the first, and the others."""
+def _ask_all(wants: Sequence[Wanted], states: Sequence[GpuState]) -> tuple[list[Rejection], dict[str, list[Offer]]]:
+    """Ask every GPU of a host for every want: the offers by GPU, and the first reason of those that offer nothing."""
     different = list(dict.fromkeys(wants))
     rejections: list[Rejection] = []
-    usable: list[GpuState] = []
+    offers: dict[str, list[Offer]] = {}
     for state in states:
-        answers = [ask(wanted, state) for wanted in different]
-        refusals = [answer for answer in answers if isinstance(answer, Refusal)]
-        if len(refusals) < len(different):
-            usable.append(state)
-        elif refusals:
+        refusals: list[Refusal] = []
+        for wanted in different:
+            answer = ask(wanted, state)
+            if isinstance(answer, Refusal):
+                refusals.append(answer)
+            else:
+                offers.setdefault(state.gpu.address, []).extend(answer)
+        if state.gpu.address not in offers and refusals:
             rejections.append(_rejection(state.host, state.gpu.address, refusals[0]))
-    return rejections, usable
+    return rejections, offers
+
+
+def _fit(wants: Sequence[Wanted], usable: Sequence[GpuState], offers: Mapping[str, list[Offer]]) -> Fit | None:
+    """All slices on this host; a single one needs no search, the offers are there."""
+    if wants and not usable:
+        return None
+    if len(wants) != 1:
+        return fit(wants, usable)
+    best = min((offer for found in offers.values() for offer in found), key=order_of)
+    return Fit((best.slice,), best.waste)
 
 
 def _not_together(wants: Sequence[Wanted], states: Sequence[GpuState]) -> Refusal:

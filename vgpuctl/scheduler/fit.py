@@ -33,6 +33,11 @@ def ask(wanted: Wanted, state: GpuState) -> Answer:
     return vgpu.offers(wanted, state)
 
 
+def order_of(offer: Offer) -> tuple[Waste, str, str]:
+    """Offers of one host, the best first; equal ones by GPU address, then type name."""
+    return (offer.waste, offer.slice.gpu, offer.slice.profile)
+
+
 def fit(wants: Sequence[Wanted], states: Sequence[GpuState]) -> Fit | None:
     """The slices for every want on these GPUs of one host, None when they do not go together.
 
@@ -79,7 +84,7 @@ class _Search:
             answer = ask(self.wants[index], state)
             if not isinstance(answer, Refusal):
                 found.extend(answer)
-        return sorted(found, key=lambda offer: (offer.waste, offer.slice.gpu, offer.slice.profile))
+        return sorted(found, key=order_of)
 
 
 def _given(states: Mapping[str, GpuState]) -> frozenset[tuple[str, str, int]]:

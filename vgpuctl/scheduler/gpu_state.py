@@ -100,7 +100,7 @@ def _held(type_id: str | None, gpu: Gpu, board: catalog.Board | None) -> HeldVgp
     known = catalog.type_by_id(board, type_id) if board else None
     offered = next((one for one in gpu.types if _number(one.type_id) == _number(type_id)), None)
     if offered is not None and offered.framebuffer_mib is not None:
-        return HeldVgpu(offered.name, offered.framebuffer_mib, seen=True)
+        return HeldVgpu(catalog.short_name(offered.name), offered.framebuffer_mib, seen=True)
     if known is not None:
         return HeldVgpu(known.name, known.fb_mib, seen=True)
     return HeldVgpu(offered.name if offered else None, None, seen=True)

@@ -38,7 +38,7 @@ def place(request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequen
     if not capacities:
         raise NoCapacity(
             f"no host was read, so VM {request.tenant}/{request.name} cannot be placed",
-            hint="check the inventory with `vgpuctl list-hosts`, and the hosts with `vgpuctl check-hosts`",
+            hint="check the inventory with `vgpuctl list-hosts`, and a host with `vgpuctl inspect-host`",
         )
     raise NoCapacity(
         _message(request),

@@ -64,7 +64,7 @@ def suggest_board(name: str, capacities: Sequence[HostCapacity]) -> Suggestion |
                 present.add(title)
     has = f"your hosts have {', '.join(sorted(present))}" if present else "your hosts have no GPU"
     if known:
-        return Suggestion(f"no host has a {name}", has, is_known=True)
+        return Suggestion(f"no host has a GPU {name}", has, is_known=True)
     return Suggestion(f"no host has a GPU {name!r}, and the catalogue knows none of this name", has, is_known=False)
 
 

@@ -19,7 +19,7 @@ from tests.unit.fleet_factory import (
     vm,
     whole_card,
 )
-from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler import place
 
@@ -79,7 +79,7 @@ def test_equal_hosts_are_chosen_by_name_and_equal_gpus_by_address() -> None:
 
 def test_a_lease_that_the_host_does_not_show_yet_counts() -> None:
     capacity = a40_host()
-    leases = []
+    leases: list[Lease] = []
     for number in range(6):
         placement = place(vm("A40-8Q"), [capacity], leases)
         leases.extend(leases_of(placement, vm_name=f"web-{number}"))

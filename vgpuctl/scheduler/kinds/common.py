@@ -19,7 +19,7 @@ def refuse_board(wanted: Wanted, state: GpuState) -> Refusal | None:
     beyond_catalog = state.board is None or not wanted.boards
     if beyond_catalog and state.gpu.name is not None and has_words(words_of(state.gpu.name), words_of(name)):
         return None
-    return Refusal(Code.WRONG_BOARD, f"it is a {state.title}, not a {name}")
+    return Refusal(Code.WRONG_BOARD, f"it is {state.title}, not {name}")
 
 
 def refuse_unusable(state: GpuState) -> Refusal | None:

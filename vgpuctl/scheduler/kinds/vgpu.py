@@ -26,12 +26,13 @@ def offers(wanted: Wanted, state: GpuState) -> Answer:
     kind = next((one for one in _FUNCTION_OF if one in state.gpu.sharing), None)
     if kind is None:
         return _refuse_without_vgpu(wanted, state)
-    if not fitting_types(wanted.request, state):
+    fitting = fitting_types(wanted.request, state)
+    if not fitting:
         return refuse_missing_type(wanted, state)
     refusal = refuse_unusable(state)
     if refusal is not None:
         return refusal
-    types = usable_types(wanted, state)
+    types = usable_types(wanted, fitting, state)
     if isinstance(types, Refusal):
         return types
     function = _FUNCTION_OF[kind](state)

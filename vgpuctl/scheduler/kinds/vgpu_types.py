@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which vGPU types a GPU can still take: the resource manager's rules (reference 2.2) over facts and leases."""
 
+from collections.abc import Sequence
+
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import VgpuType
 from vgpuctl.catalog.names import gpu_instance_slices
@@ -13,14 +15,11 @@ from vgpuctl.scheduler.offer import Refusal, Wanted
 _SERIES_ORDER = {"Q": 0, "C": 1, "B": 2, "A": 3}
 
 
-def usable_types(wanted: Wanted, state: GpuState) -> list[VgpuType] | Refusal:
-    """The types that fit the request and can be created once more, the smallest first, one per framebuffer size.
+def usable_types(wanted: Wanted, fitting: Sequence[VgpuType], state: GpuState) -> list[VgpuType] | Refusal:
+    """Of the types that fit the request, those that can be created once more, one per framebuffer size.
 
-    Of equal sizes the most able series comes first (Q, C, B, A). Without any: why the smallest that fits cannot.
+    Without any: why the smallest that fits cannot.
     """
-    fitting = fitting_types(wanted.request, state)
-    if not fitting:
-        return refuse_missing_type(wanted, state)
     usable: dict[tuple[int | None, int | None], VgpuType] = {}
     first: Refusal | None = None
     for offered in fitting:
@@ -33,9 +32,12 @@ def usable_types(wanted: Wanted, state: GpuState) -> list[VgpuType] | Refusal:
 
 
 def fitting_types(request: GpuRequest, state: GpuState) -> list[VgpuType]:
-    """The types of the GPU that the request means, the smallest first, whether or not they can be created now."""
+    """The types of the GPU that the request means, whether or not they can be created now: the smallest first, of
+    equal sizes the most able series first (Q, C, B, A)."""
     if request.profile is not None:
-        return [offered for offered in state.gpu.types if catalog.short_name(offered.name) == request.profile]
+        # Some boards print their own name before the type's (catalog.short_name).
+        named, ending = request.profile, f" {request.profile}"
+        return [one for one in state.gpu.types if one.name == named or one.name.endswith(ending)]
     fitting = []
     for offered in state.gpu.types:
         size = framebuffer_of(offered, state.board)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps per sharing kind: build, its undo, release, release again, and release without facts."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.emulated_gpu import EmulatedGpu, with_audio
+from tests.unit.fleet_factory import (
+    a40_host,
+    host,
+    host_facts,
+    intel_vf_host,
+    passthrough_host,
+    t4_host,
+    vm,
+    whole_card,
+)
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.steps import BindDriver, CreateMdev, DeleteMdev, ResetFunction, SetVgpuType, Step
+from vgpuctl.model.lease import Slice
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.planner import plan_release, plan_slice, with_first_drivers
+from vgpuctl.scheduler import place
+
+UUID = "5f1f9a0e-0000-4000-8000-000000000001"
+CARD = "0000:81:00.0"
+AUDIO = "0000:81:00.1"
+VF = "0000:9a:00.4"
+
+
+def slice_of(text: str, capacity: HostCapacity) -> Slice:
+    chosen = place(vm(text), [capacity], []).slices[0]
+    named = replace(chosen, mdev_uuid=UUID) if chosen.sharing.is_mediated() else chosen
+    return with_first_drivers(named, capacity.facts)
+
+
+def on_vf(name: str) -> EmulatedGpu:
+    gpu = EmulatedGpu(catalog.board("nvidia-a40"), "0000:41:00.0", "mdev-vf", vf_count=32)
+    gpu.create(name, "0000:41:00.4", UUID)
+    return gpu
+
+
+@pytest.mark.parametrize(
+    ("text", "capacity", "steps", "undo"),
+    [
+        (
+            "T4-4Q",
+            t4_host(),
+            [CreateMdev("0000:3b:00.0", "nvidia-232", UUID)],
+            [DeleteMdev(UUID)],
+        ),
+        (
+            "A40-8Q",
+            a40_host(sharing="mdev-vf"),
+            [CreateMdev("0000:41:00.4", "nvidia-562", UUID)],
+            [DeleteMdev(UUID)],
+        ),
+        ("A40-8Q", a40_host(), [SetVgpuType("0000:41:00.4", "562")], [SetVgpuType("0000:41:00.4", "0")]),
+        (
+            "passthrough",
+            passthrough_host(),
+            [],
+            [BindDriver((CARD,), "nvidia"), BindDriver((AUDIO,), "snd_hda_intel")],
+        ),
+        ("vf", intel_vf_host(), [], []),
+    ],
+    ids=["mdev", "mdev-vf", "vf-profile", "passthrough", "vf"],
+)
+def test_building_a_slice_takes_these_steps(
+    text: str, capacity: HostCapacity, steps: list[Step], undo: list[Step]
+) -> None:
+    plan = plan_slice(slice_of(text, capacity), capacity.facts)
+    assert (list(plan.steps), list(plan.undo)) == (steps, undo)
+    assert plan.summary
+
+
+def test_a_vf_with_a_first_driver_is_bound_back_to_it() -> None:
+    gpu = intel_vf_host().facts.gpus[0]
+    bound = replace(gpu, vfs=tuple(replace(one, driver="xe") for one in gpu.vfs))
+    capacity = host("gpu1", bound)
+    assert plan_slice(slice_of("vf", capacity), capacity.facts).undo == (BindDriver((VF,), "xe"),)
+
+
+def test_first_drivers_are_those_of_card_and_companions() -> None:
+    chosen = slice_of("passthrough", passthrough_host())
+    assert chosen.first_drivers == ((CARD, "nvidia"), (AUDIO, "snd_hda_intel"))
+    without = host("gpu1", with_audio(replace(whole_card(), companions=()), driver=None))
+    assert slice_of("passthrough", without).first_drivers == ((CARD, "nvidia"),)
+
+
+def test_kinds_that_libvirt_does_not_rebind_have_no_first_drivers() -> None:
+    assert slice_of("A40-8Q", a40_host()).first_drivers == ()
+    assert slice_of("T4-4Q", t4_host()).first_drivers == ()
+
+
+def left_on(driver: str | None, audio: str | None = "vfio-pci", **changes: object) -> HostFacts:
+    gpu = replace(with_audio(whole_card(), driver=audio), driver=driver)
+    return host_facts([replace(gpu, **changes)])  # type: ignore[arg-type]  # the tests name real fields
+
+
+BIND_CARD = BindDriver((CARD,), "nvidia")
+BIND_AUDIO = BindDriver((AUDIO,), "snd_hda_intel")
+
+
+@pytest.mark.parametrize(
+    ("facts", "steps"),
+    [
+        (left_on("vfio-pci"), [ResetFunction(CARD), BIND_CARD, BIND_AUDIO]),
+        (left_on(None, None), [ResetFunction(CARD), BIND_CARD, BIND_AUDIO]),
+        (left_on("vfio-pci", "snd_hda_intel"), [ResetFunction(CARD), BIND_CARD]),
+        (left_on("vfio-pci", reset_methods=()), [BIND_CARD, BIND_AUDIO]),
+        (left_on("nvidia"), [BIND_AUDIO]),
+        (left_on("nvidia", "snd_hda_intel"), []),
+        (None, [ResetFunction(CARD), BIND_CARD, BIND_AUDIO]),
+        (host_facts([]), []),
+    ],
+    ids=["on vfio-pci", "on nothing", "audio back", "no reset", "card back", "all back", "unread", "card gone"],
+)
+def test_releasing_a_whole_card_does_only_what_is_not_so_already(facts: HostFacts | None, steps: list[Step]) -> None:
+    plan = plan_release(slice_of("passthrough", passthrough_host()), facts)
+    assert list(plan.steps) == steps
+    assert plan.undo == ()
+    assert plan.summary
+
+
+def test_a_card_that_was_on_vfio_pci_first_is_reset_and_stays_there() -> None:
+    dedicated = host("gpu1", replace(whole_card(), driver="vfio-pci"))
+    held = slice_of("passthrough", dedicated)
+    assert plan_release(held, dedicated.facts).steps == (ResetFunction(CARD),)
+
+
+def vf_on(driver: str | None) -> HostFacts:
+    gpu = intel_vf_host().facts.gpus[0]
+    return host_facts([replace(gpu, vfs=(replace(gpu.vfs[0], driver=driver), *gpu.vfs[1:]))])
+
+
+@pytest.mark.parametrize(
+    ("facts", "steps"),
+    [
+        (vf_on("vfio-pci"), [ResetFunction(VF), BindDriver((VF,), "xe")]),
+        (vf_on("xe"), []),
+        (None, [ResetFunction(VF), BindDriver((VF,), "xe")]),
+        (host_facts([replace(intel_vf_host().facts.gpus[0], vfs=())]), []),
+    ],
+    ids=["on vfio-pci", "back", "unread", "VF gone"],
+)
+def test_releasing_a_plain_vf_does_only_what_is_not_so_already(facts: HostFacts | None, steps: list[Step]) -> None:
+    held = slice_of("vf", HostCapacity("gpu1", vf_on("xe")))
+    assert list(plan_release(held, facts).steps) == steps
+
+
+@pytest.mark.parametrize(
+    ("facts", "steps"),
+    [
+        (a40_host(vgpus=["A40-8Q"]).facts, [SetVgpuType("0000:41:00.4", "0")]),
+        (a40_host().facts, []),
+        (a40_host(vgpus=["A40-4Q"]).facts, []),
+        (host_facts([replace(a40_host().facts.gpus[0], vfs=())]), []),
+        (host_facts([]), []),
+        (None, [SetVgpuType("0000:41:00.4", "0")]),
+    ],
+    ids=["set", "free already", "another's type", "VFs gone", "GPU gone", "unread"],
+)
+def test_releasing_a_vf_profile_takes_away_only_its_own_type(facts: HostFacts | None, steps: list[Step]) -> None:
+    plan = plan_release(slice_of("A40-8Q", a40_host()), facts)
+    assert list(plan.steps) == steps
+    assert plan.summary
+
+
+@pytest.mark.parametrize(
+    ("facts", "steps"),
+    [
+        (host_facts([on_vf("A40-8Q").facts()]), [DeleteMdev(UUID)]),
+        (a40_host(sharing="mdev-vf").facts, []),
+        (a40_host(sharing="mdev-vf", vgpus=["A40-8Q"]).facts, []),
+        (host_facts([]), []),
+        (None, [DeleteMdev(UUID)]),
+    ],
+    ids=["exists", "gone", "another's mdev", "GPU gone", "unread"],
+)
+def test_releasing_an_mdev_deletes_only_its_own(facts: HostFacts | None, steps: list[Step]) -> None:
+    assert list(plan_release(slice_of("A40-8Q", a40_host(sharing="mdev-vf")), facts).steps) == steps
+
+
+def test_an_mdev_slice_without_uuid_was_never_made() -> None:
+    nameless = replace(slice_of("T4-4Q", t4_host()), mdev_uuid=None)
+    assert plan_release(nameless, None).steps == ()
+    with pytest.raises(ValueError, match="UUID"):
+        plan_slice(nameless, t4_host().facts)
+
+
+def test_a_slice_of_a_gpu_that_is_not_there_cannot_be_planned() -> None:
+    with pytest.raises(ValueError, match="no GPU at"):
+        plan_slice(slice_of("T4-4Q", t4_host()), host_facts([]))

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a GPU cannot: each case names its code, the decisive words of its reason, and what would help."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.emulated_gpu import EmulatedGpu, qemu
+from tests.unit.fleet_factory import (
+    GIB,
+    a40_host,
+    emulated_a40,
+    emulated_t4,
+    host,
+    host_facts,
+    intel_vf_host,
+    lease,
+    leases_of,
+    passthrough_host,
+    t4_host,
+    vm,
+    whole_card,
+)
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu, VgpuType
+from vgpuctl.errors import NoCapacity, UsageError
+from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.placement import HostCapacity, Rejection
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler import explain, place
+from vgpuctl.scheduler.codes import Code
+
+A40 = emulated_a40().facts()
+A40_VFS = emulated_a40().functions
+T4 = emulated_t4().facts()
+CARD = whole_card()
+A100 = EmulatedGpu(catalog.board("nvidia-a100-pcie-40gb"), "0000:c1:00.0", "vf-profile", vf_count=16).facts()
+
+
+def only_rejection(request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease] = ()) -> Rejection:
+    answer = explain(request, [capacity], leases)
+    assert isinstance(answer, list), answer
+    assert len(answer) == 1
+    return answer[0]
+
+
+def some(gpu: Gpu, **changes: object) -> HostCapacity:
+    return host("gpu1", replace(gpu, **changes))  # type: ignore[arg-type]  # the tests name real fields
+
+
+def whole_card_lease(gpu: str) -> Lease:
+    return lease("gpu1", Slice(gpu, Sharing.PASSTHROUGH, "passthrough", gpu))
+
+
+NO_VFS = {"vfs": (), "types": (), "sharing": ()}
+CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
+    ("type of another board", "no-such-type", vm("T4-2Q"), a40_host(), (), "fits T4-2Q; it has A40-12A"),
+    ("no vGPU at all", "no-such-type", vm("A40-8Q"), passthrough_host(), (), "RTX 3090 has no vGPU type"),
+    ("no type of the size", "no-such-type", vm("memory>=64GiB"), a40_host(), (), "fits memory>=64GiB"),
+    ("equal size", "equal-size", vm("A40-4Q"), a40_host(vgpus=["A40-8Q"]), (), "8 GiB (A40-8Q)"),
+    ("equal size on mdev", "equal-size", vm("T4-4Q"), t4_host(vgpus=["T4-2B"]), (), "2 GiB (T4-2B)"),
+    (
+        "equal size of a lease",
+        "equal-size",
+        vm("A40-4Q"),
+        a40_host(),
+        leases_of(place(vm("A40-8Q"), [a40_host()], [])),
+        "8 GiB (A40-8Q)",
+    ),
+    ("full", "gpu-full", vm("A40-8Q"), a40_host(vgpus=["A40-8Q"] * 6), (), "6 of 6 vGPUs of 8 GiB"),
+    ("full of another series", "gpu-full", vm("A40-8C"), a40_host(vgpus=["A40-8Q"] * 6), (), "6 of 6"),
+    ("full mdev", "gpu-full", vm("T4-16Q"), t4_host(vgpus=["T4-16Q"]), (), "1 of 1 vGPUs of 16 GiB"),
+    (
+        "type no longer listed, other size",
+        "equal-size",
+        vm("A40-4Q"),
+        some(emulated_a40().facts(), types=(), vfs=a40_host(vgpus=["A40-8Q"]).facts.gpus[0].vfs),
+        (),
+        "8 GiB (A40-8Q)",
+    ),
+    (
+        "type no longer listed, full",
+        "gpu-full",
+        vm("A40-8C"),
+        some(emulated_a40().facts(), types=(), vfs=a40_host(vgpus=["A40-8Q"] * 6).facts.gpus[0].vfs),
+        (),
+        "6 of 6",
+    ),
+    (
+        "type not offered by the driver",
+        "refused-by-host",
+        vm("A40-8Q"),
+        some(A40, types=tuple(one for one in A40.types if one.name != "A40-8Q")),
+        (),
+        "does not offer it",
+    ),
+    (
+        "host says none",
+        "refused-by-host",
+        vm("A40-8Q"),
+        some(A40, types=tuple(replace(one, creatable=0) for one in A40.types)),
+        (),
+        "no A40-8Q can be created",
+    ),
+    (
+        "every VF held",
+        "no-free-vf",
+        vm("A40-8Q"),
+        some(A40, vfs=tuple(replace(one, holders=(qemu(),)) for one in A40.vfs)),
+        (),
+        "32 of its 32 VFs",
+    ),
+    (
+        "VFs on vfio-pci",
+        "no-free-vf",
+        vm("A40-8Q"),
+        some(A40, vfs=tuple(replace(one, driver="vfio-pci") for one in A40.vfs)),
+        (),
+        "bound to another driver than nvidia",
+    ),
+    (
+        "VFs without group",
+        "no-iommu",
+        vm("A40-8Q"),
+        some(A40, vfs=tuple(replace(one, iommu_group=None) for one in A40.vfs)),
+        (),
+        "no IOMMU group",
+    ),
+    ("VFs off", "vfs-not-enabled", vm("A40-8Q"), some(A40, **NO_VFS), (), "0 of its 32 VFs"),
+    (
+        "VFs off, IOMMU off",
+        "no-iommu",
+        vm("A40-8Q"),
+        HostCapacity("gpu1", host_facts([replace(A40, vfs=(), types=(), sharing=())], iommu_active=False)),
+        (),
+        "IOMMU is off",
+    ),
+    ("ordinary driver", "driver", vm("T4-2Q"), some(T4, types=(), sharing=()), (), "not the vGPU manager"),
+    (
+        "nouveau",
+        "driver",
+        vm("A40-8Q"),
+        some(A40, driver="nouveau", **NO_VFS),
+        (),
+        "bound to nouveau",
+    ),
+    ("no driver", "driver", vm("A40-8Q"), some(A40, driver=None, **NO_VFS), (), "no driver is bound"),
+    ("problem", "gpu-problem", vm("A40-8Q"), some(A40, problems=("it is lost",)), (), "it is lost"),
+    (
+        "whole card promised",
+        "reserved-by-lease",
+        vm("A40-8Q"),
+        some(A40, driver="vfio-pci", **NO_VFS),
+        [whole_card_lease("0000:41:00.0")],
+        "acme/web-0",
+    ),
+    ("held by another", "card-in-use", vm("T4-2Q"), some(T4, holders=(qemu(),)), (), "qemu-system-x86 (pid 4711)"),
+    ("MIG on", "mig-on", vm("A100-4C"), some(A100, mig_mode="enabled"), (), "MIG is on"),
+    ("no MIG instance", "no-mig-instance", vm("A100-1-5C"), host("gpu1", A100), (), "MIG instance 1g.5gb"),
+    ("other model", "wrong-board", vm("passthrough:A40"), passthrough_host(), (), "GeForce RTX 3090, not A40"),
+    (
+        "whole card of a VM",
+        "reserved-by-lease",
+        vm("passthrough"),
+        host("gpu1", CARD),
+        [whole_card_lease(CARD.address)],
+        "the whole card is promised to acme/web-0",
+    ),
+    (
+        "whole card, broken lease",
+        "reserved-by-lease",
+        vm("passthrough"),
+        host("gpu1", CARD),
+        [replace(whole_card_lease(CARD.address), state=LeaseState.BROKEN)],
+        "acme/web-0",
+    ),
+    (
+        "whole card, parts promised",
+        "reserved-by-lease",
+        vm("passthrough"),
+        t4_host(),
+        leases_of(place(vm("T4-2Q"), [t4_host()], [])),
+        "parts of it are promised to acme/web-0",
+    ),
+    ("whole card, foreign vGPUs", "card-in-use", vm("passthrough"), t4_host(vgpus=["T4-2Q"]), (), "1 vGPUs"),
+    ("whole card, held", "card-in-use", vm("passthrough"), some(CARD, holders=(qemu(),)), (), "pid 4711"),
+    ("whole card, host's users", "card-in-use", vm("passthrough"), some(CARD, users=(qemu(),)), (), "the host itself"),
+    ("whole card, VFs on", "vfs-enabled", vm("passthrough"), a40_host(), (), "32 VFs are enabled"),
+    ("whole card, no group", "no-iommu", vm("passthrough"), some(CARD, iommu_group=None), (), "no IOMMU group"),
+    (
+        "whole card, strangers",
+        "group-not-isolated",
+        vm("passthrough"),
+        some(CARD, sharing=(), iommu_group_members=(CARD.address, "0000:81:00.1", "0000:82:00.0")),
+        (),
+        "also holds 0000:82:00.0",
+    ),
+    ("whole card, refused", "driver", vm("passthrough"), some(CARD, sharing=()), (), "does not offer it"),
+    ("no SR-IOV", "no-sriov", vm("vf"), passthrough_host(), (), "has no SR-IOV"),
+    ("VF off", "vfs-not-enabled", vm("vf"), some(intel_vf_host().facts.gpus[0], vfs=(), sharing=()), (), "0 of its 7"),
+    ("VF of a vGPU card", "driver", vm("vf"), a40_host(), (), "does not give away plain VFs"),
+    (
+        "all VFs promised",
+        "no-free-vf",
+        vm("vf"),
+        intel_vf_host(vfs=1),
+        leases_of(place(vm("vf"), [intel_vf_host(vfs=1)], [])),
+        "all 1 VFs",
+    ),
+    (
+        "VFs share a group",
+        "group-not-isolated",
+        vm("vf"),
+        some(
+            intel_vf_host().facts.gpus[0],
+            vfs=tuple(replace(one, iommu_group=7) for one in intel_vf_host().facts.gpus[0].vfs),
+        ),
+        (),
+        "share their IOMMU groups",
+    ),
+    ("other host wanted", "host-wanted-other", vm("A40-8Q", on="gpu1"), a40_host("gpu2"), (), "must run on gpu1"),
+    ("too many vCPUs", "host-cpus", vm("A40-8Q", vcpus=33), a40_host(), (), "33 vCPUs, the host has 32"),
+    ("too much memory", "host-memory", vm("A40-8Q", memory_mib=1 << 20), a40_host(), (), "wants 1024 GiB"),
+    (
+        "memory not free now",
+        "host-memory",
+        vm("A40-8Q", memory_mib=2 * GIB),
+        HostCapacity("gpu1", host_facts([A40], memory_available_mib=GIB)),
+        (),
+        "1 GiB of 256 GiB were free",
+    ),
+    ("no GPU", "no-gpu", vm("A40-8Q"), host("gpu1"), (), "the host has no GPU"),
+    ("not together", "not-together", vm("2*A40-48Q"), a40_host(), (), "take 1 of the 2 wanted"),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "request_", "capacity", "leases", "words"),
+    [case[1:] for case in CASES if case[1] != "host-wanted-other"],
+    ids=[case[0] for case in CASES if case[1] != "host-wanted-other"],
+)
+def test_a_gpu_that_cannot_says_why(
+    code: str, request_: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], words: str
+) -> None:
+    rejection = only_rejection(request_, capacity, leases)
+    assert (rejection.code, rejection.host) == (code, "gpu1")
+    assert words in rejection.reason
+
+
+def test_another_host_than_the_wanted_is_refused_and_a_wanted_host_that_is_unknown_too() -> None:
+    answer = explain(vm("A40-8Q", on="gpu1"), [a40_host("gpu2")], [])
+    assert isinstance(answer, list)
+    assert [(one.host, one.code) for one in answer] == [("gpu2", "host-wanted-other"), ("gpu1", "host-unknown")]
+
+
+def test_every_code_has_a_case_here_and_a_line_in_the_docs() -> None:
+    assert {case[1] for case in CASES} | {"host-unknown"} == {str(code) for code in Code}
+    page = (Path(__file__).parents[3] / "docs" / "placement.md").read_text()
+    assert [code for code in Code if f"`{code}`" not in page] == []
+
+
+def test_no_capacity_has_one_line_per_gpu() -> None:
+    fleet = [a40_host("gpu1", vgpus=["A40-8Q"], cards=2), passthrough_host("gpu2")]
+    held = place(vm("A40-12Q"), fleet, []).slices[0]
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("A40-4Q"), fleet, [lease("gpu1", held)])
+    assert caught.value.message == "no GPU can take A40-4Q for VM acme/web-1"
+    assert [line.partition(": ")[0] for line in caught.value.context] == [
+        "gpu1 0000:41:00.0 NVIDIA A40",
+        "gpu1 0000:51:00.0 NVIDIA A40",
+        "gpu2 0000:81:00.0 NVIDIA GeForce RTX 3090",
+    ]
+    assert "8 GiB (A40-8Q)" in caught.value.context[0]
+    assert "12 GiB (A40-12Q)" in caught.value.context[1]
+    assert caught.value.hint is not None
+    assert "gpu1 0000:41:00.0: ask for a type of 8 GiB" in caught.value.hint
+
+
+def test_no_capacity_leaves_out_hosts_that_were_not_asked_for() -> None:
+    fleet = [a40_host("gpu1", vgpus=["A40-8Q"]), a40_host("gpu2")]
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("A40-4Q", on="gpu1"), fleet, [])
+    assert len(caught.value.context) == 1
+
+
+def test_without_any_host_the_hint_leads_to_the_inventory() -> None:
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("A40-8Q"), [], [])
+    assert caught.value.hint is not None
+    assert "list-hosts" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("A40-8q", "A40-8Q?"), ("a40-8q", "A40-8Q?"), ("A40-9Q", "A40-8Q"), ("A4O-8Q", "A40-8Q")]
+)
+def test_a_misspelt_type_is_answered_with_near_names(wrong: str, near: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        place(vm(wrong), [a40_host(), t4_host("gpu2")], [])
+    assert caught.value.hint is not None
+    assert near in caught.value.hint
+
+
+def test_a_misspelt_type_that_only_the_catalogue_comes_near_says_so() -> None:
+    with pytest.raises(UsageError) as caught:
+        place(vm("H100-80c"), [t4_host()], [])
+    assert caught.value.hint is not None
+    assert "the catalogue knows H100-80C, which your hosts do not have" in caught.value.hint
+
+
+def test_a_type_of_a_board_that_the_fleet_lacks_is_named() -> None:
+    with pytest.raises(NoCapacity) as caught:
+        place(vm("L40S-8Q"), [a40_host()], [])
+    assert caught.value.hint is not None
+    assert "L40S-8Q is a type of NVIDIA L40S, and no host has one" in caught.value.hint
+
+
+def test_a_board_that_the_fleet_lacks_and_a_board_that_nobody_knows_differ() -> None:
+    with pytest.raises(NoCapacity) as lacked:
+        place(vm("passthrough:H100"), [a40_host()], [])
+    assert lacked.value.hint == "no host has a GPU H100; your hosts have NVIDIA A40"
+    with pytest.raises(UsageError):
+        place(vm("passthrough:Voodoo2"), [a40_host()], [])
+
+
+def test_what_the_host_still_takes_counts_beside_what_it_has_not_seen() -> None:
+    few = tuple(replace(one, creatable=1) for one in A40.types)
+    capacity = some(A40, types=few)
+    first = place(vm("A40-8Q"), [capacity], [])
+    assert only_rejection(vm("A40-8Q"), capacity, leases_of(first)).code == "gpu-full"
+
+
+def test_the_types_maximum_counts_beside_what_the_host_says() -> None:
+    gpu = a40_host(vgpus=["A40-24Q"]).facts.gpus[0]
+    many = tuple(replace(one, creatable=9) if one.name == "A40-24Q" else one for one in gpu.types)
+    capacity = some(gpu, types=many)
+    first = place(vm("A40-24Q"), [capacity], [])
+    assert only_rejection(vm("A40-24Q"), capacity, leases_of(first)).code == "gpu-full"
+
+
+def test_a_foreign_type_of_unknown_size_leaves_the_answer_to_the_host() -> None:
+    gpu = emulated_a40().facts()
+    unknown = replace(gpu.vfs[0], current_type="9999")
+    assert place(vm("A40-8Q"), [some(gpu, vfs=(unknown, *gpu.vfs[1:]))], []).slices[0].function == A40_VFS[1]
+
+
+def test_a_host_that_mixes_sizes_may_carry_another_size() -> None:
+    gpu = a40_host(vgpus=["A40-8Q"]).facts.gpus[0]
+    mixed = tuple(replace(one, creatable=3) if one.name in ("A40-4Q", "A40-8Q") else one for one in gpu.types)
+    assert place(vm("A40-4Q"), [some(gpu, types=mixed)], []).slices[0].profile == "A40-4Q"
+
+
+def test_mig_backed_types_are_counted_by_their_gpu_instances() -> None:
+    types = (
+        VgpuType("474", "A100-1-5C", "NVIDIA A100-1-5C", 5 * GIB, 7, 2),
+        VgpuType("475", "A100-2-10C", "NVIDIA A100-2-10C", 10 * GIB, 3, 1),
+    )
+    capacity = some(A100, mig_mode="enabled", types=types)
+    first = place(vm("A100-1-5C"), [capacity], [])
+    second = place(vm("2*A100-1-5C"), [capacity], [])
+    assert len(second.slices) == 2
+    assert place(vm("A100-2-10C"), [capacity], leases_of(first)).slices[0].type_id == "475"
+    full = [*leases_of(second), *leases_of(first, vm_name="web-9")]
+    assert only_rejection(vm("A100-1-5C"), capacity, full).code == "no-mig-instance"
+
+
+def test_a_type_whose_full_name_carries_the_board_is_found_by_its_short_name() -> None:
+    board = catalog.board("nvidia-rtx-pro-6000-blackwell-server")
+    gpu = EmulatedGpu(board, "0000:c1:00.0", "vf-profile", vf_count=48).facts()
+    long = tuple(replace(one, name=one.full_name.removeprefix("NVIDIA ")) for one in gpu.types)
+    assert place(vm("DC-4Q"), [some(gpu, types=long)], []).slices[0].profile == "DC-4Q"

@@ -111,12 +111,23 @@ BIND_AUDIO = BindDriver((AUDIO,), "snd_hda_intel")
         (left_on(None, None), [ResetFunction(CARD), BIND_CARD, BIND_AUDIO]),
         (left_on("vfio-pci", "snd_hda_intel"), [ResetFunction(CARD), BIND_CARD]),
         (left_on("vfio-pci", reset_methods=()), [BIND_CARD, BIND_AUDIO]),
+        (left_on("vfio-pci", vfs=intel_vf_host().facts.gpus[0].vfs), [BIND_CARD, BIND_AUDIO]),
         (left_on("nvidia"), [BIND_AUDIO]),
         (left_on("nvidia", "snd_hda_intel"), []),
         (None, [ResetFunction(CARD), BIND_CARD, BIND_AUDIO]),
         (host_facts([]), []),
     ],
-    ids=["on vfio-pci", "on nothing", "audio back", "no reset", "card back", "all back", "unread", "card gone"],
+    ids=[
+        "on vfio-pci",
+        "on nothing",
+        "audio back",
+        "no reset",
+        "VFs on",
+        "card back",
+        "all back",
+        "unread",
+        "card gone",
+    ],
 )
 def test_releasing_a_whole_card_does_only_what_is_not_so_already(facts: HostFacts | None, steps: list[Step]) -> None:
     plan = plan_release(slice_of("passthrough", passthrough_host()), facts)

@@ -97,7 +97,7 @@ class Operator:
 
 @pytest.mark.parametrize("name", HOSTS)
 @given(deeds=DEEDS)
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_placing_agrees_with_the_rules_after_any_deeds(name: str, deeds: list[tuple[str, int]]) -> None:
     operator = Operator(name)
     for what, number in deeds:

@@ -366,6 +366,21 @@ def test_mig_backed_types_are_counted_by_their_gpu_instances() -> None:
     assert only_rejection(vm("A100-1-5C"), capacity, full).code == "no-mig-instance"
 
 
+def test_an_unseen_vgpu_of_another_size_takes_a_whole_gpu_instance() -> None:
+    board = catalog.board("nvidia-rtx-pro-6000-blackwell-server")
+    gpu = EmulatedGpu(board, "0000:c1:00.0", "vf-profile", vf_count=48).facts()
+    types = (
+        VgpuType("1546", "DC-1-2Q", "NVIDIA RTX Pro 6000 Blackwell DC-1-2Q", 2 * GIB, 48, 12),
+        VgpuType("1555", "DC-1-24Q", "NVIDIA RTX Pro 6000 Blackwell DC-1-24Q", 24 * GIB, 4, 1),
+    )
+    capacity = some(gpu, mig_mode="enabled", types=types)
+    large = leases_of(place(vm("DC-1-24Q"), [capacity], []))
+    small = leases_of(place(vm("DC-1-2Q"), [capacity], []))
+    assert only_rejection(vm("DC-1-2Q"), capacity, large).code == "no-mig-instance"
+    assert only_rejection(vm("DC-1-24Q"), capacity, small).code == "no-mig-instance"
+    assert len(place(vm("11*DC-1-2Q"), [capacity], small).slices) == 11
+
+
 def test_a_type_whose_full_name_carries_the_board_is_found_by_its_short_name() -> None:
     board = catalog.board("nvidia-rtx-pro-6000-blackwell-server")
     gpu = EmulatedGpu(board, "0000:c1:00.0", "vf-profile", vf_count=48).facts()

@@ -99,7 +99,7 @@ def default_folder() -> LabFolder:
 def built(target: Path) -> Iterator[Path | None]:
     """Build a cache folder once: yields an empty folder to fill, or None when `target` is there.
 
-    The folder gets its name only when it is complete, so an interrupted build leaves nothing that looks done.
+    The folder gets its name only when it is complete, so an interrupted build leaves nothing that looks done. A folder left empty is dropped.
     """
     if target.exists():
         yield None
@@ -108,7 +108,8 @@ def built(target: Path) -> Iterator[Path | None]:
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         yield building
-        building.rename(target)
+        if any(building.iterdir()):
+            building.rename(target)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 

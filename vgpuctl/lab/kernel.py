@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel of the emulated hosts: Debian's stock one, this machine's own or unpacked into the lab, never installed."""
+"""The emulated hosts' kernel: Debian's stock one, this machine's own or unpacked into the lab, never installed."""
 
 import lzma
 import re
@@ -65,7 +65,7 @@ def ensure_kernel(folder: LabFolder) -> Kernel:
 
 
 def _unpacked(folder: LabFolder, image: Path, key: str) -> Path:
-    """The ELF inside a compressed kernel image, which QEMU starts directly (PVH); the image itself when it is not xz."""
+    """The ELF inside a kernel image compressed by xz, which QEMU starts directly (PVH); else the image as it is."""
     target = folder.cache / "vmlinux" / key
     with built(target) as building:
         if building:

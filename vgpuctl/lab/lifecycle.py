@@ -187,7 +187,7 @@ def _prepared(lab: LabFolder, shape: HostShape, kernel: Kernel, memory_mib: int,
     if not disk.exists():
         shutil.copy(empty, home / "disk.qcow2.new")
         (home / "disk.qcow2.new").rename(disk)
-    files = host_files(lab, shape, module, shim, _libvirt_cache(lab, kernel))
+    files = host_files(lab, shape, module, shim, _libvirt_cache(lab, kernel.release))
     write_private(home / "initramfs", initramfs(kernel, files))
     return Machine(home, shape, kernel, memory_mib, accelerator, str(host_uuid(lab, shape.name)))
 
@@ -236,7 +236,7 @@ def _wait_until_ready(lab: LabFolder, machine: Machine, record: HostRecord, seen
     if code != 0:
         raise LabError(f"{name} is up, but its libvirt does not answer", context=err.splitlines()[-5:])
     write_record(lab, name, replace(record, seconds=round(time.monotonic() - began, 1)))
-    _keep_libvirt_cache(lab, record, name)
+    _keep_libvirt_cache(lab, record, name, say)
 
 
 def _says(text: str, word: str) -> bool:
@@ -251,21 +251,24 @@ def _console_text(machine: Machine, seen: int) -> str:
         return file.read().decode(errors="replace").replace("\r", "")
 
 
-def _libvirt_cache(lab: LabFolder, kernel: Kernel) -> Path:
-    return lab.cache / "libvirt" / kernel.release
+def _libvirt_cache(lab: LabFolder, release: str) -> Path:
+    return lab.cache / "libvirt" / release
 
 
-def _keep_libvirt_cache(lab: LabFolder, record: HostRecord, name: str) -> None:
-    """Keep what libvirt found out about QEMU; the next new host starts with it. libvirt checks it by itself."""
+def _keep_libvirt_cache(lab: LabFolder, record: HostRecord, name: str, say: Say) -> None:
+    """Keep what libvirt finds out about QEMU, half a minute under TCG: later hosts start with it. libvirt checks it."""
     code, release, _err = _run(lab, record, name, "uname -r", timeout_s=30, root=False)
-    target = lab.cache / "libvirt" / release.strip()
+    target = _libvirt_cache(lab, release.strip())
     if code != 0 or not release.strip() or target.exists():
         return
-    command = _ssh(lab, record, ["sudo", "tar", "-C", "/var/cache/libvirt", "-cf", "-", "qemu/capabilities"])
+    say(f"{name}: letting libvirt look at QEMU, once")
     with built(target) as building:
         if building:
+            _run(lab, record, name, "virsh -q -c qemu:///system domcapabilities", timeout_s=180, root=False)
+            command = _ssh(lab, record, ["sudo", "tar", "-C", "/var/cache/libvirt", "-cf", "-", "qemu/capabilities"])
             archive = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
-            subprocess.run(["tar", "-C", str(building), "-xf", "-"], input=archive.stdout, timeout=60, check=False)
+            if archive.returncode == 0:
+                subprocess.run(["tar", "-C", str(building), "-xf", "-"], input=archive.stdout, timeout=60, check=False)
 
 
 def _running(lab: LabFolder, name: str) -> HostRecord:

@@ -8,6 +8,7 @@ libvirt's client speaks to the socket as if the daemon were here; each open of t
 import select
 import shutil
 import socket
+import struct
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -23,6 +24,12 @@ _CHUNK = 64 * 1024
 _SOCKET_PATH_LIMIT = 107
 _JOIN_TIMEOUT_S = 5.0
 _POLL_MS = 1000
+# libvirt's wire, src/rpc/virnetprotocol.x and src/remote/remote_protocol.x: length, program, version, procedure, type,
+# serial, status.
+_HEADER = struct.Struct(">IIIIiIi")
+_REMOTE_PROGRAM = 0x20008086
+_REMOTE_PROC_CONNECT_CLOSE = 2
+_VIR_NET_CALL = 0
 
 
 class LibvirtTunnel:
@@ -110,7 +117,7 @@ class LibvirtTunnel:
     def _serve(self, bridge: "_Bridge") -> None:
         try:
             with self._open_process(self._helper) as process:
-                if bridge.run(process):
+                if bridge.run(process, self._forget):
                     self._note(_explain(self._target, self._helper, process.finish()))
         except HostError as exc:
             self._note(exc)
@@ -119,6 +126,11 @@ class LibvirtTunnel:
                 self._bridges.remove(bridge)
             # After the failure is noted: this is when libvirt sees the end of file.
             bridge.close()
+
+    def _forget(self) -> None:
+        """The remote side answers again: what failed before explains nothing any more."""
+        with self._lock:
+            self._failure = None
 
     def _note(self, failure: HostError | None) -> None:
         with self._lock:
@@ -131,18 +143,23 @@ class _Bridge:
 
     def __init__(self, client: socket.socket) -> None:
         self._client = client
+        self._last_sent = b""
 
-    def run(self, process: RemoteProcess) -> bool:
-        """Copy until one side ends; True when it was the remote side."""
+    def run(self, process: RemoteProcess, on_first_answer: Callable[[], None]) -> bool:
+        """Copy until one side ends; True when it was the remote side, without having been asked to."""
+        has_answered = False
         poll = select.poll()
         poll.register(self._client, select.POLLIN)
         poll.register(process.fileno(), select.POLLIN)
         while True:
             data = process.take()
             if data is None:
-                return not self._has_client_ended()
+                return not self._has_said_goodbye()
             try:
                 if data:
+                    if not has_answered:
+                        has_answered = True
+                        on_first_answer()
                     self._client.sendall(data)
                 ready = {number for number, _ in poll.poll(_POLL_MS)}
                 if self._client.fileno() in ready:
@@ -150,6 +167,7 @@ class _Bridge:
                     if not data:
                         return False
                     process.write(data)
+                    self._last_sent = (self._last_sent + data)[-_HEADER.size :]
             except OSError:
                 return False
 
@@ -164,13 +182,20 @@ class _Bridge:
         """Close the client's socket."""
         self._client.close()
 
-    def _has_client_ended(self) -> bool:
-        try:
-            return self._client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-        except BlockingIOError:
+    def _has_said_goodbye(self) -> bool:
+        """Whether libvirt's last message was its goodbye.
+
+        The daemon hangs up after it, and virt-ssh-helper may then end before it has passed the answer on.
+        """
+        if len(self._last_sent) < _HEADER.size:
             return False
-        except OSError:
-            return True
+        length, program, _, procedure, kind, _, _ = _HEADER.unpack(self._last_sent)
+        return (length, program, procedure, kind) == (
+            _HEADER.size,
+            _REMOTE_PROGRAM,
+            _REMOTE_PROC_CONNECT_CLOSE,
+            _VIR_NET_CALL,
+        )
 
 
 def _private_folder() -> Path:

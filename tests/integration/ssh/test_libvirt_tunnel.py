@@ -56,7 +56,6 @@ def test_libvirt_answers_through_the_connection_several_times(connection: Connec
         for _ in range(3):
             client = libvirt.open(uri)
             assert client.getType() == "QEMU"
-            assert "<capabilities>" in client.getCapabilities()
             client.close()
         first, second = libvirt.open(uri), libvirt.open(uri)
         assert first.getLibVersion() == second.getLibVersion()
@@ -71,7 +70,7 @@ def test_other_commands_run_beside_libvirt(connection: Connection) -> None:
         client = libvirt.open(uri)
         commands = [pool.submit(connection.run, ["echo", "x"], timeout_s=10) for _ in range(8)]
         for _ in range(30):
-            client.getCapabilities()
+            client.listAllDomains()
         assert all(command.result().stdout == b"x\n" for command in commands)
         client.close()
 
@@ -118,7 +117,17 @@ def test_the_helpers_own_words_reach_the_user(server: LoopbackSshd, tmp_path: Pa
     with (
         LoopbackSshd(tmp_path / "sshd", mounts={SEEN: empty}) as bare,
         Connection(bare.target(), settings=bare.settings()) as connection,
-        pytest.raises(LibvirtMissing, match="libvirt does not answer on the host: .*libvirt-sock"),
+        pytest.raises(LibvirtMissing, match=r"libvirt does not answer on the host: .*libvirt-sock"),
+        connection.libvirt_uri() as uri,
+    ):
+        libvirt.open(uri)
+
+
+def test_a_daemon_that_hangs_up_is_named(server: LoopbackSshd) -> None:
+    settings = server.settings(libvirt_helper=("sh", "-c", "head -c 1 >/dev/null"))
+    with (
+        Connection(server.target(), settings=settings) as connection,
+        pytest.raises(LibvirtMissing, match=r"the daemon closed the connection \(exit status 0\)"),
         connection.libvirt_uri() as uri,
     ):
         libvirt.open(uri)
@@ -147,7 +156,7 @@ def test_a_lost_connection_is_named_instead_of_end_of_file(server: LoopbackSshd)
         session = int(connection.run(["sh", "-c", "echo $PPID"], timeout_s=10).stdout)
         os.kill(session, signal.SIGKILL)
         for _ in range(100):
-            client.getCapabilities()
+            client.listAllDomains()
             time.sleep(0.02)
 
 

@@ -5,11 +5,16 @@ import errno
 import os
 import re
 import shutil
+import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.agent import machine
+from vgpuctl.agent.dispatch import answer
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem, Reply, Request
+from vgpuctl.agent.wire.steps import Step
 
 _MDEV_CREATE = re.compile(r"/sys/bus/pci/devices/([^/]+)/mdev_supported_types/([^/]+)/create")
 _MDEV_REMOVE = re.compile(r"/sys/bus/mdev/devices/([^/]+)/remove")
@@ -175,3 +180,27 @@ class FakeKernel(Host):
         if current and wanted and current != wanted:
             self._refuse(errno.EBUSY)
         self.set_vfs(address, wanted, lambda number: machine.virtual_function(number, address, vendor="8086"))
+
+
+def make(root: Path, *trees: machine.ReadableTree) -> FakeKernel:
+    """Build a machine and the kernel on it."""
+    return FakeKernel(machine.build(root, machine.BASE, *trees))
+
+
+def take(host: FakeKernel, *steps: Step, dry_run: bool = False) -> Reply:
+    """Let the agent apply steps."""
+    return answer(host, Request("apply", steps, dry_run=dry_run))
+
+
+def problem(reply: Reply) -> Problem:
+    """The problem a reply must carry."""
+    assert reply.problem is not None
+    return reply.problem
+
+
+def add_program(host: FakeKernel, path: str, body: str) -> None:
+    """Put a Python program on the machine."""
+    place = host.place(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(f"#!{sys.executable} -SE\n{body}\n")
+    place.chmod(place.stat().st_mode | stat.S_IXUSR)

@@ -2,7 +2,6 @@
 """Every step against a folder that reacts like the kernel: done, done again, refused, interrupted."""
 
 import errno
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent import machine
-from tests.agent.kernel import FakeKernel
-from tests.agent.machine import ReadableTree, Tree, a40, build, function, mdev_types, profile_vf, vf_address
-from vgpuctl.agent.dispatch import answer
-from vgpuctl.agent.wire.envelope import Problem, Reply, Request
+from tests.agent.kernel import add_program, make, problem, take
+from tests.agent.machine import ReadableTree, a40, function, mdev_types, profile_vf, vf_address
+from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     CreateMdev,
@@ -29,19 +27,6 @@ AUDIO = "0000:41:00.1"
 VF = vf_address(0)
 UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
 VM = "11111111-2222-4333-8444-555555555555"
-
-
-def make(root: Path, *trees: ReadableTree) -> FakeKernel:
-    return FakeKernel(build(root, machine.BASE, *trees))
-
-
-def take(host: FakeKernel, *steps: Step, dry_run: bool = False) -> Reply:
-    return answer(host, Request("apply", steps, dry_run=dry_run))
-
-
-def problem(reply: Reply) -> Problem:
-    assert reply.problem is not None
-    return reply.problem
 
 
 CARD = (
@@ -328,120 +313,6 @@ def test_a_reset_writes_one(tmp_path: Path) -> None:
 
 def test_a_card_without_reset_is_refused(tmp_path: Path) -> None:
     assert problem(take(make(tmp_path, function(PF)), ResetFunction(PF))).code == "no-reset"
-
-
-# Virtual functions
-
-
-def add_program(host: FakeKernel, path: str, body: str) -> None:
-    place = host.place(path)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(f"#!{sys.executable} -SE\n{body}\n")
-    place.chmod(place.stat().st_mode | stat.S_IXUSR)
-
-
-def add_sriov_manage(host: FakeKernel, body: str) -> None:
-    """A program in the place of NVIDIA's; `host`, `count` and `address` are at its hand."""
-    repository = Path(__file__).parents[2]
-    add_program(
-        host,
-        "/usr/lib/nvidia/sriov-manage",
-        "import os, sys\nfrom pathlib import Path\n"
-        f"sys.path.insert(0, {str(repository)!r})\n"
-        "from tests.agent.kernel import FakeKernel\nfrom tests.agent.machine import profile_vf\n"
-        "host = FakeKernel(Path(os.environ['VGPUCTL_ROOT']))\n"
-        "action, address = sys.argv[1:]\n"
-        "count = 4 if action == '-e' else 0\n" + body,
-    )
-
-
-def test_nvidias_vfs_are_enabled_and_disabled_by_sriov_manage(tmp_path: Path) -> None:
-    host = make(tmp_path, a40(total_vfs=4))
-    add_sriov_manage(host, "print('Enabling VFs on', address)\nhost.set_vfs(address, count, profile_vf)")
-    [change] = take(host, SetVirtualFunctions(PF, 4)).changes
-    assert (change.before, change.after, change.changed) == ("0", "4", True)
-    writes = host.writes
-    assert not take(host, SetVirtualFunctions(PF, 4)).changes[0].changed
-    assert host.writes == writes
-    assert take(host, SetVirtualFunctions(PF, 0)).changes[0].after == "0"
-
-
-def test_the_unbind_lock_is_tried_five_times_and_its_user_named(tmp_path: Path) -> None:
-    host = make(tmp_path, a40(total_vfs=4), machine.holder(8, "/dev/nvidia0", command="/usr/bin/dcgm"), {"/calls": ""})
-    add_sriov_manage(
-        host,
-        "calls = host.place('/calls')\ncalls.write_text(calls.read_text() + 'x')\n"
-        "print('Cannot obtain unbindLock for', address)",
-    )
-    refused = problem(take(host, SetVirtualFunctions(PF, 4)))
-    assert refused.code == "unbind-lock"
-    assert "dcgm (pid 8)" in refused.message
-    assert host.place("/calls").read_text() == "xxxxx"
-
-
-def test_the_unbind_lock_may_come_at_the_second_try(tmp_path: Path) -> None:
-    host = make(tmp_path, a40(total_vfs=4), {"/calls": ""})
-    add_sriov_manage(
-        host,
-        "calls = host.place('/calls')\n"
-        "if calls.read_text():\n    host.set_vfs(address, count, profile_vf)\n"
-        "else:\n    calls.write_text('x')\n    print('Cannot obtain unbindLock for', address)",
-    )
-    assert take(host, SetVirtualFunctions(PF, 4)).problem is None
-
-
-def test_a_script_that_breaks_off_is_a_problem_and_the_card_goes_back(tmp_path: Path) -> None:
-    host = make(tmp_path, a40(total_vfs=4))
-    add_sriov_manage(host, "host.bind(address, 'pci-pf-stub')\nprint('write error')")
-    refused = problem(take(host, SetVirtualFunctions(PF, 4)))
-    assert refused.code == "sriov-failed"
-    assert "write error" in refused.message
-    assert host.driver(PF) == "nvidia"
-
-
-def test_a_card_left_on_the_stub_driver_is_repaired_first(tmp_path: Path) -> None:
-    host = make(tmp_path, a40(total_vfs=4, driver="pci-pf-stub"))
-    add_sriov_manage(host, "assert host.driver(address) == 'nvidia'\nhost.set_vfs(address, count, profile_vf)")
-    assert take(host, SetVirtualFunctions(PF, 4)).problem is None
-    assert host.driver(PF) == "nvidia"
-
-
-def test_nvidias_vfs_come_all_or_none_and_only_from_its_driver(tmp_path: Path) -> None:
-    host = make(tmp_path / "a", a40(total_vfs=4))
-    assert problem(take(host, SetVirtualFunctions(PF, 2))).code == "bad-count"
-    assert problem(take(host, SetVirtualFunctions(PF, 4))).code == "program-missing"
-    host = make(tmp_path / "b", a40(total_vfs=4, driver="vfio-pci"))
-    assert problem(take(host, SetVirtualFunctions(PF, 4))).code == "wrong-driver"
-
-
-def test_vfs_with_a_vgpu_are_not_taken_away(tmp_path: Path) -> None:
-    host = make(tmp_path, *PROFILE, profile_vf(0, current="558"))
-    assert problem(take(host, SetVirtualFunctions(PF, 0))).code == "vfs-in-use"
-
-
-def test_other_vendors_counts_pass_through_zero(tmp_path: Path) -> None:
-    pf = "0000:03:00.0"
-    files: Tree = {"sriov_totalvfs": "7\n", "sriov_numvfs": "0\n", "sriov_drivers_autoprobe": "1\n"}
-    host = make(tmp_path, function(pf, vendor="8086", pci_class="038000", driver="i915", files=files))
-    assert take(host, SetVirtualFunctions(pf, 3)).problem is None
-    assert take(host, SetVirtualFunctions(pf, 5)).problem is None
-    folder = f"/sys/bus/pci/devices/{pf}"
-    assert host.written == [
-        (f"{folder}/sriov_drivers_autoprobe", "0"),
-        (f"{folder}/sriov_numvfs", "3"),
-        (f"{folder}/sriov_numvfs", "0"),
-        (f"{folder}/sriov_numvfs", "5"),
-    ]
-    assert problem(take(host, SetVirtualFunctions(pf, 8))).code == "bad-count"
-
-
-def test_a_dry_run_believes_in_vfs_that_it_would_enable(tmp_path: Path) -> None:
-    host = make(tmp_path, a40(total_vfs=4))
-    steps = (SetVirtualFunctions(PF, 4), SetVgpuType(VF, "558"))
-    reply = take(host, *steps, dry_run=True)
-    assert reply.problem is None
-    assert [change.changed for change in reply.changes] == [True, True]
-    assert problem(take(host, SetVgpuType(VF, "558"), dry_run=True)).code == "not-found"
 
 
 # The lock

@@ -142,9 +142,10 @@ class LocalProcess:
     def write(self, data: bytes) -> None:
         assert self._process.stdin is not None
         self.received += len(data)
+        pending = memoryview(data)
         try:
-            self._process.stdin.write(data)
-            self._process.stdin.flush()
+            while pending:
+                pending = pending[os.write(self._process.stdin.fileno(), pending) :]
         except BrokenPipeError as error:
             raise CommandFailed("ended") from error
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.steps import Step
-from vgpuctl.errors import ConcurrentChange, StateError, VgpuctlError, VmDiffers
+from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlError, VmDiffers
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
@@ -56,9 +56,15 @@ def create_vm(services: Services, request: VmRequest, *, dry_run: bool = False, 
         existing = find_existing(services, request)
         if existing is not None:
             return existing
-        with services.store.reading() as session:
-            leases = session.leases()
-        placement = place(request, capacities, leases)
+        try:
+            placement = place(request, capacities, read_leases(services))
+        except NoCapacity:
+            if refresh:
+                raise
+            refresh = True
+            services.say("nothing fits what was read of the hosts before: reading them again")
+            capacities = list(survey(services, services.hosts(), refresh=True, remember=not dry_run).capacities)
+            placement = place(request, capacities, read_leases(services))
         try:
             return _create_on(services, request, placement, capacities, dry_run=dry_run)
         except ConcurrentChange as error:
@@ -98,6 +104,12 @@ def find_existing(services: Services, request: VmRequest) -> CreatedVm | None:
             hint="run `vgpuctl repair`, then this command again",
         )
     return CreatedVm(vm, tuple(leases), changed=False)
+
+
+def read_leases(services: Services) -> Sequence[Lease]:
+    """Every live lease of the store."""
+    with services.store.reading() as session:
+        return session.leases()
 
 
 def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:

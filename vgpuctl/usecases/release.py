@@ -3,24 +3,28 @@
 
 from collections.abc import Sequence
 
-from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostError
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.planner.plan import plan_release
 from vgpuctl.usecases.services import HostSession, Services
+from vgpuctl.usecases.slices import apply
 
 
 def release_slices(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
     """Take the devices of `leases` back; a device that is gone already (a reboot) is fine.
 
+    The host is read again at the end, so that the next placement sees what is free.
     Raises the host's error; the lease that could not be taken back is then `broken` with the reason.
     """
-    for lease in leases:
-        with services.store.transaction() as session:
+    if not leases:
+        return
+    with services.store.transaction() as session:
+        for lease in leases:
             session.set_lease_state(lease.id, LeaseState.RELEASING)
-        facts: HostFacts = host.agent.facts()
+    facts = host.agent.facts()
+    for lease in leases:
         try:
-            host.agent.apply(plan_release(lease.slice, facts).steps)
+            apply(host, plan_release(lease.slice, facts).steps)
         except HostError as error:
             with services.store.transaction() as session:
                 session.set_lease_state(lease.id, LeaseState.BROKEN, error.message)
@@ -28,3 +32,11 @@ def release_slices(services: Services, host: HostSession, leases: Sequence[Lease
         with services.store.transaction() as session:
             session.set_lease_state(lease.id, LeaseState.GONE)
         services.say(f"{lease.tenant}.{lease.vm_name}: {lease.slice.profile} on {lease.slice.function} given back")
+    remember_facts(services, host)
+
+
+def remember_facts(services: Services, host: HostSession) -> None:
+    """Read the host and keep what it says in the store's cache."""
+    facts = host.agent.facts()
+    with services.store.transaction() as session:
+        session.save_facts(host.name, facts, at=facts.read_at)

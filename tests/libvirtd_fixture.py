@@ -21,6 +21,12 @@ import libvirt
 _START_LIMIT_S = 20.0
 _PRIVATE = ("/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt", "/run")
 
+# All of it ends with the tests, also when they are killed.
+_NAMESPACES = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"),
+)
+
 _LIBVIRTD_CONF = """
 unix_sock_dir = "{sockets}"
 unix_sock_rw_perms = "0700"
@@ -54,6 +60,7 @@ mount -t devpts -o newinstance,ptmxmode=0666 none {root}/dev/pts
 ln -s pts/ptmx {root}/dev/ptmx
 ln -s /proc/self/fd {root}/dev/fd
 mount --rbind {root}/dev /dev
+mount -t tmpfs -o size=1m none {root}/full
 ip link set lo up 2>/dev/null || true
 virtlogd --daemon
 libvirtd --config {root}/libvirtd.conf --pid-file {root}/libvirtd.pid &
@@ -66,10 +73,10 @@ def missing_for_libvirtd() -> str | None:
     """Say what this machine lacks to run a private libvirtd; None when it has all."""
     if os.geteuid() != 0:
         return "a private libvirtd needs root for its namespaces"
-    for program in ("libvirtd", "virtlogd", "unshare", "qemu-system-x86_64"):
+    for program in ("libvirtd", "virtlogd", "setpriv", "unshare", "qemu-system-x86_64"):
         if shutil.which(program, path=_path()) is None:
             return f"{program} is not installed"
-    probe = subprocess.run(["unshare", "--mount", "--net", "--pid", "--fork", "true"], capture_output=True, check=False)
+    probe = subprocess.run([*_NAMESPACES, "true"], capture_output=True, check=False)
     return None if probe.returncode == 0 else f"namespaces cannot be made: {probe.stderr.decode().strip()}"
 
 
@@ -86,6 +93,11 @@ class LocalLibvirtd:
         return f"qemu+unix:///system?socket={self.folder}/sockets/libvirt-sock&mode=legacy"
 
     @property
+    def full_folder(self) -> Path:
+        """A folder with room for 1 MiB, seen by the daemon only."""
+        return self.folder / "full"
+
+    @property
     def log(self) -> Path:
         """The daemon's log."""
         return self.folder / "libvirtd.log"
@@ -95,14 +107,21 @@ class LocalLibvirtd:
             (self.folder / private.lstrip("/")).mkdir(parents=True)
         sockets = self.folder / "sockets"
         sockets.mkdir()
-        for child in ("var/lib/libvirt/qemu", "var/lib/libvirt/images", "var/log/libvirt/qemu", "run/lock", "dev"):
+        for child in (
+            "var/lib/libvirt/qemu",
+            "var/lib/libvirt/images",
+            "var/log/libvirt/qemu",
+            "run/lock",
+            "dev",
+            "full",
+        ):
             (self.folder / child).mkdir()
         (self.folder / "libvirtd.conf").write_text(_LIBVIRTD_CONF.format(sockets=sockets, log=self.log))
         (self.folder / "etc/libvirt/qemu.conf").write_text(_QEMU_CONF)
         script = _SCRIPT.format(root=shlex.quote(str(self.folder)), private=" ".join(_PRIVATE))
         with (self.folder / "console.log").open("wb") as console:
             self._process = subprocess.Popen(
-                ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script],
+                [*_NAMESPACES, "sh", "-c", script],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,

@@ -103,6 +103,12 @@ def _pci_address(attributes: Mapping[str, str]) -> str:
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
+def serial_log_path(xml: str) -> str | None:
+    """Give the file into which the guest's first serial port is logged; None when it is not."""
+    log = ElementTree.fromstring(xml).find("devices/serial/log")
+    return None if log is None else log.get("file")
+
+
 def guest_pci_devices(answer: str) -> list[GuestPciDevice]:
     """Read the answer of QEMU's `query-pci`, by address; devices behind bridges are included.
 

@@ -12,6 +12,9 @@ _DETACHED_HINT = (
     "libvirt before 9.7 accepts an unmanaged device only when its driver is vfio-pci; a vendor's VFIO driver "
     "(sharing vf-profile, managed='no') needs libvirt 9.7 or newer on the host"
 )
+_KVM_HINT = "/dev/kvm is missing or refused: enable virtualisation in the firmware, load kvm_intel or kvm_amd"
+_MEMORY_HINT = "a guest with a GPU pins all its memory: free memory on the host or ask for less with --memory"
+_FIRMWARE_HINT = "the host has no UEFI firmware for guests: install its ovmf package"
 
 # What libvirt's message contains (lower case) and what helps. The first match wins.
 _HINTS = (
@@ -35,34 +38,38 @@ _HINTS = (
     ),
     (
         "cannot allocate memory",
-        "a guest with a GPU pins all its memory: free memory on the host or ask for less with --memory",
+        _MEMORY_HINT,
     ),
     (
         "cannot set up guest memory",
-        "a guest with a GPU pins all its memory: free memory on the host or ask for less with --memory",
+        _MEMORY_HINT,
     ),
     ("network not found", "`virsh net-list --all` on the host lists its networks; choose one with --network"),
     ("network '", "`virsh net-start NETWORK` and `virsh net-autostart NETWORK` on the host bring a network up"),
     ("no space left on device", "the storage pool is full: `virsh pool-info POOL` on the host shows what is left"),
     (
         "could not access kvm kernel module",
-        "/dev/kvm is missing or refused: enable virtualisation in the firmware, load kvm_intel or kvm_amd",
+        _KVM_HINT,
     ),
     (
         "failed to initialize kvm",
-        "/dev/kvm is missing or refused: enable virtualisation in the firmware, load kvm_intel or kvm_amd",
+        _KVM_HINT,
     ),
     (
-        "domaintype=kvm",
-        "/dev/kvm is missing or refused: enable virtualisation in the firmware, load kvm_intel or kvm_amd",
+        "does not support virt type 'kvm'",
+        _KVM_HINT,
+    ),
+    (
+        "requires vfio support",
+        "VFIO is not loaded on the host: `modprobe vfio-pci`, and the IOMMU must be on (intel_iommu=on, amd_iommu=on)",
     ),
     (
         "apparmor",
         "AppArmor stands in the way: `journalctl -k | grep DENIED` on the host names the path; base images belong "
         "into a libvirt pool or /var/lib/libvirt/images",
     ),
-    ("unable to find any firmware", "the host has no UEFI firmware for guests: install its ovmf package"),
-    ("unable to find 'efi' firmware", "the host has no UEFI firmware for guests: install its ovmf package"),
+    ("unable to find any firmware", _FIRMWARE_HINT),
+    ("unable to find 'efi' firmware", _FIRMWARE_HINT),
     ("phys-bits too low", "the GPUs' memory windows do not fit the CPU's address width; give the VM fewer GPUs"),
     (
         "input/output error",
@@ -93,8 +100,13 @@ def translated(action: str, error: type[GuestError] = GuestError) -> Iterator[No
 
 def translate(refused: Any, action: str, error: type[GuestError] = GuestError) -> GuestError:
     """Make a GuestError of a libvirtError."""
-    answer = (refused.get_error_message() or str(refused)).strip()
+    answer = answer_of(refused)
     return error(f"cannot {action}: {answer} (libvirt error {refused.get_error_code()})", hint=hint_for(answer))
+
+
+def answer_of(refused: Any) -> str:
+    """Give a libvirtError's message in one line."""
+    return "; ".join(line.strip() for line in (refused.get_error_message() or str(refused)).strip().splitlines())
 
 
 def hint_for(answer: str) -> str | None:

@@ -2,15 +2,18 @@
 """A host's storage through libvirt's storage API alone: pools, disks, seed images, and reading a log file."""
 
 import contextlib
-from collections.abc import Iterator
+import hashlib
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree import ElementTree
 
 from vgpuctl.errors import VolumeRejected
+from vgpuctl.guests.domain_facts import serial_log_path
 from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.libvirt_errors import error_code, hint_for, libvirt_module, translate, translated
+from vgpuctl.guests.libvirt_errors import answer_of, error_code, hint_for, libvirt_module, translate, translated
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.units import format_mib
 
@@ -19,6 +22,10 @@ DEFAULT_POOL_PATH = "/var/lib/libvirt/images"
 _MIB = 2**20
 _CHUNK_BYTES = 256 * 1024
 _LISTED = 20
+_POLL_S = 0.2
+_SHARED_POOL_LIMIT_S = 10.0
+_REFRESH_LIMIT_S = 2.0
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class Storage:
         """Read the volumes of a pool after a refresh, by name."""
         handle = self._pool(pool)
         with translated(f"list the volumes of pool {pool} on {self._host}", VolumeRejected):
-            handle.refresh(0)
+            self._refresh(handle)
             return sorted(
                 (_volume_fact(volume, pool) for volume in handle.listAllVolumes(0)), key=lambda fact: fact.name
             )
@@ -196,20 +203,36 @@ class Storage:
         Raises VolumeRejected when libvirt cannot deliver it, with the path where it lies.
         """
         folder, name = _split(path)
+
+        def read(pool: Any) -> bytes | None:
+            handle = self._find_volume_in(pool, name)
+            if handle is None:
+                return None
+            size = handle.info()[1]
+            return self._download(handle, min(size, max_bytes), offset=max(0, size - max_bytes))
+
         try:
-            with self._pool_at(folder) as pool:
-                handle = self._find_volume_in(pool, name)
-                if handle is None:
-                    raise VolumeRejected(
-                        f"{self._host} has no file {path}", hint="a guest's log is made when it starts"
-                    )
-                size = handle.info()[1]
-                return self._download(handle, min(size, max_bytes), offset=max(0, size - max_bytes))
+            data = self._with_pool_at(folder, read)
         except libvirt_module().libvirtError as refused:
             raise VolumeRejected(
-                f"cannot read {path} on {self._host}: {refused.get_error_message()}",
+                f"cannot read {path} on {self._host}: {answer_of(refused)} (libvirt error {error_code(refused)})",
                 hint=f"log in on {self._host} and read {path} there",
             ) from refused
+        if data is None:
+            raise VolumeRejected(
+                f"{self._host} has no file {path}", hint="a guest's log is made when it starts for the first time"
+            )
+        return data
+
+    def console_log(self, domain: str, max_bytes: int) -> bytes:
+        """Read the last bytes of a domain's serial console log; it holds what came since the last start."""
+        path = serial_log_path(self._hypervisor.xml(domain) or "<domain/>")
+        if path is None:
+            raise VolumeRejected(
+                f"domain {domain} on {self._host} is not there or writes no console log",
+                hint="run `vgpuctl repair` to compare store and host",
+            )
+        return self.read_tail(path, max_bytes)
 
     @property
     def _connection(self) -> Any:
@@ -272,23 +295,28 @@ class Storage:
         with contextlib.suppress(library.libvirtError):
             return _volume_fact(self._connection.storageVolLookupByPath(base_image), pool)
         folder, name = _split(base_image)
+
+        def look(handle: Any) -> tuple[VolumeFact | None, list[VolumeFact]]:
+            volume = self._find_volume_in(handle, name)
+            if volume is not None:
+                return _volume_fact(volume, ""), []
+            return None, [_volume_fact(other, "") for other in handle.listAllVolumes(0)]
+
         try:
-            with self._pool_at(folder) as handle:
-                volume = self._find_volume_in(handle, name)
-                if volume is not None:
-                    return _volume_fact(volume, "")
-                names = _names([_volume_fact(other, "") for other in handle.listAllVolumes(0)])
+            base, others = self._with_pool_at(folder, look)
         except library.libvirtError as refused:
-            answer = refused.get_error_message() or str(refused)
+            answer = answer_of(refused)
             raise VolumeRejected(
                 f"{self._host} has no base image {base_image}: {answer} (libvirt error {error_code(refused)})",
                 hint=hint_for(answer) or "give a path that exists on the host, or a volume of the pool",
             ) from refused
-        raise VolumeRejected(
-            f"{self._host} has no base image {base_image}",
-            context=names,
-            hint=f"{folder} holds the files above; pool {pool} can be used by volume name",
-        )
+        if base is None:
+            raise VolumeRejected(
+                f"{self._host} has no base image {base_image}",
+                context=_names(others),
+                hint=f"{folder} holds the files above; pool {pool} can be used by volume name",
+            )
+        return base
 
     def _find_pool(self, name: str) -> Any:
         library = libvirt_module()
@@ -313,9 +341,9 @@ class Storage:
             return self._find_volume_in(handle, volume) if handle.isActive() else None
 
     def _find_volume_in(self, pool: Any, volume: str) -> Any:
-        """Look twice: a file that somebody else put there or took away shows only after a refresh."""
+        """Look after a refresh: a file that somebody else put there or took away shows only then."""
         library = libvirt_module()
-        pool.refresh(0)
+        self._refresh(pool)
         try:
             return pool.storageVolLookupByName(volume)
         except library.libvirtError as refused:
@@ -323,17 +351,56 @@ class Storage:
                 return None
             raise
 
-    @contextlib.contextmanager
-    def _pool_at(self, folder: str) -> Iterator[Any]:
-        """Give an active pool for a folder: one that is there, else one that lives for the moment."""
-        for pool in self._connection.listAllStoragePools(libvirt_module().VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
-            if _pool_fact(pool).path == folder:
-                yield pool
+    def _refresh(self, pool: Any) -> None:
+        """Read the pool's folder again.
+
+        libvirt refuses it while a volume of the pool is made or written. Waiting for that has a limit: an upload of
+        a large image takes minutes, and the volumes libvirt knows of are then good enough.
+        """
+        library = libvirt_module()
+        deadline = time.monotonic() + _REFRESH_LIMIT_S
+        while True:
+            try:
+                pool.refresh(0)
+            except library.libvirtError as refused:
+                if "asynchronous jobs" not in answer_of(refused):
+                    raise
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(_POLL_S)
+            else:
                 return
-        name = "vgpuctl-" + folder.strip("/").replace("/", "-")
-        pool = self._connection.storagePoolCreateXML(render_template("pool.xml.j2", name=name, path=folder), 0)
+
+    def _with_pool_at(self, folder: str, action: Callable[[Any], _Answer]) -> _Answer:
+        """Run `action` with an active pool for a folder: one that is there, else one that lives for the moment.
+
+        Another run may take such a pool away, or make it first: then it is tried again for up to 10 s.
+        """
+        library = libvirt_module()
+        passing = (
+            library.VIR_ERR_NO_STORAGE_POOL,
+            library.VIR_ERR_NO_STORAGE_VOL,
+            library.VIR_ERR_OPERATION_INVALID,
+            library.VIR_ERR_OPERATION_FAILED,
+        )
+        deadline = time.monotonic() + _SHARED_POOL_LIMIT_S
+        while True:
+            try:
+                for pool in self._connection.listAllStoragePools(library.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
+                    if _pool_fact(pool).path == folder:
+                        return action(pool)
+                return self._with_new_pool_at(folder, action)
+            except library.libvirtError as refused:
+                if error_code(refused) not in passing or time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
+
+    def _with_new_pool_at(self, folder: str, action: Callable[[Any], _Answer]) -> _Answer:
+        name = "vgpuctl-" + hashlib.sha256(folder.encode()).hexdigest()[:12]
+        xml = render_template("pool.xml.j2", name=name, path=folder)
+        pool = self._connection.storagePoolCreateXML(xml, 0)
         try:
-            yield pool
+            return action(pool)
         finally:
             with contextlib.suppress(libvirt_module().libvirtError):
                 pool.destroy()

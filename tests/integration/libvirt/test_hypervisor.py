@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A domain's life in a real libvirtd with a real QEMU, emulated by TCG."""
+
+import os
+import threading
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.guests.cases import CASES, facts, gpu, leases, vm, whole
+from vgpuctl.errors import DomainRejected, GuestError, LibvirtMissing, NetworkMissing, VolumeRejected
+from vgpuctl.guests.console import ConsoleEnd
+from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.render import render_domain
+from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.view import DiskView, DomainView, NetworkView, domain_view
+from vgpuctl.model.vm import Firmware
+
+
+def test_a_domain_lives_and_every_second_call_changes_nothing(hypervisor: Hypervisor, view: DomainView) -> None:
+    assert hypervisor.state(view.name) is None
+    assert hypervisor.xml(view.name) is None
+    hypervisor.define(render_domain(view))
+    hypervisor.define(render_domain(view))
+    assert hypervisor.state(view.name) is DomainState.SHUT_OFF
+    assert hypervisor.start(view.name)
+    assert not hypervisor.start(view.name)
+    assert hypervisor.state(view.name) is DomainState.RUNNING
+    assert hypervisor.set_autostart(view.name, wanted=True)
+    assert not hypervisor.set_autostart(view.name, wanted=True)
+    assert hypervisor.destroy(view.name)
+    assert not hypervisor.destroy(view.name)
+    assert not hypervisor.shutdown(view.name, timeout_s=1)
+    assert hypervisor.undefine(view.name)
+    assert not hypervisor.undefine(view.name)
+    assert hypervisor.state(view.name) is None
+
+
+def test_a_guest_that_ignores_acpi_is_stopped_after_the_limit(hypervisor: Hypervisor, view: DomainView) -> None:
+    hypervisor.define(render_domain(view))
+    hypervisor.start(view.name)
+    assert hypervisor.shutdown(view.name, timeout_s=0.3)
+    assert hypervisor.state(view.name) is DomainState.SHUT_OFF
+
+
+def test_a_paused_guest_is_stopped_too(hypervisor: Hypervisor, view: DomainView) -> None:
+    hypervisor.define(render_domain(view))
+    hypervisor.start(view.name, paused=True)
+    assert hypervisor.state(view.name) is DomainState.PAUSED
+    assert hypervisor.shutdown(view.name, timeout_s=0.3)
+
+
+def test_qemu_shows_the_devices_at_the_addresses_of_the_view(hypervisor: Hypervisor, view: DomainView) -> None:
+    cards = [f"0000:{bus:02x}:00.0" for bus in range(0x10, 0x20)]
+    ports = domain_view(
+        vm(), leases(*(whole(card) for card in cards)), facts(*(gpu(card) for card in cards), kvm=False)
+    )
+    hypervisor.define(render_domain(replace(view, root_ports=ports.root_ports, mmio_window_gib=256)))
+    hypervisor.start(view.name)
+    devices = hypervisor.wait_for_pci_devices(view.name, ["rng0"], timeout_s=20)
+    by_address = {device.address: device for device in devices}
+    assert by_address["0000:03:00.0"].identifier == "rng0"
+    assert by_address["0000:04:00.0"].identifier == "virtio-serial0"
+    for port in ports.root_ports:
+        assert by_address[f"0000:00:{port.slot:02x}.{port.function}"].identifier == f"pci.{port.index}"
+
+
+def test_devices_that_never_show_are_named(hypervisor: Hypervisor, view: DomainView) -> None:
+    hypervisor.define(render_domain(view))
+    hypervisor.start(view.name, paused=True)
+    with pytest.raises(GuestError, match="does not show ua-gpu0, ua-gpu1"):
+        hypervisor.wait_for_pci_devices(view.name, ["ua-gpu1", "ua-gpu0"], timeout_s=0)
+
+
+def test_a_uefi_guest_with_a_large_window_starts_and_leaves_no_nvram(hypervisor: Hypervisor, view: DomainView) -> None:
+    uefi = replace(view, firmware=Firmware.UEFI, mmio_window_gib=128, memory_mib=128)
+    hypervisor.define(render_domain(uefi))
+    hypervisor.start(view.name, paused=True)
+    assert "<nvram" in (hypervisor.xml(view.name) or "")
+    hypervisor.destroy(view.name)
+    assert hypervisor.undefine(view.name)
+
+
+@pytest.mark.parametrize("name", ["passthrough_uefi_window", "several_kinds"])
+def test_the_test_driver_runs_a_whole_life_too(name: str) -> None:
+    golden = CASES[name]
+    with Hypervisor("test:///default") as hypervisor:
+        hypervisor.define(render_domain(golden))
+        assert hypervisor.start(golden.name)
+        assert not hypervisor.start(golden.name)
+        assert hypervisor.shutdown(golden.name, timeout_s=5)
+        assert hypervisor.start(golden.name)
+        assert hypervisor.destroy(golden.name)
+        assert hypervisor.undefine(golden.name)
+        assert hypervisor.state(golden.name) is None
+
+
+def test_the_console_carries_both_ways_until_the_escape(hypervisor: Hypervisor, view: DomainView) -> None:
+    hypervisor.define(render_domain(view))
+    hypervisor.start(view.name, paused=True)
+    console = hypervisor.console(view.name)
+    with pytest.raises(GuestError, match="open the console"):
+        hypervisor.console(view.name)
+    hypervisor.connection.lookupByName(view.name).resume()
+    seen = b""
+    while b"SeaBIOS" not in seen:
+        seen += console.read()
+    console.write(b"x")
+    keyboard_read, keyboard_write = os.pipe()
+    screen_read, screen_write = os.pipe()
+    os.write(keyboard_write, b"ab\x1dignored")
+    assert console.attach(keyboard_read, screen_write) is ConsoleEnd.DETACHED
+    for descriptor in (keyboard_read, keyboard_write, screen_read, screen_write):
+        os.close(descriptor)
+    hypervisor.console(view.name).close()
+
+
+def test_an_attached_console_ends_with_the_guest(hypervisor: Hypervisor, view: DomainView) -> None:
+    hypervisor.define(render_domain(view))
+    hypervisor.start(view.name)
+    console = hypervisor.console(view.name)
+    keyboard_read, keyboard_write = os.pipe()
+    ends: list[ConsoleEnd] = []
+    with open(os.devnull, "wb") as screen:  # noqa: PTH123
+        attached = threading.Thread(target=lambda: ends.append(console.attach(keyboard_read, screen.fileno())))
+        attached.start()
+        hypervisor.destroy(view.name)
+        attached.join(timeout=10)
+    assert ends == [ConsoleEnd.GUEST_CLOSED]
+    os.close(keyboard_read)
+    os.close(keyboard_write)
+
+
+def test_the_console_log_is_delivered_through_libvirt(
+    hypervisor: Hypervisor, storage: Storage, view: DomainView
+) -> None:
+    hypervisor.define(render_domain(view))
+    hypervisor.start(view.name)
+    console = hypervisor.console(view.name)
+    seen = b""
+    while b"SeaBIOS" not in seen:
+        seen += console.read()
+    assert b"SeaBIOS" in storage.read_tail(view.serial_log_path, 64 * 1024)
+    assert b"SeaBIOS" in storage.console_log(view.name, 64 * 1024)
+    assert len(storage.console_log(view.name, 5)) == 5
+    with pytest.raises(VolumeRejected, match=r"domain acme\.gone on gpu1 is not there"):
+        storage.console_log("acme.gone", 5)
+    assert [pool.name for pool in storage.pools()] == ["default"]
+
+
+def test_a_host_device_that_is_not_there_is_refused_with_the_answer_of_libvirt(
+    hypervisor: Hypervisor, view: DomainView
+) -> None:
+    mdev = CASES["mdev"].hostdevs[0]
+    missing = replace(view, hostdevs=(mdev,), root_ports=CASES["mdev"].root_ports)
+    hypervisor.define(render_domain(missing))
+    with pytest.raises(DomainRejected, match=r"cannot start domain acme\.web-1 on gpu1: .*VFIO") as caught:
+        hypervisor.start(view.name)
+    assert "modprobe vfio-pci" in (caught.value.hint or "")
+    assert hypervisor.state(view.name) is DomainState.SHUT_OFF
+
+
+def test_a_missing_network_lists_what_there_is(hypervisor: Hypervisor, view: DomainView) -> None:
+    with pytest.raises(NetworkMissing, match="gpu1 has no network 'blue'") as caught:
+        hypervisor.check_network("blue")
+    assert caught.value.context == ("the host has no network at all",)
+    hypervisor.define(render_domain(replace(view, network=NetworkView("blue", "52:54:00:00:00:01"))))
+    with pytest.raises(DomainRejected) as refused:
+        hypervisor.start(view.name)
+    assert refused.value.hint is not None
+    assert "net-list" in refused.value.hint
+
+
+def test_a_network_that_is_down_says_how_to_bring_it_up() -> None:
+    with Hypervisor("test:///default", host="gpu1") as hypervisor:
+        hypervisor.check_network("default")
+        hypervisor.connection.networkLookupByName("default").destroy()
+        assert hypervisor.networks() == {"default": False}
+        with pytest.raises(NetworkMissing, match="not active") as caught:
+            hypervisor.check_network("default")
+        assert "net-start default" in (caught.value.hint or "")
+        with pytest.raises(NetworkMissing) as other:
+            hypervisor.check_network("blue")
+        assert other.value.context == ("default: not active",)
+
+
+def test_a_domain_that_is_gone_is_named(hypervisor: Hypervisor) -> None:
+    with pytest.raises(GuestError, match=r"gpu1 has no domain acme\.gone"):
+        hypervisor.start("acme.gone")
+
+
+def test_a_daemon_that_does_not_answer_is_libvirt_missing() -> None:
+    with (
+        pytest.raises(LibvirtMissing, match="libvirt on gpu9 does not answer"),
+        Hypervisor("qemu+unix:///system?socket=/nonexistent/socket&mode=legacy", host="gpu9"),
+    ):
+        pass
+
+
+def test_the_version_is_the_one_of_the_daemon(hypervisor: Hypervisor) -> None:
+    assert [part.isdecimal() for part in hypervisor.version().split(".")] == [True, True, True]
+
+
+def test_a_domain_boots_from_an_overlay_with_its_seed(
+    hypervisor: Hypervisor, storage: Storage, view: DomainView
+) -> None:
+    storage.ensure_disk("default", "base.qcow2", 1)
+    disk = storage.ensure_overlay("default", "web.qcow2", 2, "base.qcow2").volume
+    seed = storage.upload("default", "seed.iso", b"x" * 4096).volume
+    hypervisor.define(render_domain(replace(view, disk=DiskView(disk.path), seed_path=seed.path)))
+    hypervisor.start(view.name)
+    devices = hypervisor.wait_for_pci_devices(view.name, ["virtio-disk0"], timeout_s=20)
+    assert {device.address for device in devices if device.identifier == "virtio-disk0"} == {"0000:01:00.0"}

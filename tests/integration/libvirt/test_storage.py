@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pools, disks and seeds through the storage API of a real libvirtd."""
+
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.libvirtd_fixture import LocalLibvirtd
+from vgpuctl.errors import VolumeRejected
+from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.templating import render_template
+
+MIB = 2**20
+
+
+@pytest.fixture
+def images(libvirtd: LocalLibvirtd) -> Iterator[Path]:
+    """The default pool's folder as the tests see it; the daemon knows it as /var/lib/libvirt/images."""
+    yield libvirtd.folder / "var/lib/libvirt/images"
+
+
+@pytest.fixture
+def elsewhere(libvirtd: LocalLibvirtd) -> Iterator[Path]:
+    """A folder on the host that belongs to no pool."""
+    folder = libvirtd.folder / "elsewhere"
+    folder.mkdir()
+    yield folder
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+
+
+def make_image(path: Path, *, image_format: str = "qcow2", size_mib: int = 1) -> None:
+    subprocess.run(["qemu-img", "create", "-q", "-f", image_format, str(path), f"{size_mib}M"], check=True)
+
+
+def test_the_default_pool_is_made_once_and_started_again(hypervisor: Hypervisor, storage: Storage) -> None:
+    assert not storage.ensure_pool("default")
+    handle = hypervisor.connection.storagePoolLookupByName("default")
+    assert handle.autostart()
+    handle.destroy()
+    assert storage.ensure_pool("default")
+    handle.destroy()
+    handle.undefine()
+    assert storage.ensure_pool("default")
+    assert [(pool.name, pool.path, pool.is_active) for pool in storage.pools()] == [
+        ("default", "/var/lib/libvirt/images", True)
+    ]
+
+
+def test_another_pool_must_exist_and_be_active(hypervisor: Hypervisor, storage: Storage, elsewhere: Path) -> None:
+    with pytest.raises(VolumeRejected, match="gpu1 has no storage pool 'fast'") as caught:
+        storage.ensure_disk("fast", "a.qcow2", 1)
+    assert caught.value.context == ("default: /var/lib/libvirt/images",)
+    xml = render_template("pool.xml.j2", name="fast", path=str(elsewhere))
+    handle = hypervisor.connection.storagePoolDefineXML(xml, 0)
+    with pytest.raises(VolumeRejected, match="is not active") as inactive:
+        storage.ensure_pool("fast")
+    assert "virsh pool-start fast" in (inactive.value.hint or "")
+    handle.create(0)
+    assert not storage.ensure_pool("fast")
+    handle.destroy()
+    handle.undefine()
+
+
+def test_an_overlay_stands_on_a_volume_of_the_pool(storage: Storage, images: Path) -> None:
+    make_image(images / "debian.qcow2", size_mib=3)
+    change = storage.ensure_overlay("default", "web.qcow2", 10, "debian.qcow2")
+    assert change.changed
+    assert change.volume.format == "qcow2"
+    assert change.volume.capacity_bytes == 10 * MIB
+    assert change.volume.backing_path == "/var/lib/libvirt/images/debian.qcow2"
+    assert change.volume.path == "/var/lib/libvirt/images/web.qcow2"
+    again = storage.ensure_overlay("default", "web.qcow2", 10, "debian.qcow2")
+    assert not again.changed
+    assert again.volume == change.volume
+
+
+@pytest.mark.parametrize("image_format", ["qcow2", "raw"])
+def test_an_overlay_stands_on_a_file_anywhere_on_the_host(storage: Storage, elsewhere: Path, image_format: str) -> None:
+    base = elsewhere / "debian image & co.img"
+    make_image(base, image_format=image_format)
+    change = storage.ensure_overlay("default", "web.qcow2", 2, str(base))
+    assert change.volume.backing_path == str(base)
+    assert not storage.ensure_overlay("default", "web.qcow2", 2, str(base)).changed
+    assert [pool.name for pool in storage.pools()] == ["default"]
+    assert base.exists()
+
+
+def test_several_runs_at_once_share_a_base_outside_of_any_pool(libvirtd: LocalLibvirtd, elsewhere: Path) -> None:
+    base = elsewhere / "shared.qcow2"
+    make_image(base)
+
+    def overlay(number: int) -> str | None:
+        with Hypervisor(libvirtd.uri, host="gpu1") as own:
+            storage = Storage(own)
+            name = f"at-once-{number}.qcow2"
+            backing = storage.ensure_overlay("default", name, 1, str(base)).volume.backing_path
+            storage.delete_volume("default", name)
+            return backing
+
+    with ThreadPoolExecutor(max_workers=6) as threads:
+        assert set(threads.map(overlay, range(6))) == {str(base)}
+
+
+def test_a_missing_base_names_pool_folder_and_what_there_is(storage: Storage, images: Path, elsewhere: Path) -> None:
+    make_image(images / "debian.qcow2")
+    with pytest.raises(VolumeRejected) as in_pool:
+        storage.ensure_overlay("default", "web.qcow2", 2, "ubuntu.qcow2")
+    assert "pool default on gpu1 (/var/lib/libvirt/images) has no volume 'ubuntu.qcow2'" in in_pool.value.message
+    assert in_pool.value.context == ("there is debian.qcow2",)
+    make_image(elsewhere / "other.img")
+    with pytest.raises(VolumeRejected, match=r"gpu1 has no base image .*/ubuntu\.img") as by_path:
+        storage.ensure_overlay("default", "web.qcow2", 2, str(elsewhere / "ubuntu.img"))
+    assert by_path.value.context == ("there is other.img",)
+    with pytest.raises(VolumeRejected, match=r"no base image /nonexistent/a\.img: .*libvirt error"):
+        storage.ensure_overlay("default", "web.qcow2", 2, "/nonexistent/a.img")
+    assert [volume.name for volume in storage.volumes("default")] == ["debian.qcow2"]
+    assert [pool.name for pool in storage.pools()] == ["default"]
+
+
+def test_a_base_larger_than_the_disk_is_refused(storage: Storage, images: Path) -> None:
+    make_image(images / "big.qcow2", size_mib=5)
+    with pytest.raises(VolumeRejected, match=r"big\.qcow2 is 5 MiB, larger than the disk of 4 MiB") as caught:
+        storage.ensure_overlay("default", "web.qcow2", 4, "big.qcow2")
+    assert caught.value.hint == "ask for a disk of 5 MiB or more"
+
+
+def test_a_volume_that_exists_and_differs_is_not_touched(storage: Storage) -> None:
+    storage.ensure_disk("default", "web.qcow2", 2)
+    with pytest.raises(VolumeRejected, match="exists and differs") as caught:
+        storage.ensure_disk("default", "web.qcow2", 3)
+    assert caught.value.context == ("found: 2 MiB on no base image", "wanted: 3 MiB on no base image")
+    assert not storage.ensure_disk("default", "web.qcow2", 2).changed
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 700_001])
+def test_an_upload_arrives_byte_for_byte_and_only_once(storage: Storage, images: Path, size: int) -> None:
+    data = bytes(range(256)) * (size // 256 + 1)
+    assert storage.upload("default", "seed.iso", data[:size]).changed
+    assert (images / "seed.iso").read_bytes() == data[:size]
+    assert not storage.upload("default", "seed.iso", data[:size]).changed
+    other = data[: size + 1][::-1]
+    assert storage.upload("default", "seed.iso", other).changed
+    assert (images / "seed.iso").read_bytes() == other
+
+
+def test_deleting_what_is_gone_changes_nothing(storage: Storage, images: Path) -> None:
+    storage.ensure_disk("default", "web.qcow2", 1)
+    assert storage.delete_volume("default", "web.qcow2")
+    assert not (images / "web.qcow2").exists()
+    assert not storage.delete_volume("default", "web.qcow2")
+    assert not storage.delete_volume("gone", "web.qcow2")
+    storage.ensure_disk("default", "web.qcow2", 1)
+    (images / "web.qcow2").unlink()
+    assert not storage.delete_volume("default", "web.qcow2")
+
+
+def test_a_full_pool_says_what_is_left(hypervisor: Hypervisor, storage: Storage, libvirtd: LocalLibvirtd) -> None:
+    xml = render_template("pool.xml.j2", name="full", path=str(libvirtd.full_folder))
+    handle = hypervisor.connection.storagePoolCreateXML(xml, 0)
+    with pytest.raises(VolumeRejected, match="No space left on device") as caught:
+        storage.upload("full", "seed.iso", b"x" * 2 * MIB)
+    assert caught.value.context == (f"pool full at {libvirtd.full_folder}: 1 MiB of 1 MiB left",)
+    assert "virsh pool-info" in (caught.value.hint or "")
+    assert storage.volumes("full") == []
+    handle.destroy()
+
+
+def test_a_log_that_is_not_there_says_where_it_would_be(storage: Storage) -> None:
+    with pytest.raises(VolumeRejected, match=r"gpu1 has no file /var/log/libvirt/qemu/none\.log"):
+        storage.read_tail("/var/log/libvirt/qemu/none.log", 100)
+    with pytest.raises(VolumeRejected, match=r"cannot read /nonexistent/none\.log") as caught:
+        storage.read_tail("/nonexistent/none.log", 100)
+    assert "read /nonexistent/none.log there" in (caught.value.hint or "")
+
+
+def test_the_test_driver_keeps_volumes_too() -> None:
+    with Hypervisor("test:///default", host="gpu1") as hypervisor:
+        storage = Storage(hypervisor)
+        base = storage.ensure_disk("default-pool", "base.qcow2", 1)
+        assert base.changed
+        assert not storage.ensure_disk("default-pool", "base.qcow2", 1).changed
+        assert storage.delete_volume("default-pool", "base.qcow2")

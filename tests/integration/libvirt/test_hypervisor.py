@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A domain's life in a real libvirtd with a real QEMU, emulated by TCG."""
 
+import contextlib
 import os
 import threading
 from dataclasses import replace
@@ -9,7 +10,7 @@ import pytest
 
 from tests.unit.guests.cases import CASES, facts, gpu, leases, vm, whole
 from vgpuctl.errors import DomainRejected, GuestError, LibvirtMissing, NetworkMissing, VolumeRejected
-from vgpuctl.guests.console import ConsoleEnd
+from vgpuctl.guests.console import Console, ConsoleEnd
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.render import render_domain
@@ -102,10 +103,7 @@ def test_the_console_carries_both_ways_until_the_escape(hypervisor: Hypervisor, 
     console = hypervisor.console(view.name)
     with pytest.raises(GuestError, match="open the console"):
         hypervisor.console(view.name)
-    hypervisor.connection.lookupByName(view.name).resume()
-    seen = b""
-    while b"SeaBIOS" not in seen:
-        seen += console.read()
+    _wait_for_firmware(hypervisor, view, console)
     console.write(b"x")
     keyboard_read, keyboard_write = os.pipe()
     screen_read, screen_write = os.pipe()
@@ -136,11 +134,9 @@ def test_the_console_log_is_delivered_through_libvirt(
     hypervisor: Hypervisor, storage: Storage, view: DomainView
 ) -> None:
     hypervisor.define(render_domain(view))
-    hypervisor.start(view.name)
-    console = hypervisor.console(view.name)
-    seen = b""
-    while b"SeaBIOS" not in seen:
-        seen += console.read()
+    hypervisor.start(view.name, paused=True)
+    with contextlib.closing(hypervisor.console(view.name)) as console:
+        _wait_for_firmware(hypervisor, view, console)
     assert b"SeaBIOS" in storage.read_tail(view.serial_log_path, 64 * 1024)
     assert b"SeaBIOS" in storage.console_log(view.name, 64 * 1024)
     assert len(storage.console_log(view.name, 5)) == 5
@@ -212,3 +208,13 @@ def test_a_domain_boots_from_an_overlay_with_its_seed(
     hypervisor.start(view.name)
     devices = hypervisor.wait_for_pci_devices(view.name, ["virtio-disk0"], timeout_s=20)
     assert {device.address for device in devices if device.identifier == "virtio-disk0"} == {"0000:01:00.0"}
+
+
+def _wait_for_firmware(hypervisor: Hypervisor, view: DomainView, console: Console) -> None:
+    """Let a paused guest go on and read what its firmware says: a guest that runs may have said it already."""
+    hypervisor.connection.lookupByName(view.name).resume()
+    seen = b""
+    while b"SeaBIOS" not in seen:
+        data = console.read()
+        assert data
+        seen += data

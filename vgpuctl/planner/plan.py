@@ -4,6 +4,7 @@
 from typing import Protocol
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.occupancy import gpu_at
 from vgpuctl.model.sharing import Sharing
@@ -56,12 +57,20 @@ def check_slice(wanted: Slice, facts: HostFacts) -> str | None:
 def plan_slice(wanted: Slice, facts: HostFacts) -> Plan:
     """Steps that build a slice which check_slice accepts, and their undo.
 
+    A slice that a VM kept over a reboot has lost its VF: all VFs of its GPU are then enabled first, and stay so.
     Raises ValueError when the GPU is not in the facts, or when a mediated slice has no UUID yet.
     """
     gpu = gpu_at(facts, wanted.gpu)
     if gpu is None:
         raise ValueError(f"the facts have no GPU at {wanted.gpu}; ask check_slice first")
-    return _KINDS[wanted.sharing].build(wanted, gpu)
+    plan = _KINDS[wanted.sharing].build(wanted, gpu)
+    if not wanted.sharing.needs_virtual_functions() or gpu.vfs or not gpu.total_vfs:
+        return plan
+    return Plan(
+        steps=(SetVirtualFunctions(gpu.address, gpu.total_vfs), *plan.steps),
+        undo=plan.undo,
+        summary=(f"enable the {gpu.total_vfs} VFs of GPU {gpu.address}, which a reboot took", *plan.summary),
+    )
 
 
 def plan_release(held: Slice, facts: HostFacts | None) -> Plan:

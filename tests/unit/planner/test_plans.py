@@ -18,7 +18,15 @@ from tests.unit.fleet_factory import (
 )
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.steps import BindDriver, CreateMdev, DeleteMdev, ResetFunction, SetVgpuType, Step
+from vgpuctl.agent.wire.steps import (
+    BindDriver,
+    CreateMdev,
+    DeleteMdev,
+    ResetFunction,
+    SetVgpuType,
+    SetVirtualFunctions,
+    Step,
+)
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.planner import plan_release, plan_slice, with_first_drivers
@@ -74,6 +82,15 @@ def test_building_a_slice_takes_these_steps(
     plan = plan_slice(slice_of(text, capacity), capacity.facts)
     assert (list(plan.steps), list(plan.undo)) == (steps, undo)
     assert plan.summary
+
+
+@pytest.mark.parametrize("text", ["A40-8Q", "A40-24Q"])
+def test_a_slice_kept_over_a_reboot_gets_its_vfs_back_first(text: str) -> None:
+    kept = slice_of(text, a40_host())
+    after_reboot = host_facts([replace(a40_host().facts.gpus[0], vfs=(), types=())])
+    plan = plan_slice(kept, after_reboot)
+    assert plan.steps == (SetVirtualFunctions("0000:41:00.0", 32), SetVgpuType(kept.function, kept.type_id or ""))
+    assert plan.undo == (SetVgpuType(kept.function, "0"),)
 
 
 def test_a_vf_with_a_first_driver_is_bound_back_to_it() -> None:

@@ -15,6 +15,7 @@ import platformdirs
 from vgpuctl.errors import LabError
 
 NEEDED_FREE_MIB = 1500
+_MARK = "lab-folder"
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,19 @@ class LabFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lab alone. Raises LabError when another run holds it or the folder cannot be written."""
+        """Hold the lab alone.
+
+        Raises LabError when another run holds it, when the folder cannot be written, or when it has files that
+        are not a lab's: `purge` removes the whole folder.
+        """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self.path.chmod(0o700)
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not (self.path / _MARK).exists():
+                if any(self.path.iterdir()):
+                    raise LabError(
+                        f"{self.path} is not empty and not a lab's folder", hint="choose a new one with --folder"
+                    )
+                (self.path / _MARK).write_text("A lab of vgpuctl; `vgpuctl lab down --purge` removes this folder.\n")
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise LabError(
@@ -78,6 +88,16 @@ class LabFolder:
             yield
         finally:
             os.close(descriptor)
+
+    def remove(self, *, purge: bool) -> None:
+        """Remove what is left once no host is: all but the cache, or everything with `purge`."""
+        if purge:
+            shutil.rmtree(self.path)
+            return
+        for name in ("inventory.yml", "known_hosts", "login_key", "login_key.pub"):
+            (self.path / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.hosts.rmdir()
 
     def check_space(self) -> None:
         """Raise LabError when the file system of the folder is nearly full."""
@@ -99,7 +119,8 @@ def default_folder() -> LabFolder:
 def built(target: Path) -> Iterator[Path | None]:
     """Build a cache folder once: yields an empty folder to fill, or None when `target` is there.
 
-    The folder gets its name only when it is complete, so an interrupted build leaves nothing that looks done. A folder left empty is dropped.
+    The folder gets its name only when it is complete, so an interrupted build leaves nothing that looks done.
+    A folder left empty is dropped.
     """
     if target.exists():
         yield None

@@ -36,7 +36,7 @@ _KERNEL_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Machine:
-    """What one QEMU is started with. accelerator: `tcg` or `kvm`. folder: where its files lie."""
+    """What one QEMU is started with. accelerator: `tcg` or `kvm`. folder: of its files. port: 0 for any free one."""
 
     folder: Path
     shape: HostShape
@@ -45,6 +45,7 @@ class Machine:
     accelerator: str
     uuid: str
     processors: int = 2
+    port: int = 0
 
     @property
     def console_log(self) -> Path:
@@ -72,7 +73,7 @@ class Machine:
             *("-device", "virtio-9p-pci,fsdev=root,mount_tag=root"),
             *("-drive", "file=disk.qcow2,if=none,id=disk,format=qcow2,cache=writeback,discard=unmap"),
             *("-device", "virtio-blk-pci,drive=disk"),
-            *("-netdev", "user,id=net,hostfwd=tcp:127.0.0.1:0-:22"),
+            *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22"),
             *("-device", "virtio-net-pci,netdev=net,romfile="),
             *("-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng"),
             *qemu_devices(self.shape),

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs in the emulated host: a list of file and VFIO operations, one answer each, so that a rule costs one round trip.
+
+An answer is the text read, the list found, "ok", or the name of the errno that the kernel gave.
+Imports are few and nothing comes from pathlib: starting Python is what a test mostly waits for under TCG.
+"""
+# ruff: noqa: PTH115, PTH116, PTH123, PTH208
+
+import errno
+import fcntl
+import json
+import os
+import struct
+import sys
+import time
+
+VFIO_GROUP_GET_STATUS = 0x3B67
+VFIO_GROUP_SET_CONTAINER = 0x3B68
+VFIO_SET_IOMMU = 0x3B66
+VFIO_TYPE1_IOMMU = 1
+VFIO_GROUP_GET_DEVICE_FD = 0x3B6A
+VFIO_DEVICE_RESET = 0x3B6F
+CONFIG_REGION = 7 << 40
+
+held: dict[str, list[int]] = {}
+messages = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+os.lseek(messages, 0, os.SEEK_END)
+
+
+def write(path: str, text: str) -> str:
+    """One write(2), as `echo TEXT > PATH` does it."""
+    file = os.open(path, os.O_WRONLY)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
+    return "ok"
+
+
+def read(path: str) -> str:
+    with open(path) as file:
+        return file.read().rstrip("\n")
+
+
+def config(path: str) -> str:
+    """The first four bytes of a configuration space: vendor and device."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 4).hex()
+    finally:
+        os.close(file)
+
+
+def link(path: str) -> str:
+    return os.readlink(path).rpartition("/")[2]
+
+
+def types(function: str) -> dict[str, int]:
+    """What the mdev types of a function say is available."""
+    folder = f"/sys/class/mdev_bus/{function}/mdev_supported_types"
+    return {name: int(read(f"{folder}/{name}/available_instances")) for name in os.listdir(folder)}
+
+
+def creatable(function: str) -> list[int]:
+    lines = read(f"/sys/bus/pci/devices/{function}/nvidia/creatable_vgpu_types").splitlines()
+    assert lines[0] == "ID    : vGPU Name", lines[0]
+    return [int(line.split(":")[0]) for line in lines[1:]]
+
+
+def vfio_open(device: str, name: str) -> str:
+    """Open a VFIO device as a QEMU does: container, group, IOMMU, device."""
+    files = [os.open("/dev/vfio/vfio", os.O_RDWR)]
+    try:
+        group = link(f"{device}/iommu_group")
+        files.append(os.open(f"/dev/vfio/{group}", os.O_RDWR))
+        fcntl.ioctl(files[1], VFIO_GROUP_SET_CONTAINER, struct.pack("i", files[0]))
+        fcntl.ioctl(files[0], VFIO_SET_IOMMU, VFIO_TYPE1_IOMMU)
+        files.append(fcntl.ioctl(files[1], VFIO_GROUP_GET_DEVICE_FD, bytearray(name.encode() + b"\0")))
+    except OSError:
+        close(files)
+        raise
+    held[name] = files
+    return "ok"
+
+
+def close(files: list[int]) -> None:
+    for file in reversed(files):
+        os.close(file)
+
+
+def vfio_close(name: str) -> str:
+    close(held.pop(name))
+    return "ok"
+
+
+def vfio_config(name: str, where: int, count: int) -> str:
+    return os.pread(held[name][2], count, CONFIG_REGION + where).hex()
+
+
+def vfio_config_write(name: str, where: int, text: str) -> str:
+    os.pwrite(held[name][2], bytes.fromhex(text), CONFIG_REGION + where)
+    return "ok"
+
+
+def vfio_reset(name: str) -> str:
+    fcntl.ioctl(held[name][2], VFIO_DEVICE_RESET)
+    return "ok"
+
+
+def hold(path: str) -> str:
+    held[path] = [os.open(path, os.O_RDWR)]
+    return "ok"
+
+
+def kernel_log() -> list[str]:
+    """What the kernel has said since these operations began."""
+    lines: list[str] = []
+    while True:
+        try:
+            record = os.read(messages, 8192)
+        except BlockingIOError:
+            return lines
+        lines.append(record.decode().split(";", 1)[1].split("\n")[0])
+
+
+def program(*arguments: str) -> list[object]:
+    """Exit status and stdout."""
+    reader, writer = os.pipe()
+    child = os.posix_spawn(arguments[0], arguments, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)])
+    os.close(writer)
+    with os.fdopen(reader) as output:
+        text = output.read()
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text]
+
+
+def clean() -> str:
+    """Delete every vGPU of the host."""
+    for line in read("/proc/vgpulab/state").splitlines():
+        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        if not line.startswith("vgpu "):
+            continue
+        if words["uuid"] == "-":
+            write(f"/sys/bus/pci/devices/{words['function']}/nvidia/current_vgpu_type", "0")
+        else:
+            write(f"/sys/bus/mdev/devices/{words['uuid']}/remove", "1")
+    return "ok"
+
+
+def until(path: str, text: str, limit_s: float) -> str:
+    """Write until it succeeds; the last answer when it never does."""
+    end = time.monotonic() + limit_s
+    while True:
+        try:
+            return write(path, text)
+        except OSError as error:
+            if time.monotonic() > end:
+                return errno.errorcode[error.errno or 0]
+            time.sleep(0.05)
+
+
+OPERATIONS = {
+    "write": write,
+    "write-until": until,
+    "read": read,
+    "exists": os.path.exists,
+    "config": config,
+    "list": lambda path: sorted(os.listdir(path)),
+    "link": link,
+    "mode": lambda path: oct(os.stat(path).st_mode & 0o777),
+    "types": types,
+    "creatable": creatable,
+    "vfio-open": vfio_open,
+    "vfio-close": vfio_close,
+    "vfio-config": vfio_config,
+    "vfio-config-write": vfio_config_write,
+    "vfio-reset": vfio_reset,
+    "hold": hold,
+    "release": vfio_close,
+    "log": kernel_log,
+    "program": program,
+    "clean": clean,
+}
+
+
+def answer(operation: list[object]) -> object:
+    try:
+        return OPERATIONS[str(operation[0])](*operation[1:])  # type: ignore[operator]
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, str(error))
+
+
+json.dump([answer(operation) for operation in json.loads(sys.argv[1])], sys.stdout)

@@ -1,0 +1,578 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated host's kernel keeps the rules of NVIDIA's vGPU host driver.
+
+The numbers in brackets are sections of the project's host interface reference; the types and sizes are the table's own.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+DEVICES = "/sys/bus/pci/devices"
+SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
+OPERATIONS = (Path(__file__).parent / "operations_in_host.py").read_text()
+UUIDS = [f"c73f1fa6-489e-4834-9476-d70dabd98c{number:02d}" for number in range(40, 80)]
+REMOVAL_DELAY = "/sys/module/vgpulab/parameters/removal_delay_ms"
+
+
+class KernelHost(Protocol):
+    def run(self, command: list[str] | str) -> tuple[int, str, str]: ...
+
+
+Do = Callable[..., list[Any]]
+
+
+@dataclass(frozen=True)
+class VgpuType:
+    id: int
+    framebuffer_mib: int
+    max_instances: int
+    name: str
+    vdev: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """One line `card` of /proc/vgpulab/cards with its types."""
+
+    address: str
+    keys: dict[str, str]
+    types: list[VgpuType] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        return f"{DEVICES}/{self.address}"
+
+    @property
+    def total_vfs(self) -> int:
+        return int(self.keys["vfs"])
+
+    def function(self, number: int) -> str:
+        """The address of a VF; the emulated cards have SR-IOV offset and stride 1."""
+        return f"{self.address[:8]}{(number + 1) >> 3:02x}.{(number + 1) & 7}"
+
+    def one_type(self, *, max_instances: int) -> VgpuType:
+        return next(one for one in self.types if one.max_instances == max_instances)
+
+    def same_size(self, wanted: VgpuType) -> list[int]:
+        return [one.id for one in self.types if one.framebuffer_mib == wanted.framebuffer_mib]
+
+    def other_size(self, wanted: VgpuType) -> VgpuType:
+        return next(one for one in self.types if one.framebuffer_mib != wanted.framebuffer_mib)
+
+
+def read_table(text: str) -> dict[str, Card]:
+    """The first card of each interface."""
+    cards: dict[str, Card] = {}
+    last = None
+    for line in text.splitlines():
+        kind, _, rest = line.partition(" ")
+        words, _, name = rest.partition(" name=")
+        first, *pairs = words.split()
+        keys = dict(pair.split("=", 1) for pair in pairs) | {"name": name}
+        if kind == "card":
+            last = Card(first, keys)
+            cards.setdefault(keys["interface"], last)
+        elif kind == "type" and last:
+            last.types.append(
+                VgpuType(int(first), int(keys["framebuffer"]), int(keys["max"]), name, keys.get("vdev", ""))
+            )
+    for card in cards.values():
+        card.types.sort(key=lambda one: one.id)
+    return cards
+
+
+@pytest.fixture(scope="module")
+def do(kernel_host: KernelHost) -> Do:
+    """Delete what vGPUs there are, then run operations of operations_in_host.py, all in one round trip."""
+
+    def run(*operations: list[Any]) -> list[Any]:
+        command = ["python3", "-I", "-S", "-c", OPERATIONS, json.dumps([["clean"], *operations])]
+        code, output, errors = kernel_host.run(command)
+        assert code == 0, errors
+        answers: list[Any] = json.loads(output)
+        assert answers.pop(0) == "ok", "every vGPU of the test before could be deleted"
+        return answers
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def cards(do: Do) -> Iterator[dict[str, Card]]:
+    """The cards of the host, with VFs enabled; afterwards as they were found."""
+    text, state = do(["read", "/proc/vgpulab/cards"], ["program", "/bin/sh", "-c", f"cat {DEVICES}/*/sriov_numvfs"])
+    table = read_table(text)
+    do(["program", SRIOV_MANAGE, "-e", "ALL"])
+    yield table
+    if not any(int(count) for count in state[1].split()):
+        do(["program", SRIOV_MANAGE, "-d", "ALL"])
+
+
+@pytest.fixture
+def profile(cards: dict[str, Card]) -> Card:
+    return cards["vf-profile"]
+
+
+@pytest.fixture
+def mdev_vf(cards: dict[str, Card]) -> Card:
+    return cards["mdev-vf"]
+
+
+@pytest.fixture
+def mdev_pf(cards: dict[str, Card]) -> Card:
+    return cards["mdev-pf"]
+
+
+def current_type(card: Card, number: int) -> str:
+    return f"{DEVICES}/{card.function(number)}/nvidia/current_vgpu_type"
+
+
+def create_path(function: str, wanted: VgpuType) -> str:
+    return f"/sys/class/mdev_bus/{function}/mdev_supported_types/nvidia-{wanted.id}/create"
+
+
+def mdev_path(uuid: str) -> str:
+    return f"/sys/bus/mdev/devices/{uuid}"
+
+
+def refusals(log: list[str]) -> list[str]:
+    return [line for line in log if line.startswith(("NVRM: Failed to", "vGPU creation failed"))]
+
+
+# Section 1: PCI identity
+
+
+def test_a_card_and_its_vfs_have_the_identity_of_the_board_everywhere(cards: dict[str, Card], do: Do) -> None:
+    """[1.1] sysfs and configuration space agree; a VF's ids read as ones in configuration space, as SR-IOV has it."""
+    card = cards["vf-profile"]
+    vendor, device = card.keys["device"].split(":")
+    paths = [card.path, f"{DEVICES}/{card.function(0)}", f"{DEVICES}/{card.function(card.total_vfs - 1)}"]
+    files = ("vendor", "device", "class", "subsystem_device")
+    answers = do(
+        *(["read", f"{path}/{name}"] for path in paths for name in files),
+        *(["link", f"{path}/driver"] for path in paths),
+        ["config", f"{card.path}/config"],
+        ["config", f"{paths[1]}/config"],
+        ["read", f"{card.path}/sriov_vf_device"],
+        ["read", f"{card.path}/sriov_totalvfs"],
+    )
+    subsystem = card.keys["subsystem"].split(":")[1]
+    assert answers[:12] == [f"0x{vendor}", f"0x{device}", f"0x{card.keys['class']}", f"0x{subsystem}"] * 3
+    assert answers[12:15] == ["nvidia"] * 3
+    assert answers[15] == vendor[2:] + vendor[:2] + device[2:] + device[:2]
+    assert answers[16:] == ["ffffffff", device, card.keys["vfs"]]
+
+
+def test_every_vf_has_an_iommu_group_of_its_own(cards: dict[str, Card], do: Do) -> None:
+    """[1.1]"""
+    card = cards["vf-profile"]
+    groups = do(*(["link", f"{DEVICES}/{card.function(number)}/iommu_group"] for number in range(card.total_vfs)))
+    assert len(set(groups)) == card.total_vfs
+    assert not {"ENOENT"} & set(groups)
+
+
+def test_a_whole_card_can_be_reset_and_shares_its_group_with_its_companion(cards: dict[str, Card], do: Do) -> None:
+    """[1.1], [1.2]"""
+    card = cards["none"]
+    exists, mode, method, group, other = do(
+        ["exists", f"{card.path}/reset"],
+        ["mode", f"{card.path}/reset"],
+        ["read", f"{card.path}/reset_method"],
+        ["link", f"{card.path}/iommu_group"],
+        ["link", f"{card.path[:-1]}1/iommu_group"],
+    )
+    assert exists and mode == "0o200" and "flr" in method.split()
+    assert group == other
+
+
+def test_a_whole_card_goes_to_vfio_pci_and_back(cards: dict[str, Card], do: Do) -> None:
+    """[1.2]"""
+    card = cards["none"]
+    answers = do(
+        ["write", f"{card.path}/driver_override", "vfio-pci"],
+        ["write", f"{card.path}/driver/unbind", card.address],
+        ["write", "/sys/bus/pci/drivers_probe", card.address],
+        ["link", f"{card.path}/driver"],
+        ["exists", f"/proc/driver/nvidia/gpus/{card.address}"],
+        ["write", f"{card.path}/reset", "1"],
+        ["write", f"{card.path}/driver_override", "\n"],
+        ["write", f"{card.path}/driver/unbind", card.address],
+        ["write", "/sys/bus/pci/drivers_probe", card.address],
+        ["link", f"{card.path}/driver"],
+    )
+    assert answers == ["ok", "ok", "ok", "vfio-pci", False, "ok", "ok", "ok", "ok", "nvidia"]
+
+
+# Section 3.1: SR-IOV
+
+
+def test_sriov_numvfs_is_refused_with_enoent_while_bound_to_nvidia(cards: dict[str, Card], do: Do) -> None:
+    """[1.1] The driver has no sriov_configure; a value over the total is ERANGE, the present one a no-op."""
+    card = cards["vf-profile"]
+    path = f"{card.path}/sriov_numvfs"
+    fewer, over, no_number, same = do(
+        ["write", path, "0"],
+        ["write", path, str(card.total_vfs + 1)],
+        ["write", path, "many"],
+        ["write", path, str(card.total_vfs)],
+    )
+    assert (fewer, over, no_number, same) == ("ENOENT", "ERANGE", "EINVAL", "ok")
+
+
+def test_sriov_manage_says_what_it_does_and_wipes_the_vgpus(cards: dict[str, Card], do: Do) -> None:
+    """[3.1]"""
+    card = cards["mdev-vf"]
+    again, created, off, twice, left, on, count, driver = do(
+        ["program", SRIOV_MANAGE, "-e", card.address],
+        ["write", create_path(card.function(0), card.types[0]), UUIDS[0]],
+        ["program", SRIOV_MANAGE, "-d", card.address],
+        ["program", SRIOV_MANAGE, "-d", card.address],
+        ["exists", mdev_path(UUIDS[0])],
+        ["program", SRIOV_MANAGE, "-e", card.address],
+        ["read", f"{card.path}/sriov_numvfs"],
+        ["link", f"{card.path}/driver"],
+    )
+    assert again == [0, f"GPU at {card.address} already has VFs enabled.\n"]
+    assert created == "ok"
+    assert off == [0, f"Disabling VFs on {card.address}\n"]
+    assert twice == [0, f"GPU at {card.address} already has VFs disabled.\n"]
+    assert left is False
+    assert on == [0, f"Enabling VFs on {card.address}\n"]
+    assert (count, driver) == (card.keys["vfs"], "nvidia")
+
+
+def test_a_gpu_in_use_gives_no_unbind_lock(cards: dict[str, Card], do: Do) -> None:
+    """[3.1] Granted only at usage count 0; the write itself always succeeds; nobody opens a locked GPU."""
+    card = cards["mdev-vf"]
+    lock = f"/proc/driver/nvidia/gpus/{card.address}/unbindLock"
+    information: str = do(["read", f"/proc/driver/nvidia/gpus/{card.address}/information"])[0]
+    node = f"/dev/nvidia{information.rsplit(maxsplit=1)[-1]}"
+    answers = do(
+        ["hold", node],
+        ["write", lock, "1"],
+        ["read", lock],
+        ["program", SRIOV_MANAGE, "-d", card.address],
+        ["release", node],
+        ["write", lock, "1"],
+        ["read", lock],
+        ["hold", node],
+        ["write", lock, "0"],
+        ["read", lock],
+        ["hold", node],
+        ["release", node],
+        ["log"],
+    )
+    assert answers[:3] == ["ok", "ok", "0"]
+    assert answers[3] == [1, f"Disabling VFs on {card.address}\nCannot obtain unbindLock for {card.address}\n"]
+    assert answers[4:12] == ["ok", "ok", "1", "EBUSY", "ok", "0", "ok", "ok"]
+    said = [line for line in answers[12] if "UnbindLock" in line]
+    assert said == [
+        "NVRM: Could not acquire UnbindLock", "NVRM: Could not acquire UnbindLock",
+        "NVRM: UnbindLock acquired", "NVRM: UnbindLock released",
+    ]  # fmt: skip
+
+
+# Sections 2.1 to 2.3: mdev
+
+
+def test_mdev_types_have_the_names_and_descriptions_of_the_board(mdev_vf: Card, do: Do) -> None:
+    """[2.1]"""
+    function, wanted = mdev_vf.function(0), mdev_vf.one_type(max_instances=6)
+    folder = f"/sys/class/mdev_bus/{function}/mdev_supported_types"
+    names, name, description, api, mode, on_pf = do(
+        ["list", folder],
+        ["read", f"{folder}/nvidia-{wanted.id}/name"],
+        ["read", f"{folder}/nvidia-{wanted.id}/description"],
+        ["read", f"{folder}/nvidia-{wanted.id}/device_api"],
+        ["mode", f"{folder}/nvidia-{wanted.id}/create"],
+        ["exists", f"{mdev_vf.path}/mdev_supported_types"],
+    )
+    assert sorted(names) == sorted(f"nvidia-{one.id}" for one in mdev_vf.types)
+    assert (name, api, mode) == (wanted.name, "vfio-pci", "0o200")
+    assert description.startswith("num_heads=")
+    assert f"framebuffer={wanted.framebuffer_mib}M, max_resolution=" in description
+    assert description.endswith(f", max_instance={wanted.max_instances}")
+    assert on_pf is False, "[2.2.1] with SR-IOV the PF exposes no types"
+
+
+def test_a_vf_takes_one_vgpu_and_sizes_must_be_equal_over_all_vfs(mdev_vf: Card, do: Do) -> None:
+    """[2.2.1], [2.2.2], [2.2.6]"""
+    wanted = mdev_vf.one_type(max_instances=6)
+    first, second = mdev_vf.function(0), mdev_vf.function(1)
+    before, created, used, other, again, wrong, log, removed, after = do(
+        ["types", first],
+        ["write", create_path(first, wanted), UUIDS[0]],
+        ["types", first],
+        ["types", second],
+        ["write", create_path(first, wanted), UUIDS[1]],
+        ["write", create_path(second, mdev_vf.other_size(wanted)), UUIDS[1]],
+        ["log"],
+        ["write", f"{mdev_path(UUIDS[0])}/remove", "1"],
+        ["types", second],
+    )
+    assert set(before.values()) == {1}
+    assert created == "ok"
+    assert set(used.values()) == {0}
+    same = {f"nvidia-{number}" for number in mdev_vf.same_size(wanted)}
+    assert len(same) > 1, "the board has several series of one size"
+    assert {name for name, available in other.items() if available} == same
+    assert (again, wrong) == ("EIO", "EIO")
+    pci_id = int(first[5:7], 16) << 8 | int(first[8:10], 16) << 3 | int(first[11])
+    assert refusals(log) == [
+        "NVRM: Failed to add vgpu create request: 0x38",
+        f"vGPU creation failed on device 0x{pci_id:x}. -5",
+        "NVRM: Failed to add vgpu create request: 0x56",
+        f"vGPU creation failed on device 0x{pci_id + 1:x}. -5",
+    ]
+    assert removed == "ok"
+    assert set(after.values()) == {1}
+
+
+def test_the_count_over_all_vfs_ends_at_max_instances(mdev_vf: Card, do: Do) -> None:
+    """[2.2.3]"""
+    wanted = mdev_vf.one_type(max_instances=3)
+    *created, none_left, refused, log = do(
+        *(["write", create_path(mdev_vf.function(number), wanted), UUIDS[number]] for number in range(3)),
+        ["types", mdev_vf.function(3)],
+        ["write", create_path(mdev_vf.function(3), wanted), UUIDS[3]],
+        ["log"],
+    )
+    assert created == ["ok"] * 3
+    assert set(none_left.values()) == {0}
+    assert refused == "EIO"
+    assert "NVRM: Failed to add vgpu create request: 0x1a" in refusals(log)
+
+
+def test_create_answers_as_the_mdev_core_does(mdev_vf: Card, do: Do) -> None:
+    """[2.1]"""
+    wanted = mdev_vf.one_type(max_instances=6)
+    path = create_path(mdev_vf.function(0), wanted)
+    answers = do(
+        ["write", path, "short"],
+        ["write", path, "g" * 36],
+        ["write", path, UUIDS[0] + "\n"],
+        ["write", create_path(mdev_vf.function(1), wanted), UUIDS[0]],
+        ["write", f"{mdev_path(UUIDS[0])}/remove", "no"],
+        ["write", f"{mdev_path(UUIDS[0])}/remove", "0"],
+        ["exists", mdev_path(UUIDS[0])],
+        ["link", f"{mdev_path(UUIDS[0])}/mdev_type"],
+        ["link", f"{mdev_path(UUIDS[0])}/driver"],
+        ["exists", f"{mdev_path(UUIDS[0])}/iommu_group"],
+        ["write", f"{mdev_path(UUIDS[0])}/remove", "1"],
+        ["exists", mdev_path(UUIDS[0])],
+    )
+    driver = "nvidia-vgpu-vfio"
+    assert answers == [
+        "EINVAL", "EINVAL", "ok", "EEXIST", "EINVAL", "ok", True, f"nvidia-{wanted.id}", driver, True, "ok", False,
+    ]  # fmt: skip
+
+
+def test_vgpu_params_are_stored_until_the_vgpu_is_in_use(mdev_vf: Card, do: Do) -> None:
+    """[2.3]"""
+    wanted, function = mdev_vf.one_type(max_instances=6), mdev_vf.function(0)
+    device = mdev_path(UUIDS[0])
+    path = f"{device}/nvidia/vgpu_params"
+    answers = do(
+        ["write", create_path(function, wanted), UUIDS[0]],
+        ["read", path],
+        ["write", path, "frame_rate_limiter=0,disable_vnc=1\n"],
+        ["read", path],
+        ["write", path, "x" * 1025],
+        ["vfio-open", device, UUIDS[0]],
+        ["write", path, "enable_uvm=1"],
+        ["vfio-close", UUIDS[0]],
+        ["write", path, " "],
+        ["read", path],
+    )
+    stored = "frame_rate_limiter=0,disable_vnc=1"
+    assert answers == ["ok", "", "ok", stored, "EINVAL", "ok", "EBUSY", "ok", "ok", ""]
+
+
+def test_a_gpu_without_sriov_counts_down_on_its_pf(mdev_pf: Card, do: Do) -> None:
+    """[2.2.2], [2.2.3] The T4 rule: max_instance minus what was created, equal sizes only."""
+    wanted = next(one for one in mdev_pf.types if 2 <= one.max_instances <= 8)
+    same = {f"nvidia-{number}" for number in mdev_pf.same_size(wanted)}
+    before, *rest = do(
+        ["types", mdev_pf.address],
+        *(["write", create_path(mdev_pf.address, wanted), uuid] for uuid in UUIDS[: wanted.max_instances]),
+        ["types", mdev_pf.address],
+        ["write", create_path(mdev_pf.address, wanted), UUIDS[-1]],
+        ["write", f"{mdev_path(UUIDS[0])}/remove", "1"],
+        ["types", mdev_pf.address],
+        ["exists", f"{mdev_pf.path}/sriov_totalvfs"],
+    )
+    *created, full, refused, removed, one_free, has_vfs = rest
+    assert before == {f"nvidia-{one.id}": one.max_instances for one in mdev_pf.types}
+    assert created == ["ok"] * wanted.max_instances
+    assert set(full.values()) == {0}
+    assert (refused, removed, has_vfs) == ("EIO", "ok", False)
+    assert one_free == {name: int(name in same) for name in one_free} | {
+        f"nvidia-{one.id}": one.max_instances - wanted.max_instances + 1
+        for one in mdev_pf.types
+        if f"nvidia-{one.id}" in same
+    }
+
+
+# Section 4: vendor-specific VFIO
+
+
+def test_a_vf_lists_what_it_can_become_and_a_used_one_only_the_header(profile: Card, do: Do) -> None:
+    """[4.1], [2.2]"""
+    wanted = profile.one_type(max_instances=6)
+    folder = f"{DEVICES}/{profile.function(0)}/nvidia"
+    text, files, modes, before, created, current, used, other, deleted, after, pf_folder, on_mdev = do(
+        ["read", f"{folder}/creatable_vgpu_types"],
+        ["list", folder],
+        ["mode", f"{folder}/creatable_vgpu_types"],
+        ["creatable", profile.function(1)],
+        ["write", f"{folder}/current_vgpu_type", f"{wanted.id}\n"],
+        ["read", f"{folder}/current_vgpu_type"],
+        ["creatable", profile.function(0)],
+        ["creatable", profile.function(1)],
+        ["write", f"{folder}/current_vgpu_type", "0"],
+        ["creatable", profile.function(1)],
+        ["exists", f"{profile.path}/nvidia"],
+        ["exists", f"/sys/class/mdev_bus/{profile.function(0)}"],
+    )
+    first = profile.types[0]
+    assert text.splitlines()[1] == f"{first.id:<6}: {first.name}"
+    assert {"creatable_vgpu_types", "current_vgpu_type", "gpu_instance_id", "placement_id", "vgpu_params"} <= set(files)
+    assert modes == "0o444"
+    assert before == [one.id for one in profile.types] == after
+    assert (created, current, deleted) == ("ok", str(wanted.id), "ok")
+    assert used == []
+    assert other == profile.same_size(wanted)
+    assert (pf_folder, on_mdev) == (False, False)
+
+
+def test_refused_types_are_eio_with_the_code_of_the_resource_manager(profile: Card, do: Do) -> None:
+    """[4.2], [2.2]"""
+    wanted = profile.one_type(max_instances=2)
+    answers = do(
+        ["write", current_type(profile, 0), str(wanted.id)],
+        ["write", current_type(profile, 0), str(wanted.id)],
+        ["write", current_type(profile, 1), str(profile.other_size(wanted).id)],
+        ["write", current_type(profile, 1), str(wanted.id)],
+        ["write", current_type(profile, 2), str(wanted.id)],
+        ["write", current_type(profile, 2), "99999"],
+        ["write", current_type(profile, 2), "much"],
+        ["log"],
+    )
+    assert answers[:7] == ["ok", "EIO", "EIO", "ok", "EIO", "EIO", "EINVAL"]
+    codes = [line.rpartition(" ")[2] for line in refusals(answers[7])]
+    assert codes == ["0x38", "0x56", "0x1a", "0x57"]
+
+
+def test_attributes_of_a_vgpu_are_enxio_while_there_is_none(profile: Card, do: Do) -> None:
+    """[4.1], [4.2] Placement cannot be chosen in equal-size mode, nor an instance without MIG."""
+    folder = f"{DEVICES}/{profile.function(0)}/nvidia"
+    wanted = profile.one_type(max_instances=6)
+    answers = do(
+        ["read", f"{folder}/placement_id"],
+        ["read", f"{folder}/gpu_instance_id"],
+        ["read", f"{folder}/vgpu_params"],
+        ["write", current_type(profile, 1), str(wanted.id)],
+        ["write", current_type(profile, 0), str(wanted.id)],
+        ["read", f"{folder}/placement_id"],
+        ["write", f"{folder}/placement_id", str(wanted.framebuffer_mib // 1024)],
+        ["write", f"{folder}/placement_id", "1"],
+        ["write", f"{folder}/gpu_instance_id", "3"],
+        ["write", f"{folder}/vgpu_params", "frame_rate_limiter=0"],
+        ["read", f"{folder}/vgpu_params"],
+        ["log"],
+    )
+    placement = str(wanted.framebuffer_mib // 1024)
+    assert answers[:11] == [
+        "ENXIO", "ENXIO", "", "ok", "ok", placement, "ok", "EIO", "EIO", "ok", "frame_rate_limiter=0",
+    ]  # fmt: skip
+    assert [line.rpartition(" ")[2] for line in refusals(answers[11])] == ["0x56", "0x38"]
+
+
+def test_a_vf_without_a_type_cannot_be_opened(profile: Card, do: Do) -> None:
+    """[4.2], [9 #23]"""
+    function = profile.function(0)
+    opened, nodes = do(["vfio-open", f"{DEVICES}/{function}", function], ["list", f"{DEVICES}/{function}/vfio-dev"])
+    assert opened == "EIO"
+    assert len(nodes) == 1 and nodes[0].startswith("vfio")
+
+
+def test_a_held_vgpu_cannot_be_deleted_and_shows_its_identity(profile: Card, do: Do) -> None:
+    """[4.2] The type survives the close; guests see the ids of the type."""
+    wanted = profile.one_type(max_instances=6)
+    function = profile.function(0)
+    answers = do(
+        ["write", current_type(profile, 0), str(wanted.id)],
+        ["vfio-open", f"{DEVICES}/{function}", function],
+        ["vfio-config", function, 0, 4],
+        ["vfio-config", function, 0x2C, 4],
+        ["vfio-config", function, 0x0A, 2],
+        ["vfio-config-write", function, 4, "0600"],
+        ["vfio-config", function, 4, 2],
+        ["vfio-reset", function],
+        ["vfio-config", function, 4, 2],
+        ["write", current_type(profile, 0), "0"],
+        ["vfio-close", function],
+        ["read", current_type(profile, 0)],
+        ["write", current_type(profile, 0), "0"],
+        ["read", current_type(profile, 0)],
+    )
+    device, subsystem = wanted.vdev.split(":")
+    little = {word: word[2:] + word[:2] for word in ("10de", device, subsystem)}
+    assert answers[:2] == ["ok", "ok"]
+    assert answers[2] == little["10de"] + little[device]
+    assert answers[3] == little["10de"] + little[subsystem]
+    assert answers[4] == "0203"
+    assert answers[5:9] == ["ok", "0600", "ok", "0000"]
+    assert answers[9:] == ["EBUSY", "ok", str(wanted.id), "ok", "0"]
+
+
+def test_deleting_fails_for_a_while_after_the_last_close_where_the_lab_says_so(profile: Card, do: Do) -> None:
+    """[4.2], [9 #24] The VM stop race."""
+    wanted = profile.one_type(max_instances=6)
+    function = profile.function(0)
+    answers = do(
+        ["write", REMOVAL_DELAY, "1500"],
+        ["write", current_type(profile, 0), str(wanted.id)],
+        ["vfio-open", f"{DEVICES}/{function}", function],
+        ["vfio-close", function],
+        ["write", current_type(profile, 0), "0"],
+        ["write-until", current_type(profile, 0), "0", 10],
+        ["write", REMOVAL_DELAY, "0"],
+        ["log"],
+    )
+    assert answers[:7] == ["ok", "ok", "ok", "ok", "EIO", "ok", "ok"]
+    assert refusals(answers[7])[0] == "NVRM: Failed to add vgpu delete request: 0x66"
+
+
+def test_unbinding_a_vf_takes_its_vgpu_and_binding_brings_an_empty_one(profile: Card, do: Do) -> None:
+    """[4.2] The type does not survive the driver's leave."""
+    wanted = profile.one_type(max_instances=6)
+    function = profile.function(0)
+    answers = do(
+        ["write", current_type(profile, 0), str(wanted.id)],
+        ["write", "/sys/bus/pci/drivers/nvidia/unbind", function],
+        ["exists", f"{DEVICES}/{function}/nvidia"],
+        ["creatable", profile.function(1)],
+        ["write", "/sys/bus/pci/drivers/nvidia/bind", function],
+        ["read", current_type(profile, 0)],
+    )
+    assert answers == ["ok", "ok", False, [one.id for one in profile.types], "ok", "0"]
+
+
+# The lab's own door
+
+
+def test_the_card_table_is_given_once_and_the_kernel_stays_sound(cards: dict[str, Card], do: Do) -> None:
+    refused, taint, state = do(
+        ["write", "/proc/vgpulab/cards", "card 0000:01:00.0 interface=none\n"],
+        ["read", "/proc/sys/kernel/tainted"],
+        ["read", "/proc/vgpulab/state"],
+    )
+    assert refused in ("EBUSY", "EINVAL")
+    # 7: the kernel died or oopsed; 9: it warned.
+    assert not int(taint) & (1 << 7 | 1 << 9)
+    assert [line for line in state.splitlines() if line.startswith("vgpu ")] == []

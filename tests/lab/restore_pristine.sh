@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+# Brings an emulated host back to how it was after its first start. Runs as root in the host.
+set -u
+virsh="virsh -q -c qemu:///system"
+for name in $($virsh list --name); do $virsh destroy "$name"; done
+for name in $($virsh list --all --name); do
+    $virsh undefine "$name" --nvram --managed-save --snapshots-metadata >/dev/null || $virsh undefine "$name"
+done
+for volume in $($virsh vol-list default | awk '{ print $1 }'); do $virsh vol-delete "$volume" default >/dev/null; done
+rm -rf /etc/mdevctl.d/[0-9]* /etc/vgpuctl/* /var/lib/vgpuctl/*
+
+for mdev in /sys/bus/mdev/devices/*; do
+    [ ! -e "$mdev" ] || echo 1 >"$mdev/remove"
+done
+echo 0 >/sys/module/vgpulab/parameters/removal_delay_ms
+for type in /sys/bus/pci/devices/*/nvidia/current_vgpu_type; do
+    [ ! -e "$type" ] || [ "$(cat "$type")" = 0 ] || echo 0 >"$type" || exit 1
+done
+cards=$(awk '$1 == "card" { print $2 }' /proc/vgpulab/cards)
+companions=$(awk '$1 == "companion" { print $2 }' /proc/vgpulab/cards)
+for address in $cards $companions; do
+    device=/sys/bus/pci/devices/$address
+    driver=$(basename "$(readlink "$device/driver" 2>/dev/null)")
+    case $address in
+    *.0) wanted=nvidia ;;
+    *) wanted= ;;
+    esac
+    echo >"$device/driver_override"
+    if [ "$driver" != "$wanted" ]; then
+        [ -z "$driver" ] || echo "$address" >"$device/driver/unbind" || exit 1
+        [ -z "$wanted" ] || echo "$address" >"/sys/bus/pci/drivers/$wanted/bind" || exit 1
+    fi
+    if [ -e "$device/sriov_numvfs" ] && [ "$(cat "$device/sriov_numvfs")" != 0 ]; then
+        echo 0 >"$device/sriov_numvfs" || exit 1
+    fi
+done
+exit 0

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lab's parts that need no emulated host: cards, initramfs, processes, folder."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vgpuctl import lab
+from vgpuctl.errors import LabError, UsageError
+from vgpuctl.lab.cards import card_table, qemu_devices
+from vgpuctl.lab.initramfs import Archive, modules_in_order
+from vgpuctl.lab.process import RecordedProcess, checked, record
+
+
+def test_the_default_host_offers_each_interface_once() -> None:
+    shape = lab.parse_host(lab.DEFAULT_HOST)
+    assert {card.interface for card in shape.cards} == set(lab.CardInterface)
+    assert lab.parse_host(shape.text) == shape
+
+
+def test_the_card_table_takes_its_numbers_from_the_catalogue() -> None:
+    lines = card_table(lab.parse_host("h=a40:vf-profile,rtx-3090:passthrough")).splitlines()
+    assert lines[0] == (
+        "card 0000:01:00.0 interface=vf-profile device=10de:2235 subsystem=10de:145a class=030200 revision=a1"
+        " framebuffer=49152 vfs=32 name=NVIDIA A40"
+    )
+    assert (
+        "type 562 framebuffer=8192 max=6 heads=4 frl=60 resolution=7680x4320 vdev=2235:14dc name=NVIDIA A40-8Q" in lines
+    )
+    assert lines[-1].startswith("companion 0000:02:00.1 device=10de:1aef ")
+
+
+def test_each_card_has_a_root_port_of_its_own_in_the_order_of_the_buses() -> None:
+    devices = " ".join(qemu_devices(lab.parse_host("h=t4:mdev,a40:mdev-vf")))
+    assert devices.index("id=rp1") < devices.index("bus=rp1") < devices.index("id=rp2") < devices.index("bus=rp2")
+    assert "sriov_max_vfs=32" in devices
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("UPPER=a40:mdev", "not a host name"),
+        ("../x", "not a host name"),
+        ("h=a40", "not an interface"),
+        ("h=a40:sriov", "not an interface"),
+        ("h=nothing-99:mdev", "0 NVIDIA boards"),
+        ("h=rtx-3090:mdev", "no vGPU types"),
+        ("h=" + ",".join(["a40:mdev"] * 9), "9 cards"),
+    ],
+)
+def test_a_wrong_host_names_what_is_wrong(text: str, part: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        lab.parse_host(text)
+    assert part in raised.value.message
+
+
+def test_modules_come_after_what_they_depend_on() -> None:
+    dependencies = "a/9p.ko: a/9pnet.ko a/netfs.ko\na/9pnet.ko:\nb/virtio_pci.ko.xz: b/virtio.ko b/virtio_ring.ko\n"
+    assert modules_in_order(dependencies) == [
+        "b/virtio_ring.ko",
+        "b/virtio.ko",
+        "b/virtio_pci.ko.xz",
+        "a/netfs.ko",
+        "a/9pnet.ko",
+        "a/9p.ko",
+    ]
+
+
+@pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio reads the archive back")
+def test_cpio_unpacks_the_archive(tmp_path: Path) -> None:
+    archive = Archive()
+    archive.add("etc/deep/file", b"content", 0o640)
+    archive.add_link("bin/sh", "busybox")
+    subprocess.run(
+        ["cpio", "-i", "-d", "--quiet"], input=archive.finished(), cwd=tmp_path, check=True, capture_output=True
+    )
+    assert (tmp_path / "etc/deep/file").read_bytes() == b"content"
+    assert (tmp_path / "etc/deep/file").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "bin/sh").readlink() == Path("busybox")
+
+
+def test_a_process_with_the_same_pid_but_another_start_is_left_alone() -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        known = record(child.pid)
+        RecordedProcess(known.pid, known.start_time - 1, known.boot_id).end(grace_s=1)
+        RecordedProcess(known.pid, known.start_time, "another boot").end(grace_s=1)
+        assert child.poll() is None
+        known.end(grace_s=5)
+        assert not known.is_running()
+        known.end(grace_s=5)
+
+
+def test_a_failed_program_shows_its_last_words() -> None:
+    with pytest.raises(LabError) as raised:
+        checked(["sh", "-c", "echo it broke >&2; exit 3"], what="trying", timeout_s=10)
+    assert "ended with 3" in raised.value.message
+    assert raised.value.context == ("it broke",)
+
+
+def test_a_folder_with_other_files_is_never_taken_for_a_lab(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(LabError, match="not a lab"):
+        lab.down(folder=lab.LabFolder(tmp_path), purge=True)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_two_runs_cannot_change_the_lab_at_once(tmp_path: Path) -> None:
+    folder = lab.LabFolder(tmp_path / "lab")
+    with folder.locked(), pytest.raises(LabError, match="another run"), folder.locked():
+        pass
+
+
+def test_down_after_a_crash_removes_what_is_left(tmp_path: Path) -> None:
+    folder = lab.LabFolder(tmp_path / "lab")
+    with folder.locked():
+        left = folder.host("gpu1")
+        left.mkdir(parents=True)
+    process = {"pid": os.getpid(), "start_time": 1, "boot_id": "of another boot"}
+    (left / "host.json").write_text(
+        json.dumps(
+            {
+                "process": process,
+                "port": 0,
+                "shape": "gpu1=nvidia-t4:mdev",
+                "memory_mib": 1024,
+                "accelerator": "tcg",
+                "seconds": 1.0,
+            }
+        )
+    )
+    (folder.host("gpu2")).mkdir()
+    assert [host.state for host in lab.status(folder=folder)] == ["dead"]
+    assert lab.down(folder=folder, purge=True) == ["gpu1", "gpu2"]
+    assert not folder.path.exists()

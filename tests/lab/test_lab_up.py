@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated host is up: SSH, libvirt and the cards, and its life from up to reboot."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.lab_fixtures import KernelHost
+from vgpuctl import lab
+from vgpuctl.errors import LabError
+
+pytestmark = pytest.mark.kernel_lab
+
+
+def test_the_host_runs_a_stock_kernel_under_its_own_name(kernel_host: KernelHost) -> None:
+    code, output, errors = kernel_host.run("hostname; uname -r; cat /etc/hostname; findmnt -no FSTYPE /")
+    assert (code, errors) == (0, "")
+    name, release, written, root_type = output.split()
+    assert name == written == "gpu1"
+    assert release.endswith("-amd64")
+    assert root_type == "overlay"
+
+
+def test_the_host_cannot_change_this_machine(kernel_host: KernelHost, tmp_path: Path) -> None:
+    file = Path(__file__).with_name("written_by_the_host")
+    code, _output, errors = kernel_host.run(f"echo changed > {file} && cat {file}")
+    assert code == 0, errors
+    assert not file.exists()
+    kernel_host.run(f"rm {file}")
+
+
+def test_the_login_user_becomes_root_and_reaches_libvirt(kernel_host: KernelHost) -> None:
+    inventory = yaml.safe_load(kernel_host.inventory.read_text())
+    variables = inventory["gpu_hosts"]["hosts"]["gpu1"]
+    assert variables["ansible_user"] == "operator"
+    code, output, errors = lab.run("gpu1", "id -un; sudo -n id -un", folder=kernel_host.folder, root=False)
+    assert (code, output.split()) == (0, ["operator", "root"]), errors
+    code, output, errors = lab.run(
+        "gpu1", "virsh -q -c qemu:///system net-list --name", folder=kernel_host.folder, root=False
+    )
+    assert (code, output.strip()) == (0, "default"), errors
+
+
+def test_the_inventory_checks_host_keys(kernel_host: KernelHost) -> None:
+    (host,) = lab.status(folder=kernel_host.folder)
+    assert f"[127.0.0.1]:{host.port} ssh-ed25519 " in host.known_hosts.read_text()
+    assert host.private_key.stat().st_mode & 0o077 == 0
+    assert "StrictHostKeyChecking=no" not in host.inventory.read_text()
+
+
+def test_each_card_shows_its_interface(kernel_host: KernelHost) -> None:
+    kernel_host.restore_pristine()
+    code, output, errors = kernel_host.run("lspci -Dnk -s 01:00.0; lspci -Dnk -s 04:00; cat /proc/vgpulab/state")
+    assert code == 0, errors
+    assert "0000:01:00.0 0302: 10de:2235" in output
+    assert "0000:04:00.1 0403: 10de:1aef" in output
+    assert [line.split()[3] for line in output.splitlines() if line.startswith("card ")] == [
+        "interface=vf-profile",
+        "interface=mdev-vf",
+        "interface=mdev-pf",
+        "interface=none",
+    ]
+    code, output, errors = kernel_host.run("virsh -q -c qemu:///system nodedev-list --cap mdev_types")
+    assert (code, output.strip()) == (0, "pci_0000_03_00_0"), errors
+
+
+def test_up_again_changes_nothing(kernel_host: KernelHost) -> None:
+    before = lab.status(folder=kernel_host.folder)
+    said: list[str] = []
+    assert lab.up(folder=kernel_host.folder, say=said.append) == before
+    assert said == [f"gpu1: already up, port {before[0].port}"]
+
+
+def test_up_with_other_cards_is_refused(kernel_host: KernelHost) -> None:
+    with pytest.raises(LabError, match="other cards"):
+        lab.up([lab.parse_host("gpu1=t4:mdev")], folder=kernel_host.folder)
+
+
+def test_the_command_shows_the_host_and_runs_in_it(kernel_host: KernelHost) -> None:
+    environment = {**os.environ, "VGPUCTL_LAB_FOLDER": str(kernel_host.folder.path)}
+    command = [sys.executable, "-m", "vgpuctl", "lab"]
+
+    def vgpuctl(*words: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*command, *words], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    (shown,) = json.loads(vgpuctl("status", "--json").stdout)["hosts"]
+    assert (shown["name"], shown["state"]) == ("gpu1", "up")
+    ended = vgpuctl("shell", "gpu1", "--", "sh", "-c", 'echo "a  b"; id -un; exit 7')
+    assert (ended.returncode, ended.stdout) == (7, "a  b\nroot\n")
+    assert "vgpulab:" in vgpuctl("log", "gpu1").stdout
+    refused = vgpuctl("shell", "gpu9")
+    assert refused.returncode == LabError.exit_code
+    assert "gpu1" in refused.stderr
+
+
+def test_reboot_loses_devices_and_keeps_the_disk(kernel_host: KernelHost) -> None:
+    kernel_host.restore_pristine()
+    (before,) = lab.status(folder=kernel_host.folder)
+    create = "/sys/bus/pci/devices/0000:03:00.0/mdev_supported_types/nvidia-232/create"
+    code, _output, errors = kernel_host.run(
+        f"echo 4b20d080-1b54-4048-85b3-a6a62d165c01 > {create}; echo kept > /var/lib/libvirt/images/kept;"
+        " ls /sys/bus/mdev/devices | grep 4b20d080"
+    )
+    assert code == 0, errors
+    kernel_host.reboot()
+    code, output, errors = kernel_host.run("ls /sys/bus/mdev/devices; cat /var/lib/libvirt/images/kept")
+    assert (code, output) == (0, "kept\n"), errors
+    assert kernel_host.run("rm /var/lib/libvirt/images/kept; virsh -q pool-refresh default")[0] == 0
+    (after,) = lab.status(folder=kernel_host.folder)
+    assert (after.port, after.state) == (before.port, "up")
+    assert after.pid != before.pid
+
+
+def test_a_killed_host_is_dead_and_down_leaves_nothing(tmp_path: Path, kernel_host: KernelHost) -> None:
+    """On a lab of its own, with what the session's lab has built."""
+    folder = lab.LabFolder(tmp_path / "lab")
+    with folder.locked():
+        shutil.copytree(kernel_host.folder.cache, folder.cache, symlinks=True)
+    (host,) = lab.up([lab.parse_host("tiny=t4:mdev")], folder=folder, memory_mib=2048)
+    os.kill(host.pid, 9)
+    os.waitpid(host.pid, 0)
+    assert [one.state for one in lab.status(folder=folder)] == ["dead"]
+    with pytest.raises(LabError, match="not running"):
+        lab.run("tiny", "true", folder=folder)
+    assert lab.down(folder=folder) == ["tiny"]
+    assert sorted(path.name for path in folder.path.iterdir()) == ["cache", "lab-folder", "lock"]
+    assert lab.down(folder=folder, purge=True) == []
+    assert not folder.path.exists()

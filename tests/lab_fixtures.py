@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One emulated GPU host for a whole test session, shared by every test that asks for `kernel_host`.
+
+The host's folder outlives the session, with what was built. VGPUCTL_TESTS_KEEP_LAB=1 leaves the host up as well:
+the next session then starts at once with a restored host.
+"""
+
+import fcntl
+import os
+import shlex
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from vgpuctl import lab
+from vgpuctl.errors import LabError
+
+_CHECKOUT = Path(__file__).parent.parent
+_RESTORE = (Path(__file__).parent / "lab" / "restore_pristine.sh").read_text()
+_RUNNING: dict[str, "_Session"] = {}
+
+
+@dataclass
+class KernelHost:
+    """The emulated host as tests use it: commands as root over one SSH connection, and the inventory for `-i`."""
+
+    name: str
+    inventory: Path
+    folder: lab.LabFolder
+    _client: paramiko.SSHClient | None = field(default=None, repr=False)
+
+    def run(self, command: str | list[str], timeout_s: float = 120) -> tuple[int, str, str]:
+        """Run shell text, or a list of words, as root. Returns exit code, stdout, stderr.
+
+        Raises TimeoutError when the channel is silent for timeout_s.
+        """
+        text = command if isinstance(command, str) else shlex.join(command)
+        channel = self._transport().open_session(timeout=timeout_s)
+        channel.settimeout(timeout_s)
+        channel.exec_command(f"/bin/sh -c {shlex.quote(text)}")
+        channel.shutdown_write()
+        errors: list[bytes] = []
+        # Both streams are read at the same time: a full window of one would stop the other.
+        reader = threading.Thread(target=lambda: errors.append(channel.makefile_stderr("rb").read()))
+        reader.start()
+        try:
+            output = channel.makefile("rb").read()
+        finally:
+            reader.join(timeout_s)
+        code = channel.recv_exit_status()
+        channel.close()
+        return code, output.decode(errors="replace"), b"".join(errors).decode(errors="replace")
+
+    def restore_pristine(self) -> None:
+        """Remove every VM, volume, vGPU, mdev and VF, and give every card back to its first driver."""
+        code, output, errors = self.run(_RESTORE)
+        assert code == 0, f"the host was not restored:\n{output}\n{errors}"
+
+    def reboot(self) -> None:
+        """Switch the host off and on; the address, the key and the inventory stay valid."""
+        self.close()
+        lab.reboot(self.name, folder=self.folder)
+
+    def close(self) -> None:
+        """End the connection; the next command opens a new one."""
+        if self._client:
+            self._client.close()
+            self._client = None
+
+    def _transport(self) -> paramiko.Transport:
+        transport = self._client.get_transport() if self._client else None
+        if transport and transport.is_active():
+            return transport
+        host = next(one for one in lab.status(folder=self.folder) if one.name == self.name)
+        client = paramiko.SSHClient()
+        client.load_host_keys(str(host.known_hosts))
+        client.connect(
+            host.address,
+            port=host.port,
+            username="root",
+            key_filename=str(host.private_key),
+            allow_agent=False,
+            look_for_keys=False,
+            timeout=30,
+            banner_timeout=60,
+            auth_timeout=60,
+        )
+        self._client = client
+        transport = client.get_transport()
+        assert transport is not None
+        return transport
+
+
+@dataclass
+class _Session:
+    """The host of this session; users: how many fixtures hold it (each conftest that imports them has its own)."""
+
+    host: KernelHost
+    lock: int
+    users: int = 0
+
+
+@pytest.fixture(scope="session")
+def lab_folder() -> lab.LabFolder:
+    """The folder of the tests' lab: it keeps what was built from one session to the next."""
+    named = os.environ.get("VGPUCTL_TESTS_LAB_FOLDER")
+    return lab.LabFolder(Path(named) if named else _CHECKOUT / "build" / "test-lab")
+
+
+@pytest.fixture(scope="session")
+def kernel_host(lab_folder: lab.LabFolder) -> Iterator[KernelHost]:
+    """The session's emulated host `gpu1` with the default cards, restored to how it was after its first start."""
+    session = _RUNNING.get("gpu1")
+    if session is None:
+        lab_folder.path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(f"{lab_folder.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            was_up = any(host.state == "up" for host in lab.status(folder=lab_folder))
+            (started,) = lab.up(folder=lab_folder, say=print)
+        except BlockingIOError:
+            os.close(lock)
+            pytest.fail(f"another test session uses the lab in {lab_folder.path}; set VGPUCTL_TESTS_LAB_FOLDER")
+        except LabError as error:
+            os.close(lock)
+            reason = "; ".join((error.message, *error.context, error.hint or ""))
+            if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+        session = _RUNNING["gpu1"] = _Session(KernelHost("gpu1", started.inventory, lab_folder), lock)
+        if was_up:
+            session.host.restore_pristine()
+    session.users += 1
+    yield session.host
+    session.users -= 1
+    if session.users == 0:
+        del _RUNNING["gpu1"]
+        session.host.close()
+        if not os.environ.get("VGPUCTL_TESTS_KEEP_LAB"):
+            lab.down(folder=lab_folder)
+        os.close(session.lock)

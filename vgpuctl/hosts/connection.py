@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from vgpuctl.errors import CommandFailed, HostError, HostUnreachable
+from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable
 from vgpuctl.hosts import become as sudo
 from vgpuctl.hosts import login
 from vgpuctl.hosts.libvirt_tunnel import LibvirtTunnel
@@ -47,14 +47,24 @@ chmod "$mode" -- "$temporary"
 mv -f -- "$temporary" "$path"
 printf '%s\n' "$path"
 """
+# A zombie counts as ended: where the first process of a container reaps nobody, it stays. Source: proc(5), stat.
 _END_GROUP = r"""
-kill -s TERM -- "-$1" 2>/dev/null || exit 0
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-  kill -s 0 -- "-$1" 2>/dev/null || exit 0
-  sleep 0.1
+is_alive() {
+  cat /proc/[0-9]*/stat 2>/dev/null | awk -v group="$1" '
+    { sub(/^.*\) /, "") }
+    $3 == group && $1 !~ /[ZX]/ { found = 1 }
+    END { exit !found }'
+}
+for signal in TERM KILL; do
+  kill -s "$signal" -- "-$1" 2>/dev/null
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    is_alive "$1" || exit 0
+    sleep 0.1
+  done
 done
-kill -s KILL -- "-$1"
+exit 1
 """
+_END_TIMEOUT_S = 10.0
 
 
 class Connection:
@@ -198,6 +208,8 @@ class Connection:
         try:
             channel.exec_command(command.line)
         except (paramiko.SSHException, OSError, EOFError) as exc:
+            if channel.get_transport().is_active() and limit.is_over():
+                raise self._not_started(limit, [f"command: {' '.join(command.argv)[:120]}"]) from exc
             raise self._dropped(f"{' '.join(command.argv)[:120]} was being started", exc) from exc
         finally:
             guard.cancel()
@@ -221,10 +233,11 @@ class Connection:
                 refused_since = now if refused_since is None else refused_since
                 with self._places:
                     others = self._open_channels
-                    if limit.is_over() or (others == 0 and now - refused_since > _REFUSED_GRACE_S):
+                    if limit.is_over():
+                        raise self._not_started(limit, [f"{others} other sessions are open", str(exc)]) from exc
+                    if others == 0 and now - refused_since > _REFUSED_GRACE_S:
                         raise HostUnreachable(
                             f"{self.target.name}: the SSH server opened no session: {exc}",
-                            context=[f"{others} sessions of this connection are open"],
                             hint="raise MaxSessions in the host's sshd_config, or look at its log",
                         ) from exc
                     self._places.wait(_POLL_S)
@@ -257,9 +270,16 @@ class Connection:
             hint="see whether the host is up, then run the same command again",
         )
 
+    def _not_started(self, limit: TimeLimit, context: Sequence[str]) -> CommandTimedOut:
+        return CommandTimedOut(
+            f"{self.target.name}: the SSH server did not start a command within {limit.seconds:g} s",
+            context=context,
+            hint="see whether the host is overloaded, or raise MaxSessions in its sshd_config",
+        )
+
     def _end_group(self, group: int, *, become: bool | None) -> bool:
         argv = ["/bin/sh", "-c", _END_GROUP, "sh", str(group)]
         try:
-            return self.run(argv, timeout_s=5.0, become=become).exit_status == 0
+            return self.run(argv, timeout_s=_END_TIMEOUT_S, become=become).exit_status == 0
         except HostError:
             return False

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from vgpuctl.errors import HostError, VgpuctlError
 
 Value = TypeVar("Value")
+_INTERRUPT_SLICE_S = 0.2
 _LOGGER = logging.getLogger("vgpuctl.hosts")
 
 
@@ -60,7 +61,7 @@ def run_on_hosts(names: Sequence[str], work: Callable[[str], Value], *, forks: i
         for thread in threads:
             thread.start()
         for _ in names:
-            finished.get()
+            _wait(finished)
     except BaseException:
         _drain(waiting)
         raise
@@ -82,6 +83,16 @@ def _run_one(name: str, work: Callable[[str], Value]) -> HostResult[Value]:
         )
         error.__cause__ = exc
         return HostResult(name, error=error)
+
+
+def _wait(finished: "queue.SimpleQueue[int]") -> None:
+    while True:
+        try:
+            # A time-out, because a signal that comes just before a lock is waited for does not end the wait.
+            finished.get(timeout=_INTERRUPT_SLICE_S)
+            return
+        except queue.Empty:
+            continue
 
 
 def _drain(waiting: "queue.SimpleQueue[int]") -> None:

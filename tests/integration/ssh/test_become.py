@@ -125,7 +125,7 @@ def test_a_command_of_root_that_hangs_is_ended(server: LoopbackSshd, tmp_path: P
             connect(server, FREE_USER, **changes) as connection,
             pytest.raises(CommandTimedOut, match="it was ended on the host"),
         ):
-            connection.run(["sleep", "60"], timeout_s=0.5)
+            connection.run(["sleep", "60"], timeout_s=1.5)
 
 
 def test_an_upload_is_roots_own(server: LoopbackSshd) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.sshd_fixture import LoopbackSshd, make_key
-from vgpuctl.errors import AuthenticationFailed, HostUnreachable
+from vgpuctl.errors import AuthenticationFailed, CommandTimedOut, HostUnreachable
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.model.host_target import HostTarget
@@ -107,7 +107,7 @@ def test_a_server_that_stops_answering_ends_the_command_in_time(sshd: LoopbackSs
         session = int(connection.run(["sh", "-c", "echo $PPID"], timeout_s=10).stdout)
         os.kill(session, signal.SIGSTOP)
         try:
-            with pytest.raises(HostUnreachable):
+            with pytest.raises(CommandTimedOut, match=r"the SSH server did not start a command within 0\.5 s"):
                 connection.run(["true"], timeout_s=0.5)
         finally:
             os.kill(session, signal.SIGCONT)

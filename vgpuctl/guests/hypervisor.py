@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection to a host's libvirt: domains, networks and the guest's console. Storage is in storage.py."""
 
+import contextlib
 import json
 import time
 from collections.abc import Collection
@@ -17,10 +18,13 @@ from vgpuctl.guests.domain_facts import (
     domain_state,
     guest_pci_devices,
 )
+from vgpuctl.guests.event_loop import ensure_event_loop
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
 
 _POLL_S = 0.2
 _DESTROY_LIMIT_S = 60.0
+_KEEP_ALIVE_S = 10
+_KEEP_ALIVE_COUNT = 6
 
 
 class Hypervisor:
@@ -37,8 +41,12 @@ class Hypervisor:
     def __enter__(self) -> Self:
         """Open the connection. Raises LibvirtMissing."""
         library = libvirt_module()
+        ensure_event_loop()
         try:
             self._connection = library.open(self.uri)
+            # A dead peer ends a call after a minute instead of never; drivers inside this process have no peer.
+            with contextlib.suppress(library.libvirtError):
+                self._connection.setKeepAlive(_KEEP_ALIVE_S, _KEEP_ALIVE_COUNT)
         except library.libvirtError as refused:
             raise LibvirtMissing(
                 f"libvirt on {self.host} does not answer: {answer_of(refused)} (libvirt error {error_code(refused)})",
@@ -219,7 +227,7 @@ class Hypervisor:
         library = libvirt_module()
         domain = self._domain(name)
         with translated(f"open the console of domain {name} on {self.host}"):
-            stream = self.connection.newStream(0)
+            stream = self.connection.newStream(library.VIR_STREAM_NONBLOCK)
             flags = library.VIR_DOMAIN_CONSOLE_FORCE if force else library.VIR_DOMAIN_CONSOLE_SAFE
             domain.openConsole(None, stream, flags)
         return Console(stream)

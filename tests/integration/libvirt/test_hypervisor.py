@@ -5,6 +5,7 @@ import contextlib
 import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -114,13 +115,32 @@ def test_the_console_carries_both_ways_until_the_escape(hypervisor: Hypervisor, 
     hypervisor.console(view.name).close()
 
 
+def test_leaving_a_console_never_waits_for_the_guest(hypervisor: Hypervisor, view: DomainView) -> None:
+    hypervisor.define(render_domain(view))
+    hypervisor.start(view.name)
+    domain = hypervisor.connection.lookupByName(view.name)
+    with Path(os.devnull).open("wb") as screen:
+        for number in range(20):
+            console = hypervisor.console(view.name)
+            keyboard_read, keyboard_write = os.pipe()
+            os.write(keyboard_write, b"abc\x1d")
+            if number % 5 == 0:
+                domain.reset()
+            assert console.attach(keyboard_read, screen.fileno()) is ConsoleEnd.DETACHED
+            os.close(keyboard_read)
+            os.close(keyboard_write)
+    with pytest.raises(GuestError, match="it has ended"):
+        console.write(b"x")
+    assert console.has_ended
+
+
 def test_an_attached_console_ends_with_the_guest(hypervisor: Hypervisor, view: DomainView) -> None:
     hypervisor.define(render_domain(view))
     hypervisor.start(view.name)
     console = hypervisor.console(view.name)
     keyboard_read, keyboard_write = os.pipe()
     ends: list[ConsoleEnd] = []
-    with open(os.devnull, "wb") as screen:  # noqa: PTH123
+    with Path(os.devnull).open("wb") as screen:
         attached = threading.Thread(target=lambda: ends.append(console.attach(keyboard_read, screen.fileno())))
         attached.start()
         hypervisor.destroy(view.name)
@@ -215,6 +235,6 @@ def _wait_for_firmware(hypervisor: Hypervisor, view: DomainView, console: Consol
     hypervisor.connection.lookupByName(view.name).resume()
     seen = b""
     while b"SeaBIOS" not in seen:
-        data = console.read()
+        data = console.read(timeout_s=20)
         assert data
         seen += data

@@ -5,15 +5,24 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
-from xml.etree import ElementTree
 
 from vgpuctl.errors import VolumeRejected
 from vgpuctl.guests.domain_facts import serial_log_path
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, hint_for, libvirt_module, translate, translated
+from vgpuctl.guests.storage_facts import (
+    PoolFact,
+    VolumeChange,
+    VolumeFact,
+    backing_format,
+    listed_names,
+    pool_fact,
+    split_path,
+    volume_fact,
+)
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.units import format_mib
 
@@ -21,42 +30,10 @@ DEFAULT_POOL = "default"
 DEFAULT_POOL_PATH = "/var/lib/libvirt/images"
 _MIB = 2**20
 _CHUNK_BYTES = 256 * 1024
-_LISTED = 20
 _POLL_S = 0.2
 _SHARED_POOL_LIMIT_S = 10.0
 _REFRESH_LIMIT_S = 2.0
 _Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True)
-class VolumeFact:
-    """One volume. capacity_bytes: what the guest sees; backing_path: the base image of an overlay."""
-
-    pool: str
-    name: str
-    path: str
-    format: str
-    capacity_bytes: int
-    backing_path: str | None = None
-
-
-@dataclass(frozen=True)
-class VolumeChange:
-    """A volume that was asked for, and whether it had to be made or written."""
-
-    volume: VolumeFact
-    changed: bool
-
-
-@dataclass(frozen=True)
-class PoolFact:
-    """One storage pool."""
-
-    name: str
-    path: str | None
-    is_active: bool
-    capacity_bytes: int
-    available_bytes: int
 
 
 class Storage:
@@ -69,7 +46,7 @@ class Storage:
     def pools(self) -> list[PoolFact]:
         """Read all pools, by name."""
         with translated(f"list the storage pools on {self._host}", VolumeRejected):
-            facts = [_pool_fact(pool) for pool in self._connection.listAllStoragePools(0)]
+            facts = [pool_fact(pool) for pool in self._connection.listAllStoragePools(0)]
         return sorted(facts, key=lambda pool: pool.name)
 
     def volumes(self, pool: str) -> list[VolumeFact]:
@@ -78,7 +55,7 @@ class Storage:
         with translated(f"list the volumes of pool {pool} on {self._host}", VolumeRejected):
             self._refresh(handle)
             return sorted(
-                (_volume_fact(volume, pool) for volume in handle.listAllVolumes(0)), key=lambda fact: fact.name
+                (volume_fact(volume, pool) for volume in handle.listAllVolumes(0)), key=lambda fact: fact.name
             )
 
     def ensure_pool(self, name: str) -> bool:
@@ -139,7 +116,7 @@ class Storage:
             return
         handle = self._pool(pool)
         with translated(f"read storage pool {pool} on {self._host}", VolumeRejected):
-            fact = _pool_fact(handle)
+            fact = pool_fact(handle)
         if base_image is not None and not PurePosixPath(base_image).is_absolute() and fact.is_active:
             base = self._base(pool, base_image)
             if base.capacity_bytes > size_mib * _MIB:
@@ -151,17 +128,17 @@ class Storage:
     def volume_path(self, pool: str, volume: str) -> str:
         """Where a volume lies on the host, or would lie before it is made."""
         handle = self._find_pool(pool)
-        folder = self._default_path if handle is None else _pool_fact(handle).path
+        folder = self._default_path if handle is None else pool_fact(handle).path
         found = None if handle is None else self._find_volume(pool, volume)
-        return f"{folder}/{volume}" if found is None else _volume_fact(found, pool).path
+        return f"{folder}/{volume}" if found is None else volume_fact(found, pool).path
 
     def upload(self, pool: str, volume: str, data: bytes) -> VolumeChange:
         """Make sure a raw volume holds exactly these bytes; an equal one is left alone."""
         self.ensure_pool(pool)
         handle = self._find_volume(pool, volume)
         if handle is not None:
-            if _volume_fact(handle, pool).capacity_bytes == len(data) and self._download(handle, len(data)) == data:
-                return VolumeChange(_volume_fact(handle, pool), changed=False)
+            if volume_fact(handle, pool).capacity_bytes == len(data) and self._download(handle, len(data)) == data:
+                return VolumeChange(volume_fact(handle, pool), changed=False)
             self.delete_volume(pool, volume)
         action = f"write volume {volume} of pool {pool} on {self._host}"
         handle = self._create(
@@ -179,7 +156,7 @@ class Storage:
             # A seed that is half written must not be found by the next run.
             self.delete_volume(pool, volume)
             raise
-        return VolumeChange(_volume_fact(handle, pool), changed=True)
+        return VolumeChange(volume_fact(handle, pool), changed=True)
 
     def delete_volume(self, pool: str, volume: str) -> bool:
         """Delete a volume; False when it, or its pool, is gone already."""
@@ -202,7 +179,7 @@ class Storage:
 
         Raises VolumeRejected when libvirt cannot deliver it, with the path where it lies.
         """
-        folder, name = _split(path)
+        folder, name = split_path(path)
 
         def read(pool: Any) -> bytes | None:
             handle = self._find_volume_in(pool, name)
@@ -246,7 +223,7 @@ class Storage:
         self.ensure_pool(pool)
         handle = self._find_volume(pool, volume)
         if handle is not None:
-            found = _volume_fact(handle, pool)
+            found = volume_fact(handle, pool)
             wanted_backing = None if base is None else base.path
             if found.capacity_bytes != size_mib * _MIB or found.backing_path != wanted_backing:
                 raise VolumeRejected(
@@ -263,9 +240,9 @@ class Storage:
             name=volume,
             format="qcow2",
             size=size_mib * _MIB,
-            backing=None if base is None else replace(base, format=_backing_format(base.format)),
+            backing=None if base is None else replace(base, format=backing_format(base.format)),
         )
-        return VolumeChange(_volume_fact(self._create(pool, volume, xml), pool), changed=True)
+        return VolumeChange(volume_fact(self._create(pool, volume, xml), pool), changed=True)
 
     def _create(self, pool: str, volume: str, xml: str) -> Any:
         library = libvirt_module()
@@ -275,7 +252,7 @@ class Storage:
             action = f"create volume {volume} in pool {pool} on {self._host}"
             error = translate(refused, action, VolumeRejected)
             with contextlib.suppress(library.libvirtError):
-                fact = _pool_fact(self._pool(pool))
+                fact = pool_fact(self._pool(pool))
                 left = f"pool {pool} at {fact.path}: {format_mib(fact.available_bytes // _MIB)} of "
                 error.context = (left + f"{format_mib(fact.capacity_bytes // _MIB)} left",)
             raise error from refused
@@ -284,23 +261,23 @@ class Storage:
         if not PurePosixPath(base_image).is_absolute():
             handle = self._find_volume(pool, base_image)
             if handle is None:
-                where = _pool_fact(self._pool(pool)).path
+                where = pool_fact(self._pool(pool)).path
                 raise VolumeRejected(
                     f"pool {pool} on {self._host} ({where}) has no volume {base_image!r} to use as base image",
-                    context=_names(self.volumes(pool)),
+                    context=listed_names(self.volumes(pool)),
                     hint="name a volume of the pool or an absolute path on the host",
                 )
-            return _volume_fact(handle, pool)
+            return volume_fact(handle, pool)
         library = libvirt_module()
         with contextlib.suppress(library.libvirtError):
-            return _volume_fact(self._connection.storageVolLookupByPath(base_image), pool)
-        folder, name = _split(base_image)
+            return volume_fact(self._connection.storageVolLookupByPath(base_image), pool)
+        folder, name = split_path(base_image)
 
         def look(handle: Any) -> tuple[VolumeFact | None, list[VolumeFact]]:
             volume = self._find_volume_in(handle, name)
             if volume is not None:
-                return _volume_fact(volume, ""), []
-            return None, [_volume_fact(other, "") for other in handle.listAllVolumes(0)]
+                return volume_fact(volume, ""), []
+            return None, [volume_fact(other, "") for other in handle.listAllVolumes(0)]
 
         try:
             base, others = self._with_pool_at(folder, look)
@@ -313,7 +290,7 @@ class Storage:
         if base is None:
             raise VolumeRejected(
                 f"{self._host} has no base image {base_image}",
-                context=_names(others),
+                context=listed_names(others),
                 hint=f"{folder} holds the files above; pool {pool} can be used by volume name",
             )
         return base
@@ -387,7 +364,7 @@ class Storage:
         while True:
             try:
                 for pool in self._connection.listAllStoragePools(library.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
-                    if _pool_fact(pool).path == folder:
+                    if pool_fact(pool).path == folder:
                         return action(pool)
                 return self._with_new_pool_at(folder, action)
             except library.libvirtError as refused:
@@ -415,39 +392,3 @@ class Storage:
             received += chunk
         stream.finish()
         return bytes(received)
-
-
-def _pool_fact(pool: Any) -> PoolFact:
-    _, capacity, _, available = pool.info()
-    path = ElementTree.fromstring(pool.XMLDesc(0)).findtext("target/path")
-    return PoolFact(pool.name(), path, bool(pool.isActive()), capacity, available)
-
-
-def _volume_fact(volume: Any, pool: str) -> VolumeFact:
-    root = ElementTree.fromstring(volume.XMLDesc(0))
-    target_format = root.find("target/format")
-    return VolumeFact(
-        pool=pool,
-        name=volume.name(),
-        path=volume.path(),
-        format="raw" if target_format is None else target_format.get("type", "raw"),
-        capacity_bytes=volume.info()[1],
-        backing_path=root.findtext("backingStore/path") or None,
-    )
-
-
-def _backing_format(volume_format: str) -> str:
-    """Give QEMU's word for a volume's format: what libvirt recognises as something else is plain bytes to QEMU."""
-    return volume_format if volume_format in ("qcow2", "qcow", "qed", "vmdk", "vdi", "vpc") else "raw"
-
-
-def _names(volumes: list[VolumeFact]) -> list[str]:
-    """List some of the volumes for an error's context."""
-    names = [f"there is {volume.name}" for volume in volumes[:_LISTED]]
-    if len(volumes) > _LISTED:
-        names.append(f"and {len(volumes) - _LISTED} more")
-    return names or ["it holds no volume"]
-
-
-def _split(path: str) -> tuple[str, str]:
-    return str(PurePosixPath(path).parent), PurePosixPath(path).name

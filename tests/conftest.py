@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the whole test suite."""
+"""Options and servers of the whole test suite."""
+
+import os
+from collections.abc import Iterator
 
 import pytest
+
+from tests.postgres_fixture import LocalPostgres, find_programs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -13,3 +18,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def regenerate(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are rewritten."""
     return bool(request.config.getoption("--regenerate"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[LocalPostgres]:
+    """One server for all tests. VGPUCTL_TESTS_MUST_RUN=1 (CI) makes its absence a failure."""
+    programs = find_programs()
+    if programs is None:
+        reason = "no PostgreSQL server is installed: apt-get install postgresql"
+        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with LocalPostgres(programs) as server:
+        yield server

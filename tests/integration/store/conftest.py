@@ -1,27 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every store test runs on SQLite and on a real PostgreSQL."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.postgres_fixture import LocalPostgres, find_programs
+from tests.postgres_fixture import LocalPostgres
 from vgpuctl.store.store import Store, open_store
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[LocalPostgres]:
-    """One server for all tests. VGPUCTL_TESTS_MUST_RUN=1 (CI) makes its absence a failure."""
-    programs = find_programs()
-    if programs is None:
-        reason = "no PostgreSQL server is installed: apt-get install postgresql"
-        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with LocalPostgres(programs) as server:
-        yield server
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from vgpuctl.errors import LabError
 from vgpuctl.lab.builds import IN_HOST
 from vgpuctl.lab.cards import HostShape, card_table
 from vgpuctl.lab.folder import LabFolder
+from vgpuctl.lab.initramfs import guest_initramfs
 from vgpuctl.lab.process import checked, needed_program
 
 LOGIN_USER = "operator"
@@ -15,6 +16,7 @@ LOGIN_HOME = f"/home/{LOGIN_USER}"
 _LOGIN_ID = 64000
 _NAMESPACE = uuid.UUID("6d5ad3a6-57a2-4b5b-9d0e-0e6f6d6c6162")
 
+# The post-quantum key exchange that clients prefer costs a second under TCG; the connection stays on this machine.
 _SSHD_CONFIG = """\
 # SPDX-License-Identifier: Apache-2.0
 Port 22
@@ -25,6 +27,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 UsePAM no
 UseDNS no
+KexAlgorithms curve25519-sha256,curve25519-sha256@libssh.org,ecdh-sha2-nistp256
 PrintMotd no
 PidFile /run/sshd.pid
 MaxSessions 64
@@ -72,6 +75,10 @@ _DEFAULT_POOL = """\
 </pool>
 """
 
+# Only what these hosts need: each further library and lookup of a `sudo` costs under TCG.
+_NSSWITCH = "".join(f"{name}: files\n" for name in ("passwd", "group", "shadow", "gshadow")) + "hosts: files dns\n"
+_PAM_SUDO = "auth required pam_deny.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
+
 
 def host_uuid(folder: LabFolder, name: str) -> uuid.UUID:
     """The host's SMBIOS UUID: the same at every start of this host in this lab."""
@@ -118,6 +125,9 @@ def host_files(
         "etc/hosts": (f"127.0.0.1 localhost\n127.0.1.1 {shape.name}\n::1 localhost\n", 0o644),
         "etc/resolv.conf": ("nameserver 10.0.2.3\n", 0o644),
         "etc/fstab": ("", 0o644),
+        "etc/nsswitch.conf": (_NSSWITCH, 0o644),
+        "etc/pam.d/sudo": (_PAM_SUDO, 0o644),
+        "etc/pam.d/sudo-i": (_PAM_SUDO, 0o644),
         "etc/machine-id": (host_uuid(folder, shape.name).hex + "\n", 0o444),
         "etc/sudoers": (
             'Defaults secure_path="/usr/sbin:/usr/bin:/sbin:/bin"\n'
@@ -136,6 +146,7 @@ def host_files(
     for name, mode in (("boot", 0o755), ("sriov-manage", 0o755)):
         files[name] = ((IN_HOST / name).read_bytes(), mode)
     files["etc/inittab"] = ((IN_HOST / "inittab").read_bytes(), 0o644)
+    files["guest/initramfs"] = (guest_initramfs(), 0o644)
     files["vgpulab.ko"] = (module.read_bytes(), 0o644)
     files["driver_link_shim.so"] = (shim.read_bytes(), 0o755)
     if libvirt_cache and libvirt_cache.is_dir():

@@ -33,7 +33,7 @@ class KernelHost:
     folder: lab.LabFolder
     _client: paramiko.SSHClient | None = field(default=None, repr=False)
 
-    def run(self, command: str | list[str], timeout_s: float = 120) -> tuple[int, str, str]:
+    def run(self, command: str | list[str], timeout_s: float = 240) -> tuple[int, str, str]:
         """Run shell text, or a list of words, as root. Returns exit code, stdout, stderr.
 
         Raises TimeoutError when the channel is silent for timeout_s.

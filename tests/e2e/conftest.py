@@ -21,7 +21,7 @@ def witness(kernel_host: Any) -> Witness:  # noqa: F811
 @pytest.fixture(scope="module")
 def operator(kernel_host: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:  # noqa: F811
     """An operator whose inventory is the lab's and whose store is new; the VFs are enabled as on a set-up host."""
-    code, out, err = kernel_host.run("/usr/lib/nvidia/sriov-manage -e ALL")
+    code, out, err = kernel_host.run("/usr/lib/nvidia/sriov-manage -e ALL", timeout_s=240)
     assert code == 0, out + err
     home: Path = tmp_path_factory.mktemp("operator")
     yield Operator(home, Path(kernel_host.inventory), f"sqlite:///{home}/store.db")

@@ -29,6 +29,11 @@ class Operator:
     database: str
 
     @property
+    def command(self) -> list[str]:
+        """The program and its first arguments."""
+        return [sys.executable, "-m", "vgpuctl"]
+
+    @property
     def environment(self) -> dict[str, str]:
         """The environment of the command: the test's inventory, store and home."""
         return {

@@ -17,8 +17,10 @@ from tests.postgres_fixture import LocalPostgres
 pytestmark = pytest.mark.kernel_lab
 
 KILLED_RUN = (str(Path(__file__).parent / "killed_run.py"),)
-CREATE = ("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--gpu", "T4-2Q", "--disk", "64MiB",
-          "--hostname", "web-1", "--memory", "96MiB", "--vcpus", "1", "--network", "none")  # fmt: skip
+CREATE = (
+    "create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--gpu", "T4-2Q", "--memory", "96MiB", "--vcpus", "1",
+    "--disk", "4MiB", "--base-image", "idle.img", "--hostname", "web-1", "--network", "none",
+)  # fmt: skip
 DELETE = ("delete-vm", "web-1", "--tenant", "acme", "--yes", "--timeout", "0")
 
 

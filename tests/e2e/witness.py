@@ -3,35 +3,48 @@
 
 from typing import Any, Protocol
 
+# One interpreter and one virsh: under emulation every further process costs tens of milliseconds.
 _LOOK = r"""
-set -eu
-for vf in /sys/bus/pci/devices/*/nvidia/current_vgpu_type; do
-  [ -e "$vf" ] || continue
-  type=$(cat "$vf"); [ "$type" = 0 ] || echo "vgpu $(basename $(dirname $(dirname $vf))) $type"
-done
-for mdev in /sys/bus/mdev/devices/*; do
-  [ -e "$mdev" ] || continue
-  real=$(readlink -f $mdev)
-  echo "mdev $(basename $mdev) $(basename $(dirname $real)) $(basename $(readlink -f $mdev/mdev_type))"
-done
-for gpu in /sys/bus/pci/devices/*; do
-  case $(cat $gpu/class) in
-    0x03*|0x1200*|0x0403*)
-      [ -e $gpu/driver ] && driver=$(basename $(readlink -f $gpu/driver)) || driver=none
-      echo "driver $(basename $gpu) $driver $(cat $gpu/driver_override | tr ' ' '_')" ;;
-  esac
-done
-for name in $(virsh -q list --all --name); do echo "domain $name $(virsh -q domstate $name | tr ' ' '-')"; done
-for volume in $(virsh -q vol-list default | awk '{print $1}'); do echo "volume $volume"; done
+virsh -q 'list --all; echo --; vol-list default' | sed 's/^/virsh /'
+exec /usr/bin/python3 -I -S - <<'PYTHON'
+import os
+
+PCI, MDEV = "/sys/bus/pci/devices", "/sys/bus/mdev/devices"
+
+def text(path):
+    with open(path) as file:
+        return file.read().strip()
+
+def last(path):
+    return os.path.basename(os.path.realpath(path)) if os.path.exists(path) else "none"
+
+for address in os.listdir(PCI):
+    device = PCI + "/" + address
+    profile = device + "/nvidia/current_vgpu_type"
+    if os.path.exists(profile) and text(profile) != "0":
+        print("vgpu", address, text(profile))
+    if not os.path.exists(device + "/physfn") and text(device + "/class").startswith(("0x03", "0x12", "0x0403")):
+        print("driver", address, last(device + "/driver"), text(device + "/driver_override"))
+for uuid in os.listdir(MDEV):
+    device = os.path.realpath(MDEV + "/" + uuid)
+    print("mdev", uuid, os.path.basename(os.path.dirname(device)), last(device + "/mdev_type"))
+PYTHON
 """
 
 _HOLDERS = r"""
-for fd in /proc/[0-9]*/fd/*; do
-  case $(readlink $fd 2>/dev/null) in
-    /dev/vfio/[0-9]*) pid=${fd#/proc/}; pid=${pid%%/*}
-      echo "$(readlink $fd) $pid $(tr '\0' ' ' < /proc/$pid/cmdline | sed -n 's/.*-uuid \([^ ]*\).*/\1/p')" ;;
-  esac
-done | sort -u
+exec /usr/bin/python3 -I -S - <<'PYTHON'
+import glob, os
+
+for descriptor in glob.glob("/proc/[0-9]*/fd/*"):
+    try:
+        target = os.readlink(descriptor)
+    except OSError:
+        continue
+    if target.startswith("/dev/vfio/") and target != "/dev/vfio/vfio":
+        with open("/proc/" + descriptor.split("/")[2] + "/cmdline") as file:
+            words = file.read().split("\0")
+        print(target, words[words.index("-uuid") + 1] if "-uuid" in words else "-")
+PYTHON
 """
 
 
@@ -48,7 +61,7 @@ class Witness:
     def __init__(self, host: Any) -> None:
         self._host = host
 
-    def run(self, text: str, timeout_s: float = 60) -> str:
+    def run(self, text: str, timeout_s: float = 240) -> str:
         """Run shell text that must succeed."""
         code, out, err = self._host.run(text, timeout_s=timeout_s)
         assert code == 0, f"{text}\n{out}\n{err}"
@@ -56,7 +69,16 @@ class Witness:
 
     def state(self) -> list[str]:
         """Every vGPU, mdev, driver, domain and volume, one line each: equal before and after means no leak."""
-        return sorted(self.run(_LOOK).splitlines())
+        lines, kind = [], "domain"
+        for line in self.run(_LOOK).splitlines():
+            words = line.split()
+            if words[0] != "virsh":
+                lines.append(line)
+            elif words[1:] == ["--"]:
+                kind = "volume"
+            elif len(words) > 1:
+                lines.append(f"domain {words[2]} {'-'.join(words[3:])}" if kind == "domain" else f"volume {words[1]}")
+        return sorted(lines)
 
     def vgpus(self) -> dict[str, str]:
         """VF → vGPU type, of the VFs that carry one."""
@@ -73,7 +95,7 @@ class Witness:
 
     def holders(self) -> dict[str, str]:
         """/dev/vfio group → UUID of the VM whose QEMU has it open."""
-        return {line.split()[0]: line.split()[2] for line in self.run(_HOLDERS).splitlines() if len(line.split()) == 3}
+        return dict(line.split() for line in self.run(_HOLDERS).splitlines())
 
     def group_of(self, device: str) -> str:
         """/dev/vfio path of a PCI function or mdev UUID."""

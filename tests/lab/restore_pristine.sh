@@ -6,7 +6,7 @@ for name in $($virsh list --name); do $virsh destroy "$name"; done
 for name in $($virsh list --all --name); do
     $virsh undefine "$name" --nvram --managed-save --snapshots-metadata >/dev/null || $virsh undefine "$name"
 done
-for volume in $($virsh vol-list default | awk '{ print $1 }'); do $virsh vol-delete "$volume" default >/dev/null; done
+for volume in $($virsh vol-list default | awk '$1 != "idle.img" { print $1 }'); do $virsh vol-delete "$volume" default >/dev/null; done
 rm -rf /etc/mdevctl.d/[0-9]* /etc/vgpuctl/* /var/lib/vgpuctl/*
 
 for mdev in /sys/bus/mdev/devices/*; do
@@ -14,7 +14,13 @@ for mdev in /sys/bus/mdev/devices/*; do
 done
 echo 0 >/sys/module/vgpulab/parameters/removal_delay_ms
 for type in /sys/bus/pci/devices/*/nvidia/current_vgpu_type; do
-    [ ! -e "$type" ] || [ "$(cat "$type")" = 0 ] || echo 0 >"$type" || exit 1
+    [ -e "$type" ] || continue
+    # A QEMU that was ended a moment ago may still hold it.
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        [ "$(cat "$type")" != 0 ] || break
+        echo 0 >"$type" 2>/dev/null || sleep 1
+    done
+    [ "$(cat "$type")" = 0 ] || exit 1
 done
 cards=$(awk '$1 == "card" { print $2 }' /proc/vgpulab/cards)
 companions=$(awk '$1 == "companion" { print $2 }' /proc/vgpulab/cards)
@@ -31,7 +37,7 @@ for address in $cards $companions; do
         [ -z "$wanted" ] || echo "$address" >"/sys/bus/pci/drivers/$wanted/bind" || exit 1
     fi
     if [ -e "$device/sriov_numvfs" ] && [ "$(cat "$device/sriov_numvfs")" != 0 ]; then
-        echo 0 >"$device/sriov_numvfs" || exit 1
+        /usr/lib/nvidia/sriov-manage -d "$address" || exit 1
     fi
 done
 exit 0

@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.kernel_log import KernelLog
 from vgpuctl.agent.wire.envelope import Problem
@@ -36,13 +36,15 @@ class Completed:
 class Host:
     """One machine under `root`.
 
-    writes: how often this process has tried to write to the machine. stopping: set from outside to end every
+    writes: how often this process has tried to write to the machine. versions: of programs, by path, as asked once.
+    stopping: set from outside to end every
     wait early.
     """
 
     def __init__(self, root: str = "/") -> None:
         self.root = os.path.abspath(root)
         self.writes = 0
+        self.versions: Dict[str, str] = {}
         self.stopping = threading.Event()
 
     # Reading

@@ -8,6 +8,7 @@ from vgpuctl.errors import LabError
 from vgpuctl.lab.builds import IN_HOST
 from vgpuctl.lab.cards import HostShape, card_table
 from vgpuctl.lab.folder import LabFolder
+from vgpuctl.lab.guest_disk import idle_disk
 from vgpuctl.lab.initramfs import guest_initramfs
 from vgpuctl.lab.process import checked, needed_program
 
@@ -147,6 +148,7 @@ def host_files(
         files[name] = ((IN_HOST / name).read_bytes(), mode)
     files["etc/inittab"] = ((IN_HOST / "inittab").read_bytes(), 0o644)
     files["guest/initramfs"] = (guest_initramfs(), 0o644)
+    files["guest/idle.img"] = (idle_disk(), 0o644)
     files["vgpulab.ko"] = (module.read_bytes(), 0o644)
     files["driver_link_shim.so"] = (shim.read_bytes(), 0o755)
     if libvirt_cache and libvirt_cache.is_dir():

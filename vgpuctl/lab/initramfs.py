@@ -81,6 +81,16 @@ def initramfs(kernel: Kernel, host_files: Mapping[str, tuple[bytes, int]]) -> by
     return archive.finished()
 
 
+def guest_initramfs() -> bytes:
+    """The initramfs of a tiny guest: busybox and a first process that lists its PCI devices on the console."""
+    archive = Archive()
+    archive.add_folder("dev")
+    archive.add_character_device("dev/console", 5, 1)
+    archive.add("bin/busybox", _busybox(), 0o755)
+    archive.add("init", (IN_HOST / "guest-init").read_bytes(), 0o755)
+    return archive.finished()
+
+
 def modules_in_order(dependencies: str) -> list[str]:
     """The files of the modules that the root file system needs, each after what it depends on.
 

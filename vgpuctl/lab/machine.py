@@ -57,6 +57,7 @@ class Machine:
         accelerator = "kvm" if self.accelerator == "kvm" else "tcg,thread=multi,tb-size=512"
         arguments = (
             f"{_KERNEL_ARGUMENTS} modprobe.blacklist={_BLACKLIST} lab.modules={os.path.realpath(self.kernel.modules)}"
+            f" lab.kernel={os.path.realpath(self.kernel.image)}"
         )
         return [
             needed_program("qemu-system-x86_64", package="qemu-system-x86"),

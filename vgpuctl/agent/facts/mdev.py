@@ -3,7 +3,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 from vgpuctl.agent.facts import iommu, pci
 from vgpuctl.agent.host import Host
@@ -64,6 +64,12 @@ def offers_types(host: Host, parent: str) -> bool:
 def read_types(host: Host, parent: str) -> List[OfferedType]:
     """Read every type of a parent. Raises Problem."""
     return [read_type(host, parent, type_id) for type_id in host.listdir(types_folder(parent))]
+
+
+def read_available(host: Host, parent: str) -> Dict[str, int]:
+    """Return {type id: available instances} of a parent, without the texts that are alike on all VFs of a GPU."""
+    folder = types_folder(parent)
+    return {type_id: int(host.read(f"{folder}/{type_id}/available_instances")) for type_id in host.listdir(folder)}
 
 
 def read_type(host: Host, parent: str, type_id: str) -> OfferedType:

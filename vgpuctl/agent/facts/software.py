@@ -39,14 +39,19 @@ def read_qemu_version(host: Host) -> Optional[str]:
 
 
 def _first_version(host: Host, programs: Sequence[str]) -> Optional[str]:
+    """Ask the first program that is there; the answer is kept while the agent runs, as starting QEMU is slow."""
     for program in programs:
-        if host.find_program(program) is None:
+        path = host.find_program(program)
+        if path is None:
             continue
+        if path in host.versions:
+            return host.versions[path]
         try:
             done = host.run([program, "--version"], timeout_s=_TIMEOUT_S)
         except Problem:
             continue
         match = _VERSION.search(done.output)
         if done.status == 0 and match:
+            host.versions[path] = match[0]
             return match[0]
     return None

@@ -65,10 +65,12 @@ def read_mdev_vf_types(
     for vf in vfs:
         if not mdev.offers_types(host, vf.address):
             continue
-        for offered in mdev.read_types(host, vf.address):
-            found.setdefault(offered.type_id, _type(offered, 0, described(_decimal(offered.type_id))))
-            if is_free(vf) and offered.available > 0:
-                listed[offered.type_id] = listed.get(offered.type_id, 0) + 1
+        for type_id, available in mdev.read_available(host, vf.address).items():
+            if type_id not in found:
+                offered = mdev.read_type(host, vf.address, type_id)
+                found[type_id] = _type(offered, 0, described(_decimal(type_id)))
+            if is_free(vf) and available > 0:
+                listed[type_id] = listed.get(type_id, 0) + 1
     return _with_creatable(found.values(), listed, used, memory_mib)
 
 

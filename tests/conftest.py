@@ -14,6 +14,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate", action="store_true", help="rewrite golden files from what the code gives now")
 
 
+# Run first, since they take longest: everything that shares the emulated host, in one worker.
+_KERNEL_HOST = "kernel host"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the emulated host form one group of pytest-xdist, begun first; the others go by file."""
+    for item in items:
+        is_on_host = "kernel_host" in getattr(item, "fixturenames", ()) or "lab_folder" in getattr(
+            item, "fixturenames", ()
+        )
+        item.add_marker(pytest.mark.xdist_group(_KERNEL_HOST if is_on_host else item.nodeid.partition("::")[0]))
+        if is_on_host:
+            item.add_marker(pytest.mark.kernel_lab)
+    items.sort(key=lambda item: item.get_closest_marker("kernel_lab") is None)
+
+
 @pytest.fixture
 def regenerate(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are rewritten."""

@@ -99,7 +99,7 @@ def _parse_card(text: str) -> Card:
         near = ", ".join(board.key for board in found[:8]) or "none"
         raise UsageError(f"card {text!r}: {len(found)} NVIDIA boards of the catalogue are called {name!r}: {near}")
     card = Card(found[0], kind)
-    if kind is not CardInterface.PASSTHROUGH and not _simulated_types(card.board):
+    if kind is not CardInterface.PASSTHROUGH and not simulated_types(card.board):
         raise UsageError(f"card {text!r}: the catalogue has no vGPU types of {found[0].name}")
     return card
 
@@ -143,15 +143,17 @@ def card_table(shape: HostShape) -> str:
                 for companion in board.companions[:1]
             ]
         else:
-            lines += [_type_line(entry) for entry in _simulated_types(board)]
+            lines += [_type_line(entry) for entry in simulated_types(board)]
     return "\n".join(lines) + "\n"
 
 
-def _simulated_types(board: Board) -> list[CatalogType]:
-    return [one for one in types_of(board) if not one.is_mig_backed and _type_id(one) is not None]
+def simulated_types(board: Board) -> list[CatalogType]:
+    """The board's time-sliced vGPU types that have an id."""
+    return [one for one in types_of(board) if not one.is_mig_backed and type_id(one) is not None]
 
 
-def _type_id(entry: CatalogType) -> int | None:
+def type_id(entry: CatalogType) -> int | None:
+    """The type's decimal id, inferred where no public text gives it."""
     return entry.type_id if entry.type_id is not None else entry.inferred_type_id
 
 
@@ -160,7 +162,7 @@ def _type_line(entry: CatalogType) -> str:
     width, height = entry.max_resolution
     guest_ids = f" vdev={entry.vdev}" if entry.vdev else ""
     return (
-        f"type {_type_id(entry)} framebuffer={entry.fb_mib} max={entry.max_instances} heads={entry.max_displays}"
+        f"type {type_id(entry)} framebuffer={entry.fb_mib} max={entry.max_instances} heads={entry.max_displays}"
         f" frl={45 if entry.series == 'B' else 60} resolution={width}x{height}{guest_ids}"
         f" name={entry.full_name or f'NVIDIA {entry.name}'}"
     )

@@ -11,6 +11,7 @@ from vgpuctl.lab.folder import LabFolder
 from vgpuctl.lab.guest_disk import idle_disk
 from vgpuctl.lab.initramfs import guest_initramfs
 from vgpuctl.lab.process import checked, needed_program
+from vgpuctl.lab.vgpu_config import vgpu_config
 
 LOGIN_USER = "operator"
 LOGIN_HOME = f"/home/{LOGIN_USER}"
@@ -113,6 +114,7 @@ def host_files(
     ensure_key(host_key, shape.name)
     text = {
         "cards": (card_table(shape), 0o644),
+        "vgpuConfig.xml": (vgpu_config(shape), 0o644),
         "login-user": (LOGIN_USER, 0o644),
         "login-home": (LOGIN_HOME, 0o644),
         "sshd/sshd_config": (_SSHD_CONFIG, 0o644),

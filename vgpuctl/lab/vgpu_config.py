@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVIDIA's `vgpuConfig.xml` for the cards of an emulated host (reference 3.5): what the vGPU host package installs."""
+
+from xml.etree import ElementTree
+
+from vgpuctl.lab.cards import HostShape, simulated_types, type_id
+
+_CLASSES = {"Q": "Quadro", "B": "NVS", "A": "NVS", "C": "Compute"}
+
+
+def vgpu_config(shape: HostShape) -> str:
+    """The file for the boards of `shape`; sizes, ids and maxima from the catalogue."""
+    root = ElementTree.Element("vgpuconfig")
+    ElementTree.SubElement(root, "version").text = "1.1"
+    boards = {card.board.key: card.board for card in shape.cards if simulated_types(card.board)}
+    for board in boards.values():
+        for entry in simulated_types(board):
+            name = entry.full_name or f"NVIDIA {entry.name}"
+            described = ElementTree.SubElement(
+                root, "vgpuType", id=str(type_id(entry)), name=name, **{"class": _CLASSES[entry.series]}
+            )
+            ElementTree.SubElement(described, "profileSize").text = hex(entry.fb_mib << 20)
+            ElementTree.SubElement(described, "framebuffer").text = hex((entry.guest_fb_mib or entry.fb_mib) << 20)
+            ElementTree.SubElement(described, "numHeads").text = str(entry.max_displays)
+    for board in boards.values():
+        vendor, device = board.pci.split(":")
+        supported = ElementTree.SubElement(root, "pgpu")
+        ElementTree.SubElement(
+            supported, "devId", vendorId=f"0x{vendor}", deviceId=f"0x{device}", subsystemVendorId="0x10de",
+            subsystemId="0x0",
+        )  # fmt: skip
+        for entry in simulated_types(board):
+            one = ElementTree.SubElement(supported, "supportedVgpu", vgpuId=str(type_id(entry)))
+            ElementTree.SubElement(one, "maxVgpus").text = str(entry.max_instances)
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"

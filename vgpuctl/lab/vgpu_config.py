@@ -16,9 +16,8 @@ def vgpu_config(shape: HostShape) -> str:
     for board in boards.values():
         for entry in simulated_types(board):
             name = entry.full_name or f"NVIDIA {entry.name}"
-            described = ElementTree.SubElement(
-                root, "vgpuType", id=str(type_id(entry)), name=name, **{"class": _CLASSES[entry.series]}
-            )
+            identity = {"id": str(type_id(entry)), "name": name, "class": str(_CLASSES[entry.series])}
+            described = ElementTree.SubElement(root, "vgpuType", identity)
             ElementTree.SubElement(described, "profileSize").text = hex(entry.fb_mib << 20)
             ElementTree.SubElement(described, "framebuffer").text = hex((entry.guest_fb_mib or entry.fb_mib) << 20)
             ElementTree.SubElement(described, "numHeads").text = str(entry.max_displays)

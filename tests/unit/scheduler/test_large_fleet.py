@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision's cost: one pass over the fleet."""
+"""A decision over a large fleet; its cost is measured in tests/bench."""
 
-import time
 from dataclasses import replace
 
 from tests.unit.fleet_factory import a40_host, leases_of, vm
@@ -9,14 +8,12 @@ from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler import place
 
 
-def test_a_thousand_hosts_are_searched_within_a_second() -> None:
+def test_the_first_of_a_hundred_hosts_that_fits_best_is_found() -> None:
     facts = a40_host(cards=4).facts
-    fleet = [HostCapacity(f"gpu{number:04d}", facts) for number in range(1000)]
+    fleet = [HostCapacity(f"gpu{number:04d}", facts) for number in range(100)]
     leases = []
-    for number in range(0, 900):
+    for number in range(90):
         placement = place(vm("A40-8Q", name=f"vm-{number}"), fleet[number : number + 1], [])
         leases.extend(leases_of(replace(placement, host=fleet[number].name), vm_name=f"vm-{number}"))
-    started = time.process_time()
     placement = place(vm("2*A40-8Q"), fleet, leases)
     assert placement.host == "gpu0000"
-    assert time.process_time() - started < 1.0

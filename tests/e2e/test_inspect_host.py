@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is found on a host: the four commands that only look, as tables and as JSON."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.operator import Operator
+from tests.e2e.witness import Witness
+
+pytestmark = pytest.mark.kernel_lab
+
+
+@pytest.fixture(scope="module")
+def facts(operator: Operator) -> dict[str, Any]:
+    found: dict[str, Any] = operator.json("inspect-host", "gpu1")
+    return found
+
+
+def _gpus(facts: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [gpu for gpu in facts["gpus"] if kind in gpu["sharing"]]
+
+
+def test_everything_about_the_host_is_what_the_host_says(facts: dict[str, Any], witness: Witness) -> None:
+    assert facts["kernel"] == witness.run("uname -r").strip()
+    assert facts["hostname"] == "gpu1"
+    assert facts["iommu_active"]
+    assert facts["libvirt_version"] in witness.run("virsh version")
+    assert facts["qemu_version"] in witness.run("qemu-system-x86_64 --version")
+    assert facts["nvml_problem"], "the emulated host has no NVML, and says so"
+    assert facts["cpus"] == int(witness.run("nproc"))
+
+
+@pytest.mark.parametrize("kind", ["vf-profile", "mdev-vf", "mdev", "passthrough"])
+def test_every_kind_of_sharing_is_found(facts: dict[str, Any], kind: str) -> None:
+    assert _gpus(facts, kind)
+
+
+@pytest.mark.parametrize("kind", ["vf-profile", "mdev-vf"])
+def test_the_vfs_of_a_board_and_its_types_are_all_there(facts: dict[str, Any], kind: str) -> None:
+    (gpu,) = _gpus(facts, kind)
+    assert (gpu["total_vfs"], len(gpu["vfs"])) == (32, 32)
+    assert len({vf["iommu_group"] for vf in gpu["vfs"]}) == 32
+    types = {one["name"]: one for one in gpu["types"]}
+    assert {name: types[name]["creatable"] for name in ("A40-1Q", "A40-8Q", "A40-48Q")} == {
+        "A40-1Q": 32,
+        "A40-8Q": 6,
+        "A40-48Q": 1,
+    }
+    assert types["A40-8Q"]["framebuffer_mib"] == 8192
+
+
+def test_a_whole_card_shows_its_companion_and_reset(facts: dict[str, Any]) -> None:
+    cards = [gpu for gpu in _gpus(facts, "passthrough") if gpu["companions"]]
+    assert len(cards) == 1
+    assert cards[0]["reset_methods"]
+    assert set(cards[0]["iommu_group_members"]) >= {cards[0]["address"], cards[0]["companions"][0]["address"]}
+
+
+def test_the_tables_say_the_same(facts: dict[str, Any], operator: Operator) -> None:
+    shown = operator.does("inspect-host", "gpu1").out
+    gpus = operator.does("list-gpus").out
+    for gpu in facts["gpus"]:
+        assert gpu["address"] in shown
+        assert gpu["address"] in gpus
+    assert "A40-8Q" in operator.does("list-profiles", "--creatable").out
+    assert facts["kernel"] in operator.does("list-hosts").out
+
+
+def test_a_second_reading_writes_nothing_to_the_host(operator: Operator, witness: Witness) -> None:
+    before = witness.state()
+    operator.does("list-gpus", "--refresh")
+    assert witness.state() == before
+
+
+def test_one_host_that_does_not_answer_never_hides_the_others(operator: Operator, tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(
+        operator.inventory.read_text() + "\ndead: {hosts: {gpu9: {ansible_host: 127.0.0.1, ansible_port: 1}}}\n"
+    )
+    two = replace(operator, inventory=inventory)
+    done = two.run("list-hosts", "--json")
+    assert done.code == 10, done.err
+    assert '"gpu9"' in done.out
+    assert '"kernel"' in done.out
+    assert "gpu9" in done.err
+    assert two.json("list-hosts", "--limit", "all:!gpu9")[0]["host"] == "gpu1"
+    refused = two.is_refused("inspect-host", "gpu9")
+    assert (refused["reference"], refused["exit_code"]) == ("host-unreachable", 4)
+    assert "127.0.0.1" in refused["message"]
+    assert two.is_refused("inspect-host", "gpu1x")["reference"] == "inventory"

@@ -4,6 +4,7 @@
 `Nvml.open` answers with a problem's text where the library or the driver is missing; such a host is read without it.
 """
 
+import ctypes
 import re
 from dataclasses import dataclass
 from types import TracebackType
@@ -45,6 +46,11 @@ class Nvml:
     @staticmethod
     def open() -> Tuple[Optional["Nvml"], Optional[str]]:
         """Load libnvidia-ml.so.1 and return (nvml, None), or (None, why it cannot be used)."""
+        # pynvml looks in the same place; it is a large file, compiled anew by every agent, so it waits for the library.
+        try:
+            ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            return None, "NVML cannot be used: NVML Shared Library Not Found"
         import pynvml
 
         try:

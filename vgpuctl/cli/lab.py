@@ -39,8 +39,8 @@ def command(context: click.Context, folder: Path | None) -> None:
     "hosts",
     multiple=True,
     metavar="NAME[=BOARD:INTERFACE,…]",
-    help="A host and its cards; several times. INTERFACE is mdev, mdev-vf, vf-profile or passthrough."
-    "  [default: gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough]",
+    help="A host and its cards; several times. INTERFACE is mdev, mdev-vf, vf-profile, passthrough or vf."
+    "  [default: gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf]",
 )
 @click.option(
     "--memory", default="4GiB", show_default=True, metavar="SIZE", help="Memory of each host that is started."

@@ -11,12 +11,13 @@ from enum import StrEnum
 from vgpuctl.catalog import Board, CatalogType, boards_named, types_of
 from vgpuctl.errors import UsageError
 
-DEFAULT_HOST = "gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough"
+DEFAULT_HOST = "gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf"
 MOST_CARDS = 8
 MOST_VIRTUAL_FUNCTIONS = 32
 _HOST_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _CLASS_VGA_CONTROLLER = "030000"
 _CLASS_3D_CONTROLLER = "030200"
+_CLASS_OTHER_DISPLAY = "038000"
 _CLASS_HD_AUDIO = "040300"
 
 
@@ -27,6 +28,7 @@ class CardInterface(StrEnum):
     MDEV_VF = "mdev-vf"
     VF_PROFILE = "vf-profile"
     PASSTHROUGH = "passthrough"
+    VF = "vf"
 
     @property
     def module_word(self) -> str:
@@ -35,7 +37,12 @@ class CardInterface(StrEnum):
 
     def has_virtual_functions(self) -> bool:
         """Whether the card's shares sit on SR-IOV virtual functions."""
-        return self in (CardInterface.MDEV_VF, CardInterface.VF_PROFILE)
+        return self in (CardInterface.MDEV_VF, CardInterface.VF_PROFILE, CardInterface.VF)
+
+    @property
+    def vendor(self) -> str:
+        """Whose boards have it, as the catalogue names vendors."""
+        return "intel" if self is CardInterface.VF else "nvidia"
 
 
 @dataclass(frozen=True)
@@ -94,12 +101,16 @@ def _parse_card(text: str) -> Card:
         raise UsageError(
             f"card {text!r}: {interface!r} is not an interface", hint=f"BOARD:{'|'.join(CardInterface)}"
         ) from None
-    found = [board for board in boards_named(name) if board.vendor == "nvidia"]
+    found = [board for board in boards_named(name) if board.vendor == kind.vendor]
     if len(found) != 1:
         near = ", ".join(board.key for board in found[:8]) or "none"
-        raise UsageError(f"card {text!r}: {len(found)} NVIDIA boards of the catalogue are called {name!r}: {near}")
+        maker = {"intel": "Intel", "nvidia": "NVIDIA"}[kind.vendor]
+        raise UsageError(f"card {text!r}: {len(found)} {maker} boards of the catalogue are called {name!r}: {near}")
     card = Card(found[0], kind)
-    if kind is not CardInterface.PASSTHROUGH and not simulated_types(card.board):
+    if kind is CardInterface.VF:
+        if card.board.sriov is None:
+            raise UsageError(f"card {text!r}: {found[0].name} has no SR-IOV in the catalogue")
+    elif kind is not CardInterface.PASSTHROUGH and not simulated_types(card.board):
         raise UsageError(f"card {text!r}: the catalogue has no vGPU types of {found[0].name}")
     return card
 
@@ -130,10 +141,12 @@ def card_table(shape: HostShape) -> str:
     for index, card in enumerate(shape.cards, start=1):
         board = card.board
         subsystem = board.subsystems[0] if board.subsystems else board.pci
-        pci_class = _CLASS_VGA_CONTROLLER if board.companions else _CLASS_3D_CONTROLLER
+        pci_class, revision = _CLASS_VGA_CONTROLLER if board.companions else _CLASS_3D_CONTROLLER, "a1"
+        if board.vendor == "intel":
+            pci_class, revision = _CLASS_OTHER_DISPLAY, "08"
         lines.append(
             f"card 0000:{index:02x}:00.0 interface={card.interface.module_word} device={board.pci}"
-            f" subsystem={subsystem} class={pci_class} revision=a1 framebuffer={board.memory_mib}"
+            f" subsystem={subsystem} class={pci_class} revision={revision} framebuffer={board.memory_mib}"
             f" vfs={card.virtual_functions} name={board.name}"
         )
         if card.interface is CardInterface.PASSTHROUGH:
@@ -142,7 +155,7 @@ def card_table(shape: HostShape) -> str:
                 f" class={_CLASS_HD_AUDIO} revision=a1"
                 for companion in board.companions[:1]
             ]
-        else:
+        elif card.interface is not CardInterface.VF:
             lines += [_type_line(entry) for entry in simulated_types(board)]
     return "\n".join(lines) + "\n"
 

@@ -26,10 +26,11 @@ _PROBE_LIMIT_S = 12.0
 _QMP_SOCKET = "qmp.sock"
 # Drivers that take a card before the module does, or that the host does not need and that cost boot time.
 _BLACKLIST = (
-    "nvme,nouveau,nvidiafb,snd_hda_intel,bochs,lpc_ich,i2c_i801,iTCO_wdt,ahci,pcspkr,psmouse,kvm_amd,kvm_intel,floppy"
+    "nvme,nouveau,nvidiafb,i915,xe,snd_hda_intel,bochs,lpc_ich,i2c_i801,iTCO_wdt,ahci,pcspkr,psmouse,kvm_amd,"
+    "kvm_intel,floppy"
 )
 _KERNEL_ARGUMENTS = (
-    "console=ttyS0 quiet loglevel=4 panic=-1 net.ifnames=0 intel_iommu=on iommu=pt nokaslr mitigations=off audit=0"
+    "console=ttyS0 quiet loglevel=4 panic=-1 net.ifnames=0 intel_iommu=on iommu=pt nokaslr mitigations=off"
     " rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on tsc=reliable no_timer_check"
 )
 

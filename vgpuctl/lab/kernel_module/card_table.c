@@ -17,11 +17,24 @@ static const char * const interface_names[] = {
 	[VGPULAB_MDEV_PF] = "mdev-pf",
 	[VGPULAB_MDEV_VF] = "mdev-vf",
 	[VGPULAB_VF_PROFILE] = "vf-profile",
+	[VGPULAB_VF] = "vf",
 };
 
 const char *vgpulab_interface_name(enum vgpulab_interface interface)
 {
 	return interface_names[interface];
+}
+
+static bool has_vfs(const struct vgpulab_card *card)
+{
+	return card->interface == VGPULAB_MDEV_VF || card->interface == VGPULAB_VF_PROFILE ||
+	       card->interface == VGPULAB_VF;
+}
+
+/* The driver that the card's PF belongs on. */
+const char *vgpulab_driver_name(const struct vgpulab_card *card)
+{
+	return card->interface == VGPULAB_VF ? vgpulab_intel_pci_driver.name : vgpulab_pci_driver.name;
 }
 
 static int parse_identity_pair(const char *value, u16 *first, u16 *second)
@@ -157,8 +170,10 @@ static int parse_card(char *line, struct list_head *cards)
 		return ret;
 	if (!card->name || !card->identity.vendor || !card->identity.class)
 		return -EINVAL;
-	if ((card->interface == VGPULAB_MDEV_VF || card->interface == VGPULAB_VF_PROFILE) !=
-	    (card->total_vfs != 0))
+	if (has_vfs(card) != (card->total_vfs != 0))
+		return -EINVAL;
+	/* Drivers choose by vendor, so an interface belongs to one. */
+	if ((card->interface == VGPULAB_VF) != (card->identity.vendor == PCI_VENDOR_ID_INTEL))
 		return -EINVAL;
 	list_for_each_entry(other, cards, node) {
 		if (other == card)
@@ -166,7 +181,8 @@ static int parse_card(char *line, struct list_head *cards)
 		/* One card a bus: the overlay takes every other function there for a VF of it. */
 		if (other->domain == card->domain && other->bus == card->bus)
 			return -EEXIST;
-		card->index++;
+		if (other->interface != VGPULAB_VF)
+			card->index++;
 	}
 	if (card->index >= VGPULAB_MAX_CARDS)
 		return -ENOSPC;
@@ -183,7 +199,7 @@ static int parse_type(char *line, struct vgpulab_card *card)
 	unsigned int i;
 	int ret;
 
-	if (card->interface == VGPULAB_NONE)
+	if (card->interface == VGPULAB_NONE || card->interface == VGPULAB_VF)
 		return -EINVAL;
 	if (card->type_count == VGPULAB_MAX_TYPES)
 		return -ENOSPC;
@@ -322,12 +338,13 @@ struct vgpulab_card *vgpulab_card_of(struct pci_dev *pdev)
 	return NULL;
 }
 
+/* The card of /dev/nvidiaN. */
 struct vgpulab_card *vgpulab_card_by_index(unsigned int index)
 {
 	struct vgpulab_card *card;
 
 	list_for_each_entry(card, &published_cards, node)
-		if (card->index == index)
+		if (card->interface != VGPULAB_VF && card->index == index)
 			return card;
 	return NULL;
 }

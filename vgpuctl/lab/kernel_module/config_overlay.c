@@ -182,7 +182,7 @@ static void rescan(struct pci_bus *bus)
 	pci_unlock_rescan_remove();
 }
 
-/* Give the card its identity; the driver nvidia probes it before this returns. */
+/* Give the card its identity; its driver probes it before this returns. */
 int vgpulab_overlay_install(struct vgpulab_card *card)
 {
 	struct vgpulab_overlay *overlay;

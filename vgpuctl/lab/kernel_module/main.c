@@ -32,8 +32,13 @@ static int __init vgpulab_init(void)
 	ret = pci_register_driver(&vgpulab_pci_driver);
 	if (ret)
 		goto exit_proc;
+	ret = pci_register_driver(&vgpulab_intel_pci_driver);
+	if (ret)
+		goto unregister_pci;
 	return 0;
 
+unregister_pci:
+	pci_unregister_driver(&vgpulab_pci_driver);
 exit_proc:
 	vgpulab_proc_stop_cards();
 	vgpulab_proc_exit();
@@ -50,6 +55,7 @@ static void __exit vgpulab_exit(void)
 
 	/* Nobody can bring new cards from here on. */
 	vgpulab_proc_stop_cards();
+	pci_unregister_driver(&vgpulab_intel_pci_driver);
 	pci_unregister_driver(&vgpulab_pci_driver);
 	list_for_each_entry(card, vgpulab_cards(), node)
 		vgpulab_overlay_remove(card);
@@ -63,4 +69,4 @@ module_init(vgpulab_init);
 module_exit(vgpulab_exit);
 MODULE_LICENSE("GPL");
 MODULE_AUTHOR("The vgpuctl authors");
-MODULE_DESCRIPTION("Emulated GPU boards with NVIDIA's vGPU host interfaces, for vgpuctl's lab");
+MODULE_DESCRIPTION("Emulated GPU boards with NVIDIA's vGPU host interfaces or Intel's SR-IOV, for vgpuctl's lab");

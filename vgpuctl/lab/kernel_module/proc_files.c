@@ -130,7 +130,7 @@ static int state_show(struct seq_file *file, void *unused)
 		print_address(file, card);
 		seq_printf(file,
 			   " driver=%s interface=%s usage=%u unbind_lock=%d vgpus=%u framebuffer=%u vgpu_framebuffer=%u\n",
-			   card->is_bound ? "nvidia" : "-", vgpulab_interface_name(card->interface),
+			   card->is_bound ? vgpulab_driver_name(card) : "-", vgpulab_interface_name(card->interface),
 			   card->usage, card->has_unbind_lock, card->vgpu_count,
 			   card->framebuffer_mib, size);
 		list_for_each_entry(vgpu, &card->vgpus, node) {

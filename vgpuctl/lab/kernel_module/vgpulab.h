@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * vgpulab - emulated PCI devices that behave like NVIDIA boards under the vGPU host driver
+ * vgpulab - emulated PCI devices that behave like NVIDIA boards under the vGPU host driver,
+ *           and like Intel's boards with plain SR-IOV
  *
  * Life times, because everything else follows from them:
  * - cards are read once from /proc/vgpulab/cards and live until the module goes;
@@ -38,6 +39,7 @@ enum vgpulab_interface {
 	VGPULAB_MDEV_PF,	/* mdev types on the physical function */
 	VGPULAB_MDEV_VF,	/* mdev types on every virtual function */
 	VGPULAB_VF_PROFILE,	/* vendor-specific VFIO: nvidia/current_vgpu_type on the VF */
+	VGPULAB_VF,		/* Intel's: plain virtual functions by sriov_numvfs, no types */
 };
 
 /* What configuration space says about a function. */
@@ -68,7 +70,7 @@ struct vgpulab_overlay;
 
 struct vgpulab_card {
 	struct list_head node;
-	unsigned int index;		/* minor of /dev/nvidiaN */
+	unsigned int index;		/* minor of /dev/nvidiaN; of no meaning for Intel's */
 	int domain;
 	u8 bus;
 	struct vgpulab_identity identity;
@@ -87,7 +89,7 @@ struct vgpulab_card {
 	struct list_head vgpus;
 	unsigned int vgpu_count;
 	unsigned int usage;		/* open /dev/nvidiaN and open VFIO devices */
-	bool is_bound;			/* the PF is on the driver nvidia */
+	bool is_bound;			/* the PF is on its vendor's driver */
 	bool has_unbind_lock;
 	wait_queue_head_t idle;		/* woken when usage falls to 0 */
 	struct proc_dir_entry *proc;
@@ -146,6 +148,7 @@ struct vgpulab_card *vgpulab_card_by_index(unsigned int index);
 struct list_head *vgpulab_cards(void);
 const struct vgpulab_type *vgpulab_find_type(const struct vgpulab_card *card, unsigned int id);
 const char *vgpulab_interface_name(enum vgpulab_interface interface);
+const char *vgpulab_driver_name(const struct vgpulab_card *card);
 
 /* config_overlay.c */
 int vgpulab_check_devices(struct list_head *cards);
@@ -166,6 +169,9 @@ void vgpulab_card_unuse_locked(struct vgpulab_card *card);
 
 /* pci_functions.c */
 extern struct pci_driver vgpulab_pci_driver;
+
+/* intel_functions.c */
+extern struct pci_driver vgpulab_intel_pci_driver;
 
 /* mdev_interface.c */
 extern struct mdev_driver vgpulab_mdev_driver;

@@ -11,11 +11,14 @@ import click
 
 from vgpuctl.cli import options
 from vgpuctl.cli.output import print_json, print_table, say
+from vgpuctl.errors import UsageError
 from vgpuctl.model.units import format_mib, parse_mib
 
 if TYPE_CHECKING:
     from vgpuctl.lab import LabFolder, LabHost
+    from vgpuctl.lab.simulated import SimulatedHost
 
+_SIMULATED_COLUMNS = ("HOST", "STATE", "PORT", "UPTIME", "LATENCY", "SESSIONS", "VMS", "CARDS")
 _COLUMNS = ("HOST", "STATE", "PORT", "MEMORY", "RUNS ON", "READY AFTER", "CARDS")
 
 
@@ -29,7 +32,10 @@ _COLUMNS = ("HOST", "STATE", "PORT", "MEMORY", "RUNS ON", "READY AFTER", "CARDS"
 )
 @click.pass_context
 def command(context: click.Context, folder: Path | None) -> None:
-    """Emulated GPU hosts on this machine: a real kernel, real sshd and libvirtd, simulated cards."""
+    """Emulated GPU hosts on this machine: a real kernel, real sshd and libvirtd, simulated cards.
+
+    With --simulated: many light hosts at once, of which the machine under the agent is simulated too.
+    """
     context.obj = folder
 
 
@@ -45,15 +51,56 @@ def command(context: click.Context, folder: Path | None) -> None:
 @click.option(
     "--memory", default="4GiB", show_default=True, metavar="SIZE", help="Memory of each host that is started."
 )
+@click.option(
+    "--simulated",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Start N simulated hosts instead: real sshd, agent and libvirt, but no kernel of their own.",
+)
+@click.option(
+    "--mix",
+    metavar="BOARD:WEIGHT,…",
+    help="Cards of the simulated hosts, by weight, as in a40:50,a40/mdev-vf*4+t4:20; cards of one host are joined"
+    " by +, *4 means four.  [default: a40:1]",
+)
+@click.option(
+    "--latency-ms",
+    type=click.FloatRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="MS",
+    help="How much longer every round trip to a new simulated host takes.",
+)
 @options.as_json
 @click.pass_obj
-def up(folder: Path | None, hosts: tuple[str, ...], memory: str, as_json: bool) -> None:
+def up(
+    folder: Path | None,
+    hosts: tuple[str, ...],
+    memory: str,
+    simulated: int | None,
+    mix: str | None,
+    latency_ms: float,
+    as_json: bool,
+) -> None:
     """Start emulated hosts and print the path of their inventory. A host that is up stays as it is.
 
     A host that was up before a crash of this machine starts again from its disk.
     """
     from vgpuctl import lab
 
+    if simulated is not None:
+        if hosts:
+            raise UsageError("--host and --simulated at once", hint="run `lab up` once for each kind")
+        many = lab.simulated.up(
+            simulated, mix=mix or lab.simulated.DEFAULT_MIX, latency_ms=latency_ms, folder=_folder(folder), say=say
+        )
+        if as_json:
+            print_json({"inventory": str(many[0].inventory), "simulated": [_described(host) for host in many]})
+        else:
+            click.echo(many[0].inventory)
+        return
+    if mix is not None or latency_ms:
+        raise UsageError("--mix and --latency-ms belong to --simulated")
     shapes = [lab.parse_host(text) for text in hosts]
     started = lab.up(shapes, folder=_folder(folder), memory_mib=parse_mib(memory, what="--memory"), say=say)
     if as_json:
@@ -70,7 +117,11 @@ def down(folder: Path | None, hosts: tuple[str, ...], purge: bool) -> None:
     """End emulated hosts, all without HOST, and remove their disks and files."""
     from vgpuctl import lab
 
-    ended = lab.down(hosts, folder=_folder(folder), purge=purge)
+    there = lab.simulated.names(folder=_folder(folder))
+    many, few = [name for name in hosts if name in there], [name for name in hosts if name not in there]
+    ended = lab.simulated.down(many, folder=_folder(folder)) if many or not hosts else []
+    if few or not hosts:
+        ended += lab.down(few, folder=_folder(folder), purge=purge)
     say(f"ended {', '.join(ended)}" if ended else "no host was there")
 
 
@@ -82,8 +133,9 @@ def status(folder: Path | None, as_json: bool) -> None:
     from vgpuctl import lab
 
     hosts = lab.status(folder=_folder(folder))
+    many = lab.simulated.status(folder=_folder(folder))
     if as_json:
-        print_json({"hosts": [_described(host) for host in hosts]})
+        print_json({"hosts": [_described(host) for host in hosts], "simulated": [_described(host) for host in many]})
         return
     rows = [
         (
@@ -97,7 +149,10 @@ def status(folder: Path | None, as_json: bool) -> None:
         )
         for host in hosts
     ]
-    print_table(_COLUMNS, rows, empty="no host is up; `vgpuctl lab up` starts one")
+    if rows or not many:
+        print_table(_COLUMNS, rows, empty="no host is up; `vgpuctl lab up` starts one")
+    if many:
+        print_table(_SIMULATED_COLUMNS, [_simulated_row(host) for host in many], empty="")
 
 
 @command.command("reboot")
@@ -107,6 +162,10 @@ def reboot(folder: Path | None, host: str) -> None:
     """Reset an emulated host and wait until it answers: VFs and vGPUs are gone, the disk stays."""
     from vgpuctl import lab
 
+    if host in lab.simulated.names(folder=_folder(folder)):
+        lab.simulated.reboot(host, folder=_folder(folder))
+        say(f"{host}: up again")
+        return
     again = lab.reboot(host, folder=_folder(folder), say=say)
     say(f"{again.name}: up again after {again.seconds:.0f} s")
 
@@ -119,7 +178,9 @@ def shell(folder: Path | None, host: str, words: tuple[str, ...]) -> None:
     """Run COMMAND as root on an emulated host, or a shell without one. Ends with the command's exit code."""
     from vgpuctl import lab
 
-    arguments = lab.shell_command(host, words, folder=_folder(folder))
+    is_simulated = host in lab.simulated.names(folder=_folder(folder))
+    kind = lab.simulated.shell_command if is_simulated else lab.shell_command
+    arguments = kind(host, words, folder=_folder(folder))
     sys.stdout.flush()
     os.execv(arguments[0], arguments)
 
@@ -128,10 +189,12 @@ def shell(folder: Path | None, host: str, words: tuple[str, ...]) -> None:
 @click.argument("host")
 @click.pass_obj
 def log(folder: Path | None, host: str) -> None:
-    """Print what an emulated host wrote to its console since it was started."""
+    """Print what an emulated host wrote to its console since it was started; of a simulated one, its kernel's log."""
     from vgpuctl import lab
 
-    with lab.console_log(host, folder=_folder(folder)).open("rb") as file:
+    is_simulated = host in lab.simulated.names(folder=_folder(folder))
+    path = (lab.simulated.kernel_log if is_simulated else lab.console_log)(host, folder=_folder(folder))
+    with path.open("rb") as file:
         shutil.copyfileobj(file, sys.stdout.buffer)
 
 
@@ -141,6 +204,12 @@ def _folder(named: Path | None) -> "LabFolder":
     return lab.LabFolder(named.expanduser().absolute()) if named else lab.default_folder()
 
 
-def _described(host: "LabHost") -> dict[str, object]:
+def _simulated_row(host: "SimulatedHost") -> tuple[object, ...]:
+    uptime = None if host.uptime_s is None else f"{host.uptime_s:.0f} s"
+    latency = f"{host.latency_ms:g} ms"
+    return (host.name, host.state, host.port, uptime, latency, host.sessions, host.vms, " ".join(host.cards))
+
+
+def _described(host: "LabHost | SimulatedHost") -> dict[str, object]:
     """A host's fields with paths as text."""
     return {name: str(value) if isinstance(value, Path) else value for name, value in vars(host).items()}

@@ -35,6 +35,11 @@ class LabFolder:
         return self.path / "hosts"
 
     @property
+    def simulated(self) -> Path:
+        """The folder of the simulated hosts, a lab's folder of its own."""
+        return self.path / "simulated"
+
+    @property
     def inventory(self) -> Path:
         """The inventory file of every host of this lab."""
         return self.path / "inventory.yml"
@@ -57,13 +62,8 @@ class LabFolder:
         """Names of the hosts that have a folder, sorted."""
         return sorted(entry.name for entry in self.hosts.iterdir()) if self.hosts.is_dir() else []
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lab alone.
-
-        Raises LabError when another run holds it, when the folder cannot be written, or when it has files that
-        are not a lab's: `purge` removes the whole folder.
-        """
+    def claim(self) -> None:
+        """Make the folder, marked as a lab's. Raises LabError when it has files of somebody else."""
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not (self.path / _MARK).exists():
@@ -72,12 +72,21 @@ class LabFolder:
                         f"{self.path} is not empty and not a lab's folder", hint="choose a new one with --folder"
                     )
                 (self.path / _MARK).write_text("A lab of vgpuctl; `vgpuctl lab down --purge` removes this folder.\n")
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lab alone.
+
+        Raises LabError when another run holds it, when the folder cannot be written, or when it has files that
+        are not a lab's: `purge` removes the whole folder.
+        """
+        self.claim()
+        try:
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise LabError(
-                f"the lab's folder {self.path} cannot be written: {error.strerror}",
-                hint="choose another with --folder or VGPUCTL_LAB_FOLDER",
-            ) from error
+            raise self._unwritable(error) from error
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,14 +99,25 @@ class LabFolder:
             os.close(descriptor)
 
     def remove(self, *, purge: bool) -> None:
-        """Remove what is left once no host is: all but the cache, or everything with `purge`."""
+        """Remove what is left once no host is: all but the cache, or everything with `purge`.
+
+        Simulated hosts that are there stay, and the folder with them.
+        """
         if purge:
-            shutil.rmtree(self.path)
-            return
+            if not self.simulated.exists():
+                shutil.rmtree(self.path)
+                return
+            shutil.rmtree(self.cache, ignore_errors=True)
         for name in ("inventory.yml", "known_hosts", "login_key", "login_key.pub"):
             (self.path / name).unlink(missing_ok=True)
         with suppress(OSError):
             self.hosts.rmdir()
+
+    def _unwritable(self, error: OSError) -> LabError:
+        return LabError(
+            f"the lab's folder {self.path} cannot be written: {error.strerror}",
+            hint="choose another with --folder or VGPUCTL_LAB_FOLDER",
+        )
 
     def check_space(self) -> None:
         """Raise LabError when the file system of the folder is nearly full."""

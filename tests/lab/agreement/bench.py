@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Takes the steps of a case on one host: through the agent's protocol, or at the kernel's own door."""
+
+import errno
+import re
+import shlex
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from tests.lab_fixtures import KernelHost
+from vgpuctl import catalog
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.agent.wire.steps import (
+    BindDriver,
+    CreateMdev,
+    DeleteMdev,
+    ResetFunction,
+    SetVgpuType,
+    SetVirtualFunctions,
+    Step,
+)
+from vgpuctl.errors import AgentProblem
+from vgpuctl.hosts.agent_client import AgentClient
+from vgpuctl.lab.simulated.machine.door import SimulatedHost
+from vgpuctl.lab.simulated.machine.tree import VGPU_CONFIG
+
+_PLACE = re.compile(r"\{(\w+)(?::([^}]+))?\}")
+# A write or a read as the kernel takes it, with the errno's name for an answer.
+_AT_THE_DOOR = """
+import errno, os, sys
+try:
+    if len(sys.argv) > 2:
+        file = os.open(sys.argv[1], os.O_WRONLY)
+        os.write(file, sys.argv[2].encode())
+        print("ok")
+    else:
+        file = os.open(sys.argv[1], os.O_RDONLY)
+        print(os.read(file, 65536).decode().rstrip("\\n"))
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+
+
+class Bench(ABC):
+    """One host under test."""
+
+    def __init__(self, agent: AgentClient) -> None:
+        self.agent = agent
+        # As they were with their VFs and without any vGPU: reading a card takes seconds where a CPU is emulated.
+        self._cards: dict[str, Gpu] = {}
+
+    @abstractmethod
+    def write(self, path: str, text: str) -> str:
+        """Write to a file of the host: `ok` or an errno's name."""
+
+    @abstractmethod
+    def read(self, path: str) -> str:
+        """Read a file of the host: its text or an errno's name."""
+
+    def prepare(self) -> None:
+        """Enable the VFs and find the cards: the host has one of each kind."""
+        for gpu in self.agent.facts().gpus:
+            if gpu.total_vfs:
+                self.agent.apply([SetVirtualFunctions(gpu.address, gpu.total_vfs)])
+        for gpu in self.agent.facts().gpus:
+            kinds = [kind for kind in gpu.sharing if kind != "passthrough"]
+            self._cards[kinds[0] if kinds else "passthrough"] = gpu
+        assert set(self._cards) == {"vf-profile", "mdev-vf", "mdev", "passthrough"}
+
+    def play(self, case: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        """Take every step of a case and tidy up: the answers, and those that the case wants."""
+        before = self._cards[case["card"]]
+        wanted = [
+            step["types"] if step["do"] == "types" else self._fill(step["answer"], before) for step in case["steps"]
+        ]
+        try:
+            return [self._take(step, before) for step in case["steps"]], wanted
+        finally:
+            self._tidy(case["steps"], before)
+
+    def summary(self, kind: str) -> dict[str, Any]:
+        """What the agent said of an empty card, without what is the host's own: addresses, groups, models."""
+        gpu = self._cards[kind]
+        return {
+            "sharing": gpu.sharing,
+            "driver": gpu.driver,
+            "vfs": [(vf.number, vf.driver, vf.current_type) for vf in gpu.vfs],
+            "mdevs": [each.type_id for each in gpu.mdevs],
+            "types": {
+                each.type_id: (each.name, each.framebuffer_mib, each.max_instances, each.creatable)
+                for each in gpu.types
+            },
+            "companions": len(gpu.companions),
+            "problems": gpu.problems,
+        }
+
+    def _take(self, step: dict[str, Any], card: Gpu) -> Any:
+        what = step["do"]
+        filled = {key: self._fill(value, card) for key, value in step.items()}
+        if what == "write":
+            return self.write(_path(filled["path"]), filled["text"])
+        if what == "read":
+            return self.read(_path(filled["path"]))
+        if what == "types":
+            now = next(gpu for gpu in self.agent.facts().gpus if gpu.address == card.address)
+            # A host without vgpuConfig.xml does not know the names of types that no VF lists now.
+            return {name: sum(each.creatable for each in now.types if each.name == name) for name in step["types"]}
+        try:
+            (change,) = self.agent.apply([self._step(what, filled, card)])
+        except AgentProblem as problem:
+            return _short(problem)
+        return "changed" if change.changed else "same"
+
+    def _step(self, what: str, filled: dict[str, Any], card: Gpu) -> Step:
+        if what in ("set-type", "set-id", "clear-type"):
+            type_id = filled.get("id") or (_type_id(card, filled["type"]) if what == "set-type" else "0")
+            return SetVgpuType(filled["function"], type_id)
+        if what == "create":
+            return CreateMdev(filled["parent"], f"nvidia-{_type_id(card, filled['type'])}", _uuid(filled["uuid"]))
+        if what == "delete":
+            return DeleteMdev(_uuid(filled["uuid"]))
+        if what == "bind":
+            return BindDriver(tuple(filled["functions"]), filled["driver"])
+        if what == "reset":
+            return ResetFunction(filled["function"])
+        assert what == "vfs", what
+        return SetVirtualFunctions(card.address, card.total_vfs if filled["count"] == "all" else filled["count"])
+
+    def _tidy(self, taken: list[dict[str, Any]], card: Gpu) -> None:
+        """Take back whatever the steps may have done; what they did not is `same`."""
+        filled = [{key: self._fill(value, card) for key, value in step.items()} for step in taken]
+        uuids = {_uuid(step["uuid"]) for step in taken if "uuid" in step}
+        steps: list[Step] = [DeleteMdev(uuid) for uuid in sorted(uuids)]
+        functions = {step["function"] for step in filled if step["do"] in ("set-type", "set-id")} - {card.address}
+        steps += [SetVgpuType(function, "0") for function in sorted(functions)]
+        steps += [BindDriver(tuple(step["functions"]), None) for step in filled if step["do"] == "bind"]
+        self.agent.apply(steps)
+
+    def _fill(self, value: Any, card: Gpu) -> Any:
+        if isinstance(value, list):
+            return [self._fill(each, card) for each in value]
+        if not isinstance(value, str):
+            return value
+        return _PLACE.sub(lambda match: _meaning(match[1], match[2], card), value)
+
+
+class SimulatedBench(Bench):
+    """A simulated host; its door is opened in this process, as the agent on the host opens it."""
+
+    def __init__(self, agent: AgentClient, folder: Path) -> None:
+        super().__init__(agent)
+        self._door = SimulatedHost(str(folder))
+
+    def write(self, path: str, text: str) -> str:
+        """Write to the simulated machine."""
+        try:
+            self._door.write_text(path, text)
+        except OSError as error:
+            return errno.errorcode[error.errno or 0]
+        return "ok"
+
+    def read(self, path: str) -> str:
+        """Read from the simulated machine."""
+        try:
+            return self._door.read(path)
+        except Problem as problem:
+            return problem.errno or problem.code
+
+
+class KernelBench(Bench):
+    """The emulated host with a real kernel."""
+
+    def __init__(self, agent: AgentClient, host: KernelHost) -> None:
+        super().__init__(agent)
+        self._host = host
+
+    def install(self, text: str | None) -> None:
+        """Put NVIDIA's list of types on the host, as its driver's package does; None takes it away."""
+        folder = VGPU_CONFIG.rpartition("/")[0]
+        remove = f"rm -f {VGPU_CONFIG}; rmdir -p --ignore-fail-on-non-empty {folder}"
+        write = f"mkdir -p {folder} && printf %s {shlex.quote(text or '')} > {VGPU_CONFIG}"
+        code, _output, errors = self._host.run(remove if text is None else write)
+        assert code == 0, errors
+
+    def write(self, path: str, text: str) -> str:
+        """Write in the host."""
+        return self._at_the_door(path, text)
+
+    def read(self, path: str) -> str:
+        """Read in the host."""
+        return self._at_the_door(path)
+
+    def _at_the_door(self, *arguments: str) -> str:
+        code, output, errors = self._host.run(["python3", "-c", _AT_THE_DOOR, *arguments])
+        assert code == 0, errors
+        return output.removesuffix("\n")
+
+
+def _meaning(word: str, name: str | None, card: Gpu) -> str:
+    if word == "id":
+        return _type_id(card, name or "")
+    if word == "uuid":
+        return _uuid(name or "")
+    if word == "companion":
+        return card.companions[0].address
+    return card.address if word == "pf" else card.vfs[int(word.removeprefix("vf"))].address
+
+
+def _path(text: str) -> str:
+    return text if text.startswith("/") else f"/sys/bus/pci/devices/{text}"
+
+
+def _type_id(card: Gpu, name: str) -> str:
+    known = next((each.type_id for each in card.types if each.name == name), None)
+    if known is not None:
+        return known.rpartition("-")[2]
+    # A type of another board, for a refusal.
+    entry = catalog.type_by_name(catalog.boards_with_type(name)[0], name)
+    assert entry is not None and entry.type_id is not None
+    return str(entry.type_id)
+
+
+def _uuid(letter: str) -> str:
+    return str(uuid5(NAMESPACE_URL, f"agreement/{letter}"))
+
+
+def _short(problem: AgentProblem) -> str:
+    """`vgpu-refused EIO 0x56`: the code and, where there are any, errno and resource manager code."""
+    found = [line.partition(": ")[2] for line in problem.context if line.startswith(("errno: ", "NVIDIA resource"))]
+    return " ".join([problem.code, *found])

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated host and one with a real kernel give the same answers to the same cases (cases.yml)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.lab.agreement.bench import Bench, KernelBench, SimulatedBench
+from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab_fixtures import KernelHost
+from vgpuctl import lab
+from vgpuctl.hosts.agent_client import AgentClient
+from vgpuctl.hosts.connection import Connection
+from vgpuctl.hosts.settings import SshSettings
+from vgpuctl.inventory.load import load_inventory
+from vgpuctl.lab.simulated.layout import simulated_folder
+from vgpuctl.lab.simulated.machine.tree import vgpu_config
+from vgpuctl.lab.simulated.mix import parse_mix, shape_of
+
+CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "cases.yml").read_text())
+# The cards of the kernel lab's own default host.
+MIX = "a40/vf-profile+a40/mdev-vf+t4+rtx-3090"
+SSH = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=None)
+
+each_case = pytest.mark.parametrize("case", CASES, ids=[case["name"].replace(" ", "-") for case in CASES])
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    if missing := missing_for_simulated():
+        pytest.skip(missing)
+    folder = lab.LabFolder(tmp_path_factory.mktemp("agreement") / "lab")
+    (host,) = lab.simulated.up(1, mix=MIX, folder=folder)
+    try:
+        with Connection(load_inventory([str(host.inventory)]).target(host.name), settings=SSH) as connection:
+            bench = SimulatedBench(AgentClient(connection), simulated_folder(folder).host(host.name))
+            bench.prepare()
+            yield bench
+    finally:
+        lab.simulated.down(folder=folder)
+
+
+@pytest.fixture(scope="module")
+def kernel(kernel_host: KernelHost) -> Iterator[Bench]:
+    kernel_host.restore_pristine()
+    target = load_inventory([str(kernel_host.inventory)]).target(kernel_host.name)
+    with Connection(target, settings=SSH) as connection:
+        bench = KernelBench(AgentClient(connection), kernel_host)
+        bench.install(vgpu_config(shape_of("gpu1", parse_mix(MIX)[0], {}, with_vfs=False)))
+        bench.prepare()
+        yield bench
+        bench.install(None)
+    kernel_host.restore_pristine()
+
+
+@each_case
+def test_a_simulated_host_answers_as_the_case_says(case: dict[str, Any], simulated: Bench) -> None:
+    answers, wanted = simulated.play(case)
+    assert answers == wanted
+
+
+@pytest.mark.kernel_lab
+@each_case
+def test_a_real_kernel_answers_as_the_case_says(case: dict[str, Any], kernel: Bench) -> None:
+    answers, wanted = kernel.play(case)
+    assert answers == wanted
+
+
+@pytest.mark.kernel_lab
+@pytest.mark.parametrize("card", ["vf-profile", "mdev-vf", "mdev", "passthrough"])
+def test_the_agent_reads_the_same_card_on_both(card: str, simulated: Bench, kernel: Bench) -> None:
+    assert simulated.summary(card) == kernel.summary(card)

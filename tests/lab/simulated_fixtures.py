@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small fleet of simulated hosts for one test file, and ways to look at it without the product."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vgpuctl import lab
+from vgpuctl.lab.simulated.layout import simulated_folder
+from vgpuctl.lab.simulated.machine.state import MachineFolder
+
+# The hosts are sim-001 to sim-004, in this order.
+MIX = "a40,a40/mdev-vf,t4+rtx-3090,flex-170"
+
+
+def missing_for_simulated() -> str | None:
+    """Say what this machine lacks to run simulated hosts; None when it has all."""
+    for program in ("sshd", "libvirtd", "ssh-keygen", "setpriv"):
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None:
+            return f"{program} is not installed"
+    return None
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
+    """Four hosts, one per way to share a card; the third has a second card for passthrough."""
+    if missing := missing_for_simulated():
+        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    folder = lab.LabFolder(tmp_path_factory.mktemp("fleet") / "lab")
+    lab.simulated.up(4, mix=MIX, folder=folder)
+    yield folder
+    lab.simulated.down(folder=folder)
+
+
+def machine(folder: lab.LabFolder, name: str) -> MachineFolder:
+    """The simulated machine of a host, as its own files say."""
+    return MachineFolder(simulated_folder(folder).host(name))
+
+
+def processes_of(folder: lab.LabFolder) -> list[int]:
+    """Every process of this machine that has the lab's folder in its arguments or its environment."""
+    sign = str(folder.path).encode()
+    found = []
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        try:
+            about = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if sign in about:
+            found.append(int(process.name))
+    return found
+
+
+def wait_for_no_process(folder: lab.LabFolder, limit_s: float = 15) -> list[int]:
+    """Wait until no process of the lab is left; the ones that are."""
+    end = time.monotonic() + limit_s
+    while (left := processes_of(folder)) and time.monotonic() < end:
+        time.sleep(0.05)
+    return left

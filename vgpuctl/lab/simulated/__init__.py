@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many hosts at once on this machine, for fan-out and scheduling: real sshd, agent and libvirt, simulated cards."""
+
+from vgpuctl.lab.simulated.fleet import (
+    MOST_HOSTS,
+    SimulatedHost,
+    down,
+    kernel_log,
+    names,
+    reboot,
+    shell_command,
+    status,
+    up,
+)
+from vgpuctl.lab.simulated.mix import DEFAULT_MIX
+
+__all__ = [
+    "DEFAULT_MIX",
+    "MOST_HOSTS",
+    "SimulatedHost",
+    "down",
+    "kernel_log",
+    "names",
+    "reboot",
+    "shell_command",
+    "status",
+    "up",
+]

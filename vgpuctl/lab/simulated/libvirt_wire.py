@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libvirt's RPC on the wire: packets and the few XDR shapes the lab looks into (libvirt: src/rpc/virnetprotocol.x)."""
+
+import struct
+import uuid
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+REMOTE_PROGRAM = 0x20008086
+QEMU_PROGRAM = 0x20008087
+KEEPALIVE_PROGRAM = 0x6B656570
+KEEPALIVE_PING, KEEPALIVE_PONG = 1, 2
+VERSION = 1
+LONGEST_PACKET = 32 << 20
+_HEADER = struct.Struct(">7I")
+_VIR_ERR_INTERNAL_ERROR = 1
+_VIR_FROM_QEMU = 10
+_VIR_ERR_ERROR = 2
+
+
+class Kind(IntEnum):
+    """What a packet is."""
+
+    CALL = 0
+    REPLY = 1
+    MESSAGE = 2
+    STREAM = 3
+
+
+class Status(IntEnum):
+    """How a call ended, or what a stream's packet means."""
+
+    OK = 0
+    ERROR = 1
+    CONTINUE = 2
+
+
+class Procedure(IntEnum):
+    """Procedures of the remote program that the lab treats specially (libvirt: src/remote/remote_protocol.x)."""
+
+    CONNECT_OPEN = 1
+    CONNECT_CLOSE = 2
+    DOMAIN_CREATE = 9
+    DOMAIN_CREATE_XML = 10
+    DOMAIN_DEFINE_XML = 11
+    DOMAIN_DESTROY = 12
+    DOMAIN_GET_XML_DESC = 14
+    DOMAIN_SHUTDOWN = 33
+    DOMAIN_UNDEFINE = 35
+    AUTH_LIST = 66
+    DOMAIN_CREATE_WITH_FLAGS = 196
+    STORAGE_VOL_UPLOAD = 208
+    DOMAIN_UNDEFINE_FLAGS = 231
+    DOMAIN_DESTROY_FLAGS = 234
+    DOMAIN_SHUTDOWN_FLAGS = 258
+    CONNECT_LIST_ALL_DOMAINS = 273
+    DOMAIN_DEFINE_XML_FLAGS = 350
+    CONNECT_REGISTER_CLOSE_CALLBACK = 360
+    CONNECT_UNREGISTER_CLOSE_CALLBACK = 361
+
+
+@dataclass(frozen=True)
+class Packet:
+    """One packet; `status` is a number of Status."""
+
+    program: int
+    procedure: int
+    kind: int
+    serial: int
+    status: int
+    body: bytes = b""
+    version: int = VERSION
+
+    def encode(self) -> bytes:
+        """The bytes, with their length before them."""
+        return (
+            _HEADER.pack(
+                _HEADER.size + len(self.body),
+                self.program,
+                self.version,
+                self.procedure,
+                self.kind,
+                self.serial,
+                self.status,
+            )
+            + self.body
+        )
+
+    def reply(self, body: bytes = b"", status: int = Status.OK) -> "Packet":
+        """The answer to this call."""
+        return replace(self, kind=Kind.REPLY, status=status, body=body)
+
+    def error(self, message: str) -> "Packet":
+        """The answer that refuses this call, as QEMU's driver would."""
+        body = struct.pack(">II", _VIR_ERR_INTERNAL_ERROR, _VIR_FROM_QEMU) + struct.pack(">I", 1) + text(message)
+        # level; no domain; three texts and two numbers that are not there; no network
+        body += struct.pack(">I", _VIR_ERR_ERROR) + struct.pack(">I", 0) + struct.pack(">III", 0, 0, 0)
+        body += struct.pack(">II", 0, 0) + struct.pack(">I", 0)
+        return self.reply(body, Status.ERROR)
+
+
+def decode(data: bytes) -> Packet:
+    """Read a packet, its length included. Raises struct.error."""
+    _, program, version, procedure, kind, serial, status = _HEADER.unpack(data[: _HEADER.size])
+    return Packet(program, procedure, kind, serial, status, data[_HEADER.size :], version)
+
+
+@dataclass(frozen=True)
+class DomainName:
+    """A domain as calls name it: a remote_nonnull_domain. encoded: its bytes."""
+
+    name: str
+    uuid: str
+    encoded: bytes
+
+
+def read_domain(body: bytes, offset: int = 0) -> DomainName:
+    """Read the domain at the beginning of a body. Raises ValueError, struct.error."""
+    name, end = read_text(body, offset)
+    return DomainName(name, str(uuid.UUID(bytes=body[end : end + 16])), body[offset : end + 20])
+
+
+def read_domains(body: bytes) -> list[DomainName]:
+    """Read the reply of CONNECT_LIST_ALL_DOMAINS."""
+    (count,) = struct.unpack_from(">I", body)
+    found, offset = [], 4
+    for _ in range(count):
+        domain = read_domain(body, offset)
+        found.append(domain)
+        offset += len(domain.encoded)
+    return found
+
+
+def read_text(body: bytes, offset: int = 0) -> tuple[str, int]:
+    """Read an XDR string: the text, and where the next field begins."""
+    (length,) = struct.unpack_from(">I", body, offset)
+    start = offset + 4
+    if length > len(body) - start:
+        raise ValueError("a text that is longer than its packet")
+    return body[start : start + length].decode(), start + length + -length % 4
+
+
+def text(value: str) -> bytes:
+    """Encode an XDR string."""
+    data = value.encode()
+    return struct.pack(">I", len(data)) + data + bytes(-len(data) % 4)

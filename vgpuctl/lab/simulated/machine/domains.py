@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What starting and ending a VM does to the machine: its QEMU holds devices, libvirt moves functions to vfio-pci."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.lab.simulated.machine.drivers import VFIO, Drivers
+from vgpuctl.lab.simulated.machine.shape import VF_PROFILE
+from vgpuctl.lab.simulated.machine.state import Domain, MachineFolder, State
+
+
+class StartRefused(Exception):
+    """Why libvirt or QEMU would not start the VM, in words like theirs."""
+
+
+@dataclass(frozen=True)
+class HostDevice:
+    """One `hostdev` of a domain: a mediated device (uuid) or a PCI function, managed by libvirt or not."""
+
+    uuid: str | None = None
+    function: str | None = None
+    is_managed: bool = False
+
+
+def start(machine: MachineFolder, vm_uuid: str, name: str, devices: Sequence[HostDevice]) -> None:
+    """Let a VM's QEMU open its devices. Raises StartRefused; nothing has changed then."""
+    with machine.change() as state:
+        domain = Domain(name, state.next_pid)
+        state.next_pid += 1
+        for wanted in devices:
+            if wanted.uuid is not None:
+                _open_mdev(state, wanted.uuid, domain)
+            elif wanted.function is not None:
+                _open_function(machine, state, wanted.function, domain, is_managed=wanted.is_managed)
+        state.domains[vm_uuid] = domain
+
+
+def end(machine: MachineFolder, running: set[str]) -> None:
+    """Let every VM that is not among `running` give up what it held."""
+    if not set(machine.state().domains) - running:
+        return
+    with machine.change() as state:
+        for vm_uuid in set(state.domains) - running:
+            domain = state.domains.pop(vm_uuid)
+            for vgpu in state.vgpus:
+                if vgpu.uuid in domain.mdevs if vgpu.uuid is not None else vgpu.function in domain.functions:
+                    vgpu.closed_at = time.time()
+            drivers = Drivers(machine, state)
+            for function in domain.bound:
+                if state.drivers.get(function) == VFIO:
+                    state.overrides.pop(function, None)
+                    drivers.unbind(VFIO, function)
+                    drivers.probe(function)
+
+
+def _open_mdev(state: State, uuid: str, domain: Domain) -> None:
+    vgpu = state.mdev(uuid)
+    if vgpu is None:
+        raise StartRefused(f"device not found: mediated device '{uuid}' not found")
+    if state.holder_of(vgpu) is not None:
+        raise StartRefused(f"Requested operation is not valid: mediated device {uuid} is in use by another domain")
+    domain.mdevs.append(uuid)
+
+
+def _open_function(machine: MachineFolder, state: State, function: str, domain: Domain, *, is_managed: bool) -> None:
+    drivers = Drivers(machine, state)
+    card = drivers.card_of(function)
+    if card is None:
+        raise StartRefused(f"Device {function} not found: could not access /sys/bus/pci/devices/{function}/config")
+    if state.holder_of(function) is not None:
+        raise StartRefused(f"Requested operation is not valid: PCI device {function} is in use by another domain")
+    has_vgpu = any(vgpu.function == function for vgpu in state.vgpus)
+    if card.interface == VF_PROFILE and function != card.address:
+        if is_managed:
+            raise StartRefused(f"Unable to bind {function} to vfio-pci: a vGPU's VF stays on the driver nvidia")
+        if not has_vgpu:
+            raise StartRefused(f"vfio {function}: error getting device from group: Input/output error")
+    elif state.drivers.get(function) != VFIO:
+        if not is_managed:
+            raise StartRefused(
+                f"vfio {function}: no VFIO device, the driver is {state.drivers.get(function) or 'none'}"
+            )
+        _move_to_vfio(drivers, state, function)
+        domain.bound.append(function)
+    domain.functions.append(function)
+
+
+def _move_to_vfio(drivers: Drivers, state: State, function: str) -> None:
+    state.overrides[function] = VFIO
+    previous = state.drivers.get(function)
+    try:
+        if previous is not None:
+            drivers.unbind(previous, function)
+        drivers.probe(function)
+    except OSError as error:
+        raise StartRefused(f"Failed to bind PCI device {function} to vfio-pci: {error.strerror}") from error

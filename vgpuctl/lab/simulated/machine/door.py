@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's `Host` on a simulated machine: reads come from the tree, writes go to the kernel's reactions.
+
+Everything above this door is the agent's own code, byte by byte.
+"""
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from vgpuctl.agent.host import Completed, Host, read_problem
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.lab.simulated.machine.kernel import Kernel
+from vgpuctl.lab.simulated.machine.programs import run_program
+from vgpuctl.lab.simulated.machine.state import MachineFolder, State
+from vgpuctl.lab.simulated.machine.tree import Link, Tree, Unreadable, build, open_nodes
+
+_MOST_LINKS = 40
+
+
+class SimulatedHost(Host):
+    """One simulated machine in a folder; several agents may have it open at once."""
+
+    def __init__(self, folder: str) -> None:
+        self.machine = MachineFolder(Path(folder))
+        super().__init__(str(self.machine.root))
+        self._seen: State | None = None
+        self._tree: Tree = {}
+        self._children: dict[str, set[str]] = {}
+        self._real: dict[str, str] = {}
+
+    def read_optional(self, path: str) -> str | None:
+        """Return a file's text, None when there is no such file. Raises Problem, as ENXIO where the driver says so."""
+        content = self._tree_now().get(self._resolve(path))
+        if isinstance(content, Unreadable):
+            error = OSError(content.errno, os.strerror(content.errno))
+            raise read_problem(path, error) from error
+        return content if isinstance(content, str) else None
+
+    def listdir_optional(self, path: str) -> list[str] | None:
+        """Return a folder's names in order, None when there is no such folder."""
+        self._tree_now()
+        names = self._children.get(self._resolve(path))
+        return None if names is None else sorted(names)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a path leads somewhere."""
+        tree, real = self._tree_now(), self._resolve(path)
+        return real in tree or real in self._children
+
+    def link(self, path: str) -> str | None:
+        """Return the target of a symbolic link, None when there is none."""
+        folder, _, name = path.rpartition("/")
+        content = self._tree_now().get(f"{self._resolve(folder)}/{name}")
+        return content.target if isinstance(content, Link) else None
+
+    def real_path(self, path: str) -> str:
+        """Return where a path leads when all its links are followed."""
+        self._tree_now()
+        return self._resolve(path)
+
+    def process_links(self) -> tuple[list[tuple[int, str]], int]:
+        """Return (pid, open file) of the VMs' processes; none is hidden."""
+        return open_nodes(self.machine.state(), self._tree_now()), 0
+
+    def is_root(self) -> bool:
+        """Whoever logs in may change the machine."""
+        return True
+
+    def write_text(self, path: str, text: str) -> None:
+        """Hand the text to the simulated kernel. Raises OSError."""
+        with self.machine.change() as state:
+            write(self.machine, state, path, text)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, changes: bool = False) -> Completed:
+        """Run one of the machine's few programs. Raises Problem `program-missing`."""
+        if changes:
+            self.writes += 1
+        status, output, errors = run_program(self.machine, argv)
+        if status == 127:
+            raise Problem("program-missing", f"the program {argv[0]} is not on this host", path=argv[0])
+        return Completed(status, output, errors)
+
+    def find_program(self, name: str) -> str | None:
+        """Return the name of a program that the machine has."""
+        base = name.rpartition("/")[2]
+        if base == "sriov-manage":
+            return "/usr/lib/nvidia/sriov-manage" if name != base else None
+        return f"/usr/sbin/{base}" if base in (*self.machine.shape.versions, "modprobe") else None
+
+    def _tree_now(self) -> Tree:
+        state = self.machine.state()
+        if state is not self._seen:
+            self._seen, self._tree = state, build(self.machine.shape, state)
+            self._children = _children(self._tree)
+            self._real = {}
+        return self._tree
+
+    def _resolve(self, path: str) -> str:
+        """Follow every link on the way and at the end; folders, which many paths share, are looked up once."""
+        folder, _, name = path.rpartition("/")
+        if not folder:
+            return resolve(self._tree, path)
+        real = self._real.get(folder)
+        if real is None:
+            real = self._real[folder] = self._resolve(folder)
+        place = f"{real}/{name}"
+        return resolve(self._tree, place) if isinstance(self._tree.get(place), Link) else place
+
+
+def write(machine: MachineFolder, state: State, path: str, text: str) -> None:
+    """Write to a file of the machine while its state is held. Raises OSError; ENOENT for what is not there."""
+    tree = build(machine.shape, state)
+    real = resolve(tree, path)
+    if not isinstance(tree.get(real), (str, Unreadable)):
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    Kernel(machine, state).write(path, text)
+
+
+def resolve(tree: Tree, path: str) -> str:
+    """Follow every link of a path, also at its end; ELOOP ends as a path that does not exist."""
+    for _ in range(_MOST_LINKS):
+        parts = path.strip("/").split("/")
+        for number in range(1, len(parts) + 1):
+            place = "/" + "/".join(parts[:number])
+            content = tree.get(place)
+            if isinstance(content, Link):
+                path = "/".join([content.target, *parts[number:]])
+                break
+        else:
+            return "/" + "/".join(parts)
+    return "/"
+
+
+def _children(tree: Tree) -> dict[str, set[str]]:
+    children: dict[str, set[str]] = {}
+    for path in tree:
+        while path:
+            folder, _, name = path.rpartition("/")
+            names = children.setdefault(folder, set())
+            if name in names:
+                break
+            names.add(name)
+            path = folder
+    return children

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the machine reacts to a write: the errnos of the kernel and of NVIDIA's driver (reference 1.1, 1.2, 2.1, 4)."""
+
+import errno
+import os
+import re
+from collections.abc import Callable
+from typing import NoReturn
+
+from vgpuctl.lab.simulated.machine import rules
+from vgpuctl.lab.simulated.machine.drivers import Drivers
+from vgpuctl.lab.simulated.machine.shape import MDEV, Card
+from vgpuctl.lab.simulated.machine.state import MachineFolder, State, Vgpu
+from vgpuctl.lab.simulated.machine.tree import NO_GPU_INSTANCE
+
+_DEVICE = r"/sys/bus/pci/devices/([^/]+)"
+_MDEV = r"/sys/bus/mdev/devices/([^/]+)"
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\n?")
+_NUMBER = re.compile(r"\+?(0[xX][0-9a-fA-F]+|[0-9]+)\n?")
+_MOST_PARAMS_BYTES = 1024
+_MOST_VFS = 0xFFFF
+
+
+class Kernel:
+    """Takes one write while the state is held. Raises OSError with the errno that the real write would end with."""
+
+    def __init__(self, machine: MachineFolder, state: State) -> None:
+        self._machine = machine
+        self._state = state
+        self._drivers = Drivers(machine, state)
+        self._reactions: tuple[tuple[str, Callable[..., None]], ...] = (
+            (rf"{_DEVICE}/mdev_supported_types/nvidia-(\d+)/create", self._create_mdev),
+            (rf"{_MDEV}/remove", self._remove_mdev),
+            (rf"{_MDEV}/nvidia/vgpu_params", self._set_mdev_params),
+            (rf"{_DEVICE}/nvidia/current_vgpu_type", self._set_type),
+            (rf"{_DEVICE}/nvidia/(gpu_instance_id|placement_id)", self._set_number),
+            (rf"{_DEVICE}/nvidia/vgpu_params", self._set_params),
+            (rf"{_DEVICE}/sriov_numvfs", self._set_numvfs),
+            (rf"{_DEVICE}/sriov_drivers_autoprobe", self._set_autoprobe),
+            (rf"{_DEVICE}/driver_override", self._override),
+            (rf"{_DEVICE}/reset", self._reset),
+            (rf"{_DEVICE}/driver/(unbind)", self._unbind_here),
+            (r"/sys/bus/pci/drivers/([^/]+)/(bind|unbind)", self._bind_or_unbind),
+            (r"/sys/bus/pci/drivers_probe", self._probe),
+            (r"/proc/driver/nvidia/gpus/([^/]+)/unbindLock", self._unbind_lock),
+        )
+
+    def write(self, path: str, text: str) -> None:
+        """React to a write to a file that exists."""
+        for pattern, react in self._reactions:
+            match = re.fullmatch(pattern, path)
+            if match:
+                react(*match.groups(), text)
+                return
+        refuse(errno.EACCES)
+
+    def _create_mdev(self, function: str, type_id: str, text: str) -> None:
+        if not _UUID.fullmatch(text):
+            refuse(errno.EINVAL)
+        uuid = text.strip().lower()
+        if self._state.mdev(uuid) is not None:
+            refuse(errno.EEXIST)
+        card = self._card_of(function)
+        try:
+            self._create(card, function, int(type_id), uuid)
+        except OSError:
+            bus, rest = function.split(":")[1:]
+            slot, number = rest.split(".")
+            routing = (int(bus, 16) << 8) + (int(slot, 16) << 3) + int(number)
+            self._machine.log(f"vGPU creation failed on device {routing:#x}. -5")
+            raise
+        self._machine.log(f"nvidia-vgpu-vfio {uuid}: Adding to iommu group {self._state.next_group - 1}")
+
+    def _create(self, card: Card, function: str, type_id: int, uuid: str | None = None) -> None:
+        wanted = card.type_of(type_id)
+        status = rules.status(self._state, card, function, wanted)
+        if wanted is None or status != rules.OK:
+            self._machine.log(f"NVRM: Failed to add vgpu create request: {status:#x}")
+            refuse(errno.EIO)
+        rules.add(self._state, card, function, wanted, uuid)
+
+    def _remove_mdev(self, uuid: str, text: str) -> None:
+        if number(text) == 0:
+            return
+        vgpu = self._state.mdev(uuid)
+        if vgpu is None:
+            refuse(errno.ENODEV)
+        self._delete(vgpu)
+
+    def _delete(self, vgpu: Vgpu) -> None:
+        if self._state.holder_of(vgpu) is not None:
+            refuse(errno.EBUSY)
+        if rules.still_winds_down(self._machine.shape, vgpu):
+            self._machine.log(f"NVRM: Failed to add vgpu delete request: {rules.BUSY_RETRY:#x}")
+            refuse(errno.EIO)
+        self._state.vgpus.remove(vgpu)
+
+    def _set_type(self, function: str, text: str) -> None:
+        type_id = number(text)
+        vgpu = self._vgpu_on(function)
+        if type_id:
+            self._create(self._card_of(function), function, type_id)
+        elif vgpu is not None:
+            self._delete(vgpu)
+
+    def _set_number(self, function: str, name: str, text: str) -> None:
+        """Writing the current value is a no-op; there is nothing to choose without mixed-size mode and MIG."""
+        wanted, vgpu = number(text), self._vgpu_on(function)
+        if vgpu is None:
+            refuse(errno.ENXIO)
+        is_placement = name == "placement_id"
+        if wanted != (vgpu.placement if is_placement else NO_GPU_INSTANCE):
+            code = rules.NOT_SUPPORTED if is_placement else rules.INVALID_OPERATION
+            self._machine.log(f"NVRM: Failed to set {name.replace('_', ' ')}: {code:#x}")
+            refuse(errno.EIO)
+
+    def _set_params(self, function: str, text: str) -> None:
+        self._store_params(self._vgpu_on(function), text)
+
+    def _set_mdev_params(self, uuid: str, text: str) -> None:
+        self._store_params(self._state.mdev(uuid), text)
+
+    def _store_params(self, vgpu: Vgpu | None, text: str) -> None:
+        if vgpu is None:
+            refuse(errno.ENXIO)
+        if self._state.holder_of(vgpu) is not None:
+            refuse(errno.EBUSY)
+        text = text.removesuffix("\n")
+        if len(text) > _MOST_PARAMS_BYTES:
+            refuse(errno.EINVAL)
+        vgpu.params = "" if text == " " else text
+
+    def _set_numvfs(self, function: str, text: str) -> None:
+        wanted = number(text)
+        card = self._card_of(function)
+        current = self._state.vf_counts.get(function, 0)
+        if wanted > min(card.total_vfs, _MOST_VFS):
+            refuse(errno.ERANGE)
+        if wanted == current:
+            return
+        if not self._drivers.can_configure_vfs(function):
+            self._machine.log(f"pci {function}: Driver does not support SRIOV configuration via sysfs")
+            refuse(errno.ENOENT)
+        if current and wanted:
+            self._machine.log(f"pci {function}: {current} VFs already enabled. Disable before enabling {wanted} VFs")
+            refuse(errno.EBUSY)
+        self._drivers.set_vfs(card, wanted)
+
+    def _set_autoprobe(self, function: str, text: str) -> None:
+        wanted = number(text)
+        if function in self._state.no_autoprobe:
+            self._state.no_autoprobe.remove(function)
+        if not wanted:
+            self._state.no_autoprobe.append(function)
+
+    def _override(self, function: str, text: str) -> None:
+        wanted = text.removesuffix("\n")
+        if wanted:
+            self._state.overrides[function] = wanted
+        else:
+            self._state.overrides.pop(function, None)
+
+    def _reset(self, function: str, text: str) -> None:
+        if number(text) != 1:
+            refuse(errno.EINVAL)
+
+    def _bind_or_unbind(self, driver: str, action: str, text: str) -> None:
+        function = text.strip()
+        if action == "unbind":
+            self._drivers.unbind(driver, function)
+        else:
+            self._drivers.bind(driver, function)
+
+    def _unbind_here(self, function: str, _action: str, text: str) -> None:
+        if text.strip() != function:
+            refuse(errno.ENODEV)
+        self._drivers.unbind(self._state.drivers.get(function) or "", function)
+
+    def _probe(self, text: str) -> None:
+        self._drivers.probe(text.strip())
+
+    def _unbind_lock(self, function: str, text: str) -> None:
+        """A refused lock is no error of the write: the writer reads the value back."""
+        locks = self._state.unbind_locks
+        if not number(text):
+            if function in locks:
+                self._machine.log("NVRM: UnbindLock released")
+                locks.remove(function)
+        elif self._state.is_used(self._card_of(function)):
+            self._machine.log("NVRM: Could not acquire UnbindLock")
+        elif function not in locks:
+            self._machine.log("NVRM: UnbindLock acquired")
+            locks.append(function)
+
+    def _card_of(self, function: str) -> Card:
+        card = self._drivers.card_of(function)
+        if card is None:
+            refuse(errno.ENODEV)
+        return card
+
+    def _vgpu_on(self, function: str) -> Vgpu | None:
+        card = self._card_of(function)
+        if card.interface == MDEV:
+            return None
+        return next((vgpu for vgpu in self._state.vgpus if vgpu.function == function), None)
+
+
+def number(text: str) -> int:
+    """Read an unsigned number as kstrtouint(base 0) does. Raises OSError EINVAL."""
+    if not _NUMBER.fullmatch(text):
+        refuse(errno.EINVAL)
+    digits = text.strip().lstrip("+")
+    base = 16 if digits[:2].lower() == "0x" else 8 if digits[0] == "0" and digits != "0" else 10
+    try:
+        return int(digits, base)
+    except ValueError:
+        refuse(errno.EINVAL)
+
+
+def refuse(number: int) -> NoReturn:
+    """End a write with an errno."""
+    raise OSError(number, os.strerror(number))

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What does not change in a simulated host's life: its cards, processors and versions, as `machine.json`."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NVIDIA = "10de"
+MDEV, MDEV_VF, VF_PROFILE, VF, PASSTHROUGH = "mdev", "mdev-vf", "vf-profile", "vf", "passthrough"
+_GROUPS_PER_CARD = 1000
+
+
+@dataclass(frozen=True)
+class VgpuType:
+    """One vGPU type of a card. description: the text of mdev's `description` file."""
+
+    type_id: int
+    full_name: str
+    framebuffer_mib: int
+    max_instances: int
+    description: str
+
+
+@dataclass(frozen=True)
+class Companion:
+    """Another function of a card. driver: the one the kernel gives it."""
+
+    address: str
+    vendor: str
+    device: str
+    pci_class: str
+    driver: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """One card at a physical function. driver: the one the kernel gives it. interface: how it is shared."""
+
+    address: str
+    number: int
+    interface: str
+    model: str
+    vendor: str
+    device: str
+    subsystem: str
+    pci_class: str
+    driver: str
+    uuid: str
+    numa_node: int
+    memory_mib: int
+    total_vfs: int
+    vf_offset: int
+    vf_stride: int
+    vf_device: str
+    bars_bytes: tuple[int, ...]
+    reset_methods: str
+    types: tuple[VgpuType, ...] = ()
+    companions: tuple[Companion, ...] = ()
+
+    def type_of(self, type_id: int) -> VgpuType | None:
+        """The type of a decimal id, None when the card has no such type."""
+        return next((each for each in self.types if each.type_id == type_id), None)
+
+    def vf_address(self, number: int) -> str:
+        """The address of a VF: routing id of the PF plus offset and strides, with carry into the bus number."""
+        domain, bus, rest = self.address.split(":")
+        slot, function = rest.split(".")
+        routing = (int(bus, 16) << 8) + (int(slot, 16) << 3) + int(function)
+        routing += self.vf_offset + number * self.vf_stride
+        return f"{domain}:{routing >> 8:02x}:{routing >> 3 & 0x1F:02x}.{routing & 7}"
+
+    def group(self, vf_number: int | None = None) -> int:
+        """The IOMMU group of the card's own functions, or of one VF."""
+        first = (self.number + 1) * _GROUPS_PER_CARD
+        return first if vf_number is None else first + 1 + vf_number
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A whole host. versions: what programs print after --version. enabled_vfs: count by card once it is set up.
+
+    removal_delay_s: how long after a VM's end the driver still refuses to take its vGPU away.
+    """
+
+    hostname: str
+    cpus: int
+    memory_mib: int
+    kernel: str
+    operating_system: str
+    nvidia_driver: str
+    versions: dict[str, str]
+    cards: tuple[Card, ...]
+    enabled_vfs: dict[str, int]
+    removal_delay_s: float = 0.0
+
+    def card_at(self, address: str) -> Card | None:
+        """The card whose physical function this is."""
+        return next((card for card in self.cards if card.address == address), None)
+
+
+def write(shape: Shape, path: Path) -> None:
+    """Write a host's shape."""
+    path.write_text(json.dumps(dataclasses.asdict(shape)) + "\n")
+
+
+def read(path: Path) -> Shape:
+    """Read a host's shape."""
+    fields: dict[str, Any] = json.loads(path.read_text())
+    cards = tuple(
+        Card(
+            **{
+                **card,
+                "bars_bytes": tuple(card["bars_bytes"]),
+                "types": tuple(VgpuType(**each) for each in card["types"]),
+                "companions": tuple(Companion(**each) for each in card["companions"]),
+            }
+        )
+        for card in fields["cards"]
+    )
+    return Shape(**{**fields, "cards": cards})

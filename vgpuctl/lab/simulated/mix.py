@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which cards the simulated hosts have: `a40:50,t4:20` shares hosts out, the catalogue gives every number."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import NAMESPACE_URL, uuid5
+
+from vgpuctl.catalog import Board, CatalogType, boards_named, types_of
+from vgpuctl.errors import UsageError
+from vgpuctl.lab.simulated.machine.shape import (
+    MDEV,
+    MDEV_VF,
+    PASSTHROUGH,
+    VF,
+    VF_PROFILE,
+    Card,
+    Companion,
+    Shape,
+    VgpuType,
+)
+
+DEFAULT_MIX = "a40:1"
+INTERFACES = (MDEV, MDEV_VF, VF_PROFILE, VF, PASSTHROUGH)
+MOST_CARDS = 16
+_CARD = re.compile(r"(?P<board>[^/*]+)(?:/(?P<interface>[a-z-]+))?(?:\*(?P<count>\d+))?")
+_MOST_PLAIN_VFS = 8
+_FIRST_BUS = 0x41
+# Between two cards, so that 64 VFs with their offset never reach the next one's bus.
+_BUSES_PER_CARD = 2
+_MIB = 1 << 20
+_CLASS_VGA, _CLASS_3D, _CLASS_DISPLAY, _CLASS_ACCELERATOR = "030000", "030200", "038000", "120000"
+_CLASS_AUDIO = "040300"
+
+
+@dataclass(frozen=True)
+class SimulatedCard:
+    """One card as asked for."""
+
+    board: Board
+    interface: str
+
+
+@dataclass(frozen=True)
+class MixPart:
+    """One part of a mix: what each of its hosts has, and how many hosts of all are of this part."""
+
+    cards: tuple[SimulatedCard, ...]
+    weight: int
+    text: str
+
+
+def parse_mix(text: str) -> tuple[MixPart, ...]:
+    """Read `BOARD[/INTERFACE][*N][+BOARD…]:WEIGHT,…`. Raises UsageError.
+
+    `a40/mdev-vf*4+t4:10` means hosts of four A40 and one T4. Without an interface a card has the one that its
+    board has on a current host.
+    """
+    parts = []
+    for word in (one.strip() for one in text.split(",")):
+        cards, colon, weight = word.partition(":")
+        if not cards or (colon and not (weight.isdecimal() and int(weight))):
+            raise UsageError(f"mix {text!r}: {word!r} is not BOARD:WEIGHT", hint="for example --mix a40:50,t4:20")
+        found = tuple(card for one in cards.split("+") for card in _parse_cards(one))
+        if len(found) > MOST_CARDS:
+            raise UsageError(f"mix {word!r}: {len(found)} cards", hint=f"a host takes up to {MOST_CARDS}")
+        parts.append(MixPart(found, int(weight or 1), cards))
+    return tuple(parts)
+
+
+def share_out(parts: Sequence[MixPart], hosts: int) -> list[MixPart]:
+    """One part per host, in proportion to the weights; largest remainders get what is left."""
+    total = sum(part.weight for part in parts)
+    counts = [hosts * part.weight // total for part in parts]
+    by_remainder = sorted(range(len(parts)), key=lambda index: (-(hosts * parts[index].weight % total), index))
+    for index in by_remainder[: hosts - sum(counts)]:
+        counts[index] += 1
+    return [part for part, count in zip(parts, counts, strict=True) for _ in range(count)]
+
+
+def shape_of(name: str, part: MixPart, versions: Mapping[str, str], *, with_vfs: bool) -> Shape:
+    """The machine of one host. with_vfs: its VFs are enabled when it is switched on, as by a boot unit."""
+    cards = tuple(_card(name, number, card) for number, card in enumerate(part.cards))
+    enabled = {
+        card.address: _vfs_wanted(asked.board, card)
+        for card, asked in zip(cards, part.cards, strict=True)
+        if card.total_vfs and card.interface != PASSTHROUGH
+    }
+    return Shape(
+        hostname=name,
+        cpus=64,
+        memory_mib=512 * 1024,
+        kernel="6.8.0-simulated",
+        operating_system="Simulated host of vgpuctl's lab",
+        nvidia_driver="580.105.06",
+        versions=dict(versions),
+        cards=cards,
+        enabled_vfs=enabled if with_vfs else {},
+    )
+
+
+def _parse_cards(text: str) -> list[SimulatedCard]:
+    match = _CARD.fullmatch(text.strip())
+    found = boards_named(match["board"]) if match else ()
+    if match is None or len(found) != 1:
+        near = ", ".join(board.key for board in found[:8]) or "none"
+        raise UsageError(f"card {text!r}: {len(found)} boards of the catalogue have this name: {near}")
+    board = found[0]
+    allowed = _interfaces(board)
+    interface = match["interface"] or allowed[0]
+    if interface not in allowed:
+        raise UsageError(f"card {text!r}: a {board.name} has no interface {interface!r}", hint=", ".join(allowed))
+    return [SimulatedCard(board, interface)] * int(match["count"] or 1)
+
+
+def _interfaces(board: Board) -> tuple[str, ...]:
+    if board.vendor != "nvidia":
+        return (VF, PASSTHROUGH) if board.interface == "sriov-vf" and _total_vfs(board) else (PASSTHROUGH,)
+    if not _time_sliced(board):
+        return (PASSTHROUGH,)
+    return (MDEV, PASSTHROUGH) if board.interface == "mdev-pf" else (VF_PROFILE, MDEV_VF, PASSTHROUGH)
+
+
+def _total_vfs(board: Board) -> int:
+    known = board.sriov
+    return (known.totalvfs or max(known.presets, default=0) or known.min_vfs or 0) if known else 0
+
+
+def _vfs_wanted(board: Board, card: Card) -> int:
+    """NVIDIA's script knows only all; of others, the largest published split of up to eight."""
+    if card.interface != VF:
+        return card.total_vfs
+    presets = [count for count in (board.sriov.presets if board.sriov else ()) if count <= _MOST_PLAIN_VFS]
+    return max(presets, default=min(card.total_vfs, _MOST_PLAIN_VFS))
+
+
+def _card(host: str, number: int, asked: SimulatedCard) -> Card:
+    board, sriov = asked.board, asked.board.sriov
+    vendor, device = board.pci.split(":")
+    address = f"0000:{_FIRST_BUS + number * _BUSES_PER_CARD:02x}:00.0"
+    has_vfs = asked.interface in (MDEV_VF, VF_PROFILE, VF)
+    has_types = asked.interface in (MDEV, MDEV_VF, VF_PROFILE)
+    return Card(
+        address=address,
+        number=number,
+        interface=asked.interface,
+        model=board.name,
+        vendor=vendor,
+        device=device,
+        subsystem=board.subsystems[0] if board.subsystems else board.pci,
+        pci_class=_class(board),
+        driver=_driver(board),
+        uuid=f"GPU-{uuid5(NAMESPACE_URL, f'{host}/{address}')}",
+        numa_node=number % 2,
+        memory_mib=board.memory_mib,
+        total_vfs=_total_vfs(board) or 16 if has_vfs else 0,
+        vf_offset=(sriov.vf_offset if sriov else None) or 4,
+        vf_stride=(sriov.vf_stride if sriov else None) or 1,
+        vf_device=sriov.vf_pci.split(":")[1] if sriov and sriov.vf_pci else device,
+        bars_bytes=(16 * _MIB, _power_of_two(board.bar1_mib or board.memory_mib) * _MIB, 32 * _MIB),
+        reset_methods="flr bus",
+        types=tuple(_type(one, type_id) for one, type_id in _time_sliced(board)) if has_types else (),
+        companions=tuple(
+            Companion(
+                f"{address[:-1]}{each.function}",
+                each.pci.split(":")[0],
+                each.pci.split(":")[1],
+                _CLASS_AUDIO,
+                "snd_hda_intel",
+            )
+            for each in board.companions
+            if each.kind == "audio"
+        ),
+    )
+
+
+def _time_sliced(board: Board) -> list[tuple[CatalogType, int]]:
+    found = []
+    for one in types_of(board):
+        type_id = one.type_id if one.type_id is not None else one.inferred_type_id
+        if type_id is not None and not one.is_mig_backed:
+            found.append((one, type_id))
+    return found
+
+
+def _type(one: CatalogType, type_id: int) -> VgpuType:
+    width, height = one.max_resolution
+    # The frame rate limit of B types is 45, of all others 60: NVIDIA Virtual GPU Software User Guide.
+    description = (
+        f"num_heads={one.max_displays}, frl_config={45 if one.series == 'B' else 60}, framebuffer={one.fb_mib}M, "
+        f"max_resolution={width}x{height}, max_instance={one.max_instances}"
+    )
+    return VgpuType(type_id, one.full_name or f"NVIDIA {one.name}", one.fb_mib, one.max_instances, description)
+
+
+def _class(board: Board) -> str:
+    if board.vendor == "nvidia":
+        return _CLASS_VGA if board.companions else _CLASS_3D
+    return _CLASS_ACCELERATOR if "Instinct" in board.name else _CLASS_DISPLAY
+
+
+def _driver(board: Board) -> str:
+    if board.vendor == "intel":
+        return "xe"
+    return "nvidia" if board.vendor == "nvidia" else "gim"
+
+
+def _power_of_two(mib: int) -> int:
+    size = 1
+    while size < mib:
+        size *= 2
+    return size

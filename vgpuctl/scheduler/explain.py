@@ -1,33 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search over hosts: one pass, the least waste wins, ties go by host name."""
+"""The search over hosts: one pass, the policy chooses among all that is allowed, ties go by host name."""
 
 from collections.abc import Mapping, Sequence
 
 from vgpuctl import catalog
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
+from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.fit import Fit, ask, fit, order_of
+from vgpuctl.scheduler.fit import Fit, ask, by_conditions, fit, given_for_conditions
 from vgpuctl.scheduler.gpu_state import GpuState, read_state
 from vgpuctl.scheduler.host_rules import refuse_host
+from vgpuctl.scheduler.judge import NOTHING_MORE, Candidate, FleetView, Judge
 from vgpuctl.scheduler.offer import Offer, Refusal, Wanted
 
 
 def explain(
-    request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
+    request: VmRequest,
+    capacities: Sequence[HostCapacity],
+    leases: Sequence[Lease],
+    policy: Policy = DEFAULT_POLICY,
+    view: FleetView = NOTHING_MORE,
 ) -> Placement | list[Rejection]:
     """Choose host and GPUs for one VM, or say for every GPU (or whole host) why it cannot.
 
     capacities: hosts as last read, names unique. leases: every live lease on them; others are not harmful.
-    Best fit: the least waste of all hosts, then the first host by name. A placement carries the rejections too.
+    The policy orders what is allowed and refuses nothing; equal hosts go by least waste, then by name.
+    A placement carries the rejections too.
     """
+    judge = Judge(policy, view)
     wants = wants_of(request)
     by_gpu: dict[tuple[str, str], list[Lease]] = {}
     for lease in leases:
         if lease.state.holds_device():
             by_gpu.setdefault((lease.host, lease.slice.gpu), []).append(lease)
-    best: tuple[tuple[int, ...], str, Fit] | None = None
+    candidates: list[Candidate] = []
     rejections: list[Rejection] = []
     for capacity in sorted(capacities, key=lambda one: one.name):
         refusal = refuse_host(request, capacity)
@@ -41,16 +49,17 @@ def explain(
         refused, offers = _ask_all(wants, states)
         rejections.extend(refused)
         usable = [state for state in states if state.gpu.address in offers]
-        fitting = _fit(wants, usable, offers)
+        fitting = _fit(wants, usable, offers, judge)
         if fitting is None:
             if usable:
                 rejections.append(_rejection(capacity.name, None, _not_together(wants, usable)))
             continue
         waste = fitting.waste if wants else (len(capacity.facts.gpus),)
-        if best is None or waste < best[0]:
-            best = (waste, capacity.name, fitting)
+        size = given_for_conditions(wants, fitting)
+        candidates.append(Candidate(capacity.name, fitting.slices, waste, tuple(states), size))
+    best = judge.best(candidates)
     if best is not None:
-        return Placement(best[1], best[2].slices, tuple(rejections))
+        return Placement(best.host, best.slices, tuple(rejections))
     if request.host is not None and all(capacity.name != request.host for capacity in capacities):
         unknown = Refusal(
             Code.HOST_UNKNOWN, "no host of this name was read", "run `vgpuctl list-hosts` to see the hosts"
@@ -88,13 +97,16 @@ def _ask_all(wants: Sequence[Wanted], states: Sequence[GpuState]) -> tuple[list[
     return rejections, offers
 
 
-def _fit(wants: Sequence[Wanted], usable: Sequence[GpuState], offers: Mapping[str, list[Offer]]) -> Fit | None:
+def _fit(
+    wants: Sequence[Wanted], usable: Sequence[GpuState], offers: Mapping[str, list[Offer]], judge: Judge
+) -> Fit | None:
     """All slices on this host; a single one needs no search, the offers are there."""
     if wants and not usable:
         return None
     if len(wants) != 1:
-        return fit(wants, usable)
-    best = min((offer for found in offers.values() for offer in found), key=order_of)
+        return fit(wants, usable, judge)
+    found = [offer for one in offers.values() for offer in one]
+    best = judge.in_order(found, {state.gpu.address: state for state in usable}, by_size=by_conditions(wants[0]))[0]
     return Fit((best.slice,), best.waste)
 
 

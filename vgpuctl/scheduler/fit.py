@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuState
+from vgpuctl.scheduler.judge import Judge
 from vgpuctl.scheduler.kinds import passthrough, plain_vf, vgpu
 from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
 
 Waste = tuple[int, int, int]
+
+USUAL_JUDGE = Judge()
 
 MOST_TRIES = 2000
 """Choices looked at for one VM on one host, a guard against requests made to be hard."""
@@ -33,19 +36,44 @@ def ask(wanted: Wanted, state: GpuState) -> Answer:
     return vgpu.offers(wanted, state)
 
 
-def order_of(offer: Offer) -> tuple[Waste, str, str]:
-    """Offers of one host, the best first; equal ones by GPU address, then type name."""
-    return (offer.waste, offer.slice.gpu, offer.slice.profile)
-
-
-def fit(wants: Sequence[Wanted], states: Sequence[GpuState]) -> Fit | None:
+def fit(wants: Sequence[Wanted], states: Sequence[GpuState], judge: Judge = USUAL_JUDGE) -> Fit | None:
     """The slices for every want on these GPUs of one host, None when they do not go together.
 
-    Whole cards are chosen first and conditions last, since those have the most ways to be met.
+    Whole cards are chosen first and conditions last, since those have the most ways to be met. Under `topology` the
+    search starts from each GPU, and the choice whose GPUs are nearest each other is taken.
     """
+    by_address = {state.gpu.address: state for state in states}
+    if judge.wants_closeness() and len(wants) > 1:
+        starts = [_search(wants, by_address, judge, start) for start in by_address]
+        found = [one for one in starts if one is not None]
+        if found:
+            return min(
+                found,
+                key=lambda one: (given_for_conditions(wants, one), judge.apart(one.slices, by_address), one.waste),
+            )
+    fitting = _search(wants, by_address, judge)
+    if fitting is None and judge != USUAL_JUDGE:
+        return _search(wants, by_address, USUAL_JUDGE)
+    return fitting
+
+
+def given_for_conditions(wants: Sequence[Wanted], fitting: Fit) -> int:
+    """What is given for the wants that name conditions, where the smallest comes first."""
+    pairs = zip(wants, fitting.slices, strict=True)
+    return sum(one.framebuffer_mib or 0 for wanted, one in pairs if by_conditions(wanted))
+
+
+def by_conditions(wanted: Wanted) -> bool:
+    """Whether the want names conditions and no type."""
+    return wanted.request.profile is None and wanted.request.sharing is None
+
+
+def _search(
+    wants: Sequence[Wanted], states: Mapping[str, GpuState], judge: Judge, start: str | None = None
+) -> Fit | None:
     order = sorted(range(len(wants)), key=lambda index: (_ways(wants[index]), index))
-    search = _Search([wants[index] for index in order])
-    chosen = search.choose(0, {state.gpu.address: state for state in states})
+    search = _Search([wants[index] for index in order], judge, start)
+    chosen = search.choose(0, states)
     if chosen is None:
         return None
     by_want = dict(zip(order, chosen, strict=True))
@@ -55,9 +83,14 @@ def fit(wants: Sequence[Wanted], states: Sequence[GpuState]) -> Fit | None:
 
 @dataclass
 class _Search:
-    """Depth first, the least waste first. dead_ends: (want, what was given) that is known to lead nowhere."""
+    """Depth first, the best first. start: the GPU of the first want, None for any.
+
+    dead_ends: (want, what was given) that is known to lead nowhere.
+    """
 
     wants: Sequence[Wanted]
+    judge: Judge
+    start: str | None
     dead_ends: set[tuple[int, frozenset[tuple[str, str, int]]]] = field(default_factory=set)
     tries: int = 0
 
@@ -81,10 +114,12 @@ class _Search:
     def _offers(self, index: int, states: Mapping[str, GpuState]) -> list[Offer]:
         found: list[Offer] = []
         for state in states.values():
+            if index == 0 and self.start not in (None, state.gpu.address):
+                continue
             answer = ask(self.wants[index], state)
             if not isinstance(answer, Refusal):
                 found.extend(answer)
-        return sorted(found, key=order_of)
+        return self.judge.in_order(found, states, by_size=by_conditions(self.wants[index]))
 
 
 def _given(states: Mapping[str, GpuState]) -> frozenset[tuple[str, str, int]]:

@@ -6,21 +6,29 @@ from collections.abc import Mapping, Sequence
 from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
+from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.explain import explain, wants_of
+from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView
 from vgpuctl.scheduler.suggest import suggest_board, suggest_type
 
 
-def place(request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]) -> Placement:
-    """Choose the GPUs for one VM, all on one host: best fit, ties by host name, GPU address and VF number.
+def place(
+    request: VmRequest,
+    capacities: Sequence[HostCapacity],
+    leases: Sequence[Lease],
+    policy: Policy = DEFAULT_POLICY,
+    view: FleetView = NOTHING_MORE,
+) -> Placement:
+    """Choose the GPUs for one VM, all on one host, by the policy; ties by host name, GPU address and VF number.
 
     capacities: hosts as last read. leases: every live lease on them, as the store promises. A device is free only
     if neither shows it as taken. `mdev_uuid` of the slices is None; the caller gives the UUIDs.
     Raises NoCapacity with a line per GPU (or host), and UsageError when neither a host nor the catalogue knows
     the wanted type or model.
     """
-    answer = explain(request, capacities, leases)
+    answer = explain(request, capacities, leases, policy, view)
     if isinstance(answer, Placement):
         return answer
     hint = None

@@ -19,6 +19,7 @@ from vgpuctl import catalog
 from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.policy import Policy, PolicyName, parse_policy
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.planner import check_slice, plan_release, plan_slice
@@ -35,6 +36,8 @@ HOSTS: dict[str, tuple[Callable[[], list[EmulatedGpu]], list[str]]] = {
     "few VFs": (lambda: [replace(emulated_a40(), vf_count=3)], A40_TYPES),
 }
 
+POLICIES = st.sampled_from([parse_policy(text) for text in (*PolicyName, "spread:0.3+binpack:0.7")])
+
 # (what, a number that picks a type or a lease)
 DEEDS = st.lists(
     st.tuples(st.sampled_from(["create", "create", "create", "delete", "foreign", "read"]), st.integers(0, 63)),
@@ -45,7 +48,8 @@ DEEDS = st.lists(
 class Operator:
     """Creates and deletes as the use cases do: it reads the host after a delete, not after a create."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, policy: Policy) -> None:
+        self.policy = policy
         gpus, self.types = HOSTS[name]
         self.host = EmulatedHost("gpu1", gpus())
         self.seen = self.host.read()
@@ -56,7 +60,7 @@ class Operator:
         wanted = self.types[number % len(self.types)]
         allowed = any(gpu.can_create(wanted) for gpu in self.host.gpus)
         try:
-            placement = place(vm(wanted), [self.seen], self.leases)
+            placement = place(vm(wanted), [self.seen], self.leases, self.policy)
         except NoCapacity:
             assert not allowed, f"{wanted} was refused, the rules allow it"
             return
@@ -96,10 +100,10 @@ class Operator:
 
 
 @pytest.mark.parametrize("name", HOSTS)
-@given(deeds=DEEDS)
-@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_placing_agrees_with_the_rules_after_any_deeds(name: str, deeds: list[tuple[str, int]]) -> None:
-    operator = Operator(name)
+@given(deeds=DEEDS, policy=POLICIES)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_placing_agrees_with_the_rules_after_any_deeds(name: str, deeds: list[tuple[str, int]], policy: Policy) -> None:
+    operator = Operator(name, policy)
     for what, number in deeds:
         getattr(operator, what)(number)
 
@@ -126,10 +130,11 @@ WANTS = st.lists(
     wants=WANTS,
     first=st.lists(st.sampled_from(["T4-4Q", "T4-8Q", "T4-2B"]), max_size=3),
     others=st.lists(st.sampled_from(["nvidia-t4", "nvidia-tesla-p4"]), max_size=2),
+    policy=POLICIES,
 )
 @settings(max_examples=200, deadline=None, derandomize=True)
 def test_several_gpus_of_one_vm_are_placed_exactly_when_some_choice_holds_them(
-    wants: list[GpuRequest], first: list[str], others: list[str]
+    wants: list[GpuRequest], first: list[str], others: list[str], policy: Policy
 ) -> None:
     gpus = [emulated_t4()]
     for number, key in enumerate(others):
@@ -139,7 +144,7 @@ def test_several_gpus_of_one_vm_are_placed_exactly_when_some_choice_holds_them(
             gpus[0].create(name, f"00000000-0000-4000-a000-{number:012d}")
     request = VmRequest("web-1", "acme", tuple(wants))
     try:
-        place(request, [EmulatedHost("gpu1", gpus).read()], [])
+        place(request, [EmulatedHost("gpu1", gpus).read()], [], policy)
     except (NoCapacity, UsageError):
         assert not some_choice_holds(wants, gpus, frozenset())
     else:

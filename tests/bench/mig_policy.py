@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler's MIG placement behind the interface of the MIG placement benchmark: `mig_policy.py:make`.
+
+Run as a program with the benchmark's folder it adds the policy to the benchmark's own and hands over:
+`python tests/bench/mig_policy.py FOLDER -p frag -p vgpuctl -p repack`.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from vgpuctl.scheduler.mig_fits import MigFits, MigFleet, MigProfile
+
+SHAPES = {
+    "1g.10gb": (1, (0, 1, 2, 3, 4, 5, 6)),
+    "1g.20gb": (2, (0, 2, 4, 6)),
+    "2g.20gb": (2, (0, 2, 4)),
+    "3g.40gb": (4, (0, 4)),
+    "4g.40gb": (4, (0,)),
+    "7g.80gb": (8, (0,)),
+}
+NAMES = list(SHAPES)
+
+
+def make(weights: object, rng: object) -> Callable[[Any, int], tuple[int, int] | None]:
+    """The policy; it does not look at the mix of requests."""
+    fleet = MigFleet(MigFits({name: MigProfile(name, *shape) for name, shape in SHAPES.items()}))
+    seen: list[int] = []
+
+    def place(bench: Any, profile: int) -> tuple[int, int] | None:
+        masks = bench.mask.tolist()
+        if masks != seen:
+            for number, mask in enumerate(masks):
+                if number >= len(seen) or seen[number] != mask:
+                    fleet.put(f"{number:06d}", mask)
+            seen[:] = masks
+        chosen = fleet.choose(NAMES[profile])
+        return None if chosen is None else (int(chosen[0]), chosen[1])
+
+    return place
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv.pop(1))
+    bench = importlib.import_module("mig_bench")
+    bench.POLICIES["vgpuctl"] = make
+    bench.main()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MIG placement: the start and the GPU that keep the most possible."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vgpuctl.scheduler.mig_fits import MigFits, MigFleet, MigProfile
+
+PROFILES = {
+    one.name: one
+    for one in (
+        MigProfile("1g.10gb", 1, (0, 1, 2, 3, 4, 5, 6)),
+        MigProfile("1g.20gb", 2, (0, 2, 4, 6)),
+        MigProfile("2g.20gb", 2, (0, 2, 4)),
+        MigProfile("3g.40gb", 4, (0, 4)),
+        MigProfile("4g.40gb", 4, (0,)),
+        MigProfile("7g.80gb", 8, (0,)),
+    )
+}
+
+
+def test_the_start_that_spoils_least_is_taken() -> None:
+    fits = MigFits(PROFILES)
+    assert fits.best_start("1g.10gb", 0)[1] == 6  # type: ignore[index]
+    assert fits.best_start("3g.40gb", 0)[1] == 4  # type: ignore[index]
+    assert fits.best_start("7g.80gb", 1) is None
+
+
+def test_most_counts_what_goes_together() -> None:
+    fits = MigFits(PROFILES)
+    assert [fits.most(name, 0) for name in PROFILES] == [7, 4, 3, 2, 1, 1]
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(PROFILES)), st.integers(0, 2)), max_size=40))
+@settings(deadline=None, derandomize=True)
+def test_an_instance_is_placed_exactly_when_a_start_is_free(deeds: list[tuple[str, int]]) -> None:
+    fleet = MigFleet(MigFits(PROFILES))
+    masks = {"a": 0, "b": 0, "c": 0}
+    placed: list[tuple[str, int]] = []
+    for name in masks:
+        fleet.put(name, 0)
+    for name, release in deeds:
+        profile = PROFILES[name]
+        free = any(not mask & profile.window(start) for mask in masks.values() for start in profile.starts)
+        chosen = fleet.choose(name)
+        assert (chosen is not None) == free
+        if chosen is not None:
+            gpu, start = chosen
+            assert start in profile.starts
+            assert not masks[gpu] & profile.window(start)
+            masks[gpu] |= profile.window(start)
+            fleet.put(gpu, masks[gpu])
+            placed.append((gpu, profile.window(start)))
+        if release == 0 and placed:
+            gpu, window = placed.pop(0)
+            masks[gpu] &= ~window
+            fleet.put(gpu, masks[gpu])

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What place() chooses under each policy."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.fleet_factory import a40_host, emulated_a40, host, leases_of, vm, whole_card
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.policy import parse_policy
+from vgpuctl.scheduler import place
+from vgpuctl.scheduler.judge import FleetView
+
+FIRST, SECOND = "0000:41:00.0", "0000:51:00.0"
+
+
+@pytest.fixture
+def fleet() -> list[HostCapacity]:
+    """gpu1 is empty, gpu2 carries two vGPUs on its first card."""
+    return [a40_host("gpu1", cards=2), a40_host("gpu2", cards=2, vgpus=["A40-8Q", "A40-8Q"])]
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("fragmentation", ("gpu2", FIRST)),
+        ("binpack", ("gpu2", FIRST)),
+        ("spread", ("gpu1", FIRST)),
+        ("round-robin", ("gpu1", FIRST)),
+        ("spread:0.3+binpack:0.7", ("gpu2", FIRST)),
+        ("spread:0.7+binpack:0.3", ("gpu1", FIRST)),
+    ],
+)
+def test_each_policy_has_its_choice(fleet: list[HostCapacity], policy: str, expected: tuple[str, str]) -> None:
+    placement = place(vm("A40-8Q"), fleet, [], parse_policy(policy))
+    assert (placement.host, placement.slices[0].gpu) == expected
+
+
+def test_spread_takes_the_emptier_card_of_a_host() -> None:
+    placement = place(vm("A40-8Q"), [a40_host(cards=2, vgpus=["A40-8Q"])], [], parse_policy("spread"))
+    assert placement.slices[0].gpu == SECOND
+
+
+def test_round_robin_goes_on_after_the_last_host_and_starts_again() -> None:
+    fleet = [a40_host(f"gpu{number}") for number in (1, 2, 3)]
+    chosen: list[str] = []
+    leases: list[Lease] = []
+    last = None
+    for number in range(7):
+        placement = place(vm("A40-8Q"), fleet, leases, parse_policy("round-robin"), FleetView(last_host=last))
+        last = placement.host
+        chosen.append(last)
+        leases.extend(leases_of(placement, vm_name=f"vm-{number}"))
+    assert chosen == ["gpu1", "gpu2", "gpu3", "gpu1", "gpu2", "gpu3", "gpu1"]
+
+
+def test_least_utilised_takes_the_idle_card_and_avoids_what_is_above_the_threshold() -> None:
+    fleet = [a40_host("gpu1", cards=2), a40_host("gpu2")]
+    busy = FleetView(utilisation_percent={("gpu1", FIRST): 95.0, ("gpu1", SECOND): 40.0, ("gpu2", FIRST): 70.0})
+    one = place(vm("A40-8Q"), fleet, [], parse_policy("least-utilised"), busy)
+    assert (one.host, one.slices[0].gpu) == ("gpu1", SECOND)
+    both = place(vm("2*A40-48Q"), fleet, [], parse_policy("least-utilised"), busy)
+    assert both.host == "gpu1"
+
+
+def test_topology_takes_cards_of_one_numa_node() -> None:
+    cards = [whole_card(f"0000:{bus:02x}:00.0") for bus in (0x21, 0x41, 0x81, 0xA1)]
+    nodes = (0, 1, 1, 0)
+    placed_on = host("gpu1", *(replace(card, numa_node=node) for card, node in zip(cards, nodes, strict=True)))
+    placement = place(vm("passthrough*2"), [placed_on], [], parse_policy("topology"))
+    assert [one.gpu for one in placement.slices] == ["0000:41:00.0", "0000:81:00.0"]
+    assert {one.numa_node for one in placement.slices} == {1}
+
+
+def test_a_policy_does_not_make_conditions_waste_memory() -> None:
+    fleet = [host("gpu1", emulated_a40(), emulated_a40(SECOND))]
+    for policy in ("binpack", "spread", "topology", "least-utilised", "round-robin"):
+        placement = place(vm("memory>=5GiB"), fleet, [], parse_policy(policy))
+        assert placement.slices[0].framebuffer_mib == place(vm("memory>=5GiB"), fleet, []).slices[0].framebuffer_mib

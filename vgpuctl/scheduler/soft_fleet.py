@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts whose GPUs are shared softly: placing by any policy, taking and giving back, host by host by name."""
+
+import bisect
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName
+from vgpuctl.scheduler.future import Future
+from vgpuctl.scheduler.host_state import WHOLE, Demand, GpuFree, HostState, after, choices, fits
+from vgpuctl.scheduler.state_index import StateIndex
+
+SMALLEST_SAMPLE = 64
+"""Arrivals after which the typical requests are counted anew for the first time; then at every doubling."""
+
+
+MOST_ASKED = 24
+"""New host states that one decision values, the newest first; see StateIndex."""
+
+
+@dataclass(frozen=True)
+class SoftPlacement:
+    """The host, and the numbers of its GPUs as `add_host` was given them."""
+
+    host: str
+    gpus: tuple[int, ...]
+
+
+@dataclass
+class _Host:
+    board: str
+    cpu: int
+    memory_mib: int
+    gpus: list[GpuFree]
+    utilisation_percent: int
+
+    def order(self) -> list[int]:
+        """The GPUs' numbers in the order of `HostState.gpus`."""
+        return sorted(range(len(self.gpus)), key=lambda number: (-self.gpus[number][0], -self.gpus[number][1], number))
+
+    def state(self) -> HostState:
+        gpus = tuple(sorted(self.gpus, reverse=True))
+        return HostState(self.board, self.cpu, self.memory_mib, gpus, self.utilisation_percent)
+
+
+class SoftFleet:
+    """A fleet with an index of its states. Equal deeds in equal order give equal answers.
+
+    expected: how often each request is expected, for `fragmentation`; without it the arrivals are counted.
+    """
+
+    def __init__(self, policy: Policy = DEFAULT_POLICY, expected: Mapping[Demand, int] | None = None) -> None:
+        self._policy = policy
+        self._hosts: dict[str, _Host] = {}
+        self._index: StateIndex[HostState] = StateIndex(MOST_ASKED)
+        self._names: list[str] = []
+        self._last: str | None = None
+        self._learns = expected is None and PolicyName.FRAGMENTATION in policy.names
+        self._arrived: Counter[Demand] = Counter()
+        self._seen = 0
+        self._next_count = SMALLEST_SAMPLE
+        self._future = Future(expected or {})
+
+    def add_host(
+        self,
+        name: str,
+        *,
+        board: str,
+        cpu: int,
+        memory_mib: int,
+        gpus: list[GpuFree],
+        utilisation_percent: int = 0,
+    ) -> None:
+        """Add a host with what is free there, or tell anew what is. cpu: in thousandths."""
+        if name not in self._hosts:
+            bisect.insort(self._names, name)
+        self._hosts[name] = _Host(board, cpu, memory_mib, list(gpus), utilisation_percent)
+        self._index.put(name, self._hosts[name].state())
+
+    def remove_host(self, name: str) -> None:
+        """Forget a host. Raises KeyError when it is not there."""
+        del self._hosts[name]
+        del self._names[bisect.bisect_left(self._names, name)]
+        self._index.remove(name)
+
+    def state_of(self, name: str) -> HostState:
+        """What is free of a host."""
+        return self._index.state_of(name)
+
+    def place(self, demand: Demand) -> SoftPlacement | None:
+        """Choose the host and its GPUs and take the demand there; None when it fits nowhere."""
+        if self._learns:
+            self._learn(demand)
+        found = self._next_in_turn(demand) if self._takes_turns() else self._cheapest(demand)
+        if found is None:
+            return None
+        name, state = found
+        positions = self._best(demand, state, choices(demand, state))[1]
+        host = self._hosts[name]
+        order = host.order()
+        placement = SoftPlacement(name, tuple(order[position] for position in positions))
+        self._change(placement, demand, sign=-1)
+        self._last = name
+        return placement
+
+    def release(self, placement: SoftPlacement, demand: Demand) -> None:
+        """Give back what `place` took."""
+        self._change(placement, demand, sign=1)
+
+    def _change(self, placement: SoftPlacement, demand: Demand, *, sign: int) -> None:
+        host = self._hosts[placement.host]
+        host.cpu += sign * demand.cpu
+        host.memory_mib += sign * demand.memory_mib
+        for number in placement.gpus:
+            share, memory = host.gpus[number]
+            host.gpus[number] = (share + sign * demand.share, memory + sign * demand.gpu_memory_mib)
+        self._index.put(placement.host, host.state())
+
+    def _takes_turns(self) -> bool:
+        return self._policy.names == (PolicyName.ROUND_ROBIN,)
+
+    def _next_in_turn(self, demand: Demand) -> tuple[str, HostState] | None:
+        if all(not fits(demand, state) for state, _ in self._index.states()):
+            return None
+        start = 0 if self._last is None else bisect.bisect_right(self._names, self._last)
+        for step in range(len(self._names)):
+            name = self._names[(start + step) % len(self._names)]
+            state = self._index.state_of(name)
+            if fits(demand, state):
+                return name, state
+        return None
+
+    def _cheapest(self, demand: Demand) -> tuple[str, HostState] | None:
+        def cost(state: HostState) -> float | None:
+            found = choices(demand, state)
+            return self._best(demand, state, found)[0] if found else None
+
+        return self._index.choose(demand, cost)
+
+    def _best(self, demand: Demand, state: HostState, found: list[tuple[int, ...]]) -> tuple[float, tuple[int, ...]]:
+        """The cheapest of these ways to take a demand from a host in this state."""
+        if len(found) == 1:
+            return self._cost(state, after(demand, state, found[0])), found[0]
+        return min((self._cost(state, after(demand, state, positions)), positions) for positions in found)
+
+    def _cost(self, before: HostState, left: HostState) -> float:
+        total = 0.0
+        for name, weight in self._policy.parts:
+            if name is PolicyName.FRAGMENTATION:
+                total += weight * self._future.loss(before, left)
+            elif name in _COSTS:
+                total += weight * _COSTS[name](left, self._policy)
+        return total
+
+    def _learn(self, demand: Demand) -> None:
+        self._arrived[demand] += 1
+        self._seen += 1
+        if self._seen >= self._next_count:
+            self._next_count *= 2
+            self._future = Future(self._arrived)
+            self._index.forget_answers()
+
+
+def _free(left: HostState, _policy: Policy) -> float:
+    """What is free of the host's GPUs, less where it is one piece, and a little for its CPUs."""
+    gpus = sum(share for share, _ in left.gpus) / WHOLE
+    pieces = sum(share * share for share, _ in left.gpus) / WHOLE**2
+    return gpus - pieces / 8 + left.cpu / 1e6
+
+
+def _used(left: HostState, policy: Policy) -> float:
+    return -_free(left, policy)
+
+
+def _utilised(left: HostState, policy: Policy) -> float:
+    above = left.utilisation_percent > policy.threshold_percent
+    return left.utilisation_percent / 100 + (1.0 if above else 0.0)
+
+
+_COSTS: dict[PolicyName, Callable[[HostState, Policy], float]] = {
+    PolicyName.BINPACK: _free,
+    PolicyName.SPREAD: _used,
+    PolicyName.LEAST_UTILISED: _utilised,
+}

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An index of a fleet by state: members (hosts or GPUs) in an equal state share one entry.
+
+A decision looks at what is new since the same question was asked last, so its cost does not follow the size of the
+fleet. What a state is and what it costs is the caller's.
+"""
+
+import heapq
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+State = TypeVar("State", bound=Hashable)
+
+Cost = Callable[[State], float | None]
+"""What choosing a member in this state costs, smallest best; None when it cannot be chosen.
+
+Of one question and one state the answer must always be the same.
+"""
+
+SMALLEST_LOG = 1024
+
+MOST_QUESTIONS = 1024
+"""Questions whose answers are kept; at more, all are dropped and asked again."""
+
+
+@dataclass
+class _Class(Generic[State]):
+    """The members in one state. waiting: a heap of their names, with names that have left since."""
+
+    number: int
+    state: State
+    members: set[str] = field(default_factory=set)
+    waiting: list[str] = field(default_factory=list)
+
+    def first(self) -> str:
+        """The first member by name."""
+        while self.waiting[0] not in self.members:
+            heapq.heappop(self.waiting)
+        return self.waiting[0]
+
+
+@dataclass
+class _Queue:
+    """The answers to one question: a heap of (cost, first name, class number), up to `position` in the log.
+
+    prices: the cost of each class in the heap. backlog: numbers that are to be asked or told their name anew, the
+    newest last. A name in the heap may be one that has left; it is put right when it comes to the top.
+    """
+
+    position: int = -1
+    backlog: list[int] = field(default_factory=list)
+    heap: list[tuple[float, str, int]] = field(default_factory=list)
+    prices: dict[int, float] = field(default_factory=dict)
+
+
+class StateIndex(Generic[State]):
+    """Members by name, each in one state; `choose` answers for the whole fleet. Equal input gives an equal answer."""
+
+    def __init__(self, most_asked: int | None = None) -> None:
+        """most_asked: how many new states that will do one decision looks at, the newest first;
+
+        the others wait for the next decision on the same question. None for all, which makes every answer the best.
+        """
+        self._most_asked = most_asked
+        self._class_of: dict[str, _Class[State]] = {}
+        self._classes: dict[State, _Class[State]] = {}
+        self._by_number: dict[int, _Class[State]] = {}
+        self._log: list[int] = []
+        self._log_start = 0
+        self._next_number = 0
+        self._queues: dict[Hashable, _Queue] = {}
+
+    def __len__(self) -> int:
+        return len(self._class_of)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._class_of
+
+    def state_of(self, name: str) -> State:
+        """The state of a member. Raises KeyError for one that is not there."""
+        return self._class_of[name].state
+
+    def states(self) -> Iterator[tuple[State, int]]:
+        """Every state that has members, with their number."""
+        return ((one.state, len(one.members)) for one in self._classes.values())
+
+    def put(self, name: str, state: State) -> None:
+        """Add a member, or move it to another state."""
+        old = self._class_of.get(name)
+        if old is not None:
+            if old.state == state:
+                return
+            self._leave(old, name)
+        found = self._classes.get(state)
+        if found is None:
+            found = _Class(self._next_number, state)
+            self._next_number += 1
+            self._classes[state] = found
+            self._by_number[found.number] = found
+        found.members.add(name)
+        heapq.heappush(found.waiting, name)
+        if found.waiting[0] == name:
+            self._log.append(found.number)
+        self._class_of[name] = found
+
+    def remove(self, name: str) -> None:
+        """Take a member out. Raises KeyError when it is not there."""
+        self._leave(self._class_of.pop(name), name)
+
+    def forget_answers(self) -> None:
+        """Drop what was worked out: the costs have changed."""
+        self._queues.clear()
+
+    def choose(self, question: Hashable, cost: Cost[State]) -> tuple[str, State] | None:
+        """The member that costs least, of equal ones the first by name; None when none can be chosen.
+
+        question: names what `cost` answers; answers are kept under it until `forget_answers`.
+        """
+        if len(self._queues) >= MOST_QUESTIONS and question not in self._queues:
+            self._queues.clear()
+        queue = self._queues.setdefault(question, _Queue())
+        self._read_log(queue)
+        self._ask(queue, cost)
+        heap = queue.heap
+        if not heap:
+            return None
+        _, name, number = heap[0]
+        return name, self._by_number[number].state
+
+    def _read_log(self, queue: _Queue) -> None:
+        """Put the states that are new since the last time into the backlog."""
+        start = queue.position - self._log_start
+        if start < 0 or len(self._log) - start > 2 * len(self._by_number):
+            queue.backlog = list(self._by_number)
+        else:
+            queue.backlog.extend(self._log[start:])
+        queue.position = self._log_start + len(self._log)
+        if len(self._log) > SMALLEST_LOG + 4 * len(self._by_number):
+            self._log_start += len(self._log)
+            self._log.clear()
+        if len(queue.backlog) > SMALLEST_LOG + 4 * len(self._by_number):
+            queue.backlog = [number for number in queue.backlog if number in self._by_number]
+        if len(queue.heap) > SMALLEST_LOG + 4 * len(self._by_number):
+            queue.prices = {number: price for number, price in queue.prices.items() if number in self._by_number}
+            queue.heap = [(price, self._by_number[number].first(), number) for number, price in queue.prices.items()]
+            heapq.heapify(queue.heap)
+
+    def _ask(self, queue: _Queue, cost: Cost[State]) -> None:
+        """Ask the backlog for its costs until enough is asked and the heap's first entry is a live one."""
+        asked = 0
+        heap, backlog = queue.heap, queue.backlog
+        while True:
+            self._put_right(queue)
+            enough = self._most_asked is not None and asked >= self._most_asked and heap
+            if not backlog or enough:
+                return
+            found = self._by_number.get(backlog.pop())
+            if found is not None:
+                price = queue.prices.get(found.number)
+                if price is None:
+                    price = cost(found.state)
+                    if price is None:
+                        continue
+                    asked += 1
+                    queue.prices[found.number] = price
+                heapq.heappush(heap, (price, found.first(), found.number))
+
+    def _put_right(self, queue: _Queue) -> None:
+        """Make the heap's first entry one of a live class under its first name."""
+        heap = queue.heap
+        while heap:
+            price, name, number = heap[0]
+            found = self._by_number.get(number)
+            if found is None:
+                heapq.heappop(heap)
+                queue.prices.pop(number, None)
+            elif found.first() != name:
+                heapq.heapreplace(heap, (price, found.first(), number))
+            else:
+                return
+
+    def _leave(self, old: _Class[State], name: str) -> None:
+        old.members.discard(name)
+        if not old.members:
+            del self._classes[old.state]
+            del self._by_number[old.number]

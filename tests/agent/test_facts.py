@@ -282,6 +282,7 @@ def test_a_card_that_nvml_does_not_show_is_a_problem(tmp_path: Path) -> None:
     assert gpu.problems == ()
     [gpu] = gpus.read_gpus(host, gpus.read_shared(host, {}))
     assert "NVML does not show it" in gpu.problems[0]
+    assert gpu.unread == gpu.problems
 
 
 def test_plain_vfs_of_another_vendor_can_be_given_away(tmp_path: Path) -> None:
@@ -299,6 +300,7 @@ def test_an_unreadable_part_is_a_problem_and_never_empty(tmp_path: Path) -> None
     trees = profile_card({}, count=1)
     gpu = read_gpu(tmp_path, *trees, {f"{machine.device_path(vf_address(0))}/nvidia/current_vgpu_type": "???"})
     assert any("reads '???'" in problem for problem in gpu.problems)
+    assert gpu.unread == gpu.problems
 
 
 def test_a_broken_vgpu_config_is_a_problem_of_nvidia_cards(tmp_path: Path) -> None:
@@ -309,6 +311,7 @@ def test_a_broken_vgpu_config_is_a_problem_of_nvidia_cards(tmp_path: Path) -> No
 def test_a_card_left_on_the_stub_driver_is_a_problem(tmp_path: Path) -> None:
     gpu = read_gpu(tmp_path, a40(total_vfs=32, driver="pci-pf-stub"))
     assert any("pci-pf-stub" in problem for problem in gpu.problems)
+    assert gpu.unread == ()
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,35 @@ import pytest
 
 from vgpuctl.agent.wire import decode, envelope
 from vgpuctl.agent.wire.decode import WireError
-from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts, Mdev, NumaNode, VgpuType, VirtualFunction
+from vgpuctl.agent.wire.facts import (
+    Gpu,
+    GpuInstance,
+    Holder,
+    HostFacts,
+    HugepageFacts,
+    Mdev,
+    MigFacts,
+    MigProfileFacts,
+    NumaNode,
+    SchedulerFacts,
+    ServiceFacts,
+    VgpuType,
+    VirtualFunction,
+)
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
+    CreateGpuInstance,
     CreateMdev,
     DeleteMdev,
+    DestroyGpuInstance,
     ResetFunction,
+    ResetGpu,
+    SetHeterogeneousMode,
+    SetHugepages,
+    SetMigMode,
+    SetServiceActive,
+    SetVgpuScheduler,
     SetVgpuType,
     SetVirtualFunctions,
     Step,
@@ -43,10 +65,19 @@ GPU = Gpu(
     reset_methods=("flr",),
     memory_mib=46068,
     mig_mode=None,
+    mig=MigFacts(
+        current=True,
+        pending=False,
+        instances=(GpuInstance(3, "2g.10gb", 4, 2, True, 1, (HOLDER,)),),
+        profiles=(MigProfileFacts("2g.10gb", 14, 2, (0, 2, 4), 2, 3),),
+    ),
+    heterogeneous=False,
+    scheduler=SchedulerFacts("fixed-share", 2000),
 )
 FACTS = HostFacts(
     "gpu1", "boot", "6.1", "quiet", "Debian", "3.11.2", 5, 8192, 4096, (NumaNode(0, "0-3", 8192),),
     True, True, "9.0.0", None, None, None, "no NVML", (GPU,), 1.5,
+    (ServiceFacts("nvidia-vgpu-mgr.service", True),), (HugepageFacts(2048, 8, 4),), ("lo", "ens1"),
 )  # fmt: skip
 STEPS: tuple[Step, ...] = (
     SetVirtualFunctions("0000:41:00.0", 32),
@@ -55,6 +86,15 @@ STEPS: tuple[Step, ...] = (
     SetVgpuType("0000:41:00.4", "558"),
     BindDriver(("0000:41:00.0", "0000:41:00.1"), None),
     ResetFunction("0000:41:00.0"),
+    SetMigMode("0000:41:00.0", True),
+    ResetGpu("0000:41:00.0"),
+    CreateGpuInstance("0000:41:00.0", "2g.10gb", None, count=2),
+    CreateGpuInstance("0000:41:00.0", "1g.5gb+me", 6, compute_instance=True),
+    DestroyGpuInstance("0000:41:00.0", "2g.10gb", 4),
+    SetHeterogeneousMode("0000:41:00.0", True, gpu_instance_start=6),
+    SetVgpuScheduler("0000:41:00.0", "equal-share", 2000),
+    SetServiceActive("nvidia-dcgm.service", False),
+    SetHugepages(1 << 20, 16),
 )
 
 

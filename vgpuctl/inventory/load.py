@@ -7,10 +7,11 @@ from types import MappingProxyType
 from typing import Any
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.inventory import connection, listing, patterns, sources
+from vgpuctl.inventory import connection, layout, listing, patterns, sources
 from vgpuctl.inventory.tree import Group, Host, InventoryTree, VariableSet
 from vgpuctl.inventory.variable_files import VariableFiles
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.layout import HostLayout
 
 
 def load_inventory(inventory_sources: Sequence[str | Path]) -> "Inventory":
@@ -83,6 +84,13 @@ class Inventory:
     def target(self, host: str) -> HostTarget:
         """Where a host is and how to log in. Raises InventoryError naming host, variable and the file that set it."""
         return connection.target_of(host, self._merged(self._host(host)), self.groups_of(host))
+
+    def layout(self, host: str) -> HostLayout | None:
+        """A host's declared layout, its variable `vgpu` (docs/layout.md); None when none is declared.
+
+        Raises InventoryError with the file and line that set what is wrong.
+        """
+        return layout.layout_of(host, self._merged(self._host(host)))
 
     def as_ansible_list(self, limit: str | None = None) -> dict[str, dict[str, Any]]:
         """What `ansible-inventory --list [--limit LIMIT]` prints, secrets included; keys are in order."""

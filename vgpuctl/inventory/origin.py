@@ -17,6 +17,10 @@ class Origin:
     def __str__(self) -> str:
         return self.path if self.line is None else f"{self.path}:{self.line}"
 
+    def within(self, *keys: object) -> "Origin":
+        """Name the place of a key path (names, and indexes of lists) inside the value that was written here."""
+        return self
+
 
 class UntrustedText(str):
     """Text written under `!unsafe`: never a template, whatever it contains."""

@@ -7,7 +7,7 @@ Values are what ansible's loader makes of them; its tags `!unsafe` is kept, `!va
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import yaml
@@ -44,20 +44,16 @@ class Document:
         return _PlaceInDocument(self.path, None, self, keys)
 
     def line_of(self, keys: Sequence[object]) -> int | None:
-        """Find the line (from 1) of the deepest key of the path that the file holds."""
+        """Find the line (from 1) of the deepest key of the path that the file holds; an index counts in a list."""
         node = self._root
         if node is None:
             return None
         line = node.start_mark.line
         for key in keys:
-            if not isinstance(node, yaml.MappingNode):
+            found = _step_into(node, key)
+            if found is None:
                 break
-            for key_node, value_node in node.value:
-                if key_node.value == str(key):
-                    line, node = key_node.start_mark.line, value_node
-                    break
-            else:
-                break
+            line, node = found
         return int(line) + 1
 
     @functools.cached_property
@@ -76,6 +72,31 @@ class _PlaceInDocument(Origin):
     def __str__(self) -> str:
         line = self.document.line_of(self.keys) if self.document else None
         return self.path if line is None else f"{self.path}:{line}"
+
+    def within(self, *keys: object) -> Origin:
+        return replace(self, keys=(*self.keys, *keys))
+
+
+def _step_into(node: Any, key: object) -> tuple[int, Any] | None:
+    """Find (line from 0, value) of one key of a mapping or one index of a list, through `<<` too."""
+    if isinstance(node, yaml.SequenceNode):
+        if isinstance(key, int) and key < len(node.value):
+            item = node.value[key]
+            return item.start_mark.line, item
+        return None
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    for key_node, value_node in reversed(node.value):  # of a key written twice the last one counts
+        if key_node.value == str(key):
+            return key_node.start_mark.line, value_node
+    for key_node, value_node in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            merged = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+            for other in merged:
+                found = _step_into(other, key)
+                if found is not None:
+                    return found
+    return None
 
 
 def read_document(path: str) -> Document:

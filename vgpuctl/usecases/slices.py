@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.steps import BindDriver, CreateMdev, DeleteMdev, Step
+from vgpuctl.agent.wire.steps import BindDriver, CreateMdev, DeleteMdev, SetHugepages, SetServiceActive, Step
 from vgpuctl.errors import AgentProblem, ConcurrentChange
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.placement import Placement
@@ -77,9 +77,13 @@ def build_slices(host: HostSession, steps: Sequence[Step], undo: Sequence[Step],
 
 
 def _targets(step: Step) -> tuple[str, ...]:
-    """What a step changes: an mdev by its UUID, else functions by their addresses."""
+    """What a step changes: an mdev by its UUID, a service or pool by its name, else functions by their addresses."""
     if isinstance(step, CreateMdev | DeleteMdev):
         return (step.uuid,)
+    if isinstance(step, SetServiceActive):
+        return (step.name,)
+    if isinstance(step, SetHugepages):
+        return (f"hugepages-{step.size_kib}kB",)
     return step.addresses if isinstance(step, BindDriver) else (step.address,)
 
 

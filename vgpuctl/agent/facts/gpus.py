@@ -59,6 +59,7 @@ class _Reader:
         self._shared = shared
         self._nvml = (shared.nvml or {}).get(function.address)
         self._problems: List[str] = []
+        self._unread: List[str] = []
 
     def read(self) -> Gpu:
         host, address, function, nvml = self._host, self._address, self._function, self._nvml
@@ -108,6 +109,7 @@ class _Reader:
             holders=holders,
             problems=tuple(dict.fromkeys(self._problems)),
             users=users,
+            unread=tuple(dict.fromkeys(self._unread)),
         )
 
     def _part(self, read: Callable[[], T], missing: M) -> Union[T, M]:
@@ -115,10 +117,14 @@ class _Reader:
         try:
             return read()
         except Problem as problem:
-            self._problems.append(problem.message)
+            self._note_unread(problem.message)
         except ValueError as error:
-            self._problems.append(f"{self._address}: sysfs has an unexpected value: {error}")
+            self._note_unread(f"{self._address}: sysfs has an unexpected value: {error}")
         return missing
+
+    def _note_unread(self, text: str) -> None:
+        self._problems.append(text)
+        self._unread.append(text)
 
     def _read_vfs(self) -> Tuple[VirtualFunction, ...]:
         parents = {device.parent: device.uuid for device in self._shared.mdevs}
@@ -216,7 +222,7 @@ class _Reader:
         address, host = self._address, self._host
         count = self._part(lambda: sriov.read_count(host, address), 0)
         if count != len(vfs):
-            self._problems.append(f"{address}: {count} VFs are enabled but {len(vfs)} can be seen")
+            self._note_unread(f"{address}: {count} VFs are enabled but {len(vfs)} can be seen")
         if self._function.vendor_id == pci.NVIDIA and self._function.driver == nvidia.PF_STUB:
             self._problems.append(
                 f"{address} was left on {nvidia.PF_STUB} by an interrupted sriov-manage; "
@@ -228,9 +234,9 @@ class _Reader:
                 f"{address}: MIG mode is {nvml.mig_mode} and becomes {nvml.mig_pending} at the next reset"
             )
         if nvml is None and self._shared.nvml is not None and self._function.driver == nvidia.DRIVER:
-            self._problems.append(f"{address} is on the driver nvidia, but NVML does not show it")
+            self._note_unread(f"{address} is on the driver nvidia, but NVML does not show it")
         if self._shared.nodes.unreadable:
-            self._problems.append(
+            self._note_unread(
                 f"{address}: who holds it cannot be seen: {self._shared.nodes.unreadable} processes are hidden "
                 "from the agent (set ansible_become)"
             )

@@ -74,6 +74,64 @@ class VirtualFunction:
 
 
 @dataclass(frozen=True)
+class MigProfileFacts:
+    """One GPU-instance profile as NVML describes it on this GPU (reference 5.2, 5.4).
+
+    name: without the `MIG ` prefix (`1g.5gb+me`). profile_id: the id of `nvidia-smi mig -lgip`. starts and size count
+    the GPU's memory slots, as `-lgipp` prints them: `{0,2,4}:2` is starts (0, 2, 4) and size 2.
+    """
+
+    name: str
+    profile_id: int
+    compute_slices: int
+    starts: Tuple[int, ...]
+    size: int
+    max_count: int
+
+
+@dataclass(frozen=True)
+class GpuInstance:
+    """One MIG GPU instance. compute_instances: how many it holds; idle ones do not make it `in_use`.
+
+    in_use: a vGPU sits in it, or a process works in it; holders: which ones, as far as the host tells.
+    heterogeneous: as for Gpu, where vGPUs share the instance (reference 5.3).
+    """
+
+    id: int
+    profile: str
+    start: int
+    size: int
+    in_use: bool
+    compute_instances: int = 0
+    holders: Tuple[Holder, ...] = ()
+    heterogeneous: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class MigFacts:
+    """MIG on one GPU that has it (reference 5.1). current and pending differ until a reset or reboot.
+
+    profiles: empty where the driver does not tell them (MIG off on older drivers).
+    """
+
+    current: bool
+    pending: bool
+    instances: Tuple[GpuInstance, ...] = ()
+    profiles: Tuple[MigProfileFacts, ...] = ()
+
+
+@dataclass(frozen=True)
+class SchedulerFacts:
+    """The vGPU scheduler of one GPU as NVML reads it (reference 3.4).
+
+    policy: `best-effort`, `equal-share` or `fixed-share`. time_slice_us: None where the driver keeps its default.
+    """
+
+    policy: str
+    time_slice_us: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class Gpu:
     """One GPU (physical function) and everything that hangs on it.
 
@@ -85,6 +143,10 @@ class Gpu:
     let go of the card.
     bars_bytes: sizes of the BARs that are present, for the guest's MMIO window.
     problems: what is wrong with this GPU, as sentences; a GPU with problems takes no new VM.
+    mig: None when the GPU cannot be partitioned, or its driver does not answer.
+    heterogeneous: whether mixed-size mode is on, None when the GPU has none (reference 3.3). scheduler: None when the
+    driver does not say, as with VFs that are not enabled.
+    unread: those of the problems that mean that a part could not be read, so that what is here may not be all.
     """
 
     address: str
@@ -112,6 +174,27 @@ class Gpu:
     holders: Tuple[Holder, ...] = ()
     problems: Tuple[str, ...] = ()
     users: Tuple[Holder, ...] = ()
+    mig: Optional[MigFacts] = None
+    heterogeneous: Optional[bool] = None
+    scheduler: Optional[SchedulerFacts] = None
+    unread: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ServiceFacts:
+    """One systemd service that the host has loaded. active: systemd's ActiveState is `active`."""
+
+    name: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class HugepageFacts:
+    """The pool of one huge page size, over all NUMA nodes."""
+
+    size_kib: int
+    total: int
+    free: int
 
 
 @dataclass(frozen=True)
@@ -125,7 +208,10 @@ class NumaNode:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """One host as the agent saw it. read_at: seconds since the epoch by the host's clock."""
+    """One host as the agent saw it. read_at: seconds since the epoch by the host's clock.
+
+    services, hugepages, network_interfaces: None when the agent did not read them, which is not the same as none.
+    """
 
     hostname: str
     boot_id: str
@@ -146,3 +232,6 @@ class HostFacts:
     nvml_problem: Optional[str]
     gpus: Tuple[Gpu, ...]
     read_at: float
+    services: Optional[Tuple[ServiceFacts, ...]] = None
+    hugepages: Optional[Tuple[HugepageFacts, ...]] = None
+    network_interfaces: Optional[Tuple[str, ...]] = None

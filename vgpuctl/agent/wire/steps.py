@@ -61,8 +61,152 @@ class ResetFunction:
     address: str
 
 
-Step = Union[SetVirtualFunctions, CreateMdev, DeleteMdev, SetVgpuType, BindDriver, ResetFunction]
-STEPS = (SetVirtualFunctions, CreateMdev, DeleteMdev, SetVgpuType, BindDriver, ResetFunction)
+@dataclass(frozen=True)
+class SetMigMode:
+    """Switch MIG of one GPU on or off (reference 5.1; NVML `nvmlDeviceSetMigMode`).
+
+    Nothing is reset by this step: where the GPU answers that the mode is pending, the agent raises Problem
+    "mig-mode-pending" and leaves it pending; ResetGpu commits it. Switching off is refused while VFs are enabled.
+    A GPU where current and pending both are as wanted is no change.
+    """
+
+    op: ClassVar[str] = "mig.set-mode"
+    address: str
+    enabled: bool
+
+
+@dataclass(frozen=True)
+class ResetGpu:
+    """Reset a GPU through its own driver, as `nvidia-smi --gpu-reset` does, so that a pending MIG mode counts.
+
+    Needs that no process has the GPU open. Every VF, GPU instance and vGPU of it is gone afterwards (reference 5.1).
+    A GPU with no pending MIG mode is no change. For vfio-pci's function reset see ResetFunction.
+    """
+
+    op: ClassVar[str] = "gpu.reset"
+    address: str
+
+
+@dataclass(frozen=True)
+class CreateGpuInstance:
+    """Create a MIG GPU instance of `profile` (reference 5.2; NVML `nvmlDeviceCreateGpuInstanceWithPlacement`).
+
+    start: the memory slot it begins at; None lets the driver choose, and the step then is done as soon as the GPU has
+    `count` instances of this profile. With a start, an instance of the profile there is no change, and anything else
+    there is Problem "mig-placement-taken". compute_instance: also make one compute instance that fills it; instances
+    for vGPUs go without (reference 5.3). The driver chooses the instance's id: read it, never predict it.
+    """
+
+    op: ClassVar[str] = "mig.create"
+    address: str
+    profile: str
+    start: Optional[int]
+    count: int = 1
+    compute_instance: bool = False
+
+
+@dataclass(frozen=True)
+class DestroyGpuInstance:
+    """Destroy a GPU instance and its idle compute instances (reference 5.2).
+
+    The instance is named by profile and start, since ids are the driver's: nothing at this start is no change, another
+    profile there is Problem "mig-instance-differs", and one in use is Problem "mig-instance-in-use" with its
+    processes. start None: idle instances of the profile go until `count` are left.
+    """
+
+    op: ClassVar[str] = "mig.destroy"
+    address: str
+    profile: str
+    start: Optional[int]
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class SetHeterogeneousMode:
+    """Switch mixed-size vGPUs on or off: `nvidia-smi vgpu -i ID [-gi GI] -shm 1|0` (reference 3.3).
+
+    After the VFs, before the first vGPU. gpu_instance_start: the GPU instance that begins at this memory slot instead
+    of the whole GPU (boards with several vGPUs to an instance).
+    """
+
+    op: ClassVar[str] = "vgpu.set-heterogeneous"
+    address: str
+    enabled: bool
+    gpu_instance_start: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class SetVgpuScheduler:
+    """Set the vGPU scheduler of one GPU: NVML `nvmlDeviceSetVgpuSchedulerState` (reference 3.4).
+
+    policy: `best-effort`, `equal-share` or `fixed-share`. time_slice_us: None for the driver's default; given, the
+    adaptive round robin is off. Refused while a VM runs on the GPU.
+    """
+
+    op: ClassVar[str] = "vgpu.set-scheduler"
+    address: str
+    policy: str
+    time_slice_us: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class SetServiceActive:
+    """Start or stop a systemd service by its full unit name, and wait until it is so (reference 9, rows 6 and 20).
+
+    It is neither enabled nor disabled. A unit the host does not have is Problem "no-such-service" when it should be
+    active, and no change otherwise.
+    """
+
+    op: ClassVar[str] = "service.set-active"
+    name: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class SetHugepages:
+    """Bring the host's pool of huge pages of one size to `count`, over all NUMA nodes.
+
+    Writes /sys/kernel/mm/hugepages/hugepages-SIZEkB/nr_hugepages. The kernel gives as many as it can without an error,
+    so the read-back decides: fewer is Problem "hugepages-short" (fragmented memory; boot arguments get them).
+    """
+
+    op: ClassVar[str] = "hugepages.set"
+    size_kib: int
+    count: int
+
+
+Step = Union[
+    SetVirtualFunctions,
+    CreateMdev,
+    DeleteMdev,
+    SetVgpuType,
+    BindDriver,
+    ResetFunction,
+    SetMigMode,
+    ResetGpu,
+    CreateGpuInstance,
+    DestroyGpuInstance,
+    SetHeterogeneousMode,
+    SetVgpuScheduler,
+    SetServiceActive,
+    SetHugepages,
+]
+STEPS = (
+    SetVirtualFunctions,
+    CreateMdev,
+    DeleteMdev,
+    SetVgpuType,
+    BindDriver,
+    ResetFunction,
+    SetMigMode,
+    ResetGpu,
+    CreateGpuInstance,
+    DestroyGpuInstance,
+    SetHeterogeneousMode,
+    SetVgpuScheduler,
+    SetServiceActive,
+    SetHugepages,
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The variable `vgpu` becomes a host's layout, or an error that names file, line, host and key."""
+
+from pathlib import Path
+
+import pytest
+
+from vgpuctl.errors import InventoryError
+from vgpuctl.inventory import load_inventory
+from vgpuctl.model.layout import (
+    GpuLayout,
+    GpuMatch,
+    HostLayout,
+    Layout,
+    MigLayout,
+    MigVgpuLayout,
+    OffLayout,
+    PassthroughLayout,
+    SchedulerLayout,
+    SchedulerPolicy,
+    SizeMode,
+    VfLayout,
+    VgpuLayout,
+    WantedInstance,
+)
+
+
+def _read(folder: Path, text: str) -> HostLayout:
+    (folder / "hosts.yml").write_text("g: {hosts: {h1: }}\n")
+    (folder / "host_vars").mkdir(exist_ok=True)
+    lines = "".join(f"  {line}\n" for line in text.splitlines())
+    (folder / "host_vars" / "h1.yml").write_text(f"vgpu:\n{lines}")
+    layout = load_inventory([folder / "hosts.yml"]).layout("h1")
+    assert layout is not None
+    return layout
+
+
+def _gpu(folder: Path, entry: str) -> Layout:
+    return _read(folder, f"version: 1\ngpus:\n- {{match: all, {entry}}}").gpus[0].layout
+
+
+def test_a_host_without_the_variable_has_no_layout(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("g: {hosts: {h1: }}\n")
+    assert load_inventory([tmp_path / "hosts.yml"]).layout("h1") is None
+
+
+def test_everything_about_the_host_is_read(tmp_path: Path) -> None:
+    layout = _read(
+        tmp_path,
+        "version: 1\n"
+        "kernel_arguments: [intel_iommu=on, iommu=pt]\n"
+        "stop_services: [dcgm, nvidia-dcgm.service]\n"
+        "hugepages: {1GiB: 64, 2MiB: 0}\n"
+        "uplinks: {tenants: ens1f0}\n",
+    )
+    assert layout == HostLayout(
+        kernel_arguments=("intel_iommu=on", "iommu=pt"),
+        stop_services=("dcgm.service", "nvidia-dcgm.service"),
+        hugepages=((2048, 0), (1 << 20, 64)),
+        uplinks=(("tenants", "ens1f0"),),
+    )
+    assert layout.origin == f"{tmp_path}/host_vars/h1.yml:1"
+
+
+@pytest.mark.parametrize(
+    ("entry", "layout"),
+    [
+        ("kind: passthrough", PassthroughLayout()),
+        ("kind: passthrough, driver: vfio-pci", PassthroughLayout("vfio-pci")),
+        ("kind: off", OffLayout()),
+        ("kind: 'off'", OffLayout()),
+        ("kind: vf, count: 4", VfLayout(4)),
+        ("kind: vgpu", VgpuLayout()),
+        (
+            "kind: vgpu, virtual_functions: true, size_mode: mixed-size, types: [A40-8Q, A40-4Q], "
+            "scheduler: {policy: equal-share, time_slice_ms: 1.5}, slices: {A40-8Q: 2, A40-4Q: 1}",
+            VgpuLayout(
+                True,
+                SizeMode.MIXED,
+                SchedulerLayout(SchedulerPolicy.EQUAL_SHARE, 1500),
+                ("A40-8Q", "A40-4Q"),
+                (("A40-4Q", 1), ("A40-8Q", 2)),
+            ),
+        ),
+        ("kind: mig, geometry: {}", MigLayout()),
+        (
+            "kind: mig, geometry: {2g.10gb: 2, 1g.5gb+me: 1}, placements: {2g.10gb: [4]}",
+            MigLayout((WantedInstance("1g.5gb+me"), WantedInstance("2g.10gb", 4), WantedInstance("2g.10gb"))),
+        ),
+        (
+            "kind: mig-vgpu, geometry: {2g.10gb: 1}, types: [A100-2-10C], slices: {A100-2-10C: 1}",
+            MigVgpuLayout((WantedInstance("2g.10gb"),), types=("A100-2-10C",), slices=(("A100-2-10C", 1),)),
+        ),
+    ],
+)
+def test_every_kind_is_read(tmp_path: Path, entry: str, layout: Layout) -> None:
+    assert _gpu(tmp_path, entry) == layout
+
+
+@pytest.mark.parametrize(
+    ("match", "read"),
+    [
+        ("all", GpuMatch()),
+        ("{address: '0000:41:00.0'}", GpuMatch(address="0000:41:00.0")),
+        ("{address: '00000000:C1:00.0'}", GpuMatch(address="0000:c1:00.0")),
+        ("{address: '41:00.0'}", GpuMatch(address="0000:41:00.0")),
+        (
+            "{uuid: GPU-1111AAAA-2222-3333-4444-555555555555}",
+            GpuMatch(uuid="GPU-1111aaaa-2222-3333-4444-555555555555"),
+        ),
+        ("{board: A40}", GpuMatch(board="A40")),
+        ("{board: '10de:ffff'}", GpuMatch(board="10de:ffff")),
+    ],
+)
+def test_every_match_is_read(tmp_path: Path, match: str, read: GpuMatch) -> None:
+    layout = _read(tmp_path, f"version: 1\ngpus:\n- match: {match}\n  kind: passthrough")
+    assert layout.gpus == (GpuLayout(read, PassthroughLayout()),)
+    assert layout.gpus[0].origin == f"{tmp_path}/host_vars/h1.yml:4"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words", "hint"),
+    [
+        ("gpus: []", 1, "vgpu of host 'h1' has no 'version'", "version: 1"),
+        ("version: 2", 2, "vgpu.version of host 'h1' is 2", "reads version 1"),
+        ("version: '1'", 2, "is '1', text, not a whole number", None),
+        ("version: 1\ngpu: []", 3, "vgpu.gpu of host 'h1' is not a key of the layout", "did you mean gpus?"),
+        ("version: 1\n1: x", 3, "a key that is a number, not text", "quote it"),
+        ("version: 1\ngpus: {}", 3, "vgpu.gpus of host 'h1' is a mapping, not a list", None),
+        ("version: 1\ngpus:\n- kind: off", 4, "vgpu.gpus[0] of host 'h1' has no 'match'", None),
+        ("version: 1\ngpus:\n- match: all", 4, "has no 'kind'", None),
+        ("version: 1\ngpus:\n- match: all\n  kind: mdev", 5, "vgpu.gpus[0].kind of host 'h1' is 'mdev'", "it can be"),
+        ("version: 1\ngpus:\n- match: all\n  kind: vgpus", 5, "is 'vgpus'", "did you mean vgpu?"),
+        ("version: 1\ngpus:\n- match: A40\n  kind: off", 4, "gpus[0].match of host 'h1' is 'A40'", "write `all`"),
+        ("version: 1\ngpus:\n- kind: off\n  match: {}", 5, "match of host 'h1' has no key", "give one of"),
+        (
+            "version: 1\ngpus:\n- kind: off\n  match:\n    board: A40\n    address: '41:00.0'",
+            5,
+            "has board and address",
+            "give one of",
+        ),
+        (
+            "version: 1\ngpus:\n- kind: off\n  match: {address: 0000:41:00.0}",
+            5,
+            "match.address of host 'h1' is 2460.0, a number, not text",
+            'quote it: "0000:41:00.0"',
+        ),
+        ("version: 1\ngpus:\n- kind: off\n  match: {address: '41'}", 5, "is '41', not a PCI address", None),
+        ("version: 1\ngpus:\n- kind: off\n  match: {uuid: x}", 5, "is 'x', not a GPU's UUID", None),
+        ("version: 1\ngpus:\n- kind: off\n  match: {board: A41}", 5, "is 'A41', which no board", "write a model"),
+        (
+            "version: 1\ngpus:\n- {match: all, kind: off}\n- match: all\n  kind: vgpu",
+            5,
+            "gpus[1].match of host 'h1' is for all GPUs, as is the entry at",
+            "one entry per match",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  geometry: {}",
+            6,
+            "gpus[0].geometry of host 'h1' contradicts kind vgpu: 'geometry' belongs to mig and mig-vgpu",
+            "vgpu can have virtual_functions",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: off\n  cuont: 1",
+            6,
+            "gpus[0].cuont of host 'h1' is not a key",
+            None,
+        ),
+        ("version: 1\ngpus:\n- match: all\n  kind: mig", 4, "is of kind mig and has no 'geometry'", None),
+        ("version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 0", 6, "count of host 'h1' is 0", "1 to 256"),
+        ("version: 1\ngpus:\n- match: all\n  kind: vf\n  count: true", 6, "is True, true or false, not a whole", None),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: mig\n  geometry: {1g.5gb: 1}\n  placements:\n    2g.10gb: [0]",
+            8,
+            "placements.2g.10gb of host 'h1' is for a profile that the geometry does not have",
+            None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: mig\n  geometry: {1g.5gb: 1}\n  placements: {1g.5gb: [0, 1]}",
+            7,
+            "has 2 slots, but the geometry has 1 of 1g.5gb",
+            None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: mig\n  geometry: {1g.5gb: 2}\n"
+            "  placements:\n    1g.5gb:\n    - 0\n    - 0",
+            10,
+            "placements.1g.5gb[1] of host 'h1' is 0 a second time",
+            None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  size_mode: mixed-size\n"
+            "  scheduler:\n    policy: fixed-share",
+            8,
+            "policy of host 'h1' is fixed-share, which contradicts size_mode mixed-size",
+            "equal-share",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  scheduler:\n"
+            "    policy: best-effort\n    time_slice_ms: 2",
+            8,
+            "contradicts policy best-effort, which has no time slice",
+            None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  scheduler: {policy: equal-share, time_slice_ms: 31}",
+            6,
+            "time_slice_ms of host 'h1' is 31",
+            "1 to 30",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  scheduler: {time_slice_ms: 2}",
+            6,
+            "scheduler of host 'h1' has no 'policy'",
+            None,
+        ),
+        ("version: 1\ngpus:\n- match: all\n  kind: vgpu\n  types: []", 6, "is an empty list", "leave it out"),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  types: [A100-1-5C]",
+            6,
+            "types[0] of host 'h1' contradicts the kind: type A100-1-5C sits in a MIG instance",
+            "mig-vgpu",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  types: [A40-8Q]\n  slices: {A40-4Q: 1}",
+            7,
+            "slices.A40-4Q of host 'h1' contradicts types: A40-4Q is not one of A40-8Q",
+            None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  slices: {A40-8Q: 1, A40-4Q: 1}",
+            6,
+            "slices of host 'h1' has types of different sizes, which contradicts equal sizes",
+            "size_mode: mixed-size",
+        ),
+        ("version: 1\nkernel_arguments: iommu=pt", 3, "is 'iommu=pt', text, not a list", None),
+        (
+            "version: 1\nkernel_arguments:\n- iommu=pt quiet",
+            4,
+            "kernel_arguments[0] of host 'h1'",
+            "one kernel argument",
+        ),
+        ("version: 1\nkernel_arguments:\n- a\n- a", 5, "kernel_arguments[1] of host 'h1' is 'a' a second time", None),
+        ("version: 1\nstop_services:\n- '; rm'", 4, "not the name of a systemd unit", None),
+        ("version: 1\nstop_services: [dcgm, dcgm.service]", 3, "is 'dcgm.service' a second time", None),
+        ("version: 1\nhugepages:\n  3MiB: 1", 4, "is for pages of '3MiB'", "a power of two"),
+        ("version: 1\nhugepages:\n  big: 1", 4, "is for pages of 'big'", None),
+        ("version: 1\nhugepages:\n  2MiB: -1", 4, "hugepages.2MiB of host 'h1' is -1", "0 to"),
+        ("version: 1\nuplinks:\n  a: 'ens1 f0'", 4, "not the name of a network interface", None),
+        ("version: 1\nuplinks:\n  a: '{{ uplink }}'", 4, "is a jinja template", "!unsafe"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_file_and_line(
+    tmp_path: Path, text: str, line: int, words: str, hint: str | None
+) -> None:
+    with pytest.raises(InventoryError) as refused:
+        _read(tmp_path, text)
+    assert refused.value.message.startswith(f"{tmp_path}/host_vars/h1.yml:{line}: vgpu"), refused.value.message
+    assert words in refused.value.message
+    assert hint is None or hint in (refused.value.hint or "")
+
+
+def test_the_variable_comes_whole_from_the_place_that_counts_most(tmp_path: Path) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "g.yml").write_text("vgpu: {version: 1, kernel_arguments: [iommu=pt]}\n")
+    assert _read(tmp_path, "version: 1") == HostLayout()
+    (tmp_path / "host_vars" / "h1.yml").unlink()
+    layout = load_inventory([tmp_path / "hosts.yml"]).layout("h1")
+    assert layout == HostLayout(kernel_arguments=("iommu=pt",))
+
+
+def test_a_group_s_file_is_named_where_it_set_the_layout(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("g: {hosts: {h1: }}\n")
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "g.yml").write_text(
+        "---\nx: 1\nvgpu:\n  version: 1\n  gpus:\n  - kind: off\n    match: al\n"
+    )
+    with pytest.raises(InventoryError) as refused:
+        load_inventory([tmp_path / "hosts.yml"]).layout("h1")
+    assert refused.value.message.startswith(f"{tmp_path}/group_vars/g.yml:7: vgpu.gpus[0].match of host 'h1'")
+
+
+def test_a_layout_behind_an_anchor_is_named_by_its_own_line(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(
+        "all:\n  vars:\n    base: &base\n      version: 1\n      gpu: []\n"
+        "  hosts:\n    h1:\n      vgpu:\n        <<: *base\n"
+    )
+    with pytest.raises(InventoryError) as refused:
+        load_inventory([tmp_path / "hosts.yml"]).layout("h1")
+    assert refused.value.message.startswith(f"{tmp_path}/hosts.yml:5: vgpu.gpu of host 'h1'")
+
+
+def test_a_layout_in_an_ini_inventory_is_read_and_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "hosts.ini").write_text(
+        "[g]\nh1 vgpu=\"{'version': 1, 'gpus': [{'match': 'all', 'kind': 'off'}]}\"\nh2 vgpu=1\n"
+    )
+    inventory = load_inventory([tmp_path / "hosts.ini"])
+    assert inventory.layout("h1") == HostLayout((GpuLayout(GpuMatch(), OffLayout()),))
+    with pytest.raises(InventoryError) as refused:
+        inventory.layout("h2")
+    assert refused.value.message == f"{tmp_path}/hosts.ini:3: vgpu of host 'h2' is 1, a number, not a mapping"

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/layout.md: every worked example is read, and brings an emulated board of its kind into the layout."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
+from vgpuctl.inventory import layout as layout_reader
+from vgpuctl.inventory import layout_kinds, load_inventory
+from vgpuctl.planner.layout import plan_host
+
+PAGE = (Path(__file__).parents[4] / "docs" / "layout.md").read_text()
+EXAMPLES = re.findall(r"<!-- board: (\S+) -->\n```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_every_board_kind_has_its_example() -> None:
+    assert len(EXAMPLES) == PAGE.count("```yaml") == 7
+
+
+@pytest.mark.parametrize(("board", "text"), EXAMPLES, ids=[board for board, _ in EXAMPLES])
+def test_an_example_brings_its_board_into_the_layout(tmp_path: Path, board: str, text: str) -> None:
+    (tmp_path / "hosts.ini").write_text("gpu1\n")
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars" / "gpu1.yml").write_text(text)
+    layout = load_inventory([tmp_path / "hosts.ini"]).layout("gpu1")
+    assert layout is not None
+    host = SimulatedHost(SimulatedGpu(board))
+    host.services["dcgm.service"] = "dcgm.service" in layout.stop_services
+    for _ in range(3):
+        plan = plan_host(layout, host.facts(), made=host.slices())
+        for planned in plan.steps:
+            host.take(planned.step)
+    plan = plan_host(layout, host.facts(), made=host.slices())
+    about_gpus = [difference for difference in plan.differences if difference.gpu]
+    assert (plan.steps, plan.later, about_gpus) == ((), (), [])
+    assert {obstacle.code for obstacle in plan.obstacles} <= {"gpu-missing", "no-such-hugepages"}
+
+
+def test_every_key_of_the_schema_is_on_the_page() -> None:
+    keys = {*layout_reader._KEYS, "match", "kind", *(key for some in layout_kinds._KEYS.values() for key in some)}
+    rows = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
+    assert keys <= rows

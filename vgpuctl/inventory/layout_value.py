@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One value inside a structured variable, read with its type and refused with the file and line that set it."""
+
+import difflib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from vgpuctl.errors import InventoryError
+from vgpuctl.inventory.origin import Origin, UntrustedText
+
+E = TypeVar("E", bound=StrEnum)
+
+_TEMPLATE_MARKS = ("{{", "{%", "{#")
+_KINDS = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    UntrustedText: "text",
+    list: "a list",
+    dict: "a mapping",
+    type(None): "empty",
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value, the place of the variable it belongs to, its way inside it, and that way in words."""
+
+    content: object
+    variable: Origin
+    host: str
+    way: tuple[object, ...] = ()
+    name: str = "vgpu"
+
+    @property
+    def origin(self) -> Origin:
+        """Where this value was written."""
+        return self.variable.within(*self.way)
+
+    def refuse(self, what: str, *, hint: str | None = None) -> InventoryError:
+        """Build the error `FILE:LINE: NAME of host 'HOST' WHAT`."""
+        return InventoryError(f"{self.origin}: {self.name} of host {self.host!r} {what}", hint=hint)
+
+    def mapping(self) -> "dict[str, Value]":
+        """The entries of a mapping with text keys, each as a value of its own."""
+        if not isinstance(self.content, dict):
+            raise self._wrong_type("a mapping")
+        for key in self.content:
+            if not isinstance(key, str):
+                raise self._child(key).refuse(f"is a key that is {kind_of(key)}, not text", hint="quote it")
+        return {str(key): self._child(key) for key in self.content}
+
+    def fields(self, known: Sequence[str], *, required: Collection[str] = ()) -> "dict[str, Value]":
+        """The entries of a mapping with these keys at most. Raises InventoryError for another and for a missing one."""
+        entries = self.mapping()
+        for key, value in entries.items():
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"it can have {', '.join(known)}"
+                raise value.refuse("is not a key of the layout", hint=hint)
+        for key in required:
+            if key not in entries:
+                raise self.refuse(f"has no {key!r}")
+        return entries
+
+    def items(self) -> "list[Value]":
+        """The items of a list, each as a value of its own."""
+        if not isinstance(self.content, list):
+            raise self._wrong_type("a list")
+        return [self._child(index) for index in range(len(self.content))]
+
+    def text(self, *, hint: str | None = None) -> str:
+        """A text of one line that is not empty."""
+        if not isinstance(self.content, str):
+            raise self._wrong_type("text", hint=hint or "quote it to make it text")
+        if not self.content.strip() or "\n" in self.content or "\0" in self.content:
+            raise self.refuse(f"is {self.content!r}, not one line of text", hint=hint)
+        if not isinstance(self.content, UntrustedText) and any(mark in self.content for mark in _TEMPLATE_MARKS):
+            raise self.refuse(
+                "is a jinja template, which vgpuctl does not evaluate",
+                hint="write the value itself, or under `!unsafe` when the braces belong to it",
+            )
+        return str(self.content)
+
+    def texts(self) -> tuple[str, ...]:
+        """A list of texts, each once."""
+        found: list[str] = []
+        for item in self.items():
+            text = item.text()
+            if text in found:
+                raise item.refuse(f"is {text!r} a second time")
+            found.append(text)
+        return tuple(found)
+
+    def whole(self, lowest: int, highest: int) -> int:
+        """A whole number in these bounds."""
+        if not isinstance(self.content, int) or isinstance(self.content, bool):
+            raise self._wrong_type("a whole number")
+        if not lowest <= self.content <= highest:
+            raise self.refuse(f"is {self.content}", hint=f"it can be {lowest} to {highest}")
+        return self.content
+
+    def number(self, lowest: float, highest: float) -> float:
+        """A number in these bounds."""
+        if not isinstance(self.content, int | float) or isinstance(self.content, bool):
+            raise self._wrong_type("a number")
+        if not lowest <= self.content <= highest:
+            raise self.refuse(f"is {self.content}", hint=f"it can be {lowest:g} to {highest:g}")
+        return float(self.content)
+
+    def truth(self) -> bool:
+        """True or false."""
+        if not isinstance(self.content, bool):
+            raise self._wrong_type("true or false")
+        return self.content
+
+    def choice(self, choices: type[E]) -> E:
+        """One member of a closed set."""
+        members = [member.value for member in choices]
+        if not isinstance(self.content, str):
+            raise self._wrong_type("text", hint=f"it can be {', '.join(members)}")
+        try:
+            return choices(self.content)
+        except ValueError as exc:
+            near = difflib.get_close_matches(self.content, members, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"it can be {', '.join(members)}"
+            raise self.refuse(f"is {self.content!r}", hint=hint) from exc
+
+    def counts(self, *, highest: int) -> dict[str, "tuple[int, Value]"]:
+        """A mapping of names to whole numbers of 1 or more, each with its value for errors."""
+        return {name: (value.whole(1, highest), value) for name, value in self.mapping().items()}
+
+    def _child(self, key: object) -> "Value":
+        assert isinstance(self.content, dict | list)
+        content = self.content[key]  # type: ignore[call-overload]  # a key or an index of this very value
+        name = f"{self.name}[{key}]" if isinstance(self.content, list) else f"{self.name}.{key}"
+        return Value(content, self.variable, self.host, (*self.way, key), name)
+
+    def _wrong_type(self, wanted: str, *, hint: str | None = None) -> InventoryError:
+        shown = "" if self.content is None or isinstance(self.content, list | dict) else f"{self.content!r}, "
+        return self.refuse(f"is {shown}{kind_of(self.content)}, not {wanted}", hint=hint)
+
+
+def kind_of(value: object) -> str:
+    """What a value is, in words."""
+    return _KINDS.get(type(value), f"a {type(value).__name__}")

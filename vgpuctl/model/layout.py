@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declared layout of a host: what each GPU is to be, and what the host around them needs.
+
+Values only; the inventory reads them (docs/layout.md), the planner turns them into steps. None means: not declared,
+so left as it is found.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class LayoutKind(StrEnum):
+    """What one GPU can be declared to be."""
+
+    PASSTHROUGH = "passthrough"
+    VGPU = "vgpu"
+    MIG = "mig"
+    MIG_VGPU = "mig-vgpu"
+    VF = "vf"
+    OFF = "off"
+
+
+class SizeMode(StrEnum):
+    """Whether the vGPUs of one GPU share one size or may differ (reference 3.3)."""
+
+    EQUAL = "equal-size"
+    MIXED = "mixed-size"
+
+
+class SchedulerPolicy(StrEnum):
+    """How the vGPUs of one GPU share its time (reference 3.4)."""
+
+    BEST_EFFORT = "best-effort"
+    EQUAL_SHARE = "equal-share"
+    FIXED_SHARE = "fixed-share"
+
+    def works_with_mixed_size(self) -> bool:
+        """Whether the driver takes the policy while sizes are mixed (reference 3.3)."""
+        return self is not SchedulerPolicy.FIXED_SHARE
+
+    def has_time_slice(self) -> bool:
+        """Whether a time slice means anything to the policy."""
+        return self is not SchedulerPolicy.BEST_EFFORT
+
+
+@dataclass(frozen=True)
+class GpuMatch:
+    """Which GPUs an entry is for: one of the fields is set, or none for all.
+
+    address: `dddd:bb:dd.f`. uuid: `GPU-…`, compared without case. board: a model's name as the catalogue knows it
+    (`A40`, `h100`), or `vendor:device` in hex.
+    """
+
+    address: str | None = None
+    uuid: str | None = None
+    board: str | None = None
+
+    @property
+    def rank(self) -> int:
+        """How narrow the match is: 2 for one GPU, 1 for a board, 0 for all. The narrowest entry counts."""
+        if self.address is not None or self.uuid is not None:
+            return 2
+        return 1 if self.board is not None else 0
+
+    def __str__(self) -> str:
+        for name in ("address", "uuid", "board"):
+            value = getattr(self, name)
+            if value is not None:
+                return f"{name} {value}"
+        return "all GPUs"
+
+
+@dataclass(frozen=True)
+class SchedulerLayout:
+    """The vGPU scheduler. time_slice_us: None for the driver's default."""
+
+    policy: SchedulerPolicy
+    time_slice_us: int | None = None
+
+
+@dataclass(frozen=True)
+class WantedInstance:
+    """One MIG GPU instance. start: the memory slot it begins at, None where it may be any."""
+
+    profile: str
+    start: int | None = None
+
+
+@dataclass(frozen=True)
+class PassthroughLayout:
+    """A whole card for one VM. driver: `vfio-pci` binds it now, None leaves that to libvirt when the VM starts."""
+
+    driver: str | None = None
+
+    kind = LayoutKind.PASSTHROUGH
+
+
+@dataclass(frozen=True)
+class VgpuLayout:
+    """Time-sliced vGPUs.
+
+    virtual_functions: None as the board needs them (all on SR-IOV boards). types: the vGPU types that may be made,
+    empty for any. slices: (type, how many) that exist before any VM asks for them, sorted by type.
+    """
+
+    virtual_functions: bool | None = None
+    size_mode: SizeMode | None = None
+    scheduler: SchedulerLayout | None = None
+    types: tuple[str, ...] = ()
+    slices: tuple[tuple[str, int], ...] = ()
+
+    kind = LayoutKind.VGPU
+
+
+@dataclass(frozen=True)
+class MigLayout:
+    """MIG instances, each with a compute instance, for the host itself. instances: a multiset."""
+
+    instances: tuple[WantedInstance, ...] = ()
+
+    kind = LayoutKind.MIG
+
+
+@dataclass(frozen=True)
+class MigVgpuLayout:
+    """vGPUs that sit in MIG instances; the fields of MigLayout and VgpuLayout, without a choice of VFs."""
+
+    instances: tuple[WantedInstance, ...] = ()
+    size_mode: SizeMode | None = None
+    scheduler: SchedulerLayout | None = None
+    types: tuple[str, ...] = ()
+    slices: tuple[tuple[str, int], ...] = ()
+
+    kind = LayoutKind.MIG_VGPU
+
+
+@dataclass(frozen=True)
+class VfLayout:
+    """Plain VFs (AMD, Intel)."""
+
+    count: int
+
+    kind = LayoutKind.VF
+
+
+@dataclass(frozen=True)
+class OffLayout:
+    """Nothing for VMs: no VFs, no MIG, on the host's own driver."""
+
+    kind = LayoutKind.OFF
+
+
+Layout = PassthroughLayout | VgpuLayout | MigLayout | MigVgpuLayout | VfLayout | OffLayout
+
+
+@dataclass(frozen=True)
+class GpuLayout:
+    """What the matched GPUs are to be. origin: `FILE:LINE` of the entry, for messages."""
+
+    match: GpuMatch
+    layout: Layout
+    origin: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class HostLayout:
+    """One host's declared layout. A GPU that no entry matches is left alone.
+
+    kernel_arguments: words that the running kernel's command line must hold. stop_services: full unit names, stopped
+    while MIG modes and VFs change and started again. hugepages: (size in KiB, how many). uplinks: (network, interface
+    of the host). origin: `FILE:LINE` of the variable.
+    """
+
+    gpus: tuple[GpuLayout, ...] = ()
+    kernel_arguments: tuple[str, ...] = ()
+    stop_services: tuple[str, ...] = ()
+    hugepages: tuple[tuple[int, int], ...] = ()
+    uplinks: tuple[tuple[str, str], ...] = ()
+    version: int = 1
+    origin: str = field(default="", compare=False)

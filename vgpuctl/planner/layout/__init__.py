@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a host's declared layout and its facts to ordered steps, what they disturb, their undo, and the differences."""
+
+from vgpuctl.planner.layout.plan import plan_host
+from vgpuctl.planner.layout.result import Difference, Disturbed, HostPlan, Obstacle, Phase, PlannedStep
+
+__all__ = ["Difference", "Disturbed", "HostPlan", "Obstacle", "Phase", "PlannedStep", "plan_host"]

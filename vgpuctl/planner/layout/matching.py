@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which entry of the layout is for which GPU: the narrowest that fits (address or UUID, then board, then all)."""
+
+from collections.abc import Sequence
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.catalog.lookup import has_words, words_of
+from vgpuctl.model.layout import GpuLayout, GpuMatch
+
+
+def entries_for(gpu: Gpu, entries: Sequence[GpuLayout]) -> list[GpuLayout]:
+    """The narrowest entries that fit the GPU: none, one, or several that contradict each other."""
+    fitting = [entry for entry in entries if fits(entry.match, gpu)]
+    narrowest = max((entry.match.rank for entry in fitting), default=0)
+    return [entry for entry in fitting if entry.match.rank == narrowest]
+
+
+def fits(match: GpuMatch, gpu: Gpu) -> bool:
+    """Whether a match means this GPU. A GPU that its vendor's driver does not have has no UUID to match."""
+    if match.address is not None:
+        return match.address == gpu.address
+    if match.uuid is not None:
+        return gpu.uuid is not None and match.uuid.lower() == gpu.uuid.lower()
+    return match.board is None or _is_board(match.board, gpu)
+
+
+def _is_board(text: str, gpu: Gpu) -> bool:
+    if text.lower() == f"{gpu.vendor_id}:{gpu.device_id}":
+        return True
+    known = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    if known is not None:
+        return known in catalog.boards_named(text)
+    return gpu.name is not None and has_words(words_of(gpu.name), words_of(text))

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MIG on or off (reference 5.1). Whether a change needs a reset only the GPU knows; a pending one says so."""
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.steps import CreateGpuInstance, DestroyGpuInstance, ResetGpu, SetMigMode
+from vgpuctl.planner.layout import slices, virtual_functions
+from vgpuctl.planner.layout.driver import is_on_vendor_driver
+from vgpuctl.planner.layout.result import Phase
+from vgpuctl.planner.layout.work import GpuWork
+
+
+def ensure(work: GpuWork, *, enabled: bool) -> None:
+    """Bring the MIG mode to `enabled`, current and pending, tearing down first what stands in its way."""
+    mig = work.gpu.mig
+    if mig is None:
+        if enabled:
+            _explain_missing(work)
+        return
+    if (mig.current, mig.pending) == (enabled, enabled):
+        return
+    work.differ("mig-mode", _word(enabled), _found(mig.current, mig.pending))
+    if mig.current == enabled:  # the other mode waits for a reset: call it off
+        work.add(
+            Phase.MIG_MODE,
+            SetMigMode(work.address, enabled),
+            f"call off the pending change of MIG on {work.address}",
+            undo=(SetMigMode(work.address, mig.pending),),
+        )
+        return
+    _tear_down(work)
+    if mig.pending == enabled:
+        summary = f"reset {work.address}, so that its pending MIG mode ({_word(enabled)}) counts"
+        work.add(Phase.MIG_MODE, ResetGpu(work.address), summary, disturbs=work.users)
+    else:
+        work.add(
+            Phase.MIG_MODE,
+            SetMigMode(work.address, enabled),
+            f"switch MIG of {work.address} {'on' if enabled else 'off'}",
+            undo=(SetMigMode(work.address, mig.current),),
+            disturbs=work.users,
+        )
+    work.is_rebuilt = True
+
+
+def _tear_down(work: GpuWork) -> None:
+    """Take away GPU instances and VFs: the driver refuses a change of MIG over them (reference 3.1, 5.3)."""
+    in_use = [one for one in work.instances if one.in_use]
+    if in_use:
+        named = ", ".join(f"{one.profile} at {one.start}:{one.size}" for one in in_use)
+        work.block(
+            "mig-in-use",
+            f"MIG cannot change while GPU instances are in use: {named}",
+            remedy="stop what uses them",
+            disturbs=work.users,
+        )
+        return
+    slices.tear_down(work)
+    if work.vf_count:
+        virtual_functions.tear_down(work)
+        return
+    for one in work.instances:
+        remade = CreateGpuInstance(work.address, one.profile, one.start, compute_instance=one.compute_instances > 0)
+        work.add(
+            Phase.TEAR_DOWN,
+            DestroyGpuInstance(work.address, one.profile, one.start),
+            f"destroy the GPU instance {one.profile} at {one.start}:{one.size} of {work.address}",
+            undo=(remade,),
+        )
+    work.instances = ()
+
+
+def _explain_missing(work: GpuWork) -> None:
+    if not work.is_nvidia or (work.board is not None and catalog.mig_table(work.board) is None):
+        work.block("no-mig", f"{work.name} has no MIG")
+    elif is_on_vendor_driver(work):
+        work.differ("mig-mode", _word(True), "not told by the driver")
+        work.block(
+            "mig-unreadable",
+            f"the driver of {work.address} tells nothing of MIG",
+            remedy="look whether NVML works on the host: `vgpuctl inspect-host`",
+        )
+    else:
+        work.differ("mig-mode", _word(True), "unknown")
+        work.later.append(f"{work.address}: MIG, once its driver has it")
+
+
+def _word(enabled: bool) -> str:
+    return "enabled" if enabled else "disabled"
+
+
+def _found(current: bool, pending: bool) -> str:
+    return _word(current) if current == pending else f"{_word(current)}, {_word(pending)} pending"

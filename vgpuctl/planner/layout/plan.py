@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One host's plan, put together from its GPUs', kind by kind, and ordered as a boot would do it (reference 9)."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
+from vgpuctl.model.lease import Lease
+from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passthrough, kind_vf, kind_vgpu, slices
+from vgpuctl.planner.layout.host import plan_around, plan_services
+from vgpuctl.planner.layout.matching import entries_for, fits
+from vgpuctl.planner.layout.result import Difference, HostPlan, Obstacle
+from vgpuctl.planner.layout.work import GpuWork
+
+_KINDS: dict[LayoutKind, Callable[[GpuWork, Any], None]] = {
+    LayoutKind.PASSTHROUGH: kind_passthrough.plan,
+    LayoutKind.VGPU: kind_vgpu.plan,
+    LayoutKind.MIG: kind_mig.plan,
+    LayoutKind.MIG_VGPU: kind_mig_vgpu.plan,
+    LayoutKind.VF: kind_vf.plan,
+    LayoutKind.OFF: kind_off.plan,
+}
+
+
+def plan_host(
+    layout: HostLayout, facts: HostFacts, leases: Sequence[Lease] = (), made: Collection[str] = ()
+) -> HostPlan:
+    """Plan the way from the host as read to its declared layout. Equal input, equal plan.
+
+    leases: those of this host, so that what a step disturbs can be named. made: mdev UUIDs and VF addresses of slices
+    that a layout made before; of these, and of no other vGPU, idle ones are taken away where they are too many or in
+    the way. A step that disturbs somebody can be taken only once they are gone: the agent refuses it otherwise.
+    A GPU that no entry matches is left alone; a GPU with an obstacle gets no steps, while the other GPUs do. Steps are
+    ordered by phase, then by GPU. Where `later` is not empty, read the host and plan again after the steps.
+    """
+    around = plan_around(layout, facts)
+    found = [
+        _plan_gpu(gpu, layout, leases, made, facts.hostname) for gpu in sorted(facts.gpus, key=lambda one: one.address)
+    ]
+    gpus = [work for work in found if work is not None]
+    gpu_steps = [planned for work in gpus if not work.obstacles for planned in work.steps]
+    services = plan_services(layout, facts, gpu_steps)
+    missing = [entry for entry in layout.gpus if entry.match.rank == 2 and not _has(facts, entry)]
+    steps = sorted((*around.steps, *services.steps, *gpu_steps), key=lambda planned: planned.phase)
+    return HostPlan(
+        steps=tuple(steps),
+        differences=(
+            *around.differences,
+            *services.differences,
+            *(Difference(None, "gpu", str(entry.match), "missing") for entry in missing),
+            *(difference for work in gpus for difference in work.differences),
+        ),
+        obstacles=(
+            *around.obstacles,
+            *(_missing(entry) for entry in missing),
+            *(obstacle for work in gpus for obstacle in work.obstacles),
+        ),
+        later=tuple(text for work in gpus if not work.obstacles for text in work.later),
+        notes=(*around.notes, *services.notes),
+    )
+
+
+def _plan_gpu(
+    gpu: Gpu, layout: HostLayout, leases: Sequence[Lease], made: Collection[str], hostname: str
+) -> GpuWork | None:
+    entries = entries_for(gpu, layout.gpus)
+    if not entries:
+        return None
+    work = GpuWork(gpu, entries[0], leases, made, hostname=hostname)
+    if len(entries) > 1:
+        places = " and ".join(f"{entry.match} ({entry.origin or 'no origin'})" for entry in entries)
+        work.block("ambiguous", f"{gpu.address} is meant by {places}", remedy="leave one of them")
+        return work
+    if gpu.unread:
+        remedy = "look at the host: `vgpuctl inspect-host`"
+        work.block("unread", f"{gpu.address} could not be read: {'; '.join(gpu.unread)}", remedy=remedy)
+        return work
+    idle = list(work.idle_slices)
+    _KINDS[work.entry.layout.kind](work, work.entry.layout)
+    if idle and work.obstacles and all(one.code == "mig-in-use" for one in work.obstacles):
+        return _only_tear_down(work, GpuWork(gpu, entries[0], leases, made, hostname=hostname))
+    return work
+
+
+def _only_tear_down(blocked: GpuWork, work: GpuWork) -> GpuWork:
+    """Take the idle slices away first: they may be all that uses the GPU instances that stand in the way."""
+    slices.tear_down(work)
+    work.differences = blocked.differences
+    work.later.append(f"{work.address}: its GPU instances, once no slice sits in them")
+    return work
+
+
+def _has(facts: HostFacts, entry: GpuLayout) -> bool:
+    return any(fits(entry.match, gpu) for gpu in facts.gpus)
+
+
+def _missing(entry: GpuLayout) -> Obstacle:
+    remedy = "a GPU on vfio-pci shows no UUID: match it by address" if entry.match.uuid else "`vgpuctl list-gpus`"
+    return Obstacle(None, "gpu-missing", f"the host has no GPU of {entry.match}", remedy, entry.origin)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the planner answers for one host."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from vgpuctl.agent.wire.facts import Holder
+from vgpuctl.agent.wire.steps import ResetGpu, Step
+
+
+class Phase(IntEnum):
+    """When a step is taken, over all GPUs of a host (reference 9, boot order; tear-down goes the other way)."""
+
+    HOST = 0
+    STOP_SERVICES = 1
+    DRIVER = 2
+    TEAR_DOWN = 3
+    MIG_MODE = 4
+    VIRTUAL_FUNCTIONS = 5
+    INSTANCES = 6
+    SIZE_MODE = 7
+    SCHEDULER = 8
+    START_SERVICES = 9
+    HAND_OVER = 10
+    SLICES = 11
+
+    def needs_driver_alone(self) -> bool:
+        """Whether a step of this phase fails while another program has the GPU open (reference 9, row 6)."""
+        return self in (Phase.DRIVER, Phase.TEAR_DOWN, Phase.MIG_MODE, Phase.VIRTUAL_FUNCTIONS, Phase.HAND_OVER)
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """One VM or vGPU that a step takes its device from.
+
+    device: the function or mdev. lease, vm, tenant: None when the store knows nothing of it, so it is not vgpuctl's
+    to stop. holders: processes that have the device open now; empty when nothing runs on it.
+    """
+
+    device: str
+    lease: str | None = None
+    vm: str | None = None
+    tenant: str | None = None
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the store knows nothing of it."""
+        return self.lease is None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process has the device open."""
+        return bool(self.holders)
+
+    def __str__(self) -> str:
+        who = f"VM {self.vm} of {self.tenant}" if self.vm else "a VM or vGPU that vgpuctl does not know"
+        pids = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in self.holders)
+        return f"{who} on {self.device}" + (f", held by {pids}" if pids else "")
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step, what it does in words, what takes it back (in order), whom it disturbs.
+
+    gpu: the physical function, None for the host's own. processes: programs of the host that have the GPU open now;
+    the agent waits for them a little and then refuses.
+    """
+
+    phase: Phase
+    step: Step
+    summary: str
+    gpu: str | None = None
+    undo: tuple[Step, ...] = ()
+    disturbs: tuple[Disturbed, ...] = ()
+    processes: tuple[Holder, ...] = ()
+
+    @property
+    def needs_reset(self) -> bool:
+        """Whether it resets a GPU, which is done only when allowed."""
+        return isinstance(self.step, ResetGpu)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as declared. subject: stable, kebab-case. remedy: what to do where no step mends it."""
+
+    gpu: str | None
+    subject: str
+    declared: str
+    found: str
+    remedy: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.gpu or 'host'}: {self.subject} is {self.found}, declared {self.declared}"
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why a declared thing cannot be done now. A GPU with an obstacle gets no steps at all.
+
+    code: stable, kebab-case. origin: `FILE:LINE` of the declaration. disturbs: who would have to go first; once they
+    are gone, the host read and planned again, the obstacle is gone too.
+    """
+
+    gpu: str | None
+    code: str
+    reason: str
+    remedy: str | None = None
+    origin: str = ""
+    disturbs: tuple[Disturbed, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """Everything about one host and its declared layout.
+
+    differences: what is not as declared; none means that the host is in its layout. steps: in the order to take them.
+    later: what can be planned only once these steps are done (read the facts and plan again). notes: what was declared
+    and could not be looked at.
+    """
+
+    steps: tuple[PlannedStep, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    later: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_in_layout(self) -> bool:
+        """Whether nothing differs and nothing stands in the way."""
+        return not self.differences and not self.obstacles
+
+    @property
+    def undo(self) -> tuple[Step, ...]:
+        """What takes all steps back, the last one first."""
+        return tuple(step for planned in reversed(self.steps) for step in planned.undo)
+
+    @property
+    def disturbs(self) -> tuple[Disturbed, ...]:
+        """Everyone whom a step disturbs or an obstacle waits for, each once."""
+        found = [one for planned in self.steps for one in planned.disturbs]
+        found += [one for obstacle in self.obstacles for one in obstacle.disturbs]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def needs_reset(self) -> bool:
+        """Whether a step resets a GPU."""
+        return any(planned.needs_reset for planned in self.steps)

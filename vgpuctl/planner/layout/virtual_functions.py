@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many VFs a GPU has. Any change takes every vGPU, GPU instance and the mixed-size mode with it (reference 3.1)."""
+
+from vgpuctl.agent.wire.steps import CreateGpuInstance, SetHeterogeneousMode, SetVirtualFunctions, Step
+from vgpuctl.planner.layout import slices
+from vgpuctl.planner.layout.driver import PF_STUB
+from vgpuctl.planner.layout.result import Phase
+from vgpuctl.planner.layout.work import GpuWork
+
+
+def ensure(work: GpuWork, count: int, *, phase: Phase = Phase.VIRTUAL_FUNCTIONS) -> None:
+    """Bring the VFs to `count`, and note the difference to what was found."""
+    found = len(work.gpu.vfs)
+    if found != count:
+        work.differ("virtual-functions", count, found)
+    _change(work, count, phase)
+
+
+def tear_down(work: GpuWork) -> None:
+    """Take the VFs away because something below them changes; whether any are declared is asked elsewhere."""
+    _change(work, 0, Phase.TEAR_DOWN)
+
+
+def _change(work: GpuWork, count: int, phase: Phase) -> None:
+    is_stranded = work.gpu.driver == PF_STUB and not work.is_rebuilt
+    if work.vf_count == count and not is_stranded:
+        return
+    in_use = [one for one in work.instances if one.in_use]
+    if in_use and work.vf_count != count:
+        named = ", ".join(f"{one.profile} at {one.start}:{one.size}" for one in in_use)
+        work.block(
+            "mig-in-use",
+            f"a change of the VFs would destroy GPU instances in use: {named}",
+            remedy="stop what uses them",
+            disturbs=work.users,
+        )
+        return
+    slices.tear_down(work)
+    before = work.vf_count
+    undo: list[Step] = [SetVirtualFunctions(work.address, before)]
+    undo += [
+        CreateGpuInstance(work.address, one.profile, one.start, compute_instance=one.compute_instances > 0)
+        for one in work.instances
+    ]
+    if work.heterogeneous and before:
+        undo.append(SetHeterogeneousMode(work.address, True))
+    what = f"take the {before} VFs of {work.address} away" if count == 0 else f"enable {count} VFs of {work.address}"
+    if before == count:
+        what = f"bring {work.address} back from {PF_STUB} with {count} VFs"
+    work.add(phase, SetVirtualFunctions(work.address, count), what, undo=undo, disturbs=work.users)
+    work.vf_count = count
+    work.instances = ()
+    work.heterogeneous = None if work.heterogeneous is None else False
+    work.is_rebuilt = True

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is being planned for one GPU: its state as it will be after the steps so far, and what was found on the way."""
+
+from collections.abc import Collection, Sequence
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu, GpuInstance, Holder
+from vgpuctl.agent.wire.steps import Step
+from vgpuctl.model.layout import GpuLayout
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus
+from vgpuctl.planner.layout.result import Difference, Disturbed, Obstacle, Phase, PlannedStep
+
+NVIDIA = "10de"
+
+
+class GpuWork:
+    """One GPU and its declared layout.
+
+    vf_count, instances, heterogeneous, users: as they will be after the steps so far. idle_slices: vGPUs that a layout
+    made and nobody uses; they are not among the users. is_rebuilt: what a driver offers is another after the steps.
+    """
+
+    def __init__(
+        self, gpu: Gpu, entry: GpuLayout, leases: Sequence[Lease], made: Collection[str], *, hostname: str
+    ) -> None:
+        self.gpu = gpu
+        self.entry = entry
+        self.hostname = hostname
+        self.board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+        self.name = self.board.name if self.board else gpu.name or f"{gpu.vendor_id}:{gpu.device_id}"
+        self.vf_count = len(gpu.vfs)
+        self.instances: tuple[GpuInstance, ...] = gpu.mig.instances if gpu.mig else ()
+        self.heterogeneous = gpu.heterogeneous
+        self.is_rebuilt = False
+        self.steps: list[PlannedStep] = []
+        self.differences: list[Difference] = []
+        self.obstacles: list[Obstacle] = []
+        self.later: list[str] = []
+        users = _users_of(gpu, leases)
+        free = {one.device for one in users if one.is_foreign and not one.is_running}
+        self.idle_slices = [
+            one
+            for one in existing_vgpus(gpu)
+            if device_of(gpu, one) in free and (one.mdev_uuid or one.function) in made
+        ]
+        idle = {device_of(gpu, one) for one in self.idle_slices}
+        self.users = tuple(one for one in users if one.device not in idle)
+
+    @property
+    def address(self) -> str:
+        return self.gpu.address
+
+    @property
+    def is_nvidia(self) -> bool:
+        return self.gpu.vendor_id == NVIDIA
+
+    def add(
+        self,
+        phase: Phase,
+        step: Step,
+        summary: str,
+        *,
+        undo: Sequence[Step] = (),
+        disturbs: Sequence[Disturbed] = (),
+    ) -> None:
+        """Add a step."""
+        processes: tuple[Holder, ...] = self.gpu.users if phase.needs_driver_alone() else ()
+        self.steps.append(PlannedStep(phase, step, summary, self.address, tuple(undo), tuple(disturbs), processes))
+
+    def differ(self, subject: str, declared: object, found: object, *, remedy: str | None = None) -> None:
+        """Note that something is not as declared."""
+        self.differences.append(Difference(self.address, subject, str(declared), str(found), remedy))
+
+    def block(self, code: str, reason: str, *, remedy: str | None = None, disturbs: Sequence[Disturbed] = ()) -> None:
+        """Note that the layout cannot be reached now."""
+        self.obstacles.append(Obstacle(self.address, code, reason, remedy, self.entry.origin, tuple(disturbs)))
+
+
+def device_of(gpu: Gpu, vgpu: ExistingVgpu) -> str:
+    """The device that a lease names for a vGPU: an mdev's UUID where many sit on the GPU itself, else the VF."""
+    return vgpu.mdev_uuid if vgpu.mdev_uuid is not None and vgpu.function == gpu.address else vgpu.function
+
+
+def _users_of(gpu: Gpu, leases: Sequence[Lease]) -> tuple[Disturbed, ...]:
+    """Every VM and vGPU on the GPU, by device; those the store knows carry their lease."""
+    held = {one.slice.device: one for one in leases if one.slice.gpu == gpu.address and one.state.holds_device()}
+    found: dict[str, tuple[Holder, ...]] = dict.fromkeys(held, ())
+    for vgpu in existing_vgpus(gpu):
+        found.setdefault(device_of(gpu, vgpu), ())
+    found.update({mdev.uuid: mdev.holders for mdev in gpu.mdevs if mdev.parent == gpu.address})
+    found.update({function.address: function.holders for function in gpu.vfs if function.holders})
+    if gpu.holders:
+        found[gpu.address] = gpu.holders
+    return tuple(_disturbed(device, held.get(device), found[device]) for device in sorted(found))
+
+
+def _disturbed(device: str, lease: Lease | None, holders: tuple[Holder, ...]) -> Disturbed:
+    if lease is None:
+        return Disturbed(device, holders=holders)
+    return Disturbed(device, lease.id, lease.vm_name, lease.tenant, holders)

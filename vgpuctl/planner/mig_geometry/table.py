@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MIG profiles of one GPU, from the live host where it tells them, else from the catalogue."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import MigFacts
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One GPU-instance profile. starts and size count the table's memory slots."""
+
+    name: str
+    compute_slices: int
+    size: int
+    starts: tuple[int, ...]
+    max_count: int
+
+    @property
+    def takes_media(self) -> bool:
+        """Whether it is one of those of which a GPU can have one (`+me`, `+me.all`)."""
+        return self.name.endswith(("+me", "+me.all"))
+
+
+@dataclass(frozen=True)
+class Table:
+    """The profiles of one GPU. name: whose they are, for messages.
+
+    knows_placements: False where no source has the slots; the starts then are assumed aligned, good for telling what
+    fits but not for telling the driver where.
+    """
+
+    name: str
+    slots: int
+    compute_slices: int
+    profiles: tuple[Profile, ...]
+    knows_placements: bool = True
+
+    @cached_property
+    def by_name(self) -> dict[str, Profile]:
+        """The profiles by their names."""
+        return {profile.name: profile for profile in self.profiles}
+
+
+def table_of_board(board: catalog.Board) -> Table | None:
+    """The catalogue's table of a GPU model, None when it cannot be partitioned."""
+    found = catalog.mig_table(board)
+    if found is None:
+        return None
+    slots = found.memory_slots or max(profile.memory_slices for profile in found.profiles)
+    profiles = []
+    for profile in found.profiles:
+        size = profile.placement_size or profile.memory_slices
+        starts = profile.placement_starts or tuple(range(0, slots - size + 1, size))
+        profiles.append(Profile(profile.name, profile.compute_slices, size, starts, profile.max_count))
+    compute_slices = found.compute_slices or max(profile.compute_slices for profile in profiles)
+    return Table(board.name, slots, compute_slices, tuple(profiles), found.memory_slots is not None)
+
+
+def table_of(mig: MigFacts, board: catalog.Board | None, *, name: str) -> Table | None:
+    """The table of a live GPU: what its driver tells counts more than the catalogue. None when neither knows one."""
+    if not mig.profiles:
+        return table_of_board(board) if board is not None else None
+    profiles = tuple(Profile(one.name, one.compute_slices, one.size, one.starts, one.max_count) for one in mig.profiles)
+    slots = max(max(one.starts, default=0) + one.size for one in profiles)
+    return Table(name, slots, max(one.compute_slices for one in profiles), profiles)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One emulated host for the session, and an operator with a fresh store per test file."""
+"""Hosts to work on, an operator with a fresh store per test file, and a witness that asks the host itself.
+
+`operator` works on the emulated host with a real kernel, where a command takes seconds. `fleet_operator` works on
+simulated hosts, where it takes a fraction of one: for what has to be tried many times.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,20 +12,47 @@ from typing import Any
 import pytest
 
 from tests.e2e.operator import Operator
-from tests.e2e.witness import Witness
-from tests.lab_fixtures import kernel_host, lab_folder  # noqa: F401 (fixtures)
+from tests.e2e.witness import FleetWitness, Witness
+from tests.lab.simulated_fixtures import fleet
+from tests.lab_fixtures import kernel_host, lab_folder
+from vgpuctl import lab
+from vgpuctl.lab.simulated.layout import simulated_folder
+
+__all__ = ["fleet", "kernel_host", "lab_folder"]
+
+_ENABLE_VFS = """
+set -e
+/usr/lib/nvidia/sriov-manage -e ALL
+for card in /sys/bus/pci/devices/*; do
+    [ "$(cat "$card/vendor")" = 0x8086 ] && [ -e "$card/sriov_numvfs" ] || continue
+    [ "$(cat "$card/sriov_numvfs")" != 0 ] || { echo 0 >"$card/sriov_drivers_autoprobe"; echo 4 >"$card/sriov_numvfs"; }
+done
+"""
 
 
 @pytest.fixture(scope="session")
-def witness(kernel_host: Any) -> Witness:  # noqa: F811
-    """Ask the host without any of our code."""
+def witness(kernel_host: Any) -> Witness:
+    """Ask the emulated host without any of our code."""
     return Witness(kernel_host)
 
 
 @pytest.fixture(scope="module")
-def operator(kernel_host: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:  # noqa: F811
-    """An operator whose inventory is the lab's and whose store is new; the VFs are enabled as on a set-up host."""
-    code, out, err = kernel_host.run("/usr/lib/nvidia/sriov-manage -e ALL", timeout_s=240)
+def operator(kernel_host: Any, tmp_path_factory: pytest.TempPathFactory) -> Operator:
+    """An operator of the emulated host with a new store; the VFs are enabled as on a set-up host."""
+    code, out, err = kernel_host.run(_ENABLE_VFS)
     assert code == 0, out + err
     home: Path = tmp_path_factory.mktemp("operator")
-    yield Operator(home, Path(kernel_host.inventory), f"sqlite:///{home}/store.db")
+    return Operator(home, Path(kernel_host.inventory), f"sqlite:///{home}/store.db")
+
+
+@pytest.fixture(scope="module")
+def fleet_operator(fleet: lab.LabFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """An operator of four simulated hosts with a new store."""
+    home: Path = tmp_path_factory.mktemp("operator")
+    yield Operator(home, simulated_folder(fleet).inventory, f"sqlite:///{home}/store.db")
+
+
+@pytest.fixture(scope="module")
+def fleet_witness(fleet: lab.LabFolder) -> FleetWitness:
+    """Ask the simulated machines' own files."""
+    return FleetWitness(fleet)

@@ -132,6 +132,18 @@ def test_a_full_gpu_is_refused_with_a_reason_per_gpu(created: dict[str, Any], op
     assert "8 GiB" in text or "8192" in text or "A40-8Q" in text, "the blocking size is named"
 
 
+def test_what_libvirt_refuses_to_start_is_taken_back(
+    created: dict[str, Any], operator: Operator, witness: Witness
+) -> None:
+    state = witness.state()
+    wanted = ("create-vm", "next", "--tenant", "acme", "--gpu", "A40-8Q", *SIZE, "--kernel", "/boot/none")
+    refused = operator.is_refused(*wanted)
+    assert (refused["reference"], refused["exit_code"]) == ("domain-rejected", 7)
+    assert "/boot/none" in refused["message"]
+    assert witness.state() == state
+    assert "acme.next" not in operator.does("list-vms").out
+
+
 def test_a_dry_run_prints_steps_and_xml_and_writes_nothing(
     created: dict[str, Any], operator: Operator, witness: Witness
 ) -> None:

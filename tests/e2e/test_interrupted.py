@@ -1,101 +1,137 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 after every side effect of create-vm and delete-vm, then `repair`: host, store and libvirt agree again.
 
-The store is a file in one run and a real PostgreSQL in the other.
+On simulated hosts after every one, with a file as the store and with a real PostgreSQL; on the emulated host with a
+real kernel and a real libvirt after the ones that change the host most.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import pytest
 
 from tests.e2e.operator import Operator
-from tests.e2e.witness import Witness
+from tests.e2e.witness import FleetWitness, Witness
 from tests.postgres_fixture import LocalPostgres
 
-pytestmark = pytest.mark.kernel_lab
-
 KILLED_RUN = (str(Path(__file__).parent / "killed_run.py"),)
-CREATE = (
-    "create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--gpu", "T4-2Q", "--memory", "96MiB", "--vcpus", "1",
-    "--disk", "4MiB", "--base-image", "idle.img", "--hostname", "web-1", "--network", "none",
-)  # fmt: skip
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--hostname", "web-1")
 DELETE = ("delete-vm", "web-1", "--tenant", "acme", "--yes", "--timeout", "0")
+CREATE_SIMULATED = {
+    "vf-profile": ("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--host", "sim-001", "--disk", "64MiB"),
+    "mdev": ("create-vm", "web-1", "--tenant", "acme", "--gpu", "2*T4-2Q", "--host", "sim-003", "--disk", "64MiB"),
+}
+CREATE = ("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--gpu", "T4-2Q",
+          "--disk", "4MiB", "--base-image", "idle.img", *SIZE)  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def shared_operator(
-    request: pytest.FixtureRequest, kernel_host: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
-    home: Path = tmp_path_factory.mktemp("operator")
+class Looks(Protocol):
+    """A witness of one host or of many."""
+
+    def state(self) -> list[str]:
+        """Equal before and after means that nothing leaked."""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def fleet_on_store(request: pytest.FixtureRequest, fleet_operator: Operator, tmp_path: Path) -> Iterator[Operator]:
+    """The simulated fleet with a new store of each kind."""
     if request.param == "sqlite":
-        yield Operator(home, Path(kernel_host.inventory), f"sqlite:///{home}/store.db")
+        yield replace(fleet_operator, database=f"sqlite:///{tmp_path}/store.db")
         return
     postgres: LocalPostgres = request.getfixturevalue("postgres")
     with postgres.create_database() as database:
-        yield Operator(home, Path(kernel_host.inventory), database)
+        yield replace(fleet_operator, database=database)
 
 
-def _count_side_effects(operator: Operator, arguments: tuple[str, ...]) -> int:
+def _count_side_effects(operator: Operator, arguments: Sequence[str]) -> int:
     done = operator.run("0", *arguments, program=KILLED_RUN)
     assert done.code == 0, done.err
     return int(done.err.splitlines()[-1])
 
 
-def _kill_after(operator: Operator, number: int, arguments: tuple[str, ...]) -> None:
+def _kill_after(operator: Operator, number: int, arguments: Sequence[str]) -> None:
     done = operator.run(str(number), *arguments, program=KILLED_RUN)
     assert done.code == -9, f"not killed at side effect {number}: {done.code}\n{done.err}"
 
 
-def test_a_run_killed_after_any_side_effect_is_repaired(shared_operator: Operator, witness: Witness) -> None:
-    operator = shared_operator
+def _create_killed(operator: Operator, witness: Looks, before: list[str], number: int, create: Sequence[str]) -> None:
+    _kill_after(operator, number, create)
+    operator.does("repair")
+    assert operator.json("repair") == [], f"a second repair after side effect {number} of create-vm found more"
+    vms = operator.json("list-vms")
+    if vms:
+        assert [vm["vm"]["state"] for vm in vms] == ["running"], f"after side effect {number} of create-vm"
+        assert {lease["state"] for lease in vms[0]["leases"]} == {"running"}
+        operator.does(*DELETE)
+    assert witness.state() == before, f"after side effect {number} of create-vm something leaked"
+
+
+def _delete_killed(operator: Operator, witness: Looks, before: list[str], number: int, create: Sequence[str]) -> None:
+    operator.does(*create)
+    assert witness.state() != before
+    _kill_after(operator, number, DELETE)
+    operator.does("repair")
+    if operator.json("list-vms"):
+        operator.does(*DELETE)
+    assert operator.json("list-vms") == [], f"after side effect {number} of delete-vm"
+    assert witness.state() == before, f"after side effect {number} of delete-vm something leaked"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", CREATE_SIMULATED)
+def test_a_run_killed_after_any_side_effect_is_repaired(
+    kind: str, fleet_on_store: Operator, fleet_witness: FleetWitness
+) -> None:
+    operator, create = fleet_on_store, (*CREATE_SIMULATED[kind], *SIZE)
     operator.does("create-tenant", "acme")
     operator.does("list-gpus", "--refresh")
-    before = witness.state()
-
-    creations = _count_side_effects(operator, CREATE)
-    running = witness.state()
+    before = fleet_witness.state()
+    creations = _count_side_effects(operator, create)
     deletions = _count_side_effects(operator, DELETE)
-    assert witness.state() == before
+    assert fleet_witness.state() == before
     assert creations >= 10
     assert deletions >= 6
-
     for number in range(1, creations + 1):
-        _kill_after(operator, number, CREATE)
-        operator.does("repair")
-        assert operator.json("repair") == [], f"a second repair after side effect {number} of create-vm found more"
-        vms = operator.json("list-vms")
-        if vms:
-            assert [vm["vm"]["state"] for vm in vms] == ["running"], f"after side effect {number} of create-vm"
-            assert len(witness.vgpus()) + len(witness.mdevs()) == 2
-            operator.does(*DELETE)
-        assert witness.state() == before, f"after side effect {number} of create-vm something leaked"
-
+        _create_killed(operator, fleet_witness, before, number, create)
     for number in range(1, deletions + 1):
-        operator.does(*CREATE)
-        assert len(witness.state()) == len(running)
-        _kill_after(operator, number, DELETE)
-        operator.does("repair")
-        if operator.json("list-vms"):
-            operator.does(*DELETE)
-        assert operator.json("list-vms") == [], f"after side effect {number} of delete-vm"
-        assert witness.state() == before, f"after side effect {number} of delete-vm something leaked"
+        _delete_killed(operator, fleet_witness, before, number, create)
 
 
-def test_ctrl_c_in_the_middle_takes_everything_back(shared_operator: Operator, witness: Witness) -> None:
-    operator = shared_operator
-    before = witness.state()
+@pytest.fixture(scope="module")
+def host_before(operator: Operator, witness: Witness) -> list[str]:
+    operator.does("create-tenant", "acme")
+    return witness.state()
+
+
+@pytest.mark.kernel_lab
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", [0.4, 0.7, 1.0])
+def test_a_killed_creation_is_repaired_on_a_real_kernel(
+    part: float, operator: Operator, witness: Witness, host_before: list[str]
+) -> None:
+    """After the disk, after the slices, and after the start, by share of the side effects."""
+    effects = 16
+    _create_killed(operator, witness, host_before, round(effects * part), CREATE)
+
+
+@pytest.mark.kernel_lab
+@pytest.mark.timeout(900)
+def test_ctrl_c_in_the_middle_takes_everything_back_and_a_killed_deletion_is_finished(
+    operator: Operator, witness: Witness, host_before: list[str]
+) -> None:
     with operator.start(*CREATE) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "slices built" in line:
                 process.send_signal(2)
                 break
-        _out, err = process.communicate(timeout=60)
+        _out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "taking back" in err
     assert "Traceback" not in err
-    assert witness.state() == before
+    assert witness.state() == host_before
     assert operator.json("list-vms") == []
     assert operator.json("repair") == []
+    _delete_killed(operator, witness, host_before, 4, CREATE)

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host itself says, asked without any of our code: sysfs, virsh and /proc over plain SSH."""
 
+import dataclasses
 from typing import Any, Protocol
+
+from tests.lab.simulated_fixtures import machine
+from vgpuctl import lab
 
 # One interpreter and one virsh: under emulation every further process costs tens of milliseconds.
 _LOOK = r"""
@@ -46,6 +50,18 @@ for descriptor in glob.glob("/proc/[0-9]*/fd/*"):
         print(target, words[words.index("-uuid") + 1] if "-uuid" in words else "-")
 PYTHON
 """
+
+
+class FleetWitness:
+    """What the simulated machines' own files say, all hosts at once."""
+
+    def __init__(self, folder: lab.LabFolder) -> None:
+        self._folder = folder
+
+    def state(self) -> list[str]:
+        """Every machine's whole state as text, without counters that only go up: equal means no leak."""
+        states = {name: machine(self._folder, name).state() for name in lab.simulated.names(folder=self._folder)}
+        return [f"{name} {dataclasses.replace(one, next_group=0, next_pid=0)}" for name, one in states.items()]
 
 
 class Shell(Protocol):

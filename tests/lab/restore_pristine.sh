@@ -22,6 +22,7 @@ for type in /sys/bus/pci/devices/*/nvidia/current_vgpu_type; do
     done
     [ "$(cat "$type")" = 0 ] || exit 1
 done
+plain=$(awk '$1 == "card" && $3 == "interface=vf" { print $2 }' /proc/vgpulab/cards)
 cards=$(awk '$1 == "card" { print $2 }' /proc/vgpulab/cards)
 companions=$(awk '$1 == "companion" { print $2 }' /proc/vgpulab/cards)
 for address in $cards $companions; do
@@ -31,12 +32,18 @@ for address in $cards $companions; do
     *.0) wanted=nvidia ;;
     *) wanted= ;;
     esac
+    case " $(echo $plain) " in
+    *" $address "*) wanted=xe ;;
+    esac
     echo >"$device/driver_override"
     if [ "$driver" != "$wanted" ]; then
         [ -z "$driver" ] || echo "$address" >"$device/driver/unbind" || exit 1
         [ -z "$wanted" ] || echo "$address" >"/sys/bus/pci/drivers/$wanted/bind" || exit 1
     fi
-    if [ -e "$device/sriov_numvfs" ] && [ "$(cat "$device/sriov_numvfs")" != 0 ]; then
+    if [ "$wanted" = xe ]; then
+        echo 0 >"$device/sriov_numvfs" || exit 1
+        echo 1 >"$device/sriov_drivers_autoprobe"
+    elif [ -e "$device/sriov_numvfs" ] && [ "$(cat "$device/sriov_numvfs")" != 0 ]; then
         /usr/lib/nvidia/sriov-manage -d "$address" || exit 1
     fi
 done

@@ -34,6 +34,17 @@ def test_the_card_table_takes_its_numbers_from_the_catalogue() -> None:
     assert lines[-1].startswith("companion 0000:02:00.1 device=10de:1aef ")
 
 
+def test_an_intel_card_has_the_catalogues_vfs_and_no_types() -> None:
+    shape = lab.parse_host("h=flex-170:vf")
+    assert card_table(shape) == (
+        "card 0000:01:00.0 interface=vf device=8086:56c0 subsystem=8086:56c0 class=038000 revision=08"
+        " framebuffer=16384 vfs=31 name=Intel Data Center GPU Flex 170\n"
+    )
+    assert "sriov_max_vfs=31" in " ".join(qemu_devices(shape))
+    most = lab.parse_host("h=intel-max-1100:vf").cards[0]
+    assert (most.board.sriov and most.board.sriov.totalvfs, most.virtual_functions) == (63, 32)
+
+
 def test_each_card_has_a_root_port_of_its_own_in_the_order_of_the_buses() -> None:
     devices = " ".join(qemu_devices(lab.parse_host("h=t4:mdev,a40:mdev-vf")))
     assert devices.index("id=rp1") < devices.index("bus=rp1") < devices.index("id=rp2") < devices.index("bus=rp2")
@@ -49,6 +60,9 @@ def test_each_card_has_a_root_port_of_its_own_in_the_order_of_the_buses() -> Non
         ("h=a40:sriov", "not an interface"),
         ("h=nothing-99:mdev", "0 NVIDIA boards"),
         ("h=rtx-3090:mdev", "no vGPU types"),
+        ("h=a40:vf", "0 Intel boards"),
+        ("h=flex-170:passthrough", "0 NVIDIA boards"),
+        ("h=intel-arc-pro-b50:vf", "how many VFs"),
         ("h=" + ",".join(["a40:mdev"] * 9), "9 cards"),
     ],
 )

@@ -56,15 +56,17 @@ def test_the_inventory_checks_host_keys(kernel_host: KernelHost) -> None:
 
 def test_each_card_shows_its_interface(kernel_host: KernelHost) -> None:
     kernel_host.restore_pristine()
-    code, output, errors = kernel_host.run("lspci -Dnk -s 01:00.0; lspci -Dnk -s 04:00; cat /proc/vgpulab/state")
+    code, output, errors = kernel_host.run("lspci -Dn; cat /proc/vgpulab/state")
     assert code == 0, errors
     assert "0000:01:00.0 0302: 10de:2235" in output
     assert "0000:04:00.1 0403: 10de:1aef" in output
+    assert "0000:05:00.0 0380: 8086:56c0" in output
     assert [line.split()[3] for line in output.splitlines() if line.startswith("card ")] == [
         "interface=vf-profile",
         "interface=mdev-vf",
         "interface=mdev-pf",
         "interface=none",
+        "interface=vf",
     ]
     code, output, errors = kernel_host.run("virsh -q -c qemu:///system nodedev-list --cap mdev_types")
     assert (code, output.strip()) == (0, "pci_0000_03_00_0"), errors

@@ -68,7 +68,7 @@ class Bench(ABC):
         for gpu in self.agent.facts().gpus:
             kinds = [kind for kind in gpu.sharing if kind != "passthrough"]
             self._cards[kinds[0] if kinds else "passthrough"] = gpu
-        assert set(self._cards) == {"vf-profile", "mdev-vf", "mdev", "passthrough"}
+        assert set(self._cards) == {"vf-profile", "mdev-vf", "mdev", "passthrough", "vf"}
 
     def play(self, case: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """Take every step of a case and tidy up: the answers, and those that the case wants."""

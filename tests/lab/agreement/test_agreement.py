@@ -22,7 +22,7 @@ from vgpuctl.lab.simulated.mix import parse_mix, shape_of
 
 CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "cases.yml").read_text())
 # The cards of the kernel lab's own default host.
-MIX = "a40/vf-profile+a40/mdev-vf+t4+rtx-3090"
+MIX = "a40/vf-profile+a40/mdev-vf+t4+rtx-3090+flex-170"
 SSH = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=None)
 
 each_case = pytest.mark.parametrize("case", CASES, ids=[case["name"].replace(" ", "-") for case in CASES])
@@ -70,6 +70,6 @@ def test_a_real_kernel_answers_as_the_case_says(case: dict[str, Any], kernel: Be
 
 
 @pytest.mark.kernel_lab
-@pytest.mark.parametrize("card", ["vf-profile", "mdev-vf", "mdev", "passthrough"])
+@pytest.mark.parametrize("card", ["vf-profile", "mdev-vf", "mdev", "passthrough", "vf"])
 def test_the_agent_reads_the_same_card_on_both(card: str, simulated: Bench, kernel: Bench) -> None:
     assert simulated.summary(card) == kernel.summary(card)

@@ -108,8 +108,8 @@ def _parse_card(text: str) -> Card:
         raise UsageError(f"card {text!r}: {len(found)} {maker} boards of the catalogue are called {name!r}: {near}")
     card = Card(found[0], kind)
     if kind is CardInterface.VF:
-        if card.board.sriov is None:
-            raise UsageError(f"card {text!r}: {found[0].name} has no SR-IOV in the catalogue")
+        if card.board.sriov is None or not card.board.sriov.totalvfs:
+            raise UsageError(f"card {text!r}: the catalogue does not say how many VFs {found[0].name} has")
     elif kind is not CardInterface.PASSTHROUGH and not simulated_types(card.board):
         raise UsageError(f"card {text!r}: the catalogue has no vGPU types of {found[0].name}")
     return card

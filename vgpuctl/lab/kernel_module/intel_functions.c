@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The PCI driver `i915`: binds physical functions and VFs of the Intel cards in the table.
+ * The PCI driver `xe`: binds physical functions and VFs of the Intel cards in the table.
  *
  * It has sriov_configure, as Intel's drivers have: VFs come by writing sriov_numvfs, and the PCI
  * core answers wrong counts. There are no vGPU types: a VF is what a VM is given, through vfio-pci.
@@ -63,7 +63,7 @@ static const struct pci_device_id intel_ids[] = {
 };
 
 struct pci_driver vgpulab_intel_pci_driver = {
-	.name = "i915",
+	.name = "xe",
 	.id_table = intel_ids,
 	.probe = intel_probe,
 	.remove = intel_remove,

@@ -18,9 +18,10 @@ VMS = {
     "umbrella.web-1": ("create-vm", "web-1", "--tenant", "umbrella", "--gpu", "A40-24Q", *SIZE),
     "acme.desks": ("create-vm", "desks", "--tenant", "acme", "--gpu", "2*T4-2Q", *SIZE),
     "umbrella.whole": ("create-vm", "whole", "--tenant", "umbrella", "--gpu", "passthrough", *SIZE),
+    "acme.plain": ("create-vm", "plain", "--tenant", "acme", "--gpu", "vf", *SIZE),
 }
 KINDS = {"acme.web-1": {"vf-profile", "mdev-vf"}, "umbrella.web-1": {"vf-profile", "mdev-vf"}}
-KINDS |= {"acme.desks": {"mdev"}, "umbrella.whole": {"passthrough"}}
+KINDS |= {"acme.desks": {"mdev"}, "umbrella.whole": {"passthrough"}, "acme.plain": {"vf"}}
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +82,17 @@ def test_qemu_shows_the_guest_an_nvidia_device_per_slice(
     assert [holders[0]["vm_uuid"] for holders in shown["holders"]] == [created[name]["vm"]["uuid"]] * devices
 
 
+def test_a_plain_vf_is_on_vfio_pci_and_the_guest_sees_it(
+    created: dict[str, Any], operator: Operator, witness: Witness
+) -> None:
+    slice_ = _leases(created, "acme.plain")[0]["slice"]
+    assert slice_["function"] != slice_["gpu"]
+    assert witness.driver(slice_["function"]) == "vfio-pci"
+    assert witness.driver(slice_["gpu"]) == "xe"
+    shown = operator.json("show-vm", "plain", "--tenant", "acme")["guest_devices"]
+    assert [one["device_id"] for one in shown if one["identifier"] == "ua-gpu0"] == ["56c0"]
+
+
 def test_a_whole_card_goes_with_its_audio_function(created: dict[str, Any], witness: Witness) -> None:
     slice_ = _leases(created, "umbrella.whole")[0]["slice"]
     assert len(slice_["companions"]) == 1
@@ -111,16 +123,20 @@ def test_another_size_is_refused_and_the_difference_named(created: dict[str, Any
 def test_lists_show_every_vm_and_what_is_left(created: dict[str, Any], operator: Operator) -> None:
     listed = operator.json("list-vms")
     assert {f"{row['vm']['request']['tenant']}.{row['vm']['request']['name']}" for row in listed} == set(VMS)
-    assert [row["vm"]["request"]["name"] for row in operator.json("list-vms", "--tenant", "acme")] == ["desks", "web-1"]
+    assert [row["vm"]["request"]["name"] for row in operator.json("list-vms", "--tenant", "acme")] == [
+        "desks",
+        "plain",
+        "web-1",
+    ]
     gpus = operator.json("list-gpus", "--refresh")
-    assert sum(len(gpu["leases"]) for gpu in gpus) == 5
+    assert sum(len(gpu["leases"]) for gpu in gpus) == 6
     profiles = {(row["gpu"], row["profile"]["name"]): row["profile"] for row in operator.json("list-profiles")}
     for lease in _leases(created, "acme.web-1"):
         on_this_gpu = {name: one["creatable"] for (gpu, name), one in profiles.items() if gpu == lease["slice"]["gpu"]}
         assert on_this_gpu["A40-24Q"] == 0, "the equal-size rule closes other sizes"
         assert on_this_gpu["A40-8Q"] == 5
     tenants = {row["tenant"]: row["vms"] for row in operator.json("list-tenants")}
-    assert tenants == {"acme": 2, "umbrella": 2}
+    assert tenants == {"acme": 3, "umbrella": 2}
 
 
 def test_a_full_gpu_is_refused_with_a_reason_per_gpu(created: dict[str, Any], operator: Operator) -> None:

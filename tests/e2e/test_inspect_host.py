@@ -33,7 +33,7 @@ def test_everything_about_the_host_is_what_the_host_says(facts: dict[str, Any], 
     assert facts["cpus"] == int(witness.run("nproc"))
 
 
-@pytest.mark.parametrize("kind", ["vf-profile", "mdev-vf", "mdev", "passthrough"])
+@pytest.mark.parametrize("kind", ["vf-profile", "mdev-vf", "mdev", "passthrough", "vf"])
 def test_every_kind_of_sharing_is_found(facts: dict[str, Any], kind: str) -> None:
     assert _gpus(facts, kind)
 

@@ -29,6 +29,8 @@ for address in os.listdir(PCI):
         print("vgpu", address, text(profile))
     if not os.path.exists(device + "/physfn") and text(device + "/class").startswith(("0x03", "0x12", "0x0403")):
         print("driver", address, last(device + "/driver"), text(device + "/driver_override"))
+    elif last(device + "/driver") == "vfio-pci":
+        print("vf", address, "vfio-pci")
 for uuid in os.listdir(MDEV):
     device = os.path.realpath(MDEV + "/" + uuid)
     print("mdev", uuid, os.path.basename(os.path.dirname(device)), last(device + "/mdev_type"))
@@ -84,7 +86,7 @@ class Witness:
         return str(out)
 
     def state(self) -> list[str]:
-        """Every vGPU, mdev, driver, domain and volume, one line each: equal before and after means no leak."""
+        """Every vGPU, mdev, driver, VF given away, domain and volume, one line each: equal before and after means no leak."""
         lines, kind = [], "domain"
         for line in self.run(_LOOK).splitlines():
             words = line.split()

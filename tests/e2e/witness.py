@@ -86,7 +86,7 @@ class Witness:
         return str(out)
 
     def state(self) -> list[str]:
-        """Every vGPU, mdev, driver, VF given away, domain and volume, one line each: equal before and after means no leak."""
+        """Every vGPU, mdev, driver, VF given away, domain and volume, a line each: equal means no leak."""
         lines, kind = [], "domain"
         for line in self.run(_LOOK).splitlines():
             words = line.split()

@@ -181,8 +181,11 @@ class LocalProcess:
 class LocalConnection:
     """Starts processes here with another home folder, so the cache is the test's."""
 
-    def __init__(self, home: Path, *, root: Path | None = None, python: str = PYTHON) -> None:
+    def __init__(
+        self, home: Path, *, root: Path | None = None, python: str = PYTHON, kind: type[LocalProcess] = LocalProcess
+    ) -> None:
         self.target = HostTarget("gpu1", "127.0.0.1", python_interpreter=python)
+        self._kind = kind
         self.processes: list[LocalProcess] = []
         self._home = home
         self._root = root
@@ -197,7 +200,7 @@ class LocalConnection:
                 words[program] = words[program].replace("main()", f"main(['--root', {str(self._root)!r}])")
         if shutil.which(words[0]) is None:
             words = ["/bin/sh", "-c", "exit 127"]
-        process = LocalProcess(words, {"PATH": "/usr/bin:/bin"})
+        process = self._kind(words, {"PATH": "/usr/bin:/bin"})
         self.processes.append(process)
         return process
 
@@ -226,6 +229,31 @@ def test_the_agent_is_pushed_once_and_kept_private(home: Path, root: Path) -> No
     with AgentClient(second) as client:
         client.facts()
     assert second.processes[0].received < 1000
+
+
+class Impatient(LocalProcess):
+    """Its reader presses Ctrl-C once, when an answer is on its way."""
+
+    presses = 0
+
+    def read_line(self, timeout_s: float) -> bytes:
+        if self.presses:
+            self.presses -= 1
+            raise KeyboardInterrupt
+        return super().read_line(timeout_s)
+
+
+def test_an_answer_that_an_interrupt_left_unread_is_not_taken_for_the_next(home: Path, root: Path) -> None:
+    connection = LocalConnection(home, root=root, kind=Impatient)
+    with AgentClient(connection) as client:
+        client.facts()
+        (process,) = connection.processes
+        assert isinstance(process, Impatient)
+        process.presses = 1
+        with pytest.raises(KeyboardInterrupt):
+            client.facts()
+        assert client.holders(PF) == []
+    assert len(connection.processes) == 2
 
 
 @pytest.mark.parametrize("damage", [b"", b"print('not the agent')\n"])

@@ -14,7 +14,7 @@ from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.steps import Change, Step
-from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, HostError, PythonMissing
+from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissing
 from vgpuctl.hosts.agent_bootstrap import ANSWER, BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
 from vgpuctl.model.host_target import HostTarget
@@ -107,7 +107,8 @@ class AgentClient:
         except CommandFailed as error:
             self.close()
             raise self._broken(f"it ended during `{request.call}`", error.context) from error
-        except HostError:
+        except BaseException:
+            # An answer that nobody waits for any more (Ctrl-C) must not be taken for the next one's.
             self.close()
             raise
         try:

@@ -16,6 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # Run first, since they take longest: everything that shares the emulated host, in one worker.
 _KERNEL_HOST = "kernel host"
+_KERNEL_HOST_LIMIT_S = 1500
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,6 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(_KERNEL_HOST if is_on_host else item.nodeid.partition("::")[0]))
         if is_on_host:
             item.add_marker(pytest.mark.kernel_lab)
+            # The first of them boots the host; on a busy machine that alone takes minutes.
+            item.add_marker(pytest.mark.timeout(_KERNEL_HOST_LIMIT_S))
     items.sort(key=lambda item: item.get_closest_marker("kernel_lab") is None)
 
 

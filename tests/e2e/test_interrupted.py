@@ -83,7 +83,7 @@ def _delete_killed(operator: Operator, witness: Looks, before: list[str], number
     assert witness.state() == before, f"after side effect {number} of delete-vm something leaked"
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_a_run_killed_after_any_side_effect_is_repaired(
     fleet_on_store: tuple[str, Operator], fleet_witness: FleetWitness
 ) -> None:
@@ -110,7 +110,6 @@ def host_before(operator: Operator, witness: Witness) -> list[str]:
 
 
 @pytest.mark.kernel_lab
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("part", [0.4, 0.7, 1.0])
 def test_a_killed_creation_is_repaired_on_a_real_kernel(
     part: float, operator: Operator, witness: Witness, host_before: list[str]
@@ -121,7 +120,6 @@ def test_a_killed_creation_is_repaired_on_a_real_kernel(
 
 
 @pytest.mark.kernel_lab
-@pytest.mark.timeout(900)
 def test_ctrl_c_in_the_middle_takes_everything_back_and_a_killed_deletion_is_finished(
     operator: Operator, witness: Witness, host_before: list[str]
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.operator import Operator
 from tests.e2e.witness import Witness
 
-pytestmark = [pytest.mark.kernel_lab, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kernel_lab
 
 CREATE = (
     "create-vm", "tiny", "--tenant", "acme", "--gpu", "A40-8Q", "--memory", "192MiB", "--vcpus", "1",

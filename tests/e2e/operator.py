@@ -60,7 +60,7 @@ class Operator:
             **options,
         )
 
-    def run(self, *arguments: str, program: Sequence[str] = ("-m", "vgpuctl"), timeout_s: float = 180) -> Done:
+    def run(self, *arguments: str, program: Sequence[str] = ("-m", "vgpuctl"), timeout_s: float = 400) -> Done:
         """Run a command to its end."""
         with self.start(*arguments, program=program) as process:
             try:
@@ -72,7 +72,7 @@ class Operator:
         assert "Traceback" not in err, err
         return Done(process.returncode, out, err)
 
-    def does(self, *arguments: str, timeout_s: float = 180) -> Done:
+    def does(self, *arguments: str, timeout_s: float = 400) -> Done:
         """Run a command that must succeed."""
         done = self.run(*arguments, timeout_s=timeout_s)
         assert done.code == 0, f"vgpuctl {' '.join(arguments)} ended with {done.code}\n{done.out}\n{done.err}"

@@ -44,7 +44,8 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
             click.echo(f"          mdev {lease.slice.mdev_uuid}")
         click.echo(f"          held by {held}")
     for device in shown.guest_devices:
-        click.echo(f"in guest  {device}")
+        known_as = f" ({device.identifier})" if device.identifier else ""
+        click.echo(f"in guest  {device.address} {device.vendor_id}:{device.device_id} class {device.pci_class}{known_as}")
     if with_xml and shown.xml:
         click.echo(shown.xml)
     if shown.host_problem:

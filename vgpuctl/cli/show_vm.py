@@ -44,8 +44,8 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
             click.echo(f"          mdev {lease.slice.mdev_uuid}")
         click.echo(f"          held by {held}")
     for device in shown.guest_devices:
-        known_as = f" ({device.identifier})" if device.identifier else ""
-        click.echo(f"in guest  {device.address} {device.vendor_id}:{device.device_id} class {device.pci_class}{known_as}")
+        ids = f"{device.vendor_id}:{device.device_id} class {device.pci_class}"
+        click.echo(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))
     if with_xml and shown.xml:
         click.echo(shown.xml)
     if shown.host_problem:

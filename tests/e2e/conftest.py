@@ -42,7 +42,11 @@ def operator(kernel_host: Any, tmp_path_factory: pytest.TempPathFactory) -> Oper
     code, out, err = kernel_host.run(_ENABLE_VFS)
     assert code == 0, out + err
     home: Path = tmp_path_factory.mktemp("operator")
-    return Operator(home, Path(kernel_host.inventory), f"sqlite:///{home}/store.db")
+    # Root logs in without sudo, which costs seconds under emulation; tests/integration/ssh and the demo use sudo.
+    as_root = Path(kernel_host.inventory).read_text().replace('ansible_user: "operator"', 'ansible_user: "root"')
+    inventory = home / "inventory.yml"
+    inventory.write_text(as_root.replace("ansible_become: true", "ansible_become: false"))
+    return Operator(home, inventory, f"sqlite:///{home}/store.db")
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ _KERNEL_HOST = "kernel host"
 _KERNEL_HOST_LIMIT_S = 1500
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of the emulated host form one group of pytest-xdist, begun first; the others go by file."""
     for item in items:

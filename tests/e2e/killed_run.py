@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run `vgpuctl` and kill -9 it right after its n-th side effect; told by argv: N, then vgpuctl's arguments.
+"""Run `vgpuctl` and kill -9 it right after a side effect; told by argv: which, then vgpuctl's arguments.
+
+Which is a number, the n-th side effect of all, or a name, the first return of that function.
 
 The interpreter's own profile hook watches the product's functions return; the product is not changed for it.
-With N = 0 nothing is killed and the side effects are counted; the count is the last line of stderr.
+With 0 nothing is killed and the side effects are counted; the count is the last line of stderr.
 """
 
 import os
@@ -22,6 +24,7 @@ SIDE_EFFECTS = {
     ("vgpuctl/guests/hypervisor.py", "undefine"),
     ("vgpuctl/guests/storage.py", "delete_volume"),
     ("vgpuctl/guests/storage.py", "ensure_disk"),
+    ("vgpuctl/guests/storage.py", "ensure_overlay"),
     ("vgpuctl/guests/storage.py", "upload"),
     ("vgpuctl/store/store.py", "transaction"),
 }
@@ -29,7 +32,7 @@ SIDE_EFFECTS = {
 
 def main() -> int:
     """Run one command line, killed where argv says."""
-    wanted, arguments = int(sys.argv[1]), sys.argv[2:]
+    wanted, arguments = sys.argv[1], sys.argv[2:]
     from vgpuctl.cli.main import run
 
     seen = 0
@@ -46,7 +49,7 @@ def main() -> int:
         if name == "transaction" and value is not None:
             return
         seen += 1
-        if seen == wanted:
+        if wanted in (str(seen), name):
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.setprofile(watch)

@@ -27,9 +27,9 @@ def _console(operator: Operator) -> str:
 def test_the_guests_own_console_lists_the_gpu(operator: Operator, witness: Witness) -> None:
     before = witness.state()
     operator.does("create-tenant", "acme")
-    operator.does(*CREATE, timeout_s=400)
+    operator.does(*CREATE, timeout_s=600)
     try:
-        deadline = time.monotonic() + 400
+        deadline = time.monotonic() + 1000
         while "tiny guest: ready" not in _console(operator):
             assert time.monotonic() < deadline, _console(operator)
             time.sleep(2)

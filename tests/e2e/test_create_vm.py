@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job on a host with a real kernel: VMs of two tenants, one per sharing kind, made once for the file."""
 
+import os
+import pty
+import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,6 +113,35 @@ def test_the_same_command_again_changes_nothing(
     assert "no change" in again.err
     assert operator.json(*VMS[name])[0]["leases"] == _leases(created, name)
     assert witness.state() == state
+
+
+def test_the_console_shows_what_the_guest_printed_and_can_be_left(created: dict[str, Any], operator: Operator) -> None:
+    deadline = time.monotonic() + 300
+    while "vgpuctl lab guest: started" not in operator.does("console", "web-1", "--tenant", "acme", "--log").out:
+        assert time.monotonic() < deadline, "the guest printed nothing"
+    assert "halting" in operator.json("console", "web-1", "--tenant", "acme", "--log")["console"]
+    _attach_and_leave(operator)
+
+
+def _attach_and_leave(operator: Operator) -> None:
+    """`vgpuctl console` on a real terminal ends with Ctrl-] and leaves the guest running."""
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*operator.command, "console", "web-1", "--tenant", "acme"],
+        env=operator.environment, stdin=terminal, stdout=terminal, stderr=terminal,
+    )  # fmt: skip
+    os.close(terminal)
+    try:
+        shown = b""
+        while b"Ctrl-]" not in shown:
+            shown += os.read(controller, 4096)
+        os.write(controller, b"\x1d")
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(controller)
+    assert operator.json("show-vm", "web-1", "--tenant", "acme")["domain_state"] == "running"
 
 
 def test_another_size_is_refused_and_the_difference_named(created: dict[str, Any], operator: Operator) -> None:

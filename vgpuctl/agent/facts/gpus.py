@@ -62,6 +62,7 @@ class _Reader:
         self._unread: List[str] = []
 
     def read(self) -> Gpu:
+        """Read the GPU; a part that cannot be read becomes a problem of it."""
         host, address, function, nvml = self._host, self._address, self._function, self._nvml
         group = self._part(lambda: iommu.read_group(host, address), None)
         members = self._part(lambda: iommu.read_members(host, group), ())

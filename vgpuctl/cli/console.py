@@ -44,14 +44,14 @@ def command(name: str, tenant: str, only_log: bool, force: bool, as_json: bool, 
                 click.echo(text, nl=False)
             return
         console = opened.host(vm.host).hypervisor.console(vm.domain_name, force=force)
-        say(f"connected to {vm.domain_name} on {vm.host}; Ctrl-] leaves")
-        with _raw_terminal():
+        with raw_terminal():
+            say(f"connected to {vm.domain_name} on {vm.host}; Ctrl-] leaves\r")
             ended = console.attach(sys.stdin.fileno(), sys.stdout.fileno())
         say(f"\n{vm.domain_name}: console {ended}")
 
 
 @contextlib.contextmanager
-def _raw_terminal() -> Iterator[None]:
+def raw_terminal() -> Iterator[None]:
     """Every key goes to the guest while the block runs; without a terminal nothing changes."""
     if not os.isatty(sys.stdin.fileno()):
         yield
@@ -60,7 +60,8 @@ def _raw_terminal() -> Iterator[None]:
     import tty
 
     before = termios.tcgetattr(sys.stdin.fileno())
-    tty.setraw(sys.stdin.fileno())
+    # Not the default, which throws away what was typed while the console was being opened.
+    tty.setraw(sys.stdin.fileno(), termios.TCSADRAIN)
     try:
         yield
     finally:

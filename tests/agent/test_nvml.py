@@ -13,8 +13,9 @@ PYTHON = "/usr/bin/python3"
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
+from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml
-nvml, problem = Nvml.open()
+nvml, problem = Nvml.open(Host())
 if nvml is None:
     print(problem)
 else:

@@ -36,13 +36,11 @@ def answer(host: Host, request: Request) -> Reply:
 
 
 def read_facts(host: Host) -> HostFacts:
-    """Read the whole host. NVML is the real machine's, so a host under another root is read without it."""
+    """Read the whole host; without NVML where that cannot be used."""
     from vgpuctl.agent.facts import host_facts
     from vgpuctl.agent.nvml import Nvml
 
-    if host.root != "/":
-        return host_facts.read(host, None, "NVML is not used under another root")
-    nvml, problem = Nvml.open()
+    nvml, problem = Nvml.open(host)
     with nvml if nvml is not None else nullcontext():
         return host_facts.read(host, nvml, problem)
 

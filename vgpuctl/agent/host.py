@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.kernel_log import KernelLog
 from vgpuctl.agent.wire.envelope import Problem
@@ -108,11 +108,15 @@ class Host:
         return "/" + os.path.relpath(real, self.root).lstrip("/") if self.root != "/" else real
 
     def process_links(self) -> Tuple[List[Tuple[int, str]], int]:
-        """Return (pid, open file) of every process, and how many processes could not be looked into."""
+        """Return (pid, open file) of every process but the agent, and how many could not be looked into.
+
+        The agent has a card's node open itself while it uses NVML.
+        """
         found: List[Tuple[int, str]] = []
         unreadable = 0
+        own = str(os.getpid()) if self.root == "/" else ""
         for name in self.listdir("/proc"):
-            if not name.isdigit():
+            if not name.isdigit() or name == own:
                 continue
             folder = self.path(f"/proc/{name}/fd")
             try:
@@ -140,6 +144,24 @@ class Host:
     def python(self) -> str:
         """Return the version of the Python that runs the agent."""
         return ".".join(str(part) for part in sys.version_info[:3])
+
+    def nvml(self) -> Any:
+        """Return the machine's NVML, not yet initialised: pynvml's functions, structs and errors by their names.
+
+        Raises Problem `nvml-missing`. A simulated machine answers here.
+        """
+        if self.root != "/":
+            raise Problem("nvml-missing", "NVML is not used under another root")
+        # pynvml looks in the same place; it is a large file, compiled anew by every agent, so it waits for the library.
+        import ctypes
+
+        try:
+            ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            raise Problem("nvml-missing", "NVML cannot be used: NVML Shared Library Not Found") from None
+        import pynvml
+
+        return pynvml
 
     # Changing
 

@@ -2,13 +2,16 @@
 """NVML through the bundled pynvml: what NVIDIA's driver knows of its GPUs and vGPU types.
 
 `Nvml.open` answers with a problem's text where the library or the driver is missing; such a host is read without it.
+It is closed before anything else wants a GPU: whoever has NVML initialised has the GPUs' nodes open.
 """
 
-import ctypes
 import re
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
+
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
 
 T = TypeVar("T")
 _MIB = 1 << 20
@@ -44,20 +47,17 @@ class Nvml:
         self._library = library
 
     @staticmethod
-    def open() -> Tuple[Optional["Nvml"], Optional[str]]:
-        """Load libnvidia-ml.so.1 and return (nvml, None), or (None, why it cannot be used)."""
-        # pynvml looks in the same place; it is a large file, compiled anew by every agent, so it waits for the library.
+    def open(host: Host) -> Tuple[Optional["Nvml"], Optional[str]]:
+        """Initialise the host's NVML and return (nvml, None), or (None, why it cannot be used)."""
         try:
-            ctypes.CDLL("libnvidia-ml.so.1")
-        except OSError:
-            return None, "NVML cannot be used: NVML Shared Library Not Found"
-        import pynvml
-
+            library = host.nvml()
+        except Problem as problem:
+            return None, problem.message
         try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError as error:
+            library.nvmlInit()
+        except library.NVMLError as error:
             return None, f"NVML cannot be used: {error}"
-        return Nvml(pynvml), None
+        return Nvml(library), None
 
     def __enter__(self) -> "Nvml":
         return self

@@ -36,13 +36,16 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     )
     click.echo(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {shown.domain_state or 'not known to libvirt'}")
     for lease, holders in zip(shown.leases, shown.holders or ((),) * len(shown.leases), strict=True):
-        held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
         click.echo(
             f"slice     {lease.slice.profile} ({lease.slice.sharing}) on {lease.slice.function}, lease {lease.state}"
         )
         if lease.slice.mdev_uuid:
             click.echo(f"          mdev {lease.slice.mdev_uuid}")
-        click.echo(f"          held by {held}")
+        if holders is None:
+            click.echo("          not on the host any more (rebooted?); start-vm makes it again")
+        else:
+            held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
+            click.echo(f"          held by {held}")
     for device in shown.guest_devices:
         ids = f"{device.vendor_id}:{device.device_id} class {device.pci_class}"
         click.echo(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))

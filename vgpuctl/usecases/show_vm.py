@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Holder
-from vgpuctl.errors import VgpuctlError
+from vgpuctl.errors import AgentProblem, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
-from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.services import HostSession, Services
 
 
 @dataclass(frozen=True)
 class ShownVm:
-    """Three witnesses (design, section 7). holders: per lease, the processes that hold its device, by the kernel.
+    """Three witnesses (design, section 7). holders: per lease, the processes that hold its device, by the kernel;
+    None where the host has no such device (it was rebooted, or somebody took the device away).
 
     guest_devices: what QEMU says is on the guest's PCI buses. host_problem: why the host could not be asked.
     """
@@ -23,7 +24,7 @@ class ShownVm:
     leases: tuple[Lease, ...]
     domain_state: str | None
     xml: str | None
-    holders: tuple[tuple[Holder, ...], ...]
+    holders: tuple[tuple[Holder, ...] | None, ...]
     guest_devices: tuple[GuestPciDevice, ...]
     host_problem: str | None
 
@@ -40,9 +41,18 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             leases=leases,
             domain_state=state.value if state else None,
             xml=host.hypervisor.xml(vm.domain_name) if state else None,
-            holders=tuple(tuple(host.agent.holders(lease.slice.mdev_uuid or lease.slice.function)) for lease in leases),
+            holders=tuple(_holders(host, lease) for lease in leases),
             guest_devices=tuple(host.hypervisor.pci_devices(vm.domain_name)) if running else (),
             host_problem=None,
         )
     except VgpuctlError as error:
         return ShownVm(vm, leases, None, None, (), (), error.message)
+
+
+def _holders(host: HostSession, lease: Lease) -> tuple[Holder, ...] | None:
+    try:
+        return tuple(host.agent.holders(lease.slice.mdev_uuid or lease.slice.function))
+    except AgentProblem as problem:
+        if problem.code != "not-found":
+            raise
+        return None

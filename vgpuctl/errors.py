@@ -7,7 +7,8 @@ VgpuctlError
 ├── HostError 4             one host did not do what was asked
 │   ├── HostUnreachable  HostKeyUnknown  HostKeyChanged  AuthenticationFailed  BecomeFailed
 │   ├── PythonMissing  LibvirtMissing  CommandTimedOut  CommandFailed
-│   └── AgentBroken  AgentProblem(code)
+│   ├── AgentBroken  AgentProblem(code)
+│   └── LayoutRefused  LayoutDiffers
 ├── NoCapacity 5            no GPU can take the request; the context has a line per GPU
 ├── StateError 6            the store and the request disagree
 │   ├── NotFound  VmDiffers  ConcurrentChange  LeaseBroken  StoreUnusable
@@ -136,6 +137,18 @@ class AgentProblem(HostError):
         super().__init__(message, context=context, hint=hint)
         self.code = code
         self.done = list(done)
+
+
+class LayoutRefused(HostError):
+    """The declared layout is not reached: something stands in its way, or VMs would be disturbed."""
+
+    reference = "layout-refused"
+
+
+class LayoutDiffers(HostError):
+    """The steps were taken, and the host read again is not in its declared layout."""
+
+    reference = "layout-differs"
 
 
 class NoCapacity(VgpuctlError):

@@ -17,6 +17,7 @@ from vgpuctl import __version__
 from vgpuctl.errors import Interrupted, VgpuctlError
 
 COMMANDS = {
+    "apply-hosts": "Bring every host into its declared layout.",
     "console": "Connect this terminal to a VM's serial console.",
     "create-tenant": "Add a tenant to the store.",
     "create-vm": "Create a tenant's VM with its GPU slices and start it.",
@@ -28,6 +29,7 @@ COMMANDS = {
     "list-profiles": "List the vGPU types and what can still be created.",
     "list-tenants": "List the tenants of the store.",
     "list-vms": "List the VMs of the store.",
+    "plan-hosts": "Show what would bring every host into its declared layout.",
     "render-vm": "Print the domain XML of a VM without creating it.",
     "repair": "Finish or take back what an interrupted run left.",
     "show-inventory": "Show hosts, groups and variables of the inventory.",

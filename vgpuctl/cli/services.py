@@ -41,3 +41,22 @@ def report_failures(failures: Sequence[tuple[str, VgpuctlError]], *, answered: i
             f"{name}: {error.message}" + (f" (hint: {error.hint})" if error.hint else "") for name, error in failures
         ],
     )
+
+
+def report_hosts(
+    failures: Sequence[tuple[str, VgpuctlError]], *, fine: int, what: str, left: Sequence[str] = ()
+) -> None:
+    """End a run over hosts whose lines were printed: nothing for a run where all went well.
+
+    Raises the error of the only host there was, else PartialFailure with a line per host. left: hosts not begun.
+    """
+    if not failures:
+        return
+    if len(failures) == 1 and not fine and not left:
+        raise failures[0][1]
+    raise PartialFailure(
+        f"{len(failures)} of {len(failures) + fine + len(left)} hosts {what}",
+        context=[
+            f"{name}: {error.message}" + (f" (hint: {error.hint})" if error.hint else "") for name, error in failures
+        ],
+    )

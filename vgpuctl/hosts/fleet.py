@@ -30,9 +30,16 @@ class HostResult(Generic[Value]):
         return self.value
 
 
-def run_on_hosts(names: Sequence[str], work: Callable[[str], Value], *, forks: int) -> list[HostResult[Value]]:
+def run_on_hosts(
+    names: Sequence[str],
+    work: Callable[[str], Value],
+    *,
+    forks: int,
+    tell: Callable[[HostResult[Value]], None] | None = None,
+) -> list[HostResult[Value]]:
     """Call `work(name)` for every host, at most `forks` at a time; results come in the order of `names`.
 
+    tell: called in the caller's thread with each result as it comes.
     An error that is not a VgpuctlError becomes a HostError that names it. On KeyboardInterrupt no further host
     is begun and the interrupt is raised at once; what is under way ends with the process, or when its
     connection is closed.
@@ -61,7 +68,9 @@ def run_on_hosts(names: Sequence[str], work: Callable[[str], Value], *, forks: i
         for thread in threads:
             thread.start()
         for _ in names:
-            _wait(finished)
+            result = results[_wait(finished)]
+            if tell is not None and result is not None:
+                tell(result)
     except BaseException:
         _drain(waiting)
         raise
@@ -85,12 +94,11 @@ def _run_one(name: str, work: Callable[[str], Value]) -> HostResult[Value]:
         return HostResult(name, error=error)
 
 
-def _wait(finished: "queue.SimpleQueue[int]") -> None:
+def _wait(finished: "queue.SimpleQueue[int]") -> int:
     while True:
         try:
             # A time-out, because a signal that comes just before a lock is waited for does not end the wait.
-            finished.get(timeout=_INTERRUPT_SLICE_S)
-            return
+            return finished.get(timeout=_INTERRUPT_SLICE_S)
         except queue.Empty:
             continue
 

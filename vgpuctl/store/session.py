@@ -2,12 +2,13 @@
 """One transaction on the store, with the methods of every subject."""
 
 from vgpuctl.store.events import EventRows
+from vgpuctl.store.host_records import HostRecordRows
 from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.vms import VmRows
 
 
-class Session(VmRows, LeaseRows, EventRows, OperationRows):
+class Session(VmRows, LeaseRows, EventRows, OperationRows, HostRecordRows):
     """What `Store.transaction()` and `Store.reading()` give: tenants, VMs, leases, hosts, events and the journal.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends

@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0001"
+SCHEMA_VERSION = "0002"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -112,6 +112,15 @@ operations = Table(
     Column("process_start", Text, nullable=False),
     Column("begun_at", Double, nullable=False),
     sqlite_autoincrement=True,
+)
+
+host_records = Table(
+    "host_records",
+    metadata,
+    Column("host", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("content", Text, nullable=False),
+    Column("at", Double, nullable=False),
 )
 
 _LIVE_LEASES = {"uq_leases_live_device": ("host", "device"), "uq_leases_live_position": ("vm_uuid", "position")}

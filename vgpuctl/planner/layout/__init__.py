@@ -3,5 +3,17 @@
 
 from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.planner.layout.result import Difference, Disturbed, HostPlan, Obstacle, Phase, PlannedStep
+from vgpuctl.planner.layout.selection import Refusal, Selection, select_steps
 
-__all__ = ["Difference", "Disturbed", "HostPlan", "Obstacle", "Phase", "PlannedStep", "plan_host"]
+__all__ = [
+    "Difference",
+    "Disturbed",
+    "HostPlan",
+    "Obstacle",
+    "Phase",
+    "PlannedStep",
+    "Refusal",
+    "Selection",
+    "plan_host",
+    "select_steps",
+]

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan-hosts and apply-hosts over simulated hosts: real sshd, real agent, the machine's own files as witness."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.lab.simulated_fixtures import missing_for_simulated
+from vgpuctl import lab
+from vgpuctl.lab.simulated.machine import rules
+from vgpuctl.lab.simulated.machine.drivers import Drivers
+
+GPU = "0000:41:00.0"
+EQUAL: dict[str, Any] = {"gpus": [{"match": "all", "kind": "vgpu"}]}
+WITH_SLICES: dict[str, Any] = {"gpus": [{"match": "all", "kind": "vgpu", "slices": {"A40-8Q": 2}}]}
+OFF: dict[str, Any] = {"gpus": [{"match": "all", "kind": "off"}]}
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
+    """sim-001 and sim-002 with types on VFs, sim-003 with mdevs on VFs, sim-004 with a T4 and a GeForce."""
+    if missing := missing_for_simulated():
+        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    home: Path = tmp_path_factory.mktemp("layouts")
+    fleet = layout_fleet(home, 4, "a40:2,a40/mdev-vf,t4+rtx-3090")
+    yield fleet
+    lab.simulated.down(folder=fleet.folder)
+
+
+@pytest.fixture(autouse=True)
+def _fresh(layouts: LayoutFleet) -> None:
+    """Hosts as after a start, with no layout and no store."""
+    for name in lab.simulated.names(folder=layouts.folder):
+        lab.simulated.reboot(name, folder=layouts.folder)
+        layouts.machine(name).reboot()
+    for path in layouts.operator.home.glob("store.db*"):
+        path.unlink()
+
+
+def applied(layouts: LayoutFleet, *options: str) -> dict[str, Any]:
+    """What `apply-hosts --json` says of each host, by name."""
+    done = layouts.operator.run("apply-hosts", *options, "--json")
+    return {one["host"]: one for one in json.loads(done.out)["hosts"]}
+
+
+def test_every_host_reaches_its_layout_and_the_second_run_writes_nothing(layouts: LayoutFleet) -> None:
+    layouts.declare(
+        sim_001=WITH_SLICES,
+        sim_002=EQUAL,
+        sim_003=WITH_SLICES,
+        sim_004={
+            "gpus": [
+                {"match": {"board": "T4"}, "kind": "vgpu", "slices": {"T4-4Q": 1}},
+                {"match": {"address": "0000:43:00.0"}, "kind": "passthrough", "driver": "vfio-pci"},
+            ]
+        },
+    )
+    before = layouts.states()
+    planned = {one["host"]: one["plan"] for one in layouts.operator.json("plan-hosts")}
+    assert [step["phase"] for step in planned["sim-001"]["steps"]] == ["virtual-functions"]
+    assert planned["sim-001"]["undo"] == [{"op": "sriov.set", "address": GPU, "count": 0}]
+    assert "A40-8Q" in planned["sim-001"]["later"][0]
+    checked = applied(layouts, "--check")
+    assert checked["sim-002"]["changed"] == 1 and checked["sim-002"]["writes"] == 0
+    assert layouts.states() == before, "plan-hosts and --check changed a host"
+
+    first = applied(layouts)
+    assert {name: one["error"] for name, one in first.items()} == dict.fromkeys(first, None)
+    assert layouts.vfs("sim-001") == {GPU: 32} == layouts.vfs("sim-003")
+    assert [len(layouts.machine(name).state().vgpus) for name in sorted(first)] == [2, 0, 2, 1]
+    assert layouts.machine("sim-004").state().drivers["0000:43:00.0"] == "vfio-pci"
+    assert first["sim-001"]["changed"] == 3 and first["sim-001"]["writes"] > 0
+
+    after = layouts.states()
+    second = applied(layouts)
+    assert [(one["changed"], one["failed"], one["writes"]) for one in second.values()] == [(0, 0, 0)] * 4
+    assert layouts.states() == after
+
+
+def test_what_people_see_is_a_line_per_step_and_a_recap(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=EQUAL, sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
+    plan = layouts.operator.does("plan-hosts", "--diff", "--limit", "sim-001").out
+    assert "virtual functions: enable 32 VFs of 0000:41:00.0" in plan
+    assert "    - 0\n    + 32" in plan and "sriov.set address=0000:41:00.0 count=0" in plan
+    out = layouts.operator.does("apply-hosts", "--diff").out
+    assert "changed: [sim-001] 0000:41:00.0: enable 32 VFs of 0000:41:00.0\n    - 0\n    + 32\n" in out
+    assert "ok: [sim-004] 0000:41:00.0: vgpu, as declared" in out
+    assert "sim-001 : ok=1   changed=1   skipped=0   failed=0   unreachable=0" in out
+
+
+def test_a_failing_host_hides_no_other_and_shows_its_undo(layouts: LayoutFleet) -> None:
+    layouts.declare(
+        sim_001={"gpus": [{"match": "all", "kind": "vf", "count": 4}]}, sim_002=EQUAL, sim_003=EQUAL, sim_004=EQUAL
+    )
+    with layouts.machine("sim-003").change() as state:
+        state.drivers[GPU] = "nouveau"
+    lab.simulated.down(["sim-004"], folder=layouts.folder)
+    try:
+        done = layouts.operator.run("apply-hosts", "--json")
+        hosts = {one["host"]: one for one in json.loads(done.out)["hosts"]}
+    finally:
+        lab.simulated.up(4, mix="a40:2,a40/mdev-vf,t4+rtx-3090", with_vfs=False, folder=layouts.folder)
+        lab_inventory = layouts.folder.path / "simulated/inventory.yml"
+        (layouts.operator.inventory / "hosts.yml").write_text(lab_inventory.read_text())
+    assert done.code == 10
+    assert hosts["sim-001"]["error"]["reference"] == "layout-refused" and hosts["sim-001"]["failed"] == 1
+    assert "has no plain VFs" in hosts["sim-001"]["lines"][-1]["reason"]
+    assert hosts["sim-002"]["changed"] == 1 and layouts.vfs("sim-002") == {GPU: 32}
+    assert "nouveau" in hosts["sim-003"]["lines"][-1]["reason"] and not layouts.vfs("sim-003")
+    assert hosts["sim-004"]["is_unreachable"] and hosts["sim-004"]["error"]["reference"] == "host-unreachable"
+
+
+def test_batches_end_with_the_failures_that_are_allowed(layouts: LayoutFleet) -> None:
+    impossible = {"gpus": [{"match": "all", "kind": "mig", "geometry": {}}]}
+    layouts.declare(sim_001=EQUAL, sim_002=impossible, sim_003=EQUAL)
+    hosts = applied(layouts, "--serial", "1")
+    assert [(one["is_begun"], one["changed"]) for one in hosts.values()] == [(True, 1), (True, 0), (False, 0)]
+    assert not layouts.vfs("sim-003")
+    again = applied(layouts, "--serial", "1,50%", "--max-failures", "1")
+    assert [(one["is_begun"], one["changed"]) for one in again.values()] == [(True, 0), (True, 0), (True, 1)]
+    refused = layouts.operator.is_refused("apply-hosts", "--serial", "0")
+    assert refused["exit_code"] == 2
+
+
+def test_a_tenants_vm_is_disturbed_only_with_leave_and_runs_again(layouts: LayoutFleet) -> None:
+    operator = layouts.operator
+    layouts.declare(sim_001=EQUAL)
+    operator.does("apply-hosts")
+    operator.does("create-tenant", "acme")
+    operator.does("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--limit", "sim-001")
+    held = layouts.states()
+    layouts.declare(sim_001=OFF)
+    refused = applied(layouts)["sim-001"]
+    assert refused["error"]["reference"] == "layout-refused" and refused["skipped"] == 1 and refused["writes"] == 0
+    assert "VM web-1 of acme" in refused["lines"][1]["reason"]
+    assert refused["lines"][1]["hint"] == "--disrupt allows it"
+    assert layouts.states() == held
+    shown = operator.does("plan-hosts").out
+    assert "disturbs VM web-1 of acme" in shown
+    allowed = applied(layouts, "--disrupt")["sim-001"]
+    texts = [(line["outcome"], line["text"]) for line in allowed["lines"]]
+    assert ("changed", "stop VM web-1 of acme and take its slices back") in texts
+    assert ("changed", f"take the 32 VFs of {GPU} away") in texts
+    # Nothing is left for it on this host, and the run says so.
+    assert ("failed", "start VM web-1 of acme again") in texts
+    layouts.declare(sim_001=EQUAL)
+    back = applied(layouts)["sim-001"]
+    assert ("changed", "start VM web-1 of acme again") in [(line["outcome"], line["text"]) for line in back["lines"]]
+    assert len(layouts.machine("sim-001").state().domains) == 1
+
+
+def test_a_foreign_vgpu_is_never_disturbed(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=OFF)
+    machine = layouts.machine("sim-001")
+    card = machine.shape.cards[0]
+    with machine.change() as state:
+        Drivers(machine, state).set_vfs(card, 32)
+        rules.add(state, card, state.vfs_of(card)[3], card.types[0], None)
+    held = layouts.states()
+    refused = applied(layouts, "--disrupt", "--reset")["sim-001"]
+    reasons = [line["reason"] for line in refused["lines"] if line["outcome"] == "failed"]
+    assert "vgpuctl does not know" in reasons[0] and refused["changed"] == 0
+    assert layouts.states() == held
+
+
+def test_slices_of_a_layout_go_when_the_layout_changes(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=WITH_SLICES, sim_003=WITH_SLICES)
+    layouts.operator.does("apply-hosts")
+    layouts.declare(sim_001=OFF, sim_003=OFF)
+    hosts = applied(layouts)
+    assert {name: one["error"] for name, one in hosts.items()} == {"sim-001": None, "sim-003": None}
+    assert not layouts.vfs("sim-001") and not layouts.machine("sim-003").state().vgpus

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which steps may be taken: a GPU that somebody is on, or that needs a reset, waits for leave; the others do not."""
+
+from vgpuctl.agent.wire.steps import ResetGpu, SetServiceActive, SetVirtualFunctions
+from vgpuctl.planner.layout import Disturbed, HostPlan, Obstacle, Phase, PlannedStep, select_steps
+
+A, B = "0000:41:00.0", "0000:81:00.0"
+VM = Disturbed(f"{A[:-1]}4", "lease-1", "web-1", "acme")
+STRANGER = Disturbed(f"{A[:-1]}5")
+STOP = PlannedStep(Phase.STOP_SERVICES, SetServiceActive("dcgm.service", False), "stop dcgm.service")
+START = PlannedStep(Phase.START_SERVICES, SetServiceActive("dcgm.service", True), "start dcgm.service")
+
+
+def vfs(gpu: str, *disturbs: Disturbed) -> PlannedStep:
+    return PlannedStep(Phase.VIRTUAL_FUNCTIONS, SetVirtualFunctions(gpu, 32), "enable", gpu, disturbs=disturbs)
+
+
+def reset(gpu: str) -> PlannedStep:
+    return PlannedStep(Phase.MIG_MODE, ResetGpu(gpu), "reset", gpu)
+
+
+def test_a_gpu_with_a_tenant_waits_while_the_other_goes_on() -> None:
+    plan = HostPlan((STOP, vfs(A, VM), vfs(B), START))
+    chosen = select_steps(plan, may_disrupt=False, may_reset=False)
+    assert chosen.steps == (STOP, vfs(B), START) and chosen.left_out == (vfs(A, VM),)
+    assert [(one.gpu, one.option) for one in chosen.refusals] == [(A, "--disrupt")]
+    assert "VM web-1 of acme" in chosen.refusals[0].reason
+    allowed = select_steps(plan, may_disrupt=True, may_reset=False)
+    assert allowed.steps == plan.steps and allowed.make_way == (VM,)
+
+
+def test_services_run_on_when_nothing_is_left_that_needs_the_driver_alone() -> None:
+    chosen = select_steps(HostPlan((STOP, vfs(A, VM), START)), may_disrupt=False, may_reset=False)
+    assert chosen.steps == ()
+
+
+def test_a_stranger_is_never_disturbed() -> None:
+    chosen = select_steps(HostPlan((vfs(A, VM, STRANGER),)), may_disrupt=True, may_reset=True)
+    assert chosen.steps == () and chosen.make_way == () and chosen.refusals[0].option is None
+
+
+def test_a_reset_needs_leave_of_its_own() -> None:
+    plan = HostPlan((reset(A), vfs(A), vfs(B)))
+    chosen = select_steps(plan, may_disrupt=True, may_reset=False)
+    assert chosen.steps == (vfs(B),) and [one.option for one in chosen.refusals] == ["--reset"]
+    assert select_steps(plan, may_disrupt=False, may_reset=True).steps == plan.steps
+
+
+def test_who_an_obstacle_waits_for_makes_way_too() -> None:
+    plan = HostPlan(obstacles=(Obstacle(A, "mig-in-use", "in use", disturbs=(VM,)),))
+    assert select_steps(plan, may_disrupt=True, may_reset=False).make_way == (VM,)
+    assert [one.gpu for one in select_steps(plan, may_disrupt=False, may_reset=False).refusals] == [A]

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""apply-hosts: bring every host into its declared layout."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json, say
+
+
+@click.command("apply-hosts")
+@options.inventory
+@options.limit
+@options.forks
+@click.option(
+    "--serial",
+    metavar="N|%",
+    help="Hosts in one batch, such as 2, 25% or 1,5,50%; the next batch begins when this one is done.",
+)
+@click.option(
+    "--max-failures",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Begin no further host once more than N failed.  [default: no limit; 0 with --serial]",
+)
+@click.option("--check", "--dry-run", "check", is_flag=True, help="Show what would be done and write nothing anywhere.")
+@click.option("--diff", is_flag=True, help="Show what was read before and after each step.")
+@click.option(
+    "--disrupt", is_flag=True, help="Stop VMs that are in the way, take their slices back, and start them again."
+)
+@click.option("--reset", is_flag=True, help="Reset GPUs whose pending MIG mode needs it.")
+@click.option("--undo", is_flag=True, help="Where a host's run fails, take back what it did there.")
+@options.database
+@options.ssh
+@options.as_json
+def command(
+    serial: str | None,
+    max_failures: int | None,
+    check: bool,
+    diff: bool,
+    disrupt: bool,
+    reset: bool,
+    undo: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Bring every host into its declared layout, and prove it by reading it again.
+
+    A line tells of every step, a recap of every host. A host stops at its first step that fails; the others go on.
+    Steps that would disturb a VM are not taken without --disrupt. A second run changes nothing.
+    """
+    from vgpuctl.cli.layout_output import RunDisplay, applied_object, longest, recap_text
+    from vgpuctl.cli.services import report_hosts, services
+    from vgpuctl.usecases.apply_hosts import apply_hosts
+    from vgpuctl.usecases.layout_run import RunOptions, describe_step
+    from vgpuctl.usecases.rollout import parse_serial
+
+    sizes = parse_serial(serial)
+    run = RunOptions(check=check, disrupt=disrupt, reset=reset, undo=undo)
+    with (
+        services(**where) as opened,
+        RunDisplay(hosts=len(opened.hosts()), quiet=as_json, diff=diff) as display,
+    ):
+        done = apply_hosts(opened, run, serial=sizes, most_failures=max_failures, tell=display.take)
+    if as_json:
+        print_json({"check": check, "hosts": [applied_object(one) for one in done]})
+    else:
+        for one in done:
+            if one.error is not None and one.undo:
+                click.echo(f"\n{one.host}: these steps take back what was done:")
+                for step in one.undo:
+                    click.echo(f"  {describe_step(step)}")
+        click.echo("\nRECAP" + (" (nothing was changed: --check)" if check else ""))
+        width = longest([one.host for one in done])
+        for one in done:
+            click.echo(recap_text(one, width))
+    left = [one.host for one in done if not one.is_begun]
+    if left:
+        say(f"not begun: {', '.join(left)}")
+    failures = [(one.host, one.error) for one in done if one.error is not None]
+    fine = len(done) - len(failures) - len(left)
+    report_hosts(failures, fine=fine, what="are not in their declared layout", left=left)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How runs over the fleet are shown: a line per step, a recap per host, differences, and live progress."""
+
+import os
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from vgpuctl.agent.wire.decode import step_to_json
+from vgpuctl.cli.output import plain
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.planner.layout import Difference, HostPlan
+from vgpuctl.usecases.apply_hosts import Event
+from vgpuctl.usecases.layout_lines import AppliedHost, HostBegun, Line, Outcome
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_COLOURS = {Outcome.OK: "green", Outcome.CHANGED: "yellow", Outcome.SKIPPED: "cyan", Outcome.FAILED: "red"}
+
+
+class RunDisplay:
+    """Prints what happens as it happens; on a terminal a bar below tells how far the fleet is.
+
+    hosts: how many there are. quiet: print no lines (--json).
+    """
+
+    def __init__(self, *, hosts: int, quiet: bool, diff: bool) -> None:
+        self._quiet = quiet
+        self._diff = diff
+        self._hosts = hosts
+        self._running: list[str] = []
+        self._progress: Progress | None = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty() and self._hosts > 1:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            console = Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR")))
+            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+            self._progress = Progress(*columns, console=console, transient=True)
+            self._task = self._progress.add_task("", total=self._hosts)
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def take(self, event: Event) -> None:
+        """Show one event."""
+        if isinstance(event, Line):
+            if not self._quiet:
+                self.print(line_text(event, diff=self._diff))
+            return
+        if isinstance(event, HostBegun):
+            self._running.append(event.host)
+        elif event.host in self._running:
+            self._running.remove(event.host)
+            if self._progress is not None:
+                self._progress.advance(self._task)
+        self._show_running()
+
+    def advance(self, name: str) -> None:
+        """One host is done, for runs without lines."""
+        if self._progress is not None:
+            self._progress.update(self._task, advance=1, description=name)
+
+    def print(self, text: str) -> None:
+        """Print above the bar."""
+        if self._progress is None or not sys.stdout.isatty():
+            click.echo(text)
+        else:
+            from rich.text import Text
+
+            self._progress.console.print(Text.from_ansi(text), soft_wrap=True)
+
+    def _show_running(self) -> None:
+        if self._progress is not None:
+            more = " …" if len(self._running) > 4 else ""
+            self._progress.update(self._task, description=", ".join(self._running[:4]) + more)
+
+
+def line_text(line: Line, *, diff: bool) -> str:
+    """`changed: [gpu1] 0000:41:00.0: enable 32 VFs`, and below it what was read before and after."""
+    text = f"{style(str(line.outcome), line.outcome)}: [{line.host}] {line.subject}: {line.text}"
+    if line.reason is not None:
+        text += f" ({line.reason})" if line.outcome is not Outcome.FAILED else f": {line.reason}"
+    if line.hint is not None:
+        text += f"\n    hint: {line.hint}"
+    if diff and line.before != line.after:
+        text += f"\n    - {line.before if line.before is not None else 'none'}"
+        text += f"\n    + {line.after if line.after is not None else 'none'}"
+    return text
+
+
+def recap_text(done: AppliedHost, width: int) -> str:
+    """`gpu1 : ok=2 changed=3 skipped=0 failed=0 unreachable=0`."""
+    if not done.is_begun:
+        return f"{done.host:{width}} : not begun, because other hosts failed"
+    counts = " ".join(
+        f"{outcome}={done.count(outcome) - (done.is_unreachable and outcome is Outcome.FAILED):<3}"
+        for outcome in Outcome
+    )
+    worst = Outcome.FAILED if done.error else Outcome.CHANGED if done.count(Outcome.CHANGED) else Outcome.OK
+    return f"{style(f'{done.host:{width}}', worst)} : {counts} unreachable={int(done.is_unreachable)}"
+
+
+def difference_text(difference: Difference) -> str:
+    """A difference as people know them: what is there, what is declared."""
+    head = f"{difference.gpu or 'host'}: {difference.subject}"
+    text = f"  {head}\n    - {difference.found}\n    + {difference.declared}"
+    return text + (f"\n    remedy: {difference.remedy}" if difference.remedy else "")
+
+
+def plan_object(plan: HostPlan) -> dict[str, Any]:
+    """A plan as --json has it."""
+    return {
+        "is_in_layout": plan.is_in_layout,
+        "differences": plain(plan.differences),
+        "steps": [
+            {
+                "phase": planned.phase.name.lower().replace("_", "-"),
+                "gpu": planned.gpu,
+                "summary": planned.summary,
+                "step": step_to_json(planned.step),
+                "undo": [step_to_json(step) for step in planned.undo],
+                "disturbs": plain(planned.disturbs),
+                "processes": plain(planned.processes),
+                "needs_reset": planned.needs_reset,
+            }
+            for planned in plan.steps
+        ],
+        "undo": [step_to_json(step) for step in plan.undo],
+        "obstacles": plain(plan.obstacles),
+        "later": list(plan.later),
+        "notes": list(plan.notes),
+    }
+
+
+def error_object(error: VgpuctlError | None) -> dict[str, Any] | None:
+    """An error as --json has it."""
+    if error is None:
+        return None
+    return {
+        "reference": error.reference,
+        "message": error.message,
+        "context": list(error.context),
+        "hint": error.hint,
+    }
+
+
+def applied_object(done: AppliedHost) -> dict[str, Any]:
+    """A host's run as --json has it."""
+    return {
+        "host": done.host,
+        "is_begun": done.is_begun,
+        "is_unreachable": done.is_unreachable,
+        **{str(outcome): done.count(outcome) for outcome in Outcome},
+        "lines": [plain(line) for line in done.lines],
+        "differences": plain(done.differences),
+        "undo": [step_to_json(step) for step in done.undo],
+        "writes": done.writes,
+        "error": error_object(done.error),
+    }
+
+
+def style(text: str, outcome: Outcome) -> str:
+    """Coloured on a terminal."""
+    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
+        return text
+    return click.style(text, fg=_COLOURS[outcome])
+
+
+def longest(names: Sequence[str]) -> int:
+    """The width of a column of names."""
+    return max((len(name) for name in names), default=0)

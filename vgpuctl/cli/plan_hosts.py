@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan-hosts: what would bring every host into its declared layout."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json
+from vgpuctl.planner.layout import HostPlan
+
+
+@click.command("plan-hosts")
+@options.inventory
+@options.limit
+@options.forks
+@click.option("--diff", is_flag=True, help="Show what is there and what is declared.")
+@options.database
+@options.ssh
+@options.as_json
+def command(diff: bool, as_json: bool, **where: Any) -> None:
+    """Show what would bring every host into its declared layout, whom that disturbs and what takes it back.
+
+    Every host is read now and nothing is written.
+    """
+    from vgpuctl.cli.layout_output import RunDisplay, error_object, plan_object
+    from vgpuctl.cli.services import report_hosts, services
+    from vgpuctl.usecases.plan_hosts import plan_hosts
+
+    with (
+        services(**where) as opened,
+        RunDisplay(hosts=len(opened.hosts()), quiet=as_json, diff=diff) as display,
+    ):
+        found = plan_hosts(opened, tell=lambda result: display.advance(result.name))
+    if as_json:
+        print_json(
+            [
+                {
+                    "host": result.name,
+                    "plan": plan_object(result.value.plan) if result.value else None,
+                    "error": error_object(result.error),
+                }
+                for result in found
+            ]
+        )
+    else:
+        for result in found:
+            if result.value is not None:
+                _print_plan(result.name, result.value.plan, diff=diff)
+            elif result.error is not None:
+                click.echo(f"{result.name}: {result.error.message}")
+    failures = [(result.name, result.error) for result in found if result.error is not None]
+    report_hosts(failures, fine=len(found) - len(failures), what="did not answer")
+
+
+def _print_plan(host: str, plan: HostPlan, *, diff: bool) -> None:
+    from vgpuctl.cli.layout_output import difference_text
+    from vgpuctl.usecases.layout_run import describe_step
+
+    if plan.is_in_layout:
+        click.echo(f"{host}: as declared")
+    else:
+        click.echo(f"{host}: {len(plan.differences)} differences, {len(plan.steps)} steps")
+    for difference in plan.differences if diff else ():
+        click.echo(difference_text(difference))
+    for number, planned in enumerate(plan.steps, 1):
+        phase = planned.phase.name.lower().replace("_", " ")
+        click.echo(f"  {number:2} {phase}: {planned.summary}")
+        for one in planned.disturbs:
+            click.echo(f"     disturbs {one}")
+        for process in planned.processes:
+            click.echo(f"     waits for {process.command} (pid {process.pid}), which has the GPU open")
+    for text in plan.later:
+        click.echo(f"   - then: {text}")
+    for obstacle in plan.obstacles:
+        where = f" ({obstacle.origin})" if obstacle.origin else ""
+        click.echo(f"   ! {obstacle.gpu or 'host'}: {obstacle.reason}{where} [{obstacle.code}]")
+        for one in obstacle.disturbs:
+            click.echo(f"     waits for {one}")
+        if obstacle.remedy:
+            click.echo(f"     hint: {obstacle.remedy}")
+    for difference in plan.differences:
+        if difference.remedy and not diff:
+            click.echo(f"   ~ {difference}; {difference.remedy}")
+    for note in plan.notes:
+        click.echo(f"   ~ {note}")
+    if plan.undo:
+        click.echo("  taken back by:")
+        for step in plan.undo:
+            click.echo(f"     {describe_step(step)}")

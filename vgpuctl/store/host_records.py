@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is remembered of a host beside its facts: one JSON text per host and kind, replaced as a whole."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select, update
+
+from vgpuctl.store import codec, tables
+from vgpuctl.store.rows import Rows
+
+_RECORDS = tables.host_records
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    """One record. at: when it was written, seconds since the epoch, UTC."""
+
+    host: str
+    kind: str
+    content: str
+    at: float
+
+
+class HostRecordRows(Rows):
+    """Keep, find and drop records."""
+
+    def save_host_record(self, host: str, kind: str, content: str) -> None:
+        """Write a record, in place of the one there was."""
+        self._insert_if_absent(_RECORDS, host=host, kind=kind, content="", at=self._clock())
+        self._write(
+            update(_RECORDS)
+            .where(_RECORDS.c.host == host, _RECORDS.c.kind == kind)
+            .values(content=codec.plain_text(content), at=self._clock())
+        )
+
+    def host_record(self, host: str, kind: str) -> HostRecord | None:
+        """One record, None when there is none."""
+        for row in self._read(select(_RECORDS).where(_RECORDS.c.host == host, _RECORDS.c.kind == kind)):
+            return HostRecord(row.host, row.kind, row.content, row.at)
+        return None
+
+    def drop_host_record(self, host: str, kind: str) -> None:
+        """Forget a record; that there is none is no error."""
+        self._write(delete(_RECORDS).where(_RECORDS.c.host == host, _RECORDS.c.kind == kind))

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""apply-hosts: bring every host into its declared layout, in batches, each host for itself."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.usecases.layout_lines import AppliedHost, HostBegun, Line
+from vgpuctl.usecases.layout_run import LayoutRun, RunOptions
+from vgpuctl.usecases.plan_hosts import declared_layouts
+from vgpuctl.usecases.rollout import FailureBudget, batches
+from vgpuctl.usecases.services import Services
+
+Event = Line | HostBegun | AppliedHost
+
+
+def apply_hosts(
+    services: Services,
+    options: RunOptions,
+    *,
+    serial: Sequence[str] = (),
+    most_failures: int | None = None,
+    tell: Callable[[Event], None],
+) -> list[AppliedHost]:
+    """Bring the chosen hosts into their layouts; results in the inventory's order, one per host with a layout.
+
+    serial: batch sizes, see rollout.parse_serial. most_failures: how many hosts may fail before no further one is
+    begun; None for no limit, or none at all where there are batches. tell: called with every line as it happens, by
+    one thread at a time.
+    Raises InventoryError; what goes wrong on a host is in its result.
+    """
+    layouts = declared_layouts(services)
+    budget = FailureBudget(0 if most_failures is None and serial else most_failures)
+    lock = threading.Lock()
+
+    def tell_one(event: Event) -> None:
+        with lock:
+            tell(event)
+
+    def work(name: str) -> AppliedHost:
+        if budget.is_spent:
+            return AppliedHost(name, is_begun=False)
+        tell_one(HostBegun(name))
+        done: AppliedHost | None = None
+        try:
+            done = LayoutRun(services, name, layouts[name], options, tell_one).take()
+        finally:
+            services.forget_host(name)
+            if done is None or done.error is not None:
+                budget.count()
+        tell_one(done)
+        return done
+
+    found: list[AppliedHost] = []
+    for batch in batches(list(layouts), serial):
+        for result in run_on_hosts(batch, work, forks=services.forks):
+            found.append(result.value or AppliedHost(result.name, error=result.error))
+    return found

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run over the fleet tells: a line per step and a recap per host, as people know them from Ansible."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vgpuctl.agent.wire.steps import Step
+from vgpuctl.errors import (
+    AuthenticationFailed,
+    BecomeFailed,
+    HostKeyChanged,
+    HostKeyUnknown,
+    HostUnreachable,
+    PythonMissing,
+    VgpuctlError,
+)
+from vgpuctl.planner.layout import Difference
+
+_NO_LOGIN = (HostUnreachable, HostKeyUnknown, HostKeyChanged, AuthenticationFailed, BecomeFailed, PythonMissing)
+
+
+class Outcome(StrEnum):
+    """What became of one thing."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing on one host.
+
+    subject: the GPU's address or `host`. before, after: read before and read back after, where a step was taken.
+    reason: why it was skipped or failed. hint: what to do next.
+    """
+
+    host: str
+    outcome: Outcome
+    subject: str
+    text: str
+    before: str | None = None
+    after: str | None = None
+    reason: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True)
+class HostBegun:
+    """A host's turn has come."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class AppliedHost:
+    """How the run went on one host.
+
+    is_begun: False when earlier failures kept the run from it. undo: what takes the done steps back, the last one
+    first. differences: what was found at first. writes: how often the agent has written to the host.
+    """
+
+    host: str
+    lines: tuple[Line, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    undo: tuple[Step, ...] = ()
+    writes: int = 0
+    error: VgpuctlError | None = None
+    is_begun: bool = True
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether nobody could log in."""
+        return isinstance(self.error, _NO_LOGIN)
+
+    def count(self, outcome: Outcome) -> int:
+        """How many lines have this outcome."""
+        return Counter(line.outcome for line in self.lines)[outcome]
+
+
+def totals(hosts: Sequence[AppliedHost]) -> Counter[Outcome]:
+    """The lines of all hosts, by outcome."""
+    return Counter(line.outcome for host in hosts for line in host.lines)

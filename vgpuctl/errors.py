@@ -15,6 +15,7 @@ VgpuctlError
 ├── GuestError 7            libvirt refused a domain, volume or network
 │   ├── DomainRejected  VolumeRejected  NetworkMissing
 ├── LabError 8              the lab cannot be built or started
+├── QuotaExceeded 9         a tenant asked for more than it was promised
 ├── Interrupted 130         the user pressed Ctrl-C
 └── PartialFailure 10       some hosts did and some did not
 """
@@ -225,6 +226,13 @@ class LabError(VgpuctlError):
 
     reference = "lab"
     exit_code = 8
+
+
+class QuotaExceeded(VgpuctlError):
+    """A tenant asked for more than its quota; `context` has one line per quota: used, limit, asked."""
+
+    reference = "quota-exceeded"
+    exit_code = 9
 
 
 class PartialFailure(VgpuctlError):

@@ -3,21 +3,43 @@
 
 import click
 
-from vgpuctl.cli import options
+from vgpuctl.cli import options, quota_options
 from vgpuctl.cli.output import print_json, say
 
 
 @click.command("create-tenant")
 @click.argument("name")
+@click.option(
+    "--quota",
+    "limits",
+    multiple=True,
+    metavar="RESOURCE=AMOUNT",
+    help=f"Never more than this; several times. Resources: {quota_options.UNITS}.",
+)
+@quota_options.guaranteed
+@click.option("--pool", "pools", multiple=True, metavar="NAME", help="Let it use this pool of hosts; several times.")
 @options.database
 @options.as_json
-def command(name: str, database: str | None, as_json: bool) -> None:
-    """Add a tenant. The same command again changes nothing."""
+def command(
+    name: str,
+    limits: tuple[str, ...],
+    guaranteed: tuple[str, ...],
+    pools: tuple[str, ...],
+    database: str | None,
+    as_json: bool,
+) -> None:
+    """Add a tenant, with its quotas and pools. The same command again changes nothing."""
     from vgpuctl.cli.services import services
     from vgpuctl.usecases.tenants import create_tenant
 
     with services(database=database) as opened:
-        changed = create_tenant(opened, name)
+        changed = create_tenant(
+            opened,
+            name,
+            limits=quota_options.read_amounts(limits, what="--quota"),
+            guaranteed=quota_options.read_amounts(guaranteed, what="--guaranteed"),
+            pools=pools,
+        )
     if as_json:
         print_json({"changed": changed, "tenant": name})
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""list-tenants: the tenants of the store."""
+"""list-tenants: the tenants of the store with what they may use and do use."""
 
 import click
 
@@ -11,13 +11,29 @@ from vgpuctl.cli.output import print_json, print_table
 @options.database
 @options.as_json
 def command(database: str | None, as_json: bool) -> None:
-    """List the tenants and how many VMs each has."""
+    """List the tenants: how many VMs each has, its pools, and used / limit of each quota."""
     from vgpuctl.cli.services import services
-    from vgpuctl.usecases.tenants import list_tenants
+    from vgpuctl.quota.resources import format_amount
+    from vgpuctl.usecases.tenants import QuotaUse, list_tenants
+
+    def shown(use: QuotaUse) -> str:
+        limit = "no limit" if use.limit is None else format_amount(use.resource, use.limit)
+        text = f"{use.resource} {format_amount(use.resource, use.used)} / {limit}"
+        if use.guaranteed is not None:
+            text += f" ({format_amount(use.resource, use.guaranteed)} guaranteed"
+            text += f", {format_amount(use.resource, use.borrowed)} borrowed)" if use.borrowed else ")"
+        return text
 
     with services(database=database) as opened:
         tenants = list_tenants(opened)
     if as_json:
-        print_json([{"tenant": name, "vms": vms} for name, vms in tenants])
+        print_json(tenants)
     else:
-        print_table(["TENANT", "VMS"], tenants, empty="no tenant yet: add one with `vgpuctl create-tenant NAME`")
+        print_table(
+            ["TENANT", "VMS", "POOLS", "USED / LIMIT"],
+            [
+                (one.tenant, one.vms, ", ".join(one.pools) or "-", "\n".join(map(shown, one.quotas)) or "-")
+                for one in tenants
+            ],
+            empty="no tenant yet: add one with `vgpuctl create-tenant NAME`",
+        )

@@ -21,6 +21,10 @@ class LeaseState(StrEnum):
         """Whether the device counts as taken."""
         return self is not LeaseState.GONE
 
+    def is_attached(self) -> bool:
+        """Whether the device is built for its VM, which is what usage is counted from."""
+        return self in (LeaseState.BUILT, LeaseState.RUNNING)
+
 
 @dataclass(frozen=True)
 class Slice:

@@ -2,6 +2,7 @@
 """Leases in the store. A partial unique index allows one live lease per device of a host, whoever runs at once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Row, insert, select, update
@@ -9,14 +10,17 @@ from sqlalchemy import Row, insert, select, update
 from vgpuctl.errors import ConcurrentChange, NotFound, UsageError
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.store import codec, tables
-from vgpuctl.store.hosts import HostRows
 from vgpuctl.store.tenants import TenantRows
+from vgpuctl.store.usage import UsageRows
 
 _LEASES = tables.leases
 
 
-class LeaseRows(HostRows, TenantRows):
-    """Add, find and change leases. Every added lease and every changed device counts in the host's generation."""
+class LeaseRows(UsageRows, TenantRows):
+    """Add, find and change leases. Every added lease and every changed device counts in the host's generation.
+
+    The usage ledger follows in the same transaction: a lease whose device is built has an open interval.
+    """
 
     def reserve(self, host: str, seen_generation: int, leases: Sequence[Lease]) -> int:
         """Add the leases of one placement, if the host's leases are as they were seen. Returns the new generation.
@@ -75,6 +79,7 @@ class LeaseRows(HostRows, TenantRows):
             state=state.value,
             problem=None if problem is None else codec.plain_text(problem),
         )
+        self._follow(_lease(row), state)
 
     def set_lease_slice(self, lease_id: str, slice: Slice) -> None:  # noqa: A002
         """Replace the slice of a live lease: another device, or more known of the same one.
@@ -87,6 +92,54 @@ class LeaseRows(HostRows, TenantRows):
         if slice.device != row.device:
             self._count_change(row.host)
         self._change_lease(row, device=slice.device, slice=codec.encode(slice), slice_version=codec.SLICE_VERSION)
+        if slice.gpu != (before := _lease(row)).slice.gpu or slice.profile != before.slice.profile:
+            self._end_interval(row.id, self._clock())
+            self._follow(replace(before, slice=slice), before.state)
+
+    def ledger_faults(self) -> list[str]:
+        """Where the usage ledger does not agree with the leases, in words."""
+        return [fault for _lease, _lease_id, _at, fault in self._faults()]
+
+    def mend_ledger(self) -> list[str]:
+        """Make the usage ledger agree with the leases; what was mended, in words.
+
+        A lease from before the ledger counts from its creation; an interval without a live lease ends when the lease
+        last changed.
+        """
+        faults = self._faults()
+        for lease, lease_id, at, _fault in faults:
+            if lease is not None:
+                self._begin_interval(lease, at)
+            else:
+                self._end_interval(lease_id, at)
+        return [fault for _lease, _lease_id, _at, fault in faults]
+
+    def _faults(self) -> list[tuple[Lease | None, str, float, str]]:
+        """Each with the lease whose interval begins (None: it ends), the lease's id, and when."""
+        open_ids = self._open_intervals()
+        counted = select(tables.usage.c.lease_id).where(tables.usage.c.ended_at.is_(None))
+        rows = {row.id: row for row in self._read(select(_LEASES).where(_LEASES.c.id.in_(counted)))} | {
+            row.id: row for row in self._read(select(_LEASES).where(_LEASES.c.state != LeaseState.GONE.value))
+        }
+        faults: list[tuple[Lease | None, str, float, str]] = []
+        for lease_id in sorted(open_ids):
+            row = rows.get(lease_id)
+            if row is None or row.state == LeaseState.GONE.value:
+                ended_at = self._clock() if row is None else row.changed_at
+                faults.append((None, lease_id, ended_at, f"lease {lease_id} is gone, but its usage still counted"))
+        for lease_id in sorted(rows.keys() - open_ids):
+            if LeaseState(rows[lease_id].state).is_attached():
+                lease = _lease(rows[lease_id])
+                what = f"{lease.slice.profile} of {lease.tenant}.{lease.vm_name} was used, but not counted"
+                faults.append((lease, lease_id, rows[lease_id].created_at, what))
+        return faults
+
+    def _follow(self, lease: Lease, state: LeaseState) -> None:
+        """Begin or end the lease's interval in the usage ledger, as its new state demands."""
+        if state.is_attached():
+            self._begin_interval(lease, self._clock())
+        elif not state.holds_device():
+            self._end_interval(lease.id, self._clock())
 
     def _insert_lease(self, lease: Lease) -> None:
         self.tenant(lease.tenant)
@@ -110,6 +163,7 @@ class LeaseRows(HostRows, TenantRows):
             conflict=f"{lease.slice.device} on host {lease.host} is leased already, or GPU {lease.index} of VM "
             f"{lease.vm_name} has a lease",
         )
+        self._follow(lease, lease.state)
 
     def _lease_row(self, lease_id: str) -> Row[Any]:
         for row in self._read(select(_LEASES).where(_LEASES.c.id == lease_id)):

@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0002"
+SCHEMA_VERSION = "0003"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -123,19 +123,72 @@ host_records = Table(
     Column("at", Double, nullable=False),
 )
 
-_LIVE_LEASES = {"uq_leases_live_device": ("host", "device"), "uq_leases_live_position": ("vm_uuid", "position")}
+pools = Table(
+    "pools",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("created_at", Double, nullable=False),
+)
+
+pool_hosts = Table(
+    "pool_hosts",
+    metadata,
+    Column("host", Text, primary_key=True),
+    Column("pool", Text, ForeignKey("pools.name"), nullable=False),
+)
+
+pool_grants = Table(
+    "pool_grants",
+    metadata,
+    Column("pool", Text, ForeignKey("pools.name"), primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), primary_key=True),
+)
+
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("tenant", Text, ForeignKey("tenants.name"), primary_key=True),
+    Column("resource", Text, primary_key=True),
+    Column("most", _BIG),
+    Column("guaranteed", _BIG),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("id", _BIG, primary_key=True, autoincrement=True),
+    Column("lease_id", Text, nullable=False),
+    Column("tenant", Text, nullable=False),
+    Column("vm_uuid", Text, nullable=False),
+    Column("vm_name", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("gpu", Text, nullable=False),
+    Column("profile", Text, nullable=False),
+    Column("framebuffer_mib", _BIG, nullable=False),
+    Column("compute_slices", Integer, nullable=False),
+    Column("card_part", Double, nullable=False),
+    Column("begun_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Index(None, "tenant", "begun_at"),
+    sqlite_autoincrement=True,
+)
+
+_PARTIAL_UNIQUE = {
+    "uq_leases_live_device": (leases, ("host", "device"), "state <> 'gone'"),
+    "uq_leases_live_position": (leases, ("vm_uuid", "position"), "state <> 'gone'"),
+    "uq_usage_open_lease": (usage, ("lease_id",), "ended_at IS NULL"),
+}
 
 
 def complete_metadata() -> MetaData:
-    """The tables with the partial unique indexes of live leases, which only migrations and their tests need to know.
+    """The tables with the partial unique indexes, which only migrations and their tests need to know.
 
     Naming a PostgreSQL option of an index loads that dialect, also for those who never use it.
     """
-    present = {index.name for index in leases.indexes}
-    for name, columns in _LIVE_LEASES.items():
-        if name not in present:
-            live = text("state <> 'gone'")
+    for name, (table, columns, rule) in _PARTIAL_UNIQUE.items():
+        if name not in {index.name for index in table.indexes}:
+            where = text(rule)
             Index(
-                name, *(leases.c[column] for column in columns), unique=True, sqlite_where=live, postgresql_where=live
+                name, *(table.c[column] for column in columns), unique=True, sqlite_where=where, postgresql_where=where
             )
     return metadata

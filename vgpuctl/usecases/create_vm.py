@@ -13,6 +13,8 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import ending, refuse_while_busy
+from vgpuctl.usecases.pools import usable_hosts
+from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import apply, build_slices, check_leases, describe_slice, leases_of, plan_leases
 from vgpuctl.usecases.survey import survey
@@ -39,13 +41,15 @@ class CreatedVm:
 def create_vm(services: Services, request: VmRequest, *, dry_run: bool = False, refresh: bool = False) -> CreatedVm:
     """Create and start one VM, or find that it is there already.
 
-    Raises NotFound (tenant), VmDiffers (a VM of this name with another specification), NoCapacity, HostError,
-    GuestError; after any of them nothing is left behind, or the lease is `broken` and says why.
+    Raises NotFound (tenant), VmDiffers (a VM of this name with another specification), QuotaExceeded, NoCapacity,
+    HostError, GuestError; after any of them nothing is left behind, or the lease is `broken` and says why.
     """
     existing = find_existing(services, request)
     if existing is not None:
         return existing
-    seen = survey(services, services.hosts(), refresh=refresh, remember=not dry_run)
+    refuse_early(services, request)
+    hosts = usable_hosts(services, request)
+    seen = survey(services, hosts, refresh=refresh, remember=not dry_run)
     for name, failure in seen.failures:
         services.say(f"{name} does not answer and is left out: {failure.message}")
     if not seen.capacities and seen.failures:
@@ -63,7 +67,7 @@ def create_vm(services: Services, request: VmRequest, *, dry_run: bool = False, 
                 raise
             refresh = True
             services.say("nothing fits what was read of the hosts before: reading them again")
-            capacities = list(survey(services, services.hosts(), refresh=True, remember=not dry_run).capacities)
+            capacities = list(survey(services, hosts, refresh=True, remember=not dry_run).capacities)
             placement = place(request, capacities, read_leases(services))
         try:
             return _create_on(services, request, placement, capacities, dry_run=dry_run)
@@ -163,6 +167,8 @@ def _create_on(
     vm = Vm(str(uuid.uuid4()), request, placement.host, VmState.CREATING)
     leases = leases_of(vm, placement)
     if dry_run:
+        with services.store.reading() as session:
+            refuse_over_quota(session, request, leases)
         facts = host.agent.facts()
         leases = check_leases(leases, facts, placement.host)
         steps, undo = plan_leases(leases, facts)
@@ -170,6 +176,7 @@ def _create_on(
         apply(host, steps, dry_run=True)
         return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=guest.render(host, vm, leases, facts))
     with services.store.transaction() as session:
+        refuse_over_quota(session, request, leases)
         session.reserve(placement.host, generation, leases)
         session.add_vm(vm)
         operation_id = session.begin_operation("create-vm", vm.uuid, vm.domain_name, exclusive=True)

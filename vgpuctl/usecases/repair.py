@@ -55,12 +55,24 @@ def repair(services: Services, *, dry_run: bool) -> tuple[Repair, ...]:
     known = {vm.uuid for vm in vms}
     for lease in (lease for lease in leases if lease.vm_uuid not in known):
         repairs.append(_mend_orphan(services, lease, dry_run=dry_run))
+    repairs.extend(_mend_ledger(services, dry_run=dry_run))
     if not dry_run:
         with services.store.transaction() as session:
             for intent in operations:
                 if not may_run(intent):
                     session.end_operation(intent.id)
     return tuple(repairs)
+
+
+def _mend_ledger(services: Services, *, dry_run: bool) -> list[Repair]:
+    """Make the usage ledger agree with the leases. It is a matter of the store alone."""
+    with services.store.reading() as session:
+        found = session.ledger_faults()
+    if found and not dry_run:
+        with services.store.transaction() as session:
+            found = session.mend_ledger()
+    outcome = "would be finished" if dry_run else "finished"
+    return [Repair("usage ledger", "-", fault, outcome) for fault in found]
 
 
 Finding = tuple[str, str, Callable[[], None]]

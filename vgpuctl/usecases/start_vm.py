@@ -13,6 +13,7 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import operation
+from vgpuctl.usecases.quota import refuse_over_quota
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import build_slices, check_leases, leases_of, plan_leases
 from vgpuctl.usecases.undo import Undo
@@ -21,7 +22,8 @@ from vgpuctl.usecases.undo import Undo
 def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
     """Start `vm`: build the slices that the host lost (a reboot) or that were released, then the domain.
 
-    Returns the VM as it is now, and whether anything changed. Raises NoCapacity when its host is full.
+    Returns the VM as it is now, and whether anything changed. Raises NoCapacity when its host is full, QuotaExceeded
+    when released slices no longer fit into the tenant's quota.
     """
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
@@ -68,6 +70,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts) -> Sequence[Lea
         ) from full
     again = check_leases(leases_of(vm, placement), facts, vm.host)
     with services.store.transaction() as session:
+        refuse_over_quota(session, vm.request, again, is_new=False)
         session.reserve(vm.host, generation, again)
     return again
 

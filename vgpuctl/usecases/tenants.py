@@ -1,24 +1,127 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-tenant and list-tenants."""
+"""create-tenant, set-quota and list-tenants."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from vgpuctl.errors import UsageError
 from vgpuctl.model.vm import check_name
+from vgpuctl.quota.limits import Quota, changed
+from vgpuctl.quota.resources import format_amount
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.services import Services
 
+Amounts = Mapping[str, int | None]
 
-def create_tenant(services: Services, name: str) -> bool:
-    """Add a tenant. Returns False when it is there already. Raises UsageError for a name that cannot be used."""
+
+@dataclass(frozen=True)
+class QuotaUse:
+    """One quota and what is used of it, in the quota's unit (vgpuctl.quota.resources)."""
+
+    resource: str
+    used: int
+    limit: int | None
+    guaranteed: int | None
+    borrowed: int
+
+
+@dataclass(frozen=True)
+class ListedTenant:
+    """One tenant: how many VMs it has, the pools granted to it, and its quotas."""
+
+    tenant: str
+    vms: int
+    pools: tuple[str, ...]
+    quotas: tuple[QuotaUse, ...]
+
+
+def create_tenant(
+    services: Services,
+    name: str,
+    *,
+    limits: Amounts | None = None,
+    guaranteed: Amounts | None = None,
+    pools: Sequence[str] = (),
+) -> bool:
+    """Add a tenant with quotas and pools. Returns False when it is there already, as described.
+
+    Raises UsageError for a name that cannot be used, NotFound for a pool that is not there; then nothing is added.
+    """
     check_name(name, what="tenant")
     with services.store.transaction() as session:
         is_new = session.add_tenant(name)
         if is_new:
             session.add_event("tenant-created", name)
-    return is_new
+        has_quotas = _set(session, name, limits or {}, guaranteed or {})
+        granted = [session.grant_pool(pool, name) for pool in pools]
+    return is_new or has_quotas or any(granted)
 
 
-def list_tenants(services: Services) -> Sequence[tuple[str, int]]:
-    """Every tenant in name order with the number of its VMs."""
+def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amounts, dry_run: bool = False) -> bool:
+    """Set some quotas of a tenant, or with None take them away; the others stay. Returns whether anything changed.
+
+    A limit below what is used already refuses what comes, and takes nothing away. Raises NotFound, UsageError.
+    """
+    with services.store.reading() as session:
+        session.tenant(name)
+        there = session.quotas(name)
+    wanted = _check(changed(there, limits, guaranteed))
+    if dry_run:
+        return wanted != there
+    with services.store.transaction() as session:
+        return _set(session, name, limits, guaranteed)
+
+
+def list_tenants(services: Services) -> Sequence[ListedTenant]:
+    """Every tenant in name order."""
     with services.store.reading() as session:
         vms = session.vms()
-        return [(one.name, sum(vm.request.tenant == one.name for vm in vms)) for one in session.tenants()]
+        pools = session.pools()
+        return [
+            ListedTenant(
+                one.name,
+                sum(vm.request.tenant == one.name for vm in vms),
+                tuple(pool.name for pool in pools if one.name in pool.tenants),
+                _uses(session, one.name),
+            )
+            for one in session.tenants()
+        ]
+
+
+def _uses(session: Session, tenant: str) -> tuple[QuotaUse, ...]:
+    quotas = session.quotas(tenant)
+    used = session.used(tenant) if quotas else {}
+    return tuple(
+        QuotaUse(quota.resource, have, quota.limit, quota.guaranteed, quota.borrowed(have))
+        for quota in quotas
+        for have in [used.get(quota.resource, 0)]
+    )
+
+
+def _set(session: Session, tenant: str, limits: Amounts, guaranteed: Amounts) -> bool:
+    there = session.quotas(tenant)
+    wanted = _check(changed(there, limits, guaranteed))
+    if wanted == there:
+        return False
+    session.set_quotas(tenant, wanted)
+    session.add_event("quota-set", tenant, ", ".join(map(describe, wanted)))
+    return True
+
+
+def _check(quotas: Sequence[Quota]) -> list[Quota]:
+    for quota in quotas:
+        if quota.limit is not None and quota.guaranteed is not None and quota.guaranteed > quota.limit:
+            raise UsageError(
+                f"{quota.resource}: {format_amount(quota.resource, quota.guaranteed)} guaranteed is more than the "
+                f"limit of {format_amount(quota.resource, quota.limit)}",
+                hint="raise the limit too, or guarantee less",
+            )
+    return list(quotas)
+
+
+def describe(quota: Quota) -> str:
+    """A quota in a few words: `framebuffer up to 96 GiB, 48 GiB guaranteed`."""
+    parts = [] if quota.limit is None else [f"up to {format_amount(quota.resource, quota.limit)}"]
+    if quota.guaranteed is not None:
+        parts.append(f"{format_amount(quota.resource, quota.guaranteed)} guaranteed")
+    return f"{quota.resource} {', '.join(parts)}"

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 
 from tests.integration.store.samples import lease, mdev_slice, some_uuid, vf_slice, vm
-from vgpuctl.errors import ConcurrentChange
+from vgpuctl.errors import ConcurrentChange, QuotaExceeded
 from vgpuctl.store.store import open_store
+from vgpuctl.usecases.quota import refuse_over_quota
 
 START_LIMIT_S = 60
 
@@ -84,3 +85,22 @@ def die_in_transaction(url: str, barrier: Barrier, tell: Callable[[object], obje
         tell("in transaction")
         barrier.wait(START_LIMIT_S)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def take_within_quota(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
+    """Take VMs with a slice each until the quota refuses, as create-vm does: check and take in one transaction."""
+    taken = 0
+    with open_store(url) as store:
+        barrier.wait(START_LIMIT_S)
+        for number in range(40):
+            created = vm(f"vm-{os.getpid()}-{number}")
+            held = lease(mdev_slice(some_uuid()), vm_uuid=created.uuid)
+            try:
+                with store.transaction() as session:
+                    refuse_over_quota(session, created.request, [held])
+                    session.reserve("gpu1", session.generation("gpu1"), [held])
+                    session.add_vm(created)
+            except QuotaExceeded:
+                break
+            taken += 1
+    tell(taken)

@@ -20,6 +20,7 @@ import pytest
 from tests.integration.store import racers
 from tests.integration.store.samples import host_facts, lease, vm
 from vgpuctl.errors import ConcurrentChange, StoreUnusable
+from vgpuctl.quota.limits import Quota
 from vgpuctl.store import failures, postgresql, sqlite
 from vgpuctl.store.liveness import is_running, this_process
 from vgpuctl.store.store import Store, open_store
@@ -96,6 +97,19 @@ def test_runs_that_place_again_share_all_devices_without_a_double(store: Store, 
         assert {held.slice.device for held in session.leases()} == set(taken)
         assert session.generation("gpu1") == 20
         assert sorted(event.detail for event in session.events(100)) == sorted(taken)
+
+
+@pytest.mark.parametrize(("resource", "limit", "fits"), [("framebuffer", 52 * 1024, 6), ("vms", 7, 7)])
+def test_a_quota_is_never_exceeded_by_many_runs_at_once(
+    store: Store, filled: str, resource: str, limit: int, fits: int
+) -> None:
+    with store.transaction() as session:
+        session.set_quotas("acme", [Quota(resource, limit)])
+    taken = run_race(racers.take_within_quota, filled)
+    assert sum(taken) == fits
+    with store.reading() as session:
+        assert len(session.leases()) == len(session.vms()) == fits
+        assert session.used("acme")[resource] <= limit
 
 
 def test_many_runs_make_one_new_store(url: str) -> None:

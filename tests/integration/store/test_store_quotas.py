@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas, pools and the usage ledger in the store."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.integration.store.conftest import Clock
+from tests.integration.store.samples import host_facts, lease, vf_slice, vm
+from vgpuctl.errors import ConcurrentChange, NotFound
+from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.quota.limits import Quota
+from vgpuctl.quota.pools import Pool
+from vgpuctl.store import tables
+from vgpuctl.store.store import Store
+
+FOREVER = (0.0, 1e12)
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        session.add_tenant("umbrella")
+        session.save_facts("gpu1", host_facts(), 1.0)
+    return store
+
+
+def test_quotas_come_back_as_set_and_belong_to_one_tenant(filled: Store) -> None:
+    wanted = [Quota("framebuffer", 2**40, 0), Quota("slices:A40-8Q", None, 3), Quota("vms", 0)]
+    with filled.transaction() as session:
+        session.set_quotas("acme", wanted)
+        session.set_quotas("acme", wanted)
+        with pytest.raises(NotFound):
+            session.set_quotas("nobody", wanted)
+    with filled.reading() as session:
+        assert session.quotas("acme") == wanted
+        assert session.quotas("umbrella") == []
+
+
+def test_used_counts_vms_live_leases_and_this_months_hours(filled: Store, clock: Clock) -> None:
+    created = vm()
+    created = replace(created, request=VmRequest("web-1", "acme", vcpus=3, memory_mib=100))
+    held = lease(vf_slice(), vm_uuid=created.uuid)
+    with filled.transaction() as session:
+        session.add_vm(created)
+        session.reserve("gpu1", 0, [held])
+        session.set_lease_state(held.id, LeaseState.BUILT)
+    clock.now += 6 * 3600
+    with filled.reading() as session:
+        assert session.used("acme") == {
+            "vms": 1, "vcpus": 3, "memory": 100, "slices:A40-8Q": 1, "framebuffer": 8192, "gpu-hours": 3600,
+        }  # fmt: skip
+        assert session.used("umbrella") == {"gpu-hours": 0}
+    with filled.transaction() as session:
+        session.set_lease_state(held.id, LeaseState.GONE)
+        session.delete_vm(created.uuid)
+    clock.now += 3600
+    with filled.reading() as session:
+        assert session.used("acme") == {"gpu-hours": 3600}
+    clock.now += 40 * 86_400
+    with filled.reading() as session:
+        assert session.used("acme") == {"gpu-hours": 0}
+
+
+def test_the_ledger_follows_a_lease_and_outlives_it(filled: Store, clock: Clock) -> None:
+    held = lease(vf_slice())
+    begin = clock.now
+    with filled.transaction() as session:
+        session.reserve("gpu1", 0, [held])
+        assert session.intervals(*FOREVER) == []
+    for later, state in ((10, LeaseState.BUILT), (20, LeaseState.RUNNING), (30, LeaseState.BUILT),
+                         (40, LeaseState.RELEASING), (50, LeaseState.GONE), (60, LeaseState.GONE)):  # fmt: skip
+        clock.now = begin + later
+        with filled.transaction() as session:
+            session.set_lease_state(held.id, state)
+    with filled.reading() as session:
+        (one,) = session.intervals(*FOREVER)
+        assert session.intervals(*FOREVER, tenant="umbrella") == []
+        assert session.intervals(0, begin + 10) == session.intervals(begin + 51, 1e12) == []
+        assert session.ledger_faults() == []
+    assert (one.begun_at, one.ended_at) == (begin + 10, begin + 50)
+    assert (one.tenant, one.vm_name, one.profile, one.framebuffer_mib) == ("acme", "web-1", "A40-8Q", 8192)
+    assert one.card_part == pytest.approx(1 / 6)
+
+
+def test_a_slice_that_moves_to_another_gpu_is_two_intervals(filled: Store, clock: Clock) -> None:
+    held = lease(vf_slice(), state=LeaseState.RUNNING)
+    begin = clock.now
+    with filled.transaction() as session:
+        session.add_lease(held)
+    clock.now += 5
+    with filled.transaction() as session:
+        session.set_lease_slice(held.id, replace(held.slice, numa_node=1))
+        session.set_lease_slice(held.id, replace(held.slice, gpu="0000:42:00.0", function="0000:42:00.4"))
+        first, second = session.intervals(*FOREVER)
+    assert (first.gpu, first.begun_at, first.ended_at) == ("0000:41:00.0", begin, begin + 5)
+    assert (second.gpu, second.begun_at, second.ended_at) == ("0000:42:00.0", begin + 5, None)
+
+
+def test_a_ledger_that_does_not_agree_with_the_leases_is_mended(filled: Store, clock: Clock) -> None:
+    begin = clock.now
+    counted, lost = lease(vf_slice(), state=LeaseState.RUNNING), lease(vf_slice("0000:41:00.5"))
+    with filled.transaction() as session:
+        session.add_lease(counted)
+        session.add_lease(lost)
+    leases = tables.leases
+    with filled._engine.begin() as connection:
+        connection.execute(leases.update().where(leases.c.id == counted.id).values(state="gone", changed_at=begin + 7))
+        connection.execute(leases.update().where(leases.c.id == lost.id).values(state="running"))
+    clock.now += 100
+    with filled.reading() as session:
+        faults = session.ledger_faults()
+    assert len(faults) == 2
+    with filled.transaction() as session:
+        assert session.mend_ledger() == faults
+        assert session.mend_ledger() == []
+        by_lease = {one.lease_id: one for one in session.intervals(*FOREVER)}
+    assert by_lease[counted.id].ended_at == begin + 7
+    assert (by_lease[lost.id].begun_at, by_lease[lost.id].ended_at) == (begin, None)
+
+
+def test_pools_have_hosts_and_grants_and_can_be_taken_away(filled: Store) -> None:
+    with filled.transaction() as session:
+        session.set_pool("gold", ["gpu2", "gpu1"])
+        assert session.grant_pool("gold", "acme")
+        assert not session.grant_pool("gold", "acme")
+        session.set_pool("gold", ["gpu1"])
+        session.set_pool("silver", ["gpu2"])
+        assert session.pools() == [Pool("gold", ("gpu1",), ("acme",)), Pool("silver", ("gpu2",), ())]
+        for name, tenant in (("bronze", "acme"), ("gold", "nobody")):
+            with pytest.raises(NotFound):
+                session.grant_pool(name, tenant)
+        assert session.revoke_pool("gold", "acme")
+        assert not session.revoke_pool("gold", "acme")
+        assert session.delete_pool("gold")
+        assert not session.delete_pool("gold")
+    with pytest.raises(ConcurrentChange, match="gpu2 is in another pool"), filled.transaction() as session:
+        session.set_pool("bronze", ["gpu2"])
+    with filled.reading() as session:
+        assert [pool.name for pool in session.pools()] == ["silver"]

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How quotas are written on a command line."""
+
+from collections.abc import Sequence
+
+import click
+
+from vgpuctl.errors import UsageError
+
+UNITS = (
+    "vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices), "
+    "gpu-hours (per calendar month), slices:PROFILE"
+)
+
+guaranteed = click.option(
+    "--guaranteed",
+    multiple=True,
+    metavar="RESOURCE=AMOUNT",
+    help="What the tenant can count on; what it uses beyond is borrowed. `none` takes it away; several times.",
+)
+
+
+def read_amounts(written: Sequence[str], *, what: str) -> dict[str, int | None]:
+    """RESOURCE=AMOUNT values as a mapping. Raises UsageError for a bad one, and for a resource named twice."""
+    from vgpuctl.quota.resources import parse_assignment
+
+    amounts: dict[str, int | None] = {}
+    for text in written:
+        resource, amount = parse_assignment(text, what=what)
+        if resource in amounts:
+            raise UsageError(f"{what} names {resource} twice")
+        amounts[resource] = amount
+    return amounts

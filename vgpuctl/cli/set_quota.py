@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""set-quota: change what a tenant may use."""
+
+import click
+
+from vgpuctl.cli import options, quota_options
+from vgpuctl.cli.output import print_json, say
+from vgpuctl.errors import UsageError
+
+
+@click.command("set-quota")
+@click.argument("tenant")
+@click.argument("limits", nargs=-1, metavar="[RESOURCE=AMOUNT]...")
+@quota_options.guaranteed
+@options.dry_run
+@options.database
+@options.as_json
+def command(
+    tenant: str,
+    limits: tuple[str, ...],
+    guaranteed: tuple[str, ...],
+    dry_run: bool,
+    database: str | None,
+    as_json: bool,
+) -> None:
+    """Set limits of a tenant; those that are not named stay as they are, `none` takes one away.
+
+    Resources: vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices),
+    gpu-hours (per calendar month), slices:PROFILE. A limit below what is used refuses what comes and ends nothing.
+    """
+    from vgpuctl.cli.services import services
+    from vgpuctl.usecases.tenants import set_quota
+
+    if not limits and not guaranteed:
+        raise UsageError("nothing to set", hint=f"vgpuctl set-quota {tenant} framebuffer=96GiB vms=10")
+    with services(database=database) as opened:
+        changed = set_quota(
+            opened,
+            tenant,
+            limits=quota_options.read_amounts(limits, what="quota"),
+            guaranteed=quota_options.read_amounts(guaranteed, what="--guaranteed"),
+            dry_run=dry_run,
+        )
+    if as_json:
+        print_json({"changed": changed and not dry_run, "tenant": tenant})
+    else:
+        done = "would be set" if dry_run else "set"
+        say(f"quota of {tenant}: {done if changed else 'no change'}")

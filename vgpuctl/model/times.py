@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points in time and durations as people write them. Times are seconds since the epoch; without a zone they are UTC."""
+
+import re
+from datetime import UTC, datetime
+
+from vgpuctl.errors import UsageError
+
+_MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(w|d|h|m|s)")
+_SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
+
+
+def parse_time(text: str, *, what: str) -> float:
+    """Read `2026-11-01`, `2026-11-01T14:00`, `2026-11-01T14:00+01:00` or `2026-11` (its first moment).
+
+    what: the option, for the error. Raises UsageError.
+    """
+    written = text.strip()
+    try:
+        moment = datetime.fromisoformat(f"{written}-01" if _MONTH.fullmatch(written) else written)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{what} {text!r} is no time", hint="write for example 2026-11-01, 2026-11-01T14:00 (UTC) or with +01:00"
+        ) from None
+
+
+def format_time(at: float) -> str:
+    """Write a time: `2026-11-01 14:00` (UTC)."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def format_time_to_second(at: float) -> str:
+    """Write a time for programs: `2026-11-01T14:00:07Z`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_duration(text: str, *, what: str) -> float:
+    """Read `2h`, `90m`, `1d12h` or `1w` as seconds. Raises UsageError for anything else, and for nothing at all."""
+    written = text.strip().lower()
+    parts = _PART.findall(written)
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != written or not 0 < seconds <= 3660 * 86_400:
+        raise UsageError(f"{what} {text!r} is no duration", hint="write for example 90m, 2h, 1d12h or 1w")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration: `2h`, `1d12h`, `45s`."""
+    left = round(seconds)
+    parts = []
+    for unit in ("d", "h", "m", "s"):
+        number, left = divmod(left, _SECONDS[unit])
+        if number:
+            parts.append(f"{number}{unit}")
+    return "".join(parts[:2]) or "0s"

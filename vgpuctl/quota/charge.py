@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a VM and its slices take, in the units of quotas."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.catalog.names import gpu_instance_slices
+from vgpuctl.model.lease import Slice
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.quota.resources import SLICES, Resource
+
+Amounts = Mapping[str, int]
+"""Amounts by resource; one that is not there is 0."""
+
+MIG_COMPUTE_SLICES = 7
+"""Compute slices of a GPU that MIG can divide; catalogue tables name their own number where it differs."""
+
+
+def of_request(request: VmRequest) -> dict[str, int]:
+    """What is known of a VM's charge before it is placed: framebuffer and MIG compute are not, unless named."""
+    amounts: Counter[str] = Counter(of_guest(request))
+    for gpu in request.gpus:
+        if gpu.sharing is Sharing.PASSTHROUGH:
+            amounts[Resource.CARDS] += gpu.count
+        elif gpu.profile is not None:
+            amounts[SLICES + gpu.profile] += gpu.count
+    return dict(amounts)
+
+
+def of_guest(request: VmRequest) -> dict[str, int]:
+    """What a VM takes without its GPUs, for as long as it exists."""
+    return {Resource.VMS: 1, Resource.VCPUS: request.vcpus, Resource.MEMORY: request.memory_mib}
+
+
+def of_slices(slices: Iterable[Slice]) -> dict[str, int]:
+    """What slices take, for as long as their leases live."""
+    amounts: Counter[str] = Counter()
+    for held in slices:
+        if held.sharing is Sharing.PASSTHROUGH:
+            amounts[Resource.CARDS] += 1
+        else:
+            amounts[SLICES + held.profile] += 1
+        amounts[Resource.FRAMEBUFFER] += held.framebuffer_mib or 0
+        amounts[Resource.MIG_COMPUTE] += compute_slices(held)
+    return {resource: amount for resource, amount in amounts.items() if amount}
+
+
+def add(*charges: Amounts) -> dict[str, int]:
+    """The sum of charges."""
+    total: Counter[str] = Counter()
+    for charge in charges:
+        total.update(charge)
+    return dict(total)
+
+
+def compute_slices(held: Slice) -> int:
+    """MIG compute slices of a slice's GPU instance; 0 for a slice without MIG."""
+    return gpu_instance_slices(held.profile) or 0
+
+
+def part_of_card(held: Slice, gpus: Sequence[Gpu]) -> float:
+    """How much of its GPU a slice keeps from others, 0 to 1: what its GPU-hours are counted with.
+
+    The larger of its part of the memory and, with MIG, of the compute slices; for a plain VF one of the VFs.
+    gpus: of its host as last read; without the slice's GPU among them the catalogue answers, and a whole GPU counts
+    where that does not know either.
+    """
+    if held.sharing is Sharing.PASSTHROUGH:
+        return 1.0
+    gpu = next((one for one in gpus if one.address == held.gpu), None)
+    if held.sharing is Sharing.VF:
+        return 1.0 / len(gpu.vfs) if gpu is not None and gpu.vfs else 1.0
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id) if gpu is not None else None
+    if board is None:
+        board = next(iter(catalog.boards_with_type(held.profile)), None)
+    nominal_mib = board.memory_mib if board is not None else None
+    memory_mib = nominal_mib or (gpu.memory_mib if gpu is not None else None)
+    if not memory_mib or not held.framebuffer_mib:
+        return 1.0
+    table = catalog.mig_table(board) if board is not None else None
+    whole = (table.compute_slices if table is not None else None) or MIG_COMPUTE_SLICES
+    return min(1.0, max(held.framebuffer_mib / memory_mib, compute_slices(held) / whole))

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas and the question whether something still fits into them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from vgpuctl.quota.charge import Amounts
+from vgpuctl.quota.resources import Resource, format_amount
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What one tenant was promised of one resource.
+
+    limit: never more than this, None for no end. guaranteed: what it can count on; what it uses beyond that is
+    borrowed. None: all up to the limit is its own.
+    """
+
+    resource: str
+    limit: int | None = None
+    guaranteed: int | None = None
+
+    def borrowed(self, used: int) -> int:
+        """How much of what is used is borrowed."""
+        return 0 if self.guaranteed is None else max(0, used - self.guaranteed)
+
+
+@dataclass(frozen=True)
+class Excess:
+    """One quota that a request would exceed. asked 0: hours of a VM whose end is not known."""
+
+    resource: str
+    used: int
+    asked: int
+    limit: int
+
+    def __str__(self) -> str:
+        """The quota, what is used and what was asked, in one line."""
+        used, limit = format_amount(self.resource, self.used), format_amount(self.resource, self.limit)
+        asked = format_amount(self.resource, self.asked) if self.asked else "an open end"
+        return f"{self.resource}: {used} of {limit} used, {asked} asked"
+
+
+def excesses(quotas: Sequence[Quota], used: Amounts, asked: Amounts) -> list[Excess]:
+    """Every quota that `asked` on top of `used` would exceed, by resource. What is not asked for is not judged.
+
+    GPU-hours are used up when none is left, also for a request that does not say how long it runs.
+    """
+    found = []
+    for quota in sorted(quotas, key=lambda one: one.resource):
+        if quota.limit is None or quota.resource not in asked:
+            continue
+        have, more = used.get(quota.resource, 0), asked[quota.resource]
+        is_over = have + more > quota.limit if more else False
+        if quota.resource == Resource.GPU_HOURS:
+            is_over = is_over or have >= quota.limit
+        if is_over:
+            found.append(Excess(quota.resource, have, more, quota.limit))
+    return found
+
+
+def borrowed(quotas: Sequence[Quota], used: Amounts) -> dict[str, int]:
+    """What a tenant uses beyond its guarantees, by resource; only what is above 0."""
+    amounts = {quota.resource: quota.borrowed(used.get(quota.resource, 0)) for quota in quotas}
+    return {resource: amount for resource, amount in amounts.items() if amount}
+
+
+def changed(
+    there: Sequence[Quota], limits: Mapping[str, int | None], guaranteed: Mapping[str, int | None]
+) -> list[Quota]:
+    """The quotas of a tenant after some were set; None takes one away. By resource, without empty ones."""
+    by_name = {quota.resource: quota for quota in there}
+    for resource in {*limits, *guaranteed}:
+        old = by_name.get(resource, Quota(resource))
+        by_name[resource] = Quota(resource, limits.get(resource, old.limit), guaranteed.get(resource, old.guaranteed))
+    return [
+        by_name[name]
+        for name in sorted(by_name)
+        if by_name[name].limit is not None or by_name[name].guaranteed is not None
+    ]
+
+
+def month_of(at: float) -> tuple[float, float]:
+    """Begin and end of the calendar month (UTC) that a time is in, as seconds since the epoch."""
+    moment = datetime.fromtimestamp(at, UTC)
+    begin = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    end = begin.replace(year=begin.year + begin.month // 12, month=begin.month % 12 + 1)
+    return begin.timestamp(), end.timestamp()

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The units that quotas are set in: their names, how amounts are written and read.
+
+An amount is a whole number: a count, MiB for `memory` and `framebuffer`, seconds of a whole GPU for `gpu-hours`.
+"""
+
+import re
+from enum import StrEnum
+
+from vgpuctl.errors import UsageError
+from vgpuctl.model.units import format_mib, parse_mib
+
+SLICES = "slices:"
+LARGEST_AMOUNT = 2**53
+
+_PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}")
+_NUMBER = re.compile(r"[0-9]{1,15}")
+_HOURS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
+
+
+class Resource(StrEnum):
+    """What is counted. Slices of one profile are named `slices:PROFILE` instead."""
+
+    VMS = "vms"
+    VCPUS = "vcpus"
+    MEMORY = "memory"
+    CARDS = "cards"
+    FRAMEBUFFER = "framebuffer"
+    MIG_COMPUTE = "mig-compute"
+    GPU_HOURS = "gpu-hours"
+
+
+_FORMS = ", ".join([*Resource, f"{SLICES}PROFILE"])
+_SIZES = (Resource.MEMORY, Resource.FRAMEBUFFER)
+
+
+def parse_resource(name: str) -> str:
+    """Accept a resource's name. Raises UsageError that lists them."""
+    if name in tuple(Resource):
+        return name
+    if name.startswith(SLICES) and _PROFILE.fullmatch(name.removeprefix(SLICES)):
+        return name
+    raise UsageError(f"{name!a} is nothing that a quota can be set on", hint=f"use one of {_FORMS}")
+
+
+def parse_assignment(text: str, *, what: str) -> tuple[str, int | None]:
+    """Read `framebuffer=96GiB`, `vms=10`, `gpu-hours=200` or `vms=none`, where None stands for no quota.
+
+    what: the option, for the error. Raises UsageError.
+    """
+    name, equals, written = text.partition("=")
+    if not equals:
+        raise UsageError(f"{what} {text!r} has no '='", hint="write RESOURCE=AMOUNT, for example framebuffer=96GiB")
+    resource = parse_resource(name.strip())
+    return resource, parse_amount(resource, written.strip())
+
+
+def parse_amount(resource: str, written: str) -> int | None:
+    """Read an amount of a resource; None for `none`. Raises UsageError."""
+    if written == "none":
+        return None
+    if resource in _SIZES and written != "0":
+        amount = parse_mib(written, what=resource)
+    elif resource == Resource.GPU_HOURS:
+        if not _HOURS.fullmatch(written):
+            raise UsageError(f"{resource}={written!a} is no number of hours", hint="write for example 200 or 0.5")
+        amount = round(float(written) * 3600)
+    elif _NUMBER.fullmatch(written):
+        amount = int(written)
+    else:
+        raise UsageError(f"{resource}={written!a} is no amount", hint="write a whole number, or `none` for no quota")
+    if amount > LARGEST_AMOUNT:
+        raise UsageError(f"{resource}={written!a} is too much", hint="write `none` for no quota")
+    return amount
+
+
+def format_amount(resource: str, amount: int) -> str:
+    """Write an amount the way people read it: `96 GiB`, `4`, `12.5 h`."""
+    if resource in _SIZES:
+        return "0" if amount == 0 else format_mib(amount)
+    if resource == Resource.GPU_HOURS:
+        return f"{amount / 3600:.4g} h" if amount < 3600 * 1000 else f"{amount / 3600:.1f} h"
+    return str(amount)

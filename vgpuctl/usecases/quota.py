@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas at the moment a VM or its slices are taken."""
+
+from collections.abc import Mapping, Sequence
+
+from vgpuctl.errors import QuotaExceeded
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.quota import charge
+from vgpuctl.quota.limits import Excess, excesses
+from vgpuctl.quota.resources import Resource, format_amount
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.services import Services
+
+
+def refuse_early(services: Services, request: VmRequest) -> None:
+    """Raise QuotaExceeded for what is known before placing, so that the refusal names the quota and not the fleet."""
+    with services.store.reading() as session:
+        _refuse(session, request, charge.of_request(request))
+
+
+def refuse_over_quota(session: Session, request: VmRequest, leases: Sequence[Lease], *, is_new: bool = True) -> None:
+    """Raise QuotaExceeded when the VM with these leases does not fit into its tenant's quotas.
+
+    Call it in the transaction that takes them, before they are added. is_new False: only the slices are.
+    """
+    guest = charge.of_guest(request) if is_new else {}
+    _refuse(session, request, charge.add(guest, charge.of_slices(lease.slice for lease in leases)))
+
+
+def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int]) -> None:
+    quotas = session.quotas(request.tenant)
+    if not quotas:
+        return
+    if request.gpus:
+        asked = {**asked, Resource.GPU_HOURS: 0}
+    found = excesses(quotas, session.used(request.tenant), asked)
+    if found:
+        names = ", ".join(one.resource for one in found)
+        raise QuotaExceeded(
+            f"VM {request.name} does not fit into the quota of tenant {request.tenant}: {names}",
+            context=[str(one) for one in found],
+            hint=_hint(request.tenant, found[0]),
+        )
+
+
+def _hint(tenant: str, excess: Excess) -> str:
+    if excess.resource == Resource.GPU_HOURS:
+        return f"wait for the next month, or raise it: vgpuctl set-quota {tenant} gpu-hours=HOURS"
+    enough = format_amount(excess.resource, excess.used + excess.asked).replace(" ", "")
+    return f"delete VMs of {tenant}, or raise it: vgpuctl set-quota {tenant} {excess.resource}={enough}"

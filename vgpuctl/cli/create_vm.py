@@ -20,14 +20,25 @@ from vgpuctl.cli.vm_options import read_requests, vm_flags
 @options.refresh
 @options.dry_run
 @click.option("--wait", is_flag=True, help="Return only when the guest's console has printed something (2 minutes).")
+@click.option(
+    "--shutdown-timeout",
+    "shutdown_timeout_s",
+    type=click.FloatRange(0, 3600),
+    default=120.0,
+    show_default=True,
+    help="Seconds that each VM that gives way may take to shut down before the plug is pulled.",
+)
 @options.as_json
-def command(refresh: bool, dry_run: bool, wait: bool, as_json: bool, **given: Any) -> None:
+def command(refresh: bool, dry_run: bool, wait: bool, shutdown_timeout_s: float, as_json: bool, **given: Any) -> None:
     """Create a tenant's VM with its GPU slices and start it.
 
+    When it fits only if less important preemptible VMs, or VMs on borrowed quota, give way, they are stopped and give
+    their slices back; --dry-run tells which.
     The same command again changes nothing; with another size it refuses and says what differs.
     When anything fails, everything is taken back.
     """
     from vgpuctl.cli.services import services
+    from vgpuctl.model.times import format_duration
     from vgpuctl.usecases.create_vm import create_vm
     from vgpuctl.usecases.wait import wait_for_console
 
@@ -38,7 +49,9 @@ def command(refresh: bool, dry_run: bool, wait: bool, as_json: bool, **given: An
     with services(**where) as opened:
         results = []
         for request in requests:
-            created = create_vm(opened, request, dry_run=dry_run, refresh=refresh)
+            created = create_vm(
+                opened, request, dry_run=dry_run, refresh=refresh, shutdown_timeout_s=shutdown_timeout_s
+            )
             if wait and not dry_run:
                 wait_for_console(opened, created.vm)
             results.append(created)
@@ -53,6 +66,7 @@ def command(refresh: bool, dry_run: bool, wait: bool, as_json: bool, **given: An
                 "steps": [{"op": step.op, **plain(step)} for step in result.steps],
                 "undo": [{"op": step.op, **plain(step)} for step in result.undo],
                 "xml": result.xml,
+                "victims": [{"vm": victim.name, "uuid": victim.vm_uuid} for victim in result.victims],
             }
             for result in results
         ]
@@ -60,6 +74,9 @@ def command(refresh: bool, dry_run: bool, wait: bool, as_json: bool, **given: An
         return
     for result in results if dry_run else ():
         click.echo(f"# {result.vm.domain_name} on {result.vm.host}")
+        for victim in result.victims:
+            lost = format_duration(victim.work_s)
+            click.echo(f"# gives way: {victim.name}, priority {victim.priority}, has run for {lost}")
         for title, steps in (("step", result.steps), ("undo", result.undo)):
             for step in steps:
                 click.echo(f"# {title}: {step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))

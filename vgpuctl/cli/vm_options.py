@@ -47,6 +47,18 @@ _FLAGS = (
     click.option("--hostname", metavar="NAME", help="The guest's host name, by cloud-init."),
     click.option("--host", metavar="NAME", help="Only this host."),
     click.option("--autostart", is_flag=True, help="Start the VM when its host boots."),
+    click.option(
+        "--priority",
+        default="normal",
+        show_default=True,
+        metavar="CLASS",
+        help="low (100), normal (500), high (700), critical (900) or a number from 0 to 1000.",
+    ),
+    click.option(
+        "--preemptible",
+        type=click.Choice(["stop"]),
+        help="A VM of a higher priority may take its slices; it is then kept stopped.",
+    ),
 )
 
 
@@ -79,11 +91,14 @@ def read_requests(
     hostname: str | None,
     host: str | None,
     autostart: bool,
+    priority: str,
+    preemptible: str | None,
 ) -> list[Any]:
     """The VmRequests of a command line: one from flags, or all of a file. Raises UsageError."""
     from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.model.priority import parse_priority
     from vgpuctl.model.units import parse_mib
-    from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, VmRequest
+    from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest
     from vgpuctl.usecases.vm_file import check_request, read_vm_file
 
     if file is not None:
@@ -119,6 +134,8 @@ def read_requests(
                 direct_kernel=DirectKernel(kernel, initrd, kernel_args) if kernel else None,
                 host=host,
                 autostart=autostart,
+                priority=parse_priority(priority, what="--priority"),
+                preemptible=Preemption(preemptible) if preemptible else None,
             )
         )
     ]

@@ -25,6 +25,12 @@ class Hold(StrEnum):
     RELEASE = "release"
 
 
+class Preemption(StrEnum):
+    """What becomes of a VM that had to give way to another."""
+
+    STOP = "stop"
+
+
 class VmState(StrEnum):
     """What the store knows of a VM; `running` was read back from libvirt."""
 
@@ -72,6 +78,8 @@ class VmRequest:
     """One VM as asked for; the same request again means: no change.
 
     network: libvirt network's name, None for none. host: the inventory name it must run on, None for any.
+    priority: 0 to 1000, the higher the more important. preemptible: whether a more important VM may take its slices,
+    and what becomes of it then; None for never.
     """
 
     name: str
@@ -86,6 +94,8 @@ class VmRequest:
     direct_kernel: DirectKernel | None = None
     host: str | None = None
     autostart: bool = False
+    priority: int = 500
+    preemptible: Preemption | None = None
 
 
 @dataclass(frozen=True)

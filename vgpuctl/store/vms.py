@@ -56,6 +56,10 @@ class VmRows(TenantRows):
         found = [_vm(row) for row in self._read(query)]
         return sorted(found, key=lambda vm: (vm.request.tenant, vm.request.name))
 
+    def vm_times(self) -> dict[str, float]:
+        """When each VM was created (seconds since the epoch, UTC), by uuid."""
+        return {row.uuid: row.created_at for row in self._read(select(_VMS.c.uuid, _VMS.c.created_at))}
+
     def set_vm_state(self, uuid: str, state: VmState, problem: str | None = None) -> None:
         """Set a VM's state; the problem is replaced, by none too. Raises NotFound."""
         self._change_vm(uuid, state=state.value, problem=_problem(problem))

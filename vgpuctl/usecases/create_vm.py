@@ -11,23 +11,26 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.place import place
+from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import ending, refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
+from vgpuctl.usecases.preemption import SHUTDOWN_TIMEOUT_S, carry_out, find_eviction
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import apply, build_slices, check_leases, describe_slice, leases_of, plan_leases
 from vgpuctl.usecases.survey import survey
 from vgpuctl.usecases.undo import Undo
 
-PLACEMENTS_TRIED = 5
+PLACEMENTS_TRIED = 6
 
 
 @dataclass(frozen=True)
 class CreatedVm:
     """The answer of create-vm.
 
-    changed: False when the VM was there already. steps, undo, xml: what was or would be done.
+    changed: False when the VM was there already. steps, undo, xml: what was or would be done. victims: VMs that gave
+    or would give way; a dry run that needs some has no steps, since the host is not free yet.
     """
 
     vm: Vm
@@ -36,10 +39,20 @@ class CreatedVm:
     steps: tuple[Step, ...] = ()
     undo: tuple[Step, ...] = ()
     xml: str | None = None
+    victims: tuple[Candidate, ...] = ()
 
 
-def create_vm(services: Services, request: VmRequest, *, dry_run: bool = False, refresh: bool = False) -> CreatedVm:
+def create_vm(
+    services: Services,
+    request: VmRequest,
+    *,
+    dry_run: bool = False,
+    refresh: bool = False,
+    shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
+) -> CreatedVm:
     """Create and start one VM, or find that it is there already.
+
+    When it fits only if less important VMs give way, they are shut down, within shutdown_timeout_s each.
 
     Raises NotFound (tenant), VmDiffers (a VM of this name with another specification), QuotaExceeded, NoCapacity,
     HostError, GuestError; after any of them nothing is left behind, or the lease is `broken` and says why.
@@ -56,21 +69,33 @@ def create_vm(services: Services, request: VmRequest, *, dry_run: bool = False, 
         raise seen.failures[0][1]
     capacities = list(seen.capacities)
     surprise: VgpuctlError | None = None
+    victims: tuple[Candidate, ...] = ()
     for _attempt in range(PLACEMENTS_TRIED):
         existing = find_existing(services, request)
         if existing is not None:
             return existing
         try:
             placement = place(request, capacities, read_leases(services))
-        except NoCapacity:
-            if refresh:
+        except NoCapacity as full:
+            if not refresh:
+                refresh = True
+                services.say("nothing fits what was read of the hosts before: reading them again")
+                capacities = list(survey(services, hosts, refresh=True, remember=not dry_run).capacities)
+                continue
+            eviction = find_eviction(services, request, capacities)
+            if eviction is None:
                 raise
-            refresh = True
-            services.say("nothing fits what was read of the hosts before: reading them again")
-            capacities = list(survey(services, hosts, refresh=True, remember=not dry_run).capacities)
-            placement = place(request, capacities, read_leases(services))
+            victims = eviction.victims
+            if dry_run:
+                vm = Vm(str(uuid.uuid4()), request, eviction.placement.host, VmState.CREATING)
+                return CreatedVm(vm, leases_of(vm, eviction.placement), changed=True, victims=victims)
+            surprise = full
+            carry_out(services, request, eviction, timeout_s=shutdown_timeout_s)
+            capacities = _look_again(services, eviction.placement.host, capacities, remember=True)
+            continue
         try:
-            return _create_on(services, request, placement, capacities, dry_run=dry_run)
+            created = _create_on(services, request, placement, capacities, dry_run=dry_run)
+            return replace(created, victims=victims)
         except ConcurrentChange as error:
             services.say(f"{placement.host}: {error.message}; placing again")
             surprise = error
@@ -129,6 +154,8 @@ def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
         "cloud_init",
         "direct_kernel",
         "autostart",
+        "priority",
+        "preemptible",
     ):
         before, after = getattr(there, field), getattr(wanted, field)
         if field == "gpus":

@@ -9,8 +9,9 @@ import yaml
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.priority import parse_priority
 from vgpuctl.model.units import parse_mib
-from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, VmRequest, check_name
+from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest, check_name
 
 
 class DiskFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,6 +54,8 @@ class VmFile(msgspec.Struct, forbid_unknown_fields=True):
     kernel: KernelFile | None = None
     host: str | None = None
     autostart: bool = False
+    priority: str | int = "normal"
+    preemptible: Preemption | None = None
 
 
 def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
@@ -119,6 +122,8 @@ def _read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
             else DirectKernel(vm.kernel.path, vm.kernel.initrd, vm.kernel.command_line),
             host=vm.host,
             autostart=vm.autostart,
+            priority=parse_priority(str(vm.priority), what=f"{where}: priority"),
+            preemptible=vm.preemptible,
         )
     )
 

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host as it would be read after some of its VMs gave their slices back. It never promises more than would be free.
+
+Where the count of what can still be created cannot be known without asking the host, the count stays as it is.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
+from vgpuctl.catalog.names import gpu_instance_slices
+from vgpuctl.model.lease import Slice
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of, max_instances_of, read_state
+
+
+def relieve(facts: HostFacts, given_back: Sequence[Slice], vm_uuids: Collection[str], memory_mib: int) -> HostFacts:
+    """The facts without these slices. vm_uuids: whose they were. memory_mib: what these VMs' guests gave back."""
+    by_gpu: dict[str, list[Slice]] = {}
+    for one in given_back:
+        by_gpu.setdefault(one.gpu, []).append(one)
+    return replace(
+        facts,
+        memory_available_mib=min(facts.memory_mib, facts.memory_available_mib + memory_mib),
+        gpus=tuple(
+            _relieve_gpu(facts, gpu, by_gpu[gpu.address], vm_uuids) if gpu.address in by_gpu else gpu
+            for gpu in facts.gpus
+        ),
+    )
+
+
+def _relieve_gpu(facts: HostFacts, gpu: Gpu, given_back: Sequence[Slice], vm_uuids: Collection[str]) -> Gpu:
+    if any(one.sharing is Sharing.PASSTHROUGH for one in given_back):
+        return replace(gpu, holders=tuple(one for one in gpu.holders if one.vm_uuid not in vm_uuids))
+    uuids = {one.mdev_uuid for one in given_back if one.mdev_uuid is not None}
+    functions = {one.function for one in given_back if one.sharing.needs_virtual_functions()}
+    emptied = replace(
+        gpu,
+        mdevs=tuple(one for one in gpu.mdevs if one.uuid not in uuids),
+        vfs=tuple(
+            replace(
+                one,
+                current_type=None if one.address in functions else one.current_type,
+                mdev_uuid=None if one.mdev_uuid in uuids else one.mdev_uuid,
+                holders=tuple(holder for holder in one.holders if holder.vm_uuid not in vm_uuids),
+            )
+            for one in gpu.vfs
+        ),
+    )
+    before = read_state("", facts, gpu, ())
+    after = read_state("", facts, emptied, ())
+    return replace(emptied, types=tuple(_relieve_type(one, before, after) for one in gpu.types))
+
+
+def _relieve_type(offered: VgpuType, before: GpuState, after: GpuState) -> VgpuType:
+    """How many more of a type there are, when fewer vGPUs are there."""
+    size = framebuffer_of(offered, after.board)
+    instance = gpu_instance_slices(offered.name)
+    if instance is not None:
+        alike = catalog.short_name(offered.name)
+        freed = _count(before, alike) - _count(after, alike)
+        return replace(offered, creatable=offered.creatable + freed)
+    sizes = {held.framebuffer_mib for held in after.vgpus if held.name is None or not gpu_instance_slices(held.name)}
+    limit = max_instances_of(offered, after.board)
+    if limit is None or after.gpu.heterogeneous or (sizes and sizes != {size}):
+        return offered
+    count = min(limit, len(after.gpu.vfs)) if after.gpu.vfs else limit
+    return replace(offered, creatable=max(offered.creatable, count - len(after.vgpus)))
+
+
+def _count(state: GpuState, name: str) -> int:
+    return sum(held.name == name for held in state.vgpus)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making room: VMs that give way to a more important one, or give back quota that their tenant borrowed."""
+
+import time
+from collections.abc import Sequence
+
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState
+from vgpuctl.quota import charge
+from vgpuctl.quota.borrowing import ChargedVm, borrowed_vms, may_reclaim
+from vgpuctl.scheduler.victims import Candidate, Eviction, choose_victims
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.stop_vm import stop_vm
+
+SHUTDOWN_TIMEOUT_S = 120.0
+
+
+def find_eviction(services: Services, request: VmRequest, capacities: Sequence[HostCapacity]) -> Eviction | None:
+    """The VMs that would have to give way so that `request` fits; None when that would not help either.
+
+    Candidates are preemptible VMs of a lower priority; and, when the request stays within what its tenant was
+    promised, VMs that stand on quota borrowed by other tenants.
+    """
+    if not request.gpus:
+        return None
+    with services.store.reading() as session:
+        vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
+        leases = session.leases()
+        borrowed = _borrowed(session, request.tenant, vms, leases)
+        quotas, used = session.quotas(request.tenant), session.used(request.tenant)
+        now = time.time()
+        begun = {one.lease_id: one.begun_at for one in session.intervals(now, now + 1)}
+    less_important, all_candidates = [], []
+    for vm in vms:
+        gives_way = vm.request.preemptible is not None and vm.request.priority < request.priority
+        if not gives_way and vm.uuid not in borrowed:
+            continue
+        own = tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)
+        is_running = vm.state is VmState.RUNNING
+        work_s = max((now - begun.get(lease.id, now) for lease in own), default=0.0) if is_running else 0.0
+        memory_mib = vm.request.memory_mib if is_running else 0
+        candidate = Candidate(vm.uuid, vm.domain_name, vm.host, vm.request.priority, work_s, memory_mib, own)
+        all_candidates.append(candidate)
+        if gives_way:
+            less_important.append(candidate)
+    found = choose_victims(request, capacities, leases, all_candidates)
+    if found is None or len(less_important) == len(all_candidates):
+        return found
+    if may_reclaim(quotas, used, charge.of_slices(found.placement.slices)):
+        return found
+    return choose_victims(request, capacities, leases, less_important)
+
+
+def carry_out(services: Services, request: VmRequest, eviction: Eviction, *, timeout_s: float) -> None:
+    """Stop the victims and give their slices back; their disks and rows stay, `start-vm` starts them again.
+
+    timeout_s: how long a guest may take to shut down before the plug is pulled.
+    Raises ConcurrentChange when another run works on a victim, and the host's errors.
+    """
+    cause = f"{request.tenant}.{request.name}"
+    with services.store.reading() as session:
+        vms = {vm.uuid: vm for vm in session.vms(host=eviction.placement.host)}
+    for victim in eviction.victims:
+        vm = vms.get(victim.vm_uuid)
+        if vm is None:
+            continue
+        services.say(f"{victim.name}: gives way to {cause}")
+        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s)
+        with services.store.transaction() as session:
+            session.set_vm_state(vm.uuid, VmState.STOPPED, f"gave way to {cause}")
+            session.add_event("vm-preempted", vm.domain_name, f"for {cause}")
+
+
+def _borrowed(session: Session, tenant: str, vms: Sequence[Vm], leases: Sequence[Lease]) -> frozenset[str]:
+    """VMs of the other tenants that stand on borrowed quota."""
+    created_at = session.vm_times()
+    found: set[str] = set()
+    for other in (one.name for one in session.tenants() if one.name != tenant):
+        quotas = session.quotas(other)
+        if all(quota.guaranteed is None for quota in quotas):
+            continue
+        charged = [
+            ChargedVm(
+                vm.uuid,
+                created_at[vm.uuid],
+                charge.of_slices(lease.slice for lease in leases if lease.vm_uuid == vm.uuid),
+            )
+            for vm in vms
+            if vm.request.tenant == other
+        ]
+        found |= borrowed_vms(charged, quotas)
+    return frozenset(found)

@@ -9,11 +9,15 @@ from vgpuctl.model.lease import Slice
 
 @dataclass(frozen=True)
 class HostCapacity:
-    """One host as last seen. generation: the store's counter of changes to this host's leases."""
+    """One host as last seen. generation: the store's counter of changes to this host's leases.
+
+    promised_memory_mib: what the store's VMs on the host have, whether or not they ran when it was read.
+    """
 
     name: str
     facts: HostFacts
     generation: int = 0
+    promised_memory_mib: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 """Which host and which GPU a VM gets. Pure: the host's last facts and the store's leases in, a placement out."""
 
 from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.place import place
 
-__all__ = ["explain", "place"]
+__all__ = ["Fleet", "explain", "place"]

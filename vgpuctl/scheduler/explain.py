@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search over hosts: one pass, the policy chooses among all that is allowed, ties go by host name."""
+"""Why each host and GPU cannot take a request: every one is asked, so this costs what the fleet is large."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from vgpuctl import catalog
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.fit import Fit, ask, by_conditions, fit, given_for_conditions
-from vgpuctl.scheduler.gpu_state import GpuState, read_state
+from vgpuctl.scheduler.fit import ask, fit
+from vgpuctl.scheduler.fleet import Fleet, Host
+from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.host_rules import refuse_host
-from vgpuctl.scheduler.judge import NOTHING_MORE, Candidate, FleetView, Judge
-from vgpuctl.scheduler.offer import Offer, Refusal, Wanted
+from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView
+from vgpuctl.scheduler.offer import Refusal, Wanted
+from vgpuctl.scheduler.question import wants_of
 
 
 def explain(
@@ -29,38 +30,21 @@ def explain(
     The policy orders what is allowed and refuses nothing; equal hosts go by least waste, then by name.
     A placement carries the rejections too.
     """
-    judge = Judge(policy, view)
+    fleet = Fleet(capacities, leases, policy, view)
+    placement = fleet.place(request)
+    rejections = rejections_of(fleet, request)
+    if placement is None:
+        return rejections
+    return Placement(placement.host, placement.slices, tuple(rejections))
+
+
+def rejections_of(fleet: Fleet, request: VmRequest) -> list[Rejection]:
+    """One for each GPU that can take no part of the request, or for the whole host, by host name and address."""
     wants = wants_of(request)
-    by_gpu: dict[tuple[str, str], list[Lease]] = {}
-    for lease in leases:
-        if lease.state.holds_device():
-            by_gpu.setdefault((lease.host, lease.slice.gpu), []).append(lease)
-    candidates: list[Candidate] = []
     rejections: list[Rejection] = []
-    for capacity in sorted(capacities, key=lambda one: one.name):
-        refusal = refuse_host(request, capacity)
-        if refusal is not None:
-            rejections.append(_rejection(capacity.name, None, refusal))
-            continue
-        states = [
-            read_state(capacity.name, capacity.facts, gpu, by_gpu.get((capacity.name, gpu.address), ()))
-            for gpu in sorted(capacity.facts.gpus, key=lambda one: one.address)
-        ]
-        refused, offers = _ask_all(wants, states)
-        rejections.extend(refused)
-        usable = [state for state in states if state.gpu.address in offers]
-        fitting = _fit(wants, usable, offers, judge)
-        if fitting is None:
-            if usable:
-                rejections.append(_rejection(capacity.name, None, _not_together(wants, usable)))
-            continue
-        waste = fitting.waste if wants else (len(capacity.facts.gpus),)
-        size = given_for_conditions(wants, fitting)
-        candidates.append(Candidate(capacity.name, fitting.slices, waste, tuple(states), size))
-    best = judge.best(candidates)
-    if best is not None:
-        return Placement(best.host, best.slices, tuple(rejections))
-    if request.host is not None and all(capacity.name != request.host for capacity in capacities):
+    for name in sorted(fleet.hosts):
+        rejections.extend(_on_host(fleet.hosts[name], request, wants))
+    if request.host is not None and request.host not in fleet.hosts:
         unknown = Refusal(
             Code.HOST_UNKNOWN, "no host of this name was read", "run `vgpuctl list-hosts` to see the hosts"
         )
@@ -68,46 +52,23 @@ def explain(
     return rejections
 
 
-def wants_of(request: VmRequest) -> list[Wanted]:
-    """One Wanted per slice, in the request's order."""
-    wants: list[Wanted] = []
-    for gpu in request.gpus:
-        boards = None
-        if gpu.board is not None:
-            boards = frozenset(board.key for board in catalog.boards_named(gpu.board))
-        wants.extend([Wanted(gpu, boards)] * gpu.count)
-    return wants
-
-
-def _ask_all(wants: Sequence[Wanted], states: Sequence[GpuState]) -> tuple[list[Rejection], dict[str, list[Offer]]]:
-    """Ask every GPU of a host for every want: the offers by GPU, and the first reason of those that offer nothing."""
-    different = list(dict.fromkeys(wants))
+def _on_host(host: Host, request: VmRequest, wants: Sequence[Wanted]) -> list[Rejection]:
+    name = host.capacity.name
+    refusal = refuse_host(request, host.capacity, host.promised_mib)
+    if refusal is not None:
+        return [_rejection(name, None, refusal)]
     rejections: list[Rejection] = []
-    offers: dict[str, list[Offer]] = {}
-    for state in states:
-        refusals: list[Refusal] = []
-        for wanted in different:
-            answer = ask(wanted, state)
-            if isinstance(answer, Refusal):
-                refusals.append(answer)
-            else:
-                offers.setdefault(state.gpu.address, []).extend(answer)
-        if state.gpu.address not in offers and refusals:
-            rejections.append(_rejection(state.host, state.gpu.address, refusals[0]))
-    return rejections, offers
-
-
-def _fit(
-    wants: Sequence[Wanted], usable: Sequence[GpuState], offers: Mapping[str, list[Offer]], judge: Judge
-) -> Fit | None:
-    """All slices on this host; a single one needs no search, the offers are there."""
-    if wants and not usable:
-        return None
-    if len(wants) != 1:
-        return fit(wants, usable, judge)
-    found = [offer for one in offers.values() for offer in one]
-    best = judge.in_order(found, {state.gpu.address: state for state in usable}, by_size=by_conditions(wants[0]))[0]
-    return Fit((best.slice,), best.waste)
+    usable: list[GpuState] = []
+    for state in host.states:
+        answers = [ask(wanted, state) for wanted in dict.fromkeys(wants)]
+        refusals = [answer for answer in answers if isinstance(answer, Refusal)]
+        if len(refusals) < len(answers):
+            usable.append(state)
+        elif refusals:
+            rejections.append(_rejection(name, state.gpu.address, refusals[0]))
+    if usable and len(wants) > 1 and fit(wants, usable) is None:
+        rejections.append(_rejection(name, None, _not_together(wants, usable)))
+    return rejections
 
 
 def _not_together(wants: Sequence[Wanted], states: Sequence[GpuState]) -> Refusal:

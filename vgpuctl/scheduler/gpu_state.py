@@ -4,7 +4,7 @@
 A device is free only if neither says that it is taken.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
@@ -28,7 +28,7 @@ class GpuState:
     """One GPU with everything that is taken on it. functions: VFs that carry or serve something, or are promised.
 
     lease_holders: the VMs that hold a lease on this GPU. whole: the VM that holds the whole card. given: profiles
-    given to the VM that is being placed.
+    given to the VM that is being placed. busy_percent: measured utilisation, 0 where nobody measured.
     """
 
     host: str
@@ -40,6 +40,7 @@ class GpuState:
     lease_holders: tuple[str, ...]
     whole: str | None
     given: tuple[str, ...] = ()
+    busy_percent: float = 0.0
 
     @property
     def title(self) -> str:
@@ -62,35 +63,64 @@ class GpuState:
         return state
 
 
-def read_state(host: str, facts: HostFacts, gpu: Gpu, leases: Sequence[Lease]) -> GpuState:
-    """Put the facts of a GPU and the live leases on it together."""
+@dataclass(frozen=True)
+class GpuReading:
+    """What the facts alone say of one GPU, worked out once: leases come and go on top of it.
+
+    vgpus: those the host showed. functions: VFs that carry or serve something. devices: what a lease must name to be
+    one of those vGPUs.
+    """
+
+    host: str
+    facts: HostFacts
+    gpu: Gpu
+    board: catalog.Board | None
+    vgpus: tuple[HeldVgpu, ...]
+    functions: frozenset[str]
+    devices: frozenset[str]
+    busy_percent: float = 0.0
+
+    def with_leases(self, leases: Collection[Lease]) -> GpuState:
+        """The GPU with everything that is promised on it, too."""
+        vgpus = list(self.vgpus)
+        functions = set(self.functions)
+        whole = None
+        for lease in leases:
+            promised = lease.slice
+            if promised.sharing is Sharing.PASSTHROUGH:
+                whole = _name(lease)
+                continue
+            if promised.sharing.is_vgpu() and promised.device not in self.devices:
+                vgpus.append(HeldVgpu(promised.profile, promised.framebuffer_mib, seen=False))
+            if promised.sharing.needs_virtual_functions():
+                functions.add(promised.function)
+        return GpuState(
+            host=self.host,
+            facts=self.facts,
+            gpu=self.gpu,
+            board=self.board,
+            vgpus=tuple(vgpus),
+            functions=frozenset(functions),
+            lease_holders=tuple(_name(lease) for lease in leases),
+            whole=whole,
+            busy_percent=self.busy_percent,
+        )
+
+
+def read_gpu(host: str, facts: HostFacts, gpu: Gpu, *, busy_percent: float = 0.0) -> GpuReading:
+    """Work out what the facts say of a GPU."""
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     found = existing_vgpus(gpu)
-    functions = {one.function for one in found if one.function != gpu.address}
-    functions.update(function.address for function in gpu.vfs if function.holders)
-    devices = {one.mdev_uuid for one in found if one.mdev_uuid} | {
-        one.function for one in found if one.function != gpu.address
-    }
-    vgpus = [_held(one.type_id, gpu, board) for one in found]
-    whole = None
-    for lease in leases:
-        promised = lease.slice
-        if promised.sharing is Sharing.PASSTHROUGH:
-            whole = _name(lease)
-            continue
-        if promised.sharing.is_vgpu() and promised.device not in devices:
-            vgpus.append(HeldVgpu(promised.profile, promised.framebuffer_mib, seen=False))
-        if promised.sharing.needs_virtual_functions():
-            functions.add(promised.function)
-    return GpuState(
+    on_functions = {one.function for one in found if one.function != gpu.address}
+    return GpuReading(
         host=host,
         facts=facts,
         gpu=gpu,
         board=board,
-        vgpus=tuple(vgpus),
-        functions=frozenset(functions),
-        lease_holders=tuple(_name(lease) for lease in leases),
-        whole=whole,
+        vgpus=tuple(_held(one.type_id, gpu, board) for one in found),
+        functions=frozenset(on_functions | {function.address for function in gpu.vfs if function.holders}),
+        devices=frozenset(on_functions | {one.mdev_uuid for one in found if one.mdev_uuid}),
+        busy_percent=busy_percent,
     )
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host as a whole must have: the wanted name, vCPUs, memory, and a GPU at all."""
 
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
@@ -15,7 +16,13 @@ def host_reserve_mib(memory_mib: int) -> int:
     return min(memory_mib // 16, LARGEST_RESERVE_MIB)
 
 
-def refuse_host(request: VmRequest, capacity: HostCapacity) -> Refusal | None:
+def room_mib(facts: HostFacts, promised_mib: int) -> int:
+    """The memory that one more VM can have: what was free, and what is not promised to VMs."""
+    limit = facts.memory_mib - host_reserve_mib(facts.memory_mib) - promised_mib
+    return max(0, min(limit, facts.memory_available_mib))
+
+
+def refuse_host(request: VmRequest, capacity: HostCapacity, promised_mib: int) -> Refusal | None:
     """Say why a host cannot run the VM, whatever its GPUs are; None when it can.
 
     vCPUs may be overcommitted among VMs, but one VM cannot have more than the host's CPUs. Memory is not
@@ -37,6 +44,14 @@ def refuse_host(request: VmRequest, capacity: HostCapacity) -> Refusal | None:
             f"the VM wants {format_mib(request.memory_mib)} of memory, the host can give {format_mib(most)}"
             f" of its {format_mib(facts.memory_mib)}",
             f"ask for at most {format_mib(most)}",
+        )
+    left = most - promised_mib
+    if request.memory_mib > left:
+        return Refusal(
+            Code.HOST_MEMORY,
+            f"the VM wants {format_mib(request.memory_mib)} of memory, {format_mib(promised_mib)}"
+            f" of the {format_mib(most)} that the host can give are promised to its VMs",
+            "delete a VM on the host",
         )
     if request.memory_mib > facts.memory_available_mib:
         return Refusal(

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of several allowed placements is the best under a policy. It orders; what is allowed is decided elsewhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName
+from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.kinds.common import memory_of, numa_node
 from vgpuctl.scheduler.offer import Offer
 
-Key = tuple[float | str, ...]
-
 NVSWITCH = "nvswitch"
+
+FARTHEST = 3
+"""The distance of two GPUs in different NUMA nodes."""
+
+MOST_BUSES = 1e6
 
 
 @dataclass(frozen=True)
@@ -30,24 +34,16 @@ class FleetView:
 
 NOTHING_MORE = FleetView()
 
-
-@dataclass(frozen=True)
-class Candidate:
-    """A host that can take all of the VM. size_mib: what it gives for wants that name conditions and no type."""
-
-    host: str
-    slices: tuple[Slice, ...]
-    waste: tuple[int, ...]
-    states: tuple[GpuState, ...]
-    size_mib: int = 0
+Price = tuple[float, ...]
+"""What a placement costs under a policy, smallest best: the size given for conditions, the host's and the GPU's score,
+then the waste. What is left equal goes by host name and GPU address."""
 
 
 @dataclass(frozen=True)
 class Judge:
-    """A policy with what it needs to know."""
+    """A policy. Every score is the weighted sum of costs from 0 (best) to 1 (worst)."""
 
     policy: Policy = DEFAULT_POLICY
-    view: FleetView = NOTHING_MORE
 
     def in_order(
         self, offers: Sequence[Offer], states: Mapping[str, GpuState], *, by_size: bool = False
@@ -56,96 +52,96 @@ class Judge:
 
         by_size: the want names conditions, so the smallest type comes first whatever the policy is.
         """
-        scores = [0.0] * len(offers)
-        if not self._is_least_waste() and len(offers) > 1:
-            scores = self._scores([self._offer_keys(offer, states) for offer in offers])
-        order = sorted(
-            range(len(offers)),
-            key=lambda at: (
-                offers[at].waste[0] if by_size else 0,
-                scores[at],
-                offers[at].waste,
-                offers[at].slice.gpu,
-                offers[at].slice.profile,
-            ),
-        )
-        return [offers[at] for at in order]
 
-    def best(self, candidates: Sequence[Candidate]) -> Candidate | None:
-        """The best host; of equal ones the first by name."""
-        scores = [0.0] * len(candidates)
-        if not self._is_least_waste() and len(candidates) > 1:
-            scores = self._scores([self._host_keys(candidate) for candidate in candidates])
-        order = sorted(
-            range(len(candidates)),
-            key=lambda at: (candidates[at].size_mib, scores[at], candidates[at].waste, candidates[at].host),
-        )
-        return candidates[order[0]] if order else None
+        def key(offer: Offer) -> tuple[int, float, tuple[int, int, int], str, str]:
+            size = offer.waste[0] if by_size else 0
+            return (size, self.offer_score(offer, states), offer.waste, offer.slice.gpu, offer.slice.profile)
 
-    def apart(self, slices: Sequence[Slice], states: Mapping[str, GpuState]) -> Key:
-        """How far apart the GPUs of one VM are: each pair's distance, added up."""
+        return sorted(offers, key=key) if len(offers) > 1 else list(offers)
+
+    def price_of(self, offer: Offer, state: GpuState, used: float, *, by_size: bool = False) -> Price:
+        """What one slice alone costs. used: how much of the host's GPUs is taken, 0 to 1."""
+        size = offer.waste[0] if by_size else 0
+        if self._is_least_waste():
+            return (size, 0.0, 0.0, *offer.waste)
+        total = 0.0
+        for name, weight in self.policy.parts:
+            if name in _OF_HOST:
+                total += weight * _OF_HOST[name](used)
+            else:
+                total += weight * self._offer_cost(name, offer, state, {})
+        return (size, round(total, 9), self._score_on(offer, state, {}), *offer.waste)
+
+    def price_of_all(
+        self, slices: Sequence[Slice], waste: tuple[int, ...], states: Mapping[str, GpuState], *, size_mib: int
+    ) -> Price:
+        """What all slices of one VM cost on one host. states: all its GPUs, by address, as they were before."""
+        if self._is_least_waste():
+            return (size_mib, 0.0, 0.0, *waste)
+        total = 0.0
+        for name, weight in self.policy.parts:
+            if name in _OF_HOST:
+                total += weight * _OF_HOST[name](used_of_host(list(states.values())))
+            elif name is PolicyName.LEAST_UTILISED:
+                chosen = sorted({one.gpu for one in slices} or set(states))
+                total += weight * self._utilised([states[address] for address in chosen])
+            elif name is PolicyName.TOPOLOGY:
+                total += weight * self.apart(slices, states)
+            elif name is PolicyName.FRAGMENTATION:
+                total += weight * _opened(waste)
+        return (size_mib, round(total, 9), 0.0, *waste)
+
+    def offer_score(self, offer: Offer, states: Mapping[str, GpuState]) -> float:
+        """The GPU's score among those of its host. states: of the VM's GPUs so far, `given` tells which."""
+        return self._score_on(offer, states[offer.slice.gpu], states)
+
+    def apart(self, slices: Sequence[Slice], states: Mapping[str, GpuState]) -> float:
+        """How far apart the GPUs of one VM are, 0 to 1: the mean over their pairs."""
         chosen = [states[one.gpu] for one in slices]
         pairs = [_distance(one, other) for one, other in combinations(chosen, 2)]
-        return (float(sum(step for step, _ in pairs)), float(sum(buses for _, buses in pairs)))
+        return sum(pairs) / len(pairs) if pairs else 0.0
 
     def wants_closeness(self) -> bool:
         """Whether several GPUs of one VM should be near each other."""
         return PolicyName.TOPOLOGY in self.policy.names
 
+    def wants_loads(self) -> bool:
+        """Whether it matters how much of a host is taken."""
+        return any(name in _OF_HOST for name in self.policy.names)
+
+    def takes_turns(self) -> bool:
+        """Whether equal hosts take turns rather than go by name."""
+        return PolicyName.ROUND_ROBIN in self.policy.names
+
     def _is_least_waste(self) -> bool:
         """Whether the order by waste, which follows the scores, is the whole policy."""
         return self.policy.names == (PolicyName.FRAGMENTATION,)
 
-    def _scores(self, keys: Sequence[Mapping[PolicyName, Key]]) -> list[float]:
-        """Each one's weighted place among all: 0 for the best, 1 for the worst under every name."""
-        scores = [0.0] * len(keys)
-        for name, weight in self.policy.parts:
-            different = sorted({one[name] for one in keys})
-            place = {key: at / max(1, len(different) - 1) for at, key in enumerate(different)}
-            scores = [score + weight * place[one[name]] for score, one in zip(scores, keys, strict=True)]
-        return [round(score, 9) for score in scores]
+    def _score_on(self, offer: Offer, state: GpuState, states: Mapping[str, GpuState]) -> float:
+        if self._is_least_waste():
+            return 0.0
+        costs = (weight * self._offer_cost(name, offer, state, states) for name, weight in self.policy.parts)
+        return round(sum(costs), 9)
 
-    def _offer_keys(self, offer: Offer, states: Mapping[str, GpuState]) -> dict[PolicyName, Key]:
-        state = states[offer.slice.gpu]
-        return {name: self._offer_key(name, offer, state, states) for name in self.policy.names}
-
-    def _offer_key(self, name: PolicyName, offer: Offer, state: GpuState, states: Mapping[str, GpuState]) -> Key:
+    def _offer_cost(self, name: PolicyName, offer: Offer, state: GpuState, states: Mapping[str, GpuState]) -> float:
         if name is PolicyName.FRAGMENTATION:
-            return offer.waste
-        if name is PolicyName.BINPACK:
-            return (-used_part(state),)
-        if name is PolicyName.SPREAD:
-            return (used_part(state),)
+            return _broken_up(offer, state)
+        if name in _OF_HOST:
+            return _OF_HOST[name](used_part(state))
         if name is PolicyName.LEAST_UTILISED:
             return self._utilised([state])
         if name is PolicyName.TOPOLOGY:
             given = [other for other in states.values() if other.given]
-            steps = [_distance(state, other) for other in given]
-            return (float(sum(step for step, _ in steps)), float(sum(buses for _, buses in steps)))
-        return ()
+            return sum(_distance(state, other) for other in given) / len(given) if given else 0.0
+        return 0.0
 
-    def _host_keys(self, candidate: Candidate) -> dict[PolicyName, Key]:
-        return {name: self._host_key(name, candidate) for name in self.policy.names}
-
-    def _host_key(self, name: PolicyName, candidate: Candidate) -> Key:
-        if name is PolicyName.FRAGMENTATION:
-            return candidate.waste
-        if name is PolicyName.BINPACK:
-            return (-_used_of_host(candidate),)
-        if name is PolicyName.SPREAD:
-            return (_used_of_host(candidate),)
-        if name is PolicyName.ROUND_ROBIN:
-            return (self.view.last_host is not None and candidate.host <= self.view.last_host, candidate.host)
-        states = {state.gpu.address: state for state in candidate.states}
-        if name is PolicyName.LEAST_UTILISED:
-            chosen = {one.gpu for one in candidate.slices} or set(states)
-            return self._utilised([states[address] for address in sorted(chosen)])
-        return self.apart(candidate.slices, states)
-
-    def _utilised(self, states: Sequence[GpuState]) -> Key:
-        """How many are above the threshold, then how busy they are together."""
-        busy = [self.view.utilisation_percent.get((state.host, state.gpu.address), 0.0) for state in states]
-        return (float(sum(one > self.policy.threshold_percent for one in busy)), sum(busy))
+    def _utilised(self, states: Sequence[GpuState]) -> float:
+        """How many are above the threshold, and how busy they are together; the first counts twice."""
+        if not states:
+            return 0.0
+        busy = [state.busy_percent for state in states]
+        above = sum(one > self.policy.threshold_percent for one in busy)
+        return (2 * above + sum(busy) / 100) / (3 * len(busy))
 
 
 def used_part(state: GpuState) -> float:
@@ -160,20 +156,45 @@ def used_part(state: GpuState) -> float:
     return min(1.0, len(state.functions) / functions) if functions else 0.0
 
 
-def _used_of_host(candidate: Candidate) -> float:
-    """The used part of the host's GPUs together."""
-    return sum(used_part(state) for state in candidate.states) / max(1, len(candidate.states))
+def used_of_host(states: Sequence[GpuState]) -> float:
+    """The used part of the host's GPUs together, in steps that make equal hosts equal."""
+    return round(sum(used_part(state) for state in states) / max(1, len(states)), 3)
 
 
-def _distance(one: GpuState, other: GpuState) -> tuple[int, int]:
-    """0 the same card, 1 over NVSwitch, 2 in one NUMA node, 3 across; then how many buses lie between."""
+def _free(used: float) -> float:
+    return 1.0 - used
+
+
+def _taken(used: float) -> float:
+    return used
+
+
+_OF_HOST: dict[PolicyName, Callable[[float], float]] = {PolicyName.BINPACK: _free, PolicyName.SPREAD: _taken}
+
+
+def _broken_up(offer: Offer, state: GpuState) -> float:
+    """What a slice costs under `fragmentation` beside other policies: half for a GPU opened, half for what is left."""
+    if offer.slice.sharing is Sharing.PASSTHROUGH:
+        return float(offer.waste[0])
+    whole = len(state.gpu.vfs) if offer.slice.sharing is Sharing.VF else memory_of(state)
+    return (offer.waste[1] + min(1.0, max(0, offer.waste[2]) / max(1, whole))) / 2
+
+
+def _opened(waste: Sequence[int]) -> float:
+    """The same for several slices: how many GPUs they open."""
+    return min(1.0, waste[1] / 16) if len(waste) > 1 else 0.0
+
+
+def _distance(one: GpuState, other: GpuState) -> float:
+    """0 the same card, then NVSwitch, one NUMA node, across; a little for the buses between."""
     if one.gpu.address == other.gpu.address:
-        return (0, 0)
-    buses = abs(_bus(one) - _bus(other))
+        return 0.0
+    buses = min(0.9, abs(_bus(one) - _bus(other)) / MOST_BUSES)
     if _has_nvswitch(one) and _has_nvswitch(other):
-        return (1, buses)
+        return (1 + buses) / (FARTHEST + 1)
     node = numa_node(one)
-    return (2 if node is not None and node == numa_node(other) else 3, buses)
+    step = FARTHEST - 1 if node is not None and node == numa_node(other) else FARTHEST
+    return (step + buses) / (FARTHEST + 1)
 
 
 def _has_nvswitch(state: GpuState) -> bool:

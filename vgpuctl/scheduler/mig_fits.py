@@ -85,7 +85,7 @@ class MigFleet:
 
     def __init__(self, fits: MigFits) -> None:
         self._fits = fits
-        self._index: StateIndex[int] = StateIndex()
+        self._index: StateIndex[int, float] = StateIndex()
 
     def put(self, gpu: str, mask: int) -> None:
         """Add a GPU, or tell which of its slices are taken now."""

@@ -9,8 +9,10 @@ from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.explain import explain, wants_of
+from vgpuctl.scheduler.explain import rejections_of
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView
+from vgpuctl.scheduler.question import wants_of
 from vgpuctl.scheduler.suggest import suggest_board, suggest_type
 
 
@@ -28,9 +30,11 @@ def place(
     Raises NoCapacity with a line per GPU (or host), and UsageError when neither a host nor the catalogue knows
     the wanted type or model.
     """
-    answer = explain(request, capacities, leases, policy, view)
-    if isinstance(answer, Placement):
-        return answer
+    fleet = Fleet(capacities, leases, policy, view)
+    placement = fleet.place(request)
+    if placement is not None:
+        return placement
+    answer = rejections_of(fleet, request)
     hint = None
     for gpu in request.gpus:
         if gpu.profile is not None:

@@ -53,7 +53,7 @@ class SoftFleet:
     def __init__(self, policy: Policy = DEFAULT_POLICY, expected: Mapping[Demand, int] | None = None) -> None:
         self._policy = policy
         self._hosts: dict[str, _Host] = {}
-        self._index: StateIndex[HostState] = StateIndex(MOST_ASKED)
+        self._index: StateIndex[HostState, float] = StateIndex(MOST_ASKED)
         self._names: list[str] = []
         self._last: str | None = None
         self._learns = expected is None and PolicyName.FRAGMENTATION in policy.names

@@ -12,8 +12,11 @@ from typing import Generic, TypeVar
 
 State = TypeVar("State", bound=Hashable)
 
-Cost = Callable[[State], float | None]
-"""What choosing a member in this state costs, smallest best; None when it cannot be chosen.
+Price = TypeVar("Price", float, tuple[float, ...])
+"""Smallest best; of one index all are of one kind."""
+
+Cost = Callable[[State], Price | None]
+"""What choosing a member in this state costs; None when it cannot be chosen.
 
 Of one question and one state the answer must always be the same.
 """
@@ -41,7 +44,7 @@ class _Class(Generic[State]):
 
 
 @dataclass
-class _Queue:
+class _Queue(Generic[Price]):
     """The answers to one question: a heap of (cost, first name, class number), up to `position` in the log.
 
     prices: the cost of each class in the heap. backlog: numbers that are to be asked or told their name anew, the
@@ -50,11 +53,11 @@ class _Queue:
 
     position: int = -1
     backlog: list[int] = field(default_factory=list)
-    heap: list[tuple[float, str, int]] = field(default_factory=list)
-    prices: dict[int, float] = field(default_factory=dict)
+    heap: list[tuple[Price, str, int]] = field(default_factory=list)
+    prices: dict[int, Price] = field(default_factory=dict)
 
 
-class StateIndex(Generic[State]):
+class StateIndex(Generic[State, Price]):
     """Members by name, each in one state; `choose` answers for the whole fleet. Equal input gives an equal answer."""
 
     def __init__(self, most_asked: int | None = None) -> None:
@@ -69,7 +72,7 @@ class StateIndex(Generic[State]):
         self._log: list[int] = []
         self._log_start = 0
         self._next_number = 0
-        self._queues: dict[Hashable, _Queue] = {}
+        self._queues: dict[Hashable, _Queue[Price]] = {}
 
     def __len__(self) -> int:
         return len(self._class_of)
@@ -80,6 +83,10 @@ class StateIndex(Generic[State]):
     def state_of(self, name: str) -> State:
         """The state of a member. Raises KeyError for one that is not there."""
         return self._class_of[name].state
+
+    def first_of(self, state: State) -> str:
+        """The first member by name in this state. Raises KeyError when there is none."""
+        return self._classes[state].first()
 
     def states(self) -> Iterator[tuple[State, int]]:
         """Every state that has members, with their number."""
@@ -112,7 +119,7 @@ class StateIndex(Generic[State]):
         """Drop what was worked out: the costs have changed."""
         self._queues.clear()
 
-    def choose(self, question: Hashable, cost: Cost[State]) -> tuple[str, State] | None:
+    def choose(self, question: Hashable, cost: Cost[State, Price]) -> tuple[str, State] | None:
         """The member that costs least, of equal ones the first by name; None when none can be chosen.
 
         question: names what `cost` answers; answers are kept under it until `forget_answers`.
@@ -128,7 +135,7 @@ class StateIndex(Generic[State]):
         _, name, number = heap[0]
         return name, self._by_number[number].state
 
-    def _read_log(self, queue: _Queue) -> None:
+    def _read_log(self, queue: _Queue[Price]) -> None:
         """Put the states that are new since the last time into the backlog."""
         start = queue.position - self._log_start
         if start < 0 or len(self._log) - start > 2 * len(self._by_number):
@@ -146,7 +153,7 @@ class StateIndex(Generic[State]):
             queue.heap = [(price, self._by_number[number].first(), number) for number, price in queue.prices.items()]
             heapq.heapify(queue.heap)
 
-    def _ask(self, queue: _Queue, cost: Cost[State]) -> None:
+    def _ask(self, queue: _Queue[Price], cost: Cost[State, Price]) -> None:
         """Ask the backlog for its costs until enough is asked and the heap's first entry is a live one."""
         asked = 0
         heap, backlog = queue.heap, queue.backlog
@@ -166,7 +173,7 @@ class StateIndex(Generic[State]):
                     queue.prices[found.number] = price
                 heapq.heappush(heap, (price, found.first(), found.number))
 
-    def _put_right(self, queue: _Queue) -> None:
+    def _put_right(self, queue: _Queue[Price]) -> None:
         """Make the heap's first entry one of a live class under its first name."""
         heap = queue.heap
         while heap:

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of many hosts: from the store's cache, and read from the host where it has none or a fresh look is wanted."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.vm import VmState
 from vgpuctl.usecases.services import Services
+
+if TYPE_CHECKING:
+    from vgpuctl.store.session import Session
 
 
 @dataclass(frozen=True)
@@ -27,9 +33,10 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
     with services.store.reading() as session:
         cached = {name: facts for name, facts in session.all_facts().items() if name in set(names)}
         generations = {name: session.generation(name) for name in names if refresh or name not in cached}
+        promised = promised_memory(session)
     missing = [name for name in names if refresh or name not in cached]
     capacities = {
-        name: HostCapacity(name, known.facts, known.generation)
+        name: HostCapacity(name, known.facts, known.generation, promised[name])
         for name, known in cached.items()
         if name not in set(missing)
     }
@@ -48,5 +55,15 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
         if remember:
             with services.store.transaction() as session:
                 session.save_facts(result.name, result.value, at=result.value.read_at)
-        capacities[result.name] = HostCapacity(result.name, result.value, generation)
+        capacities[result.name] = HostCapacity(result.name, result.value, generation, promised[result.name])
     return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures))
+
+
+def promised_memory(session: "Session") -> Counter[str]:
+    """MiB of memory by host that belong to VMs: those that run or are on their way, and stopped ones that keep GPUs."""
+    keeping = {lease.vm_uuid for lease in session.leases()}
+    promised: Counter[str] = Counter()
+    for vm in session.vms():
+        if vm.state is not VmState.STOPPED or vm.uuid in keeping:
+            promised[vm.host] += vm.request.memory_mib
+    return promised

@@ -20,8 +20,9 @@ from tests.unit.fleet_factory import (
     whole_card,
 )
 from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.placement import Placement
 from vgpuctl.model.sharing import Sharing
-from vgpuctl.scheduler import place
+from vgpuctl.scheduler import explain, place
 
 
 @pytest.mark.parametrize(
@@ -183,6 +184,7 @@ def test_a_vm_without_gpus_stays_off_the_hosts_with_gpus() -> None:
 
 def test_a_broken_card_does_not_keep_the_others_from_being_used() -> None:
     broken = replace(emulated_a40("0000:21:00.0").facts(), problems=("it fell off the bus",))
-    placement = place(vm("A40-8Q"), [host("gpu1", broken, emulated_a40())], [])
+    placement = explain(vm("A40-8Q"), [host("gpu1", broken, emulated_a40())], [])
+    assert isinstance(placement, Placement)
     assert placement.slices[0].gpu == "0000:41:00.0"
     assert [(one.gpu, one.code) for one in placement.rejections] == [("0000:21:00.0", "gpu-problem")]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """vGPU of any kind: asks the kinds that the GPU offers now, or says why it offers none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import VgpuType
+from vgpuctl.agent.wire.facts import Gpu, VgpuType
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.codes import Code
@@ -12,6 +12,7 @@ from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of
 from vgpuctl.scheduler.kinds import mdev, mdev_vf, vf_profile
 from vgpuctl.scheduler.kinds.common import can_do_vgpu, numa_node, refuse_unusable
 from vgpuctl.scheduler.kinds.vgpu_types import fitting_types, left_after, refuse_missing_type, usable_types
+from vgpuctl.scheduler.kinds.virtual_functions import lowest_free
 from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
 
 _FUNCTION_OF: dict[Sharing, Callable[[GpuState], str | Refusal]] = {
@@ -39,6 +40,11 @@ def offers(wanted: Wanted, state: GpuState) -> Answer:
     if isinstance(function, Refusal):
         return function
     return [_offer(kind, offered, function, state) for offered in types]
+
+
+def next_function(kind: Sharing, gpu: Gpu, taken: Container[str]) -> str:
+    """The VF that the next vGPU of this kind gets on a GPU that can take one."""
+    return lowest_free(gpu, taken, needs_group=kind is Sharing.VF_PROFILE).address
 
 
 def _offer(kind: Sharing, offered: VgpuType, function: str, state: GpuState) -> Offer:

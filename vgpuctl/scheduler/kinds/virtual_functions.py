@@ -1,12 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choosing a VF: the free one of the lowest number."""
 
-from vgpuctl.agent.wire.facts import VirtualFunction
+from collections.abc import Container
+
+from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.offer import Refusal
 
 _NOT_FOR_VGPU = ("vfio-pci", "pci-stub")
+
+
+def lowest_free(gpu: Gpu, taken: Container[str], *, needs_group: bool) -> VirtualFunction:
+    """The VF of the lowest number that is not taken and can carry a vGPU. Raises ValueError when there is none."""
+    chosen: VirtualFunction | None = None
+    for function in gpu.vfs:
+        if function.address in taken or (chosen is not None and function.number > chosen.number):
+            continue
+        if function.driver not in _NOT_FOR_VGPU and (function.iommu_group is not None or not needs_group):
+            chosen = function
+    if chosen is None:
+        raise ValueError(f"{gpu.address} has no free VF")
+    return chosen
 
 
 def free_vgpu_function(state: GpuState, *, needs_group: bool) -> str | Refusal:

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts with everything that is taken on them, indexed by state: a decision does not look at every host.
+
+GPUs in an equal state share one entry (gpu_class, state_index), and so do hosts for a VM with several GPUs. Leases
+come and go one by one; the cost of a decision follows the number of states that are new, not the number of hosts.
+"""
+
+import bisect
+from collections.abc import Collection, Hashable, Iterable
+
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.policy import DEFAULT_POLICY, Policy
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.class_index import ClassIndex
+from vgpuctl.scheduler.gpu_class import Card, GpuClasses
+from vgpuctl.scheduler.gpu_state import GpuState, read_gpu
+from vgpuctl.scheduler.host_rules import room_mib
+from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView, Judge, Price
+from vgpuctl.scheduler.question import IndexKey, Question
+from vgpuctl.scheduler.state_index import StateIndex
+
+HOST_ENDS = "\0"
+"""Between host name and GPU address in an index of GPUs: sorts as the pair does."""
+
+
+class Host:
+    """One host: its cards by address, in order, and the room it has for the memory of VMs, exact and rounded."""
+
+    def __init__(self, capacity: HostCapacity, cards: dict[str, Card]) -> None:
+        self.capacity = capacity
+        self.name = capacity.name
+        self.cpus = capacity.facts.cpus
+        self.cards = cards
+        self.promised_mib = 0
+        self.promise(capacity.promised_memory_mib)
+
+    @property
+    def states(self) -> list[GpuState]:
+        """Its GPUs, by address."""
+        return [card.state for card in self.cards.values()]
+
+    @property
+    def used(self) -> float:
+        """How much of its GPUs is taken, 0 to 1, in steps that make equal hosts equal."""
+        return round(sum(card.used for card in self.cards.values()) / max(1, len(self.cards)), 3)
+
+    def promise(self, memory_mib: int) -> bool:
+        """Count memory of a VM, negative when it goes. Returns whether the rounded room is another now."""
+        self.promised_mib += memory_mib
+        self.room_mib = room_mib(self.capacity.facts, self.promised_mib)
+        before, self.rounded_mib = getattr(self, "rounded_mib", -1), _rounded(self.room_mib)
+        return before != self.rounded_mib
+
+
+GpuMember = tuple[int, int, int, float]
+"""A GPU in an index: its host's CPUs and rounded room for memory, its class, and how much of the host is used."""
+
+HostMember = tuple[int, int, tuple[str, ...], tuple[int, ...]]
+"""A host in an index: its CPUs and rounded room, its GPUs' addresses where they matter, and their classes."""
+
+_Choice = tuple[Price, str, str]
+"""What it costs, the host, and the GPU's address where one slice is wanted."""
+
+
+class Fleet:
+    """Hosts by name. Equal hosts, leases and questions give equal answers, whatever happened before.
+
+    policy, view: what `place` uses unless it is told otherwise.
+    """
+
+    def __init__(
+        self,
+        capacities: Iterable[HostCapacity] = (),
+        leases: Iterable[Lease] = (),
+        policy: Policy = DEFAULT_POLICY,
+        view: FleetView = NOTHING_MORE,
+    ) -> None:
+        self.hosts: dict[str, Host] = {}
+        self.last_host = view.last_host
+        self._policy = policy
+        self._view = view
+        self._names: list[str] = []
+        self._classes = GpuClasses()
+        self._gpu_indexes: dict[IndexKey, ClassIndex[GpuMember]] = {}
+        self._host_indexes: dict[IndexKey, StateIndex[HostMember, Price]] = {}
+        self._questions: dict[Hashable, Question] = {}
+        by_host: dict[str, list[Lease]] = {}
+        for lease in leases:
+            by_host.setdefault(lease.host, []).append(lease)
+        for capacity in capacities:
+            self.put(capacity, by_host.get(capacity.name, ()))
+
+    @property
+    def number_of_classes(self) -> int:
+        """How many different states of GPUs were seen."""
+        return len(self._classes.examples)
+
+    def put(self, capacity: HostCapacity, leases: Iterable[Lease] = ()) -> None:
+        """Add a host, or say anew what was read of it and which leases are on it."""
+        name = capacity.name
+        if name in self.hosts:
+            self.remove(name)
+        bisect.insort(self._names, name)
+        cards = {}
+        for gpu in sorted(capacity.facts.gpus, key=lambda one: one.address):
+            busy = self._view.utilisation_percent.get((name, gpu.address), 0.0)
+            cards[gpu.address] = Card(read_gpu(name, capacity.facts, gpu, busy_percent=busy), self._classes)
+        for lease in leases:
+            if lease.slice.gpu in cards and lease.state.holds_device():
+                cards[lease.slice.gpu].take(lease)
+        host = self.hosts[name] = Host(capacity, cards)
+        for key, gpus in self._gpu_indexes.items():
+            self._enter_gpus(key, gpus, host, cards)
+        for key, hosts in self._host_indexes.items():
+            self._enter_host(key, hosts, host)
+
+    def remove(self, name: str) -> None:
+        """Take a host out. Raises KeyError when it is not there."""
+        host = self.hosts.pop(name)
+        self._names.pop(bisect.bisect_left(self._names, name))
+        for gpus in self._gpu_indexes.values():
+            for address in host.cards:
+                gpus.remove(name + HOST_ENDS + address)
+        for hosts in self._host_indexes.values():
+            hosts.remove(name)
+
+    def take(self, host: str, leases: Collection[Lease], memory_mib: int = 0) -> None:
+        """Count the leases of one VM that was placed, and its memory."""
+        found = self.hosts[host]
+        for lease in leases:
+            found.cards[lease.slice.gpu].take(lease)
+        self.last_host = host
+        self._changed(found, {lease.slice.gpu for lease in leases}, memory_mib)
+
+    def give_back(self, host: str, leases: Collection[Lease], memory_mib: int = 0) -> None:
+        """Forget what `take` counted."""
+        found = self.hosts[host]
+        for lease in leases:
+            found.cards[lease.slice.gpu].give_back(lease)
+        self._changed(found, {lease.slice.gpu for lease in leases}, -memory_mib)
+
+    def place(self, request: VmRequest, policy: Policy | None = None) -> Placement | None:
+        """Choose host and GPUs for one VM; None when no host can take it. Nothing is counted as taken yet."""
+        question = self._question(request, policy or self._policy)
+        if request.host is not None:
+            named = self.hosts.get(request.host)
+            return self._best_of(question, [] if named is None else [named])
+        found = self._choose(question.index, question)
+        if found is None:
+            return self._best_of(question, [host for host in self.hosts.values() if _hides(host, question)])
+        if question.takes_turns:
+            return self._next_in_turn(question, found[1])
+        name, _, address = found[0].partition(HOST_ENDS)
+        return self._placement(question, name, address)
+
+    def _choose(self, key: IndexKey, question: Question) -> tuple[str, Price] | None:
+        """The best member of an index, and its price."""
+        if not key.of_hosts:
+            return self._gpu_index(key).choose(question.key, lambda state: self._price_of_gpu(question, state))
+        index = self._host_index(key)
+        found = index.choose(question.key, lambda state: self._price_of_host(question, state, index.first_of(state)))
+        if found is None:
+            return None
+        price = self._price_of_host(question, found[1], found[0])
+        assert price is not None
+        return found[0], price
+
+    def _question(self, request: VmRequest, policy: Policy) -> Question:
+        key = (request.gpus, request.vcpus, request.memory_mib, policy)
+        found = self._questions.get(key)
+        if found is None:
+            found = self._questions[key] = Question(key, request, Judge(policy))
+        return found
+
+    def _gpu_index(self, key: IndexKey) -> ClassIndex[GpuMember]:
+        if key not in self._gpu_indexes:
+            index = self._gpu_indexes[key] = ClassIndex()
+            for host in self.hosts.values():
+                self._enter_gpus(key, index, host, host.cards)
+        return self._gpu_indexes[key]
+
+    def _host_index(self, key: IndexKey) -> StateIndex[HostMember, Price]:
+        if key not in self._host_indexes:
+            index = self._host_indexes[key] = StateIndex()
+            for host in self.hosts.values():
+                self._enter_host(key, index, host)
+        return self._host_indexes[key]
+
+    def _enter_gpus(self, key: IndexKey, index: ClassIndex[GpuMember], host: Host, addresses: Iterable[str]) -> None:
+        """Tell an index the state of these GPUs of a host."""
+        name, cpus, room = host.name + HOST_ENDS, host.cpus, host.rounded_mib
+        used = host.used if key.with_loads else 0.0
+        for address in addresses:
+            index.put(name + address, (cpus, room, host.cards[address].number, used))
+
+    def _enter_host(self, key: IndexKey, index: StateIndex[HostMember, Price], host: Host) -> None:
+        """Tell an index the state of a host."""
+        numbers = [card.number for card in host.cards.values()]
+        if not key.with_places:
+            numbers.sort()
+        places = tuple(host.cards) if key.with_places else ()
+        state = (host.cpus, host.rounded_mib, places, tuple(numbers))
+        index.put(host.name, state)
+
+    def _changed(self, host: Host, addresses: set[str], memory_mib: int) -> None:
+        has_other_room = host.promise(memory_mib)
+        for key, gpus in self._gpu_indexes.items():
+            self._enter_gpus(key, gpus, host, host.cards if key.with_loads or has_other_room else addresses)
+        for key, hosts in self._host_indexes.items():
+            self._enter_host(key, hosts, host)
+
+    def _price_of_gpu(self, question: Question, state: GpuMember) -> Price | None:
+        cpus, room, number, used = state
+        if question.vcpus > cpus or question.memory_mib > room:
+            return None
+        return question.price_on(number, self._classes.examples[number], used)
+
+    def _price_of_host(self, question: Question, state: HostMember, name: str) -> Price | None:
+        cpus, room, *_ = state
+        host = self.hosts[name]
+        if question.vcpus > cpus or question.memory_mib > room:
+            return None
+        if not question.may_fit([(card.number, card.example) for card in host.cards.values()]):
+            return None
+        fitting = question.fit_on(host.states)
+        return None if fitting is None else fitting[0]
+
+    def _choice_on(self, question: Question, host: Host) -> _Choice | None:
+        """The best on one host, by looking at all of it."""
+        if question.vcpus > host.cpus or question.memory_mib > host.room_mib:
+            return None
+        if len(question.wants) != 1:
+            fitting = question.fit_on(host.states)
+            return None if fitting is None else (fitting[0], host.name, "")
+        used = host.used if question.index.with_loads else 0.0
+        best: _Choice | None = None
+        for address, card in host.cards.items():
+            price = question.price_on(card.number, card.example, used)
+            if price is not None and (best is None or price < best[0]):
+                best = (price, host.name, address)
+        return best
+
+    def _best_of(self, question: Question, hosts: Iterable[Host]) -> Placement | None:
+        choices = (self._choice_on(question, host) for host in hosts)
+        best = min((choice for choice in choices if choice is not None), default=None)
+        return None if best is None else self._placement(question, best[1], best[2])
+
+    def _next_in_turn(self, question: Question, price: Price) -> Placement | None:
+        """Of the hosts with this score, the first after the one chosen last; waste decides among its GPUs only."""
+        start = 0 if self.last_host is None else bisect.bisect_right(self._names, self.last_host)
+        for name in (*self._names[start:], *self._names[:start]):
+            choice = self._choice_on(question, self.hosts[name])
+            if choice is not None and choice[0][:2] <= price[:2]:
+                return self._placement(question, name, choice[2])
+        return None
+
+    def _placement(self, question: Question, name: str, address: str) -> Placement:
+        host = self.hosts[name]
+        if address:
+            card = host.cards[address]
+            return Placement(name, (question.slice_on(card),))
+        fitting = question.fit_on(host.states)
+        assert fitting is not None
+        return Placement(name, fitting[1])
+
+
+def _hides(host: Host, question: Question) -> bool:
+    """Whether the host has room that its rounded state does not show."""
+    return host.rounded_mib < question.memory_mib <= host.room_mib
+
+
+def _rounded(room_mib: int) -> int:
+    """Memory in steps of a 32nd to a 16th of it, so that more hosts are equal; what it hides is asked for at last."""
+    step = 1 << max(0, room_mib.bit_length() - 5)
+    return room_mib // step * step

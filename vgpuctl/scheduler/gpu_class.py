@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Equal GPUs share one number: what the rules look at, without addresses, names and processes.
+
+Every GPU of a class gets the same answer to a wanted slice; only the function's address differs.
+"""
+
+import bisect
+from collections import Counter
+from collections.abc import Hashable, Iterable
+
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.occupancy import strangers_in_group
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.scheduler.gpu_state import GpuReading, GpuState
+from vgpuctl.scheduler.judge import used_part
+
+
+class GpuClasses:
+    """Numbers for shapes (facts) and for classes (facts with leases), and one GPU of each class as its example."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[Hashable, int] = {}
+        self._classes: dict[Hashable, int] = {}
+        self.examples: list[GpuState] = []
+
+    def shape_of(self, reading: GpuReading, kinds: Iterable[Hashable]) -> int:
+        """The number of what the facts say. kinds: of its VFs."""
+        key = (frozenset(Counter(kinds).items()), *_describe(reading))
+        return self._shapes.setdefault(key, len(self._shapes))
+
+    def class_of(self, key: Hashable, card: "Card") -> int:
+        """The number of a card's class."""
+        number = self._classes.get(key)
+        if number is None:
+            number = self._classes[key] = len(self.examples)
+            self.examples.append(card.state)
+        return number
+
+
+class Card:
+    """One GPU with its leases, which come and go. number: its class."""
+
+    def __init__(self, reading: GpuReading, classes: GpuClasses) -> None:
+        self.reading = reading
+        self.leases: dict[str, Lease] = {}
+        self.functions = set(reading.functions)
+        self._classes = classes
+        self._kinds = _kinds(reading.gpu)
+        self._shape = classes.shape_of(reading, self._kinds.values())
+        self._has_equal_functions = len(set(self._kinds.values())) <= 1
+        if self._has_equal_functions:
+            self._kinds.clear()
+        self._unseen: list[tuple[str, int]] = []
+        self._whole = 0
+        self._state: GpuState | None = None
+        self._number: int | None = None
+
+    @property
+    def state(self) -> GpuState:
+        """The GPU with everything that is taken on it."""
+        if self._state is None:
+            self._state = self.reading.with_leases(self.leases.values())
+        return self._state
+
+    @property
+    def number(self) -> int:
+        """The class."""
+        if self._number is None:
+            free: Hashable = len(self.functions)
+            if not self._has_equal_functions:
+                free = frozenset(Counter(self._kinds[one] for one in self.functions if one in self._kinds).items())
+            key = (self._shape, tuple(self._unseen), free, bool(self.leases), self._whole > 0)
+            self._number = self._classes.class_of(key, self)
+        return self._number
+
+    @property
+    def example(self) -> GpuState:
+        """A GPU of the class, perhaps another one: what the rules say of it holds for this one."""
+        return self._classes.examples[self.number]
+
+    @property
+    def used(self) -> float:
+        """How much of it is taken, 0 to 1."""
+        return used_part(self.example)
+
+    def take(self, lease: Lease) -> None:
+        """Count a lease."""
+        self.leases[lease.id] = lease
+        self._state = self._number = None
+        promised = lease.slice
+        if promised.sharing is Sharing.PASSTHROUGH:
+            self._whole += 1
+        elif promised.sharing.is_vgpu() and promised.device not in self.reading.devices:
+            bisect.insort(self._unseen, (promised.profile, promised.framebuffer_mib or 0))
+        if promised.sharing.needs_virtual_functions():
+            self.functions.add(promised.function)
+
+    def give_back(self, lease: Lease) -> None:
+        """Forget a lease that was counted."""
+        del self.leases[lease.id]
+        self._state = self._number = None
+        promised = lease.slice
+        if promised.sharing is Sharing.PASSTHROUGH:
+            self._whole -= 1
+        elif promised.sharing.is_vgpu() and promised.device not in self.reading.devices:
+            self._unseen.remove((promised.profile, promised.framebuffer_mib or 0))
+        if promised.sharing.needs_virtual_functions() and promised.function not in self.reading.functions:
+            self.functions.discard(promised.function)
+
+
+def _kinds(gpu: Gpu) -> dict[str, Hashable]:
+    """What the rules look at in each VF: its driver, whether it has an IOMMU group, and whether that is its own."""
+    members = Counter([gpu.iommu_group, *(function.iommu_group for function in gpu.vfs)])
+    return {one.address: (one.driver, one.iommu_group is None, members[one.iommu_group] == 1) for one in gpu.vfs}
+
+
+def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
+    gpu = reading.gpu
+    return (
+        reading.board.key if reading.board else (gpu.vendor_id, gpu.device_id),
+        gpu.name,
+        gpu.driver,
+        gpu.sharing,
+        gpu.types,
+        gpu.total_vfs,
+        gpu.memory_mib,
+        gpu.mig_mode,
+        gpu.mig,
+        gpu.heterogeneous,
+        bool(gpu.problems),
+        bool(gpu.holders),
+        bool(gpu.users),
+        reading.facts.iommu_active,
+        gpu.iommu_group is None,
+        bool(strangers_in_group(gpu)),
+        gpu.numa_node,
+        reading.busy_percent,
+        len(reading.functions),
+        tuple(sorted((held.name or "", held.framebuffer_mib or -1) for held in reading.vgpus)),
+    )

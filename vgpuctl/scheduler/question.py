@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One kind of request under one policy, with the answers that are known: a class of GPUs is asked once."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+from vgpuctl import catalog
+from vgpuctl.model.lease import Slice
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.fit import ask, by_conditions, fit, given_for_conditions
+from vgpuctl.scheduler.gpu_class import Card
+from vgpuctl.scheduler.gpu_state import GpuState
+from vgpuctl.scheduler.judge import Judge, Price
+from vgpuctl.scheduler.kinds import vgpu
+from vgpuctl.scheduler.offer import Offer, Refusal, Wanted
+
+
+class IndexKey(NamedTuple):
+    """Which index answers: of GPUs or hosts, whether the loads are part of a state, and whether GPUs' places are."""
+
+    of_hosts: bool
+    with_loads: bool
+    with_places: bool
+
+
+def wants_of(request: VmRequest) -> list[Wanted]:
+    """One Wanted per slice, in the request's order."""
+    wants: list[Wanted] = []
+    for gpu in request.gpus:
+        boards = None
+        if gpu.board is not None:
+            boards = frozenset(board.key for board in catalog.boards_named(gpu.board))
+        wants.extend([Wanted(gpu, boards)] * gpu.count)
+    return wants
+
+
+class Question:
+    """key: what makes two requests the same question. Answers are kept by the class of a GPU (gpu_class)."""
+
+    def __init__(self, key: Hashable, request: VmRequest, judge: Judge) -> None:
+        self.key = key
+        self.judge = judge
+        self.vcpus = request.vcpus
+        self.memory_mib = request.memory_mib
+        self.wants = wants_of(request)
+        self.takes_turns = judge.takes_turns()
+        several = len(self.wants) != 1
+        self.index = IndexKey(several, judge.wants_loads(), several and judge.wants_closeness())
+        self._different = list(Counter(self.wants).items())
+        self._best: dict[int, Offer | None] = {}
+        self._prices: dict[tuple[int, float], Price | None] = {}
+        self._counts: list[dict[int, int]] = [{} for _ in self._different]
+
+    def price_on(self, number: int, state: GpuState, used: float) -> Price | None:
+        """What a single slice costs on a GPU of this class; None when it takes none. used: of the host's GPUs."""
+        key = (number, used)
+        if key not in self._prices:
+            offer = self._offer_on(number, state)
+            price = None
+            if offer is not None:
+                price = self.judge.price_of(offer, state, used, by_size=by_conditions(self.wants[0]))
+            self._prices[key] = price
+        return self._prices[key]
+
+    def slice_on(self, card: Card) -> Slice:
+        """The slice that a GPU gives whose class has a price."""
+        offer = self._offer_on(card.number, card.example)
+        assert offer is not None
+        example, gpu = offer.slice, card.reading.gpu
+        function = gpu.address
+        if example.sharing.needs_virtual_functions() and example.sharing.is_vgpu():
+            function = vgpu.next_function(example.sharing, gpu, card.functions)
+        elif not example.sharing.is_vgpu():
+            answer = ask(self.wants[0], card.state)
+            assert not isinstance(answer, Refusal)
+            return answer[0].slice
+        return Slice(
+            gpu.address,
+            example.sharing,
+            example.profile,
+            function,
+            example.type_id,
+            framebuffer_mib=example.framebuffer_mib,
+            numa_node=example.numa_node,
+        )
+
+    def may_fit(self, cards: Sequence[tuple[int, GpuState]]) -> bool:
+        """Whether the GPUs of a host take each of the wants alone as often as it is wanted; cards: class and state."""
+        for (wanted, times), counts in zip(self._different, self._counts, strict=True):
+            left = times
+            for number, state in cards:
+                if number not in counts:
+                    counts[number] = _most(wanted, state, times)
+                left -= counts[number]
+                if left <= 0:
+                    break
+            if left > 0:
+                return False
+        return True
+
+    def fit_on(self, states: Sequence[GpuState]) -> tuple[Price, tuple[Slice, ...]] | None:
+        """All slices on one host, and what they cost; None when they do not go together."""
+        if not self.wants:
+            return self.judge.price_of_all((), (len(states),), _by_address(states), size_mib=0), ()
+        found = fit(self.wants, states, self.judge)
+        if found is None:
+            return None
+        size_mib = given_for_conditions(self.wants, found)
+        price = self.judge.price_of_all(found.slices, found.waste, _by_address(states), size_mib=size_mib)
+        return price, found.slices
+
+    def _offer_on(self, number: int, state: GpuState) -> Offer | None:
+        if number not in self._best:
+            answer = ask(self.wants[0], state)
+            offer = None
+            if not isinstance(answer, Refusal):
+                by_size = by_conditions(self.wants[0])
+                offer = self.judge.in_order(answer, {state.gpu.address: state}, by_size=by_size)[0]
+            self._best[number] = offer
+        return self._best[number]
+
+
+def _by_address(states: Iterable[GpuState]) -> dict[str, GpuState]:
+    return {state.gpu.address: state for state in states}
+
+
+def _most(wanted: Wanted, state: GpuState, times: int) -> int:
+    """How many of one want a GPU takes when nothing else is wanted of it, counted up to `times`.
+
+    For a want that names conditions this is `times` as soon as it takes one: which types go together is not counted.
+    """
+    for count in range(times):
+        answer = ask(wanted, state)
+        if isinstance(answer, Refusal):
+            return count
+        if by_conditions(wanted):
+            return times
+        state = state.with_slice(answer[0].slice)
+    return times

@@ -12,7 +12,7 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.sharing import Sharing
-from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of, max_instances_of, read_state
+from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of, max_instances_of, read_gpu
 
 
 def relieve(facts: HostFacts, given_back: Sequence[Slice], vm_uuids: Collection[str], memory_mib: int) -> HostFacts:
@@ -48,8 +48,8 @@ def _relieve_gpu(facts: HostFacts, gpu: Gpu, given_back: Sequence[Slice], vm_uui
             for one in gpu.vfs
         ),
     )
-    before = read_state("", facts, gpu, ())
-    after = read_state("", facts, emptied, ())
+    before = read_gpu("", facts, gpu).with_leases(())
+    after = read_gpu("", facts, emptied).with_leases(())
     return replace(emptied, types=tuple(_relieve_type(one, before, after) for one in gpu.types))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.relieve import relieve
 
 MOST_TRIES = 400
@@ -127,12 +127,16 @@ def _without(
     """Where the request fits on the host when these VMs gave way, None when it does not."""
     uuids = {one.vm_uuid for one in gone}
     slices = [lease.slice for one in gone for lease in one.leases]
-    facts = relieve(capacity.facts, slices, uuids, sum(one.memory_mib for one in gone))
-    left = [lease for lease in leases if lease.vm_uuid not in uuids]
-    answer = explain(request, [replace(capacity, facts=facts)], left)
-    if not isinstance(answer, Placement):
+    freed_mib = sum(one.memory_mib for one in gone)
+    relieved = replace(
+        capacity,
+        facts=relieve(capacity.facts, slices, uuids, freed_mib),
+        promised_memory_mib=max(0, capacity.promised_memory_mib - freed_mib),
+    )
+    placement = Fleet([relieved], [lease for lease in leases if lease.vm_uuid not in uuids]).place(request)
+    if placement is None:
         return None
-    return Eviction(answer, tuple(sorted(gone, key=lambda one: one.name)))
+    return Eviction(placement, tuple(sorted(gone, key=lambda one: one.name)))
 
 
 def _waste(victims: Sequence[Candidate]) -> tuple[object, ...]:

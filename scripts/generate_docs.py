@@ -11,7 +11,9 @@ from pathlib import Path
 import click
 
 from vgpuctl import errors
+from vgpuctl.agent.wire.signs import LOG_PATTERNS
 from vgpuctl.cli.main import command
+from vgpuctl.planner.doctor import CHECKS
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,6 +26,7 @@ def pages() -> dict[Path, str]:
     for name in command.list_commands(context):
         made.update(_command_pages(commands, name, command.get_command(context, name), context))
     made[ROOT / "docs" / "errors.md"] = _errors_page()
+    made[ROOT / "docs" / "doctor.md"] = _doctor_page()
     return made
 
 
@@ -67,6 +70,30 @@ An error goes to stderr as a message, lines of context and a hint; with `--json`
 | reference | exit code | meaning |
 |---|---|---|
 {table}
+"""
+
+
+def _doctor_page() -> str:
+    rows = []
+    for check in CHECKS:
+        meaning = (check.find.__doc__ or "").splitlines()[0].partition(": ")[2]
+        logs = "yes" if check.id in {name for name, _ in LOG_PATTERNS} else ""
+        rows.append(f"| `{check.id}` | {meaning[:1].upper()}{meaning[1:]} | {logs} |")
+    table = "\n".join(rows)
+    return f"""<!-- made by scripts/generate_docs.py -->
+# What check-hosts looks for
+
+`vgpuctl check-hosts` reads every host and tells for each finding what was read and what mends it.
+An `error` means that what is declared or leased cannot work, and makes the exit code 1.
+A `warning` means that it may fail, a `note` is good to know.
+Checks with a yes in the last column also read the logs of this boot, and each VM's log since its last start.
+So a finding from a log stays until the next boot or start.
+
+| check | what it is | logs |
+|---|---|---|
+{table}
+
+A host whose libvirt does not answer has the finding `libvirt`, and is checked without its domains.
 """
 
 

@@ -28,6 +28,10 @@ def answer(host: Host, request: Request) -> Reply:
             return Reply(__version__, host.writes, facts=read_facts(host))
         if request.call == "holders":
             return Reply(__version__, host.writes, holders=read_holders(host, request.target or ""))
+        if request.call == "signs":
+            from vgpuctl.agent.facts import signs
+
+            return Reply(__version__, host.writes, signs=signs.read(host))
         if request.call == "apply":
             apply(host, request.steps, changes, dry_run=request.dry_run)
         return Reply(__version__, host.writes, changes=tuple(changes))

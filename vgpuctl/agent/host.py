@@ -280,6 +280,21 @@ class Host:
         """Mark the kernel's log now, to read later what it said since."""
         return KernelLog(self.path("/dev/kmsg"))
 
+    def whole_kernel_log(self) -> Tuple[str, ...]:
+        """Return what the kernel said since the boot, as far back as its buffer goes; nothing where it is hidden."""
+        with KernelLog(self.path("/dev/kmsg"), whole=True) as log:
+            return log.lines()
+
+    def read_tail(self, path: str, size: int = 1 << 18) -> str:
+        """Return the end of a file that may be large, nothing where it cannot be read."""
+        try:
+            with open(self.path(path), "rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - size))
+                return file.read(size).decode(errors="replace")
+        except OSError:
+            return ""
+
     def path(self, path: str) -> str:
         """Return where a path of the machine lies on this one."""
         return path if self.root == "/" else self.root + path

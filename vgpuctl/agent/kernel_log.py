@@ -11,15 +11,17 @@ from typing import List, Tuple
 _PREFIX = re.compile(r"\d+,\d+,\d+,[^;]*;")
 _RECORD_BYTES = 8192
 _LINES_AT_MOST = 200
+_WHOLE_LINES_AT_MOST = 50_000
 
 
 class KernelLog:
-    """A mark in the kernel's log; use it as a context manager."""
+    """A mark in the kernel's log, or with `whole` its oldest record; use it as a context manager."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, whole: bool = False) -> None:
+        self._lines_at_most = _WHOLE_LINES_AT_MOST if whole else _LINES_AT_MOST
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            os.lseek(self._descriptor, 0, os.SEEK_END)
+            os.lseek(self._descriptor, 0, os.SEEK_SET if whole else os.SEEK_END)
         except OSError:
             self._descriptor = -1
 
@@ -34,7 +36,7 @@ class KernelLog:
     def lines(self) -> Tuple[str, ...]:
         """Return the messages since the mark, oldest first, and move the mark behind them."""
         found: List[str] = []
-        while self._descriptor >= 0 and len(found) < _LINES_AT_MOST:
+        while self._descriptor >= 0 and len(found) < self._lines_at_most:
             try:
                 record = os.read(self._descriptor, _RECORD_BYTES)
             except BrokenPipeError:

@@ -18,6 +18,7 @@ from vgpuctl.errors import Interrupted, VgpuctlError
 
 COMMANDS = {
     "apply-hosts": "Bring every host into its declared layout.",
+    "check-hosts": "Check hosts for drift and for the known failure modes.",
     "console": "Connect this terminal to a VM's serial console.",
     "create-pool": "Make a pool of hosts that only some tenants may use.",
     "create-tenant": "Add a tenant to the store.",

@@ -13,6 +13,7 @@ from typing import Protocol, Self
 from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissing
 from vgpuctl.hosts.agent_bootstrap import ANSWER, BOOTSTRAP
@@ -91,6 +92,13 @@ class AgentClient:
     def holders(self, target: str) -> list[Holder]:
         """Return the processes that have a function (PCI address) or a mediated device (UUID) open."""
         return list(self._ask(Request("holders", target=target), FACTS_TIMEOUT_S).holders)
+
+    def signs(self) -> HostSigns:
+        """Read the signs of trouble that are no facts: logs, units, Secure Boot. Raises as `facts`."""
+        reply = self._ask(Request("signs"), FACTS_TIMEOUT_S)
+        if reply.signs is None:
+            raise self._broken("it answered `signs` without any")
+        return reply.signs
 
     def close(self) -> None:
         """End the agent; it ends by itself when the connection goes."""

@@ -11,6 +11,8 @@ from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.vm import Hold, VmState
 from vgpuctl.planner.layout import Difference, Disturbed, HostPlan, Phase, PlannedStep, Selection, select_steps
 from vgpuctl.planner.layout.matching import entries_for
+from vgpuctl.usecases.check_hosts import note_state
+from vgpuctl.usecases.host_snapshot import saved_snapshot
 from vgpuctl.usecases.layout_lines import AppliedHost, Line, Outcome
 from vgpuctl.usecases.layout_records import Debts, debts_of, makes_slice, note_slice, owe, settle
 from vgpuctl.usecases.plan_hosts import PlannedHost, read_and_plan
@@ -63,6 +65,7 @@ class LayoutRun:
             else:
                 with self._services.store.operation("apply-hosts", f"host/{self._host}", self._host, exclusive=True):
                     self._apply()
+                    self._take_snapshot()
         except VgpuctlError as failure:
             error = failure
             if not self._lines or self._lines[-1].outcome is not Outcome.FAILED:
@@ -80,6 +83,12 @@ class LayoutRun:
             raise
         finally:
             self._pay_debts()
+
+    def _take_snapshot(self) -> None:
+        """Remember the state that a reboot must bring back, when it is a new one."""
+        is_new = any(line.outcome is Outcome.CHANGED for line in self._lines)
+        if is_new or saved_snapshot(self._services, self._host) is None:
+            note_state(self._services, self._host, self._services.host(self._host).agent.facts())
 
     def _take_rounds(self) -> None:
         before: tuple[PlannedStep, ...] = ()

@@ -20,10 +20,11 @@ from vgpuctl.agent.wire.decode import (
     to_json,
 )
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 
 PROTOCOL = 1
-CALLS = ("ping", "facts", "apply", "holders")
+CALLS = ("ping", "facts", "apply", "holders", "signs")
 
 
 @dataclass(eq=False)
@@ -75,6 +76,7 @@ class Reply:
     changes: Tuple[Change, ...] = ()
     holders: Tuple[Holder, ...] = ()
     problem: Optional[Problem] = None
+    signs: Optional[HostSigns] = None
 
 
 def request_to_json(request: Request) -> Dict[str, Any]:

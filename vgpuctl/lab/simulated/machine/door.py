@@ -36,18 +36,20 @@ class SimulatedHost(Host):
         if isinstance(content, Unreadable):
             error = OSError(content.errno, os.strerror(content.errno))
             raise read_problem(path, error) from error
-        return content if isinstance(content, str) else None
+        # What the tree does not have may lie on the machine's disk, which is real.
+        return content if isinstance(content, str) else super().read_optional(path)
 
     def listdir_optional(self, path: str) -> list[str] | None:
         """Return a folder's names in order, None when there is no such folder."""
         self._tree_now()
         names = self._children.get(self._resolve(path))
-        return None if names is None else sorted(names)
+        on_disk = super().listdir_optional(path)
+        return on_disk if names is None else sorted({*names, *(on_disk or ())})
 
     def exists(self, path: str) -> bool:
         """Tell whether a path leads somewhere."""
         tree, real = self._tree_now(), self._resolve(path)
-        return real in tree or real in self._children
+        return real in tree or real in self._children or super().exists(path)
 
     def link(self, path: str) -> str | None:
         """Return the target of a symbolic link, None when there is none."""

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check-hosts on simulated hosts: drift, failures provoked on the machines themselves, and a reboot."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.lab.simulated_fixtures import missing_for_simulated
+from vgpuctl import lab
+from vgpuctl.lab.simulated.machine import rules
+from vgpuctl.lab.simulated.machine.drivers import Drivers
+from vgpuctl.lab.simulated.machine.state import MachineFolder
+
+FIRST, SECOND, THIRD, FOURTH = (f"0000:{bus}:00.0" for bus in ("41", "43", "45", "47"))
+LINES = {
+    "sriov-resources": "pci 0000:41:00.0: not enough MMIO resources for SR-IOV",
+    "gpu-in-use": "NVRM: Could not acquire UnbindLock",
+    "mig-without-instance": "NVRM: Failed to add vgpu create request: 0x40",
+    "no-reset": "vfio-pci 0000:41:00.0: not ready 1023ms after FLR; waiting",
+    "access-denied": 'audit: apparmor="DENIED" operation="open" profile="libvirt-x" name="/dev/vfio/5"',
+    "memory-lock": "vfio_pin_pages_remote: RLIMIT_MEMLOCK (65536) exceeded",
+    "stop-race": "NVRM: Failed to add vgpu delete request: 0x66",
+    "fabric": "nvidia-nvswitch3: SXid (PCI:0000:c3:00.0): 12028, Fatal, Link 32 egress non-posted error",
+    "iommu-off": "NVRM: Aborting probe for VF 0000:41:00.4 since IOMMU is not present on the system.",
+    "secure-boot": "Loading of module with unavailable key is rejected",
+}
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
+    """sim-001 for drift; sim-002 with what can fail: four A40, a GeForce and an old and a new board."""
+    if missing := missing_for_simulated():
+        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    home: Path = tmp_path_factory.mktemp("checks")
+    sick = "a40*2+a40/mdev-vf+a40/passthrough+rtx-3090+tesla-m60+rtx-pro-6000-blackwell-server"
+    fleet = layout_fleet(home, 2, f"a40,{sick}")
+    yield fleet
+    lab.simulated.down(folder=fleet.folder)
+
+
+def findings(layouts: LayoutFleet, *options: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and what --json says of each host."""
+    import json
+
+    done = layouts.operator.run("check-hosts", *options, "--json")
+    return done.code, {one["host"]: one for one in json.loads(done.out)}
+
+
+def test_drift_is_exit_code_1_and_gone_after_apply(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu", "slices": {"A40-8Q": 1}}]})
+    shown = layouts.operator.run("check-hosts", "--limit", "sim-001", "--diff")
+    assert shown.code == 1 and "sim-001: not as declared" in shown.out
+    assert f"  {FIRST}: virtual-functions\n    - 0\n    + 32" in shown.out
+    layouts.operator.does("apply-hosts", "--limit", "sim-001")
+    assert layouts.operator.does("check-hosts", "--limit", "sim-001").out.startswith("sim-001: as declared, healthy")
+    code, hosts = findings(layouts, "--limit", "sim-001", "--after-reboot")
+    assert code == 1 and [one["subject"] for one in hosts["sim-001"]["since_reboot"]] == ["boot"]
+    lab.simulated.reboot("sim-001", folder=layouts.folder)
+    layouts.machine("sim-001").reboot()
+    code, hosts = findings(layouts, "--limit", "sim-001", "--after-reboot")
+    lost = {one["subject"]: (one["declared"], one["found"]) for one in hosts["sim-001"]["since_reboot"]}
+    assert code == 1 and lost["vfs"] == ("32", "0") and lost["vgpus"][1] == "none"
+
+
+def test_failures_provoked_on_the_machine_are_found(layouts: LayoutFleet) -> None:
+    layouts.declare(
+        sim_002={
+            "gpus": [
+                {"match": {"board": "A40"}, "kind": "vgpu", "types": ["A40-8Q"]},
+                {"match": {"address": "0000:49:00.0"}, "kind": "passthrough", "driver": "vfio-pci"},
+            ]
+        }
+    )
+    provoke(layouts.machine("sim-002"))
+    code, hosts = findings(layouts, "--limit", "sim-002")
+    found = {(one["check"], one["subject"]) for one in hosts["sim-002"]["findings"]}
+    assert code == 1
+    wanted = {
+        ("foreign-driver", FIRST),
+        ("wrong-driver", SECOND),
+        ("size-conflict", THIRD),
+        ("stale-vgpu", THIRD),
+        ("driver-without-vgpu", FOURTH),
+        ("memory-map", "0000:4d:00.0"),
+        ("group-not-isolated", "0000:49:00.0"),
+        ("mixed-generations", "host"),
+        ("group-open", "host"),
+    }
+    assert wanted <= found, wanted - found
+    said = {(one["check"], one["read"]) for one in hosts["sim-002"]["findings"]}
+    assert {(check, f"kernel: {line}") for check, line in LINES.items()} <= said
+
+
+def provoke(machine: MachineFolder) -> None:
+    """Let everything go wrong that a simulated machine can show."""
+    card = next(card for card in machine.shape.cards if card.address == THIRD)
+    with machine.change() as state:
+        state.drivers[FIRST] = "nouveau"
+        state.drivers[SECOND] = "pci-pf-stub"
+        state.drivers["0000:49:00.0"] = "vfio-pci"
+        Drivers(machine, state).set_vfs(card, 32)
+        small = next(one for one in card.types if one.full_name.endswith("A40-4Q"))
+        rules.add(state, card, state.vfs_of(card)[0], small, "00000000-0000-4000-8000-00000000000a")
+    for line in LINES.values():
+        machine.log(line)
+    disk = {
+        "proc/cpuinfo": "address sizes\t: 39 bits physical, 48 bits virtual\n",
+        "var/log/libvirt/qemu/web-1.log": "starting up libvirt version: 9.0.0\n"
+        "vfio 0000:41:00.4: error getting device from group 14: Input/output error\n",
+    }
+    for path, text in disk.items():
+        place = machine.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+
+def test_a_host_that_does_not_answer_is_no_drift(layouts: LayoutFleet) -> None:
+    inventory = layouts.operator.inventory / "hosts.yml"
+    text = inventory.read_text()
+    try:
+        inventory.write_text(text.replace("ansible_port:", "ansible_port: 9 #", 1))
+        refused = layouts.operator.is_refused("check-hosts", "--limit", "sim-001")
+    finally:
+        inventory.write_text(text)
+    assert refused["exit_code"] == 4 and refused["reference"] == "host-unreachable"

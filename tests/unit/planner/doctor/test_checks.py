@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every failure mode of reference 9, provoked in what was read of a host; and a healthy host, which has none.
+
+tests/e2e/test_check_hosts.py provokes on simulated hosts what those can show.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.emulated_gpu import EmulatedGpu
+from tests.unit.fleet_factory import emulated_a40, host_facts, lease, whole_card
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu, Holder, MigFacts
+from vgpuctl.agent.wire.signs import LOG_PATTERNS, GpuSigns, HostSigns, LogLine, UnitSigns
+from vgpuctl.model.layout import (
+    GpuLayout,
+    GpuMatch,
+    HostLayout,
+    Layout,
+    MigVgpuLayout,
+    PassthroughLayout,
+    SizeMode,
+    VfLayout,
+    VgpuLayout,
+)
+from vgpuctl.model.lease import LeaseState, Slice
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.planner.doctor import CHECKS, DomainSigns, Examined, Severity, examine
+
+GPU = "0000:41:00.0"
+VF = "0000:41:00.4"
+MANAGER = "nvidia-vgpu-mgr.service"
+VGPU = VgpuLayout()
+HEALTHY_UNITS = (
+    UnitSigns(MANAGER, "loaded", "active", "success"),
+    UnitSigns("nvidia-vgpud.service", "loaded", "inactive", "success"),
+    UnitSigns("nvidia-fabricmanager.service", "not-found", "inactive", "success"),
+)
+
+
+def seen(gpu: Gpu, layout: Layout = VGPU, *, signs: dict[str, Any] | None = None, **more: Any) -> Examined:
+    """A host with one GPU; `signs` are of the GPU."""
+    told = GpuSigns(gpu.address, unbind_lock=True, **(signs or {}))
+    declared = HostLayout((GpuLayout(GpuMatch(), layout),))
+    host = {key: more.pop(key) for key in list(more) if key in HostSigns.__dataclass_fields__}
+    facts = replace(host_facts([gpu]), **more.pop("facts", {}))
+    return Examined(facts, HostSigns((told,), **{"units": HEALTHY_UNITS, **host}), declared, **more)
+
+
+def a40(**changes: Any) -> Gpu:
+    return replace(emulated_a40().facts(), **changes)
+
+
+def a40_with(*types: str) -> Gpu:
+    gpu = emulated_a40()
+    for function, name in zip(gpu.functions, types, strict=False):
+        gpu.create(name, function)
+    return gpu.facts()
+
+
+def h100(**changes: Any) -> Gpu:
+    return replace(
+        EmulatedGpu(catalog.board("nvidia-h100-pcie-80gb"), GPU, "vf-profile", vf_count=20).facts(), **changes
+    )
+
+
+def broken_lease() -> Any:
+    held = Slice(GPU, Sharing.VF_PROFILE, "A40-8Q", VF, type_id="559")
+    return replace(lease("gpu1", held, state=LeaseState.BROKEN), problem="EIO")
+
+
+def whole_large() -> Gpu:
+    return replace(whole_card(), bars_bytes=(256 << 30,))
+
+
+def m60() -> Gpu:
+    return EmulatedGpu(catalog.board("nvidia-tesla-m60"), GPU, "mdev").facts()
+
+
+def logged(check: str, text: str = "a line") -> tuple[LogLine, ...]:
+    return (LogLine(check, "kernel", text),)
+
+
+def without_unbind_lock() -> Examined:
+    found = seen(a40())
+    return replace(found, signs=replace(found.signs, gpus=(GpuSigns(GPU, unbind_lock=False),)))
+
+
+def old_and_new() -> Examined:
+    new = EmulatedGpu(catalog.board("nvidia-rtx-pro-6000-blackwell-server"), "0000:81:00.0", "vf-profile", vf_count=4)
+    found = seen(m60())
+    return replace(found, facts=host_facts([m60(), new.facts()]))
+
+
+CASES: list[tuple[str, Callable[[], Examined], str]] = [
+    ("iommu-off", lambda: seen(a40(), facts={"iommu_active": False}), "VT-d"),
+    ("sriov-resources", lambda: seen(a40(total_vfs=0, vfs=())), "Above 4G"),
+    ("foreign-driver", lambda: seen(a40(driver="nouveau")), "blacklist nouveau"),
+    ("driver-without-vgpu", without_unbind_lock, "vGPU Manager"),
+    ("wrong-driver", lambda: seen(a40(driver="pci-pf-stub")), "apply-hosts"),
+    ("wrong-driver", lambda: seen(a40(driver="vfio-pci", vfs=())), "apply-hosts"),
+    ("gpu-in-use", lambda: seen(a40(users=(Holder(77, "nvidia-smi"),))), "stop_services"),
+    ("mode-pending", lambda: seen(h100(mig=MigFacts(False, True))), "--reset"),
+    ("mode-pending", lambda: seen(a40(), signs={"ecc_current": True, "ecc_pending": False}), "reboot"),
+    ("mig-without-instance", lambda: seen(h100(mig=MigFacts(True, True)), MigVgpuLayout()), "geometry"),
+    ("size-conflict", lambda: seen(a40_with("A40-4Q"), VgpuLayout(types=("A40-8Q",))), "mixed-size"),
+    ("stale-vgpu", lambda: seen(a40_with("A40-8Q")), "current_vgpu_type"),
+    ("mixed-size-lost", lambda: seen(a40(heterogeneous=False), VgpuLayout(size_mode=SizeMode.MIXED)), "apply-hosts"),
+    ("fabric", lambda: seen(h100(), signs={"fabric": "in-progress"}), "802"),
+    ("fabric", lambda: seen(h100(), signs={"fabric": "completed"}, fabric_mode=0), "FABRIC_MODE=2"),
+    ("memory-map", lambda: seen(whole_large(), PassthroughLayout(), address_bits=39), "X-PciMmio64Mb"),
+    (
+        "group-not-isolated",
+        lambda: seen(whole_card(), PassthroughLayout(), signs={"strangers": ("0000:00:1f.3",)}),
+        "ACS",
+    ),
+    (
+        "group-not-isolated",
+        lambda: seen(replace(whole_card(), driver="vfio-pci"), PassthroughLayout()),
+        "every function",
+    ),
+    ("no-reset", lambda: seen(replace(whole_card(), reset_methods=("bus",)), PassthroughLayout()), "disable_idle_d3"),
+    ("kernel-module", lambda: seen(a40(driver=None), nvidia_module=False), "dkms"),
+    ("kernel-module", lambda: seen(a40(), facts={"nvml_problem": "Driver/library version mismatch"}), "reboot"),
+    ("secure-boot", lambda: seen(a40(), lines=logged("secure-boot"), secure_boot=True), "mokutil"),
+    ("vgpu-manager", lambda: seen(a40(), units=(UnitSigns(MANAGER, "loaded", "failed", "exit-code"),)), "journalctl"),
+    (
+        "ecc-and-type",
+        lambda: seen(m60(), VgpuLayout(types=("M60-2B",)), signs={"ecc_current": True, "ecc_pending": True}),
+        "-e 0",
+    ),
+    ("mixed-generations", old_and_new, "release notes"),
+    ("stop-race", lambda: seen(a40(), leases=(broken_lease(),)), "vgpuctl repair"),
+]
+
+
+@pytest.mark.parametrize(
+    ("check", "provoke", "mend"), CASES, ids=[f"{case[0]}-{number}" for number, case in enumerate(CASES)]
+)
+def test_a_provoked_failure_is_found_with_its_mend(check: str, provoke: Callable[[], Examined], mend: str) -> None:
+    found = [finding for finding in examine(provoke()) if finding.check == check]
+    assert found, [finding.check for finding in examine(provoke())]
+    assert any(mend in finding.mend for finding in found) and all(finding.read for finding in found)
+
+
+@pytest.mark.parametrize("check", [check for check, _ in LOG_PATTERNS])
+def test_what_a_log_says_is_found_too(check: str) -> None:
+    found = examine(seen(a40(), lines=logged(check, "the very line")))
+    assert [(one.check, one.read) for one in found] == [(check, "kernel: the very line")]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "layout"),
+    [
+        (emulated_a40().facts(), VgpuLayout(types=("A40-8Q",))),
+        (whole_card(), PassthroughLayout()),
+        (EmulatedGpu(catalog.board("intel-flex-170"), GPU, "vf", vf_count=4).facts(), VfLayout(4)),
+        (m60(), VgpuLayout()),
+    ],
+    ids=["A40", "whole card", "Flex 170", "M60"],
+)
+def test_a_healthy_host_has_no_finding(gpu: Gpu, layout: Layout) -> None:
+    assert examine(seen(gpu, layout)) == ()
+
+
+def test_a_vgpu_that_somebody_may_want_is_not_stale() -> None:
+    gpu = a40_with("A40-8Q")
+    held = Slice(GPU, Sharing.VF_PROFILE, "A40-8Q", VF, type_id="559")
+    used = next(one.address for one in gpu.vfs if one.current_type not in (None, "0"))
+    leased = seen(gpu, leases=(lease("gpu1", replace(held, function=used)),))
+    made = seen(gpu, made=(used,))
+    defined = seen(gpu, domains=(DomainSigns("web-9", "u", False, (used,)),))
+    running = seen(replace(gpu, vfs=tuple(replace(one, holders=(Holder(5, "qemu"),)) for one in gpu.vfs)))
+    for examined in (leased, made, defined, running):
+        assert [one.check for one in examine(examined)] == []
+
+
+def test_every_row_of_the_reference_has_one_check_and_a_case() -> None:
+    assert [check.row for check in CHECKS if check.row] == list(range(1, 25))
+    assert len({check.id for check in CHECKS}) == len(CHECKS)
+    known = {check.id for check in CHECKS}
+    logs = {check for check, _ in LOG_PATTERNS}
+    assert logs <= known
+    assert {check.id for check in CHECKS if check.row} == {case[0] for case in CASES} | logs
+
+
+def test_an_unread_part_is_an_error_of_its_own() -> None:
+    (finding,) = examine(seen(a40(unread=("numa_node cannot be read",))))
+    assert (finding.check, finding.severity) == ("unread", Severity.ERROR)

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signs of trouble that are no facts: what the logs say, Secure Boot, units, ECC, the NVSwitch fabric (reference 9)."""
+
+import re
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from vgpuctl.agent.facts import iommu, nvidia, pci
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.nvml import Nvml, normalise_bus_id
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.signs import LOG_PATTERNS, GpuSigns, HostSigns, LogLine, UnitSigns
+
+_UNITS = ("nvidia-vgpu-mgr.service", "nvidia-vgpud.service", "nvidia-fabricmanager.service")
+_TIMEOUT_S = 20.0
+_LINES_PER_CHECK = 5
+_QEMU_LOGS = "/var/log/libvirt/qemu"
+_FABRIC_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
+# Five bytes: the variable's attributes and its value. UEFI 2.10, section 3.3; global variables.
+_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+_ADDRESS_SIZES = re.compile(r"^address sizes\s*:\s*(\d+) bits physical", re.MULTILINE)
+_FABRIC_MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*(\d+)", re.MULTILINE)
+# nvml.h, NVML_GPU_FABRIC_STATE_*
+_FABRIC_STATES = {1: "not-started", 2: "in-progress", 3: "completed"}
+_PATTERNS = tuple((check, re.compile(pattern, re.IGNORECASE)) for check, pattern in LOG_PATTERNS)
+
+
+def read(host: Host) -> HostSigns:
+    """Read all signs; a part that cannot be read is a sentence in `unread`."""
+    unread: List[str] = []
+    addresses = [
+        function.address
+        for function in (pci.read(host, address) for address in pci.read_addresses(host))
+        if function.is_gpu()
+    ]
+    told = _ask_nvml(host)
+    kernel = host.read("/proc/sys/kernel/osrelease").strip()
+    lines = find_lines("kernel", host.whole_kernel_log())
+    lines += _manager_lines(host, unread) + _qemu_lines(host)
+    mode = _FABRIC_MODE.search(host.read_optional(_FABRIC_CONFIG) or "")
+    bits = _ADDRESS_SIZES.search(host.read_optional("/proc/cpuinfo") or "")
+    return HostSigns(
+        gpus=tuple(_read_gpu(host, address, told.get(address, {})) for address in addresses),
+        lines=tuple(lines),
+        units=_read_units(host, unread),
+        nvidia_module=_has_module(host, kernel),
+        secure_boot=_read_secure_boot(host),
+        fabric_mode=int(mode[1]) if mode else None,
+        address_bits=int(bits[1]) if bits else None,
+        unread=tuple(unread),
+    )
+
+
+def find_lines(source: str, lines: Iterable[str]) -> List[LogLine]:
+    """The last lines of each check, each text once, in the log's order."""
+    found: List[LogLine] = []
+    for check, pattern in _PATTERNS:
+        own = [line.strip() for line in lines if pattern.search(line)]
+        found += [LogLine(check, source, line) for line in list(dict.fromkeys(own))[-_LINES_PER_CHECK:]]
+    return found
+
+
+def _read_gpu(host: Host, address: str, told: Dict[str, Any]) -> GpuSigns:
+    group = iommu.read_group(host, address)
+    card = (address, *(other.address for other in pci.read_companions(host, address)))
+    # A VF has a group of its own, or shares that of its card where ACS is missing.
+    vfs = tuple(name for name in iommu.read_members(host, group) if host.exists(f"{pci.folder(name)}/physfn"))
+    has_driver = pci.read_driver(host, address) == nvidia.DRIVER
+    return GpuSigns(
+        address,
+        strangers=tuple(iommu.find_strangers(host, iommu.read_members(host, group), (*card, *vfs))),
+        unbind_lock=host.exists(f"{nvidia.PROC}/gpus/{address}/unbindLock") if has_driver else None,
+        ecc_current=told.get("ecc_current"),
+        ecc_pending=told.get("ecc_pending"),
+        fabric=told.get("fabric"),
+    )
+
+
+def _ask_nvml(host: Host) -> Dict[str, Dict[str, Any]]:
+    """What NVML tells by address; what this library or GPU has not is left out."""
+    found: Dict[str, Dict[str, Any]] = {}
+    nvml, _problem = Nvml.open(host)
+    if nvml is None:
+        return found
+    library = host.nvml()
+    with nvml:
+        found.update(_ask_gpus(library))
+    return found
+
+
+def _ask_gpus(library: Any) -> Dict[str, Dict[str, Any]]:
+    found: Dict[str, Dict[str, Any]] = {}
+    try:
+        for index in range(library.nvmlDeviceGetCount()):
+            device = library.nvmlDeviceGetHandleByIndex(index)
+            bus_id = library.nvmlDeviceGetPciInfo(device).busId
+            name = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
+            found[normalise_bus_id(name)] = {**_ask_ecc(library, device), **_ask_fabric(library, device)}
+    except (library.NVMLError, AttributeError):
+        pass
+    return found
+
+
+def _ask_ecc(library: Any, device: Any) -> Dict[str, Any]:
+    try:
+        current, pending = library.nvmlDeviceGetEccMode(device)
+    except (library.NVMLError, AttributeError):
+        return {}
+    return {"ecc_current": bool(current), "ecc_pending": bool(pending)}
+
+
+def _ask_fabric(library: Any, device: Any) -> Dict[str, Any]:
+    import ctypes
+
+    try:
+        info = library.c_nvmlGpuFabricInfo_t()
+        library.nvmlDeviceGetGpuFabricInfo(device, ctypes.byref(info))
+    except (library.NVMLError, AttributeError, TypeError):
+        return {}
+    return {"fabric": _FABRIC_STATES.get(int(info.state))}
+
+
+def _read_units(host: Host, unread: List[str]) -> Tuple[UnitSigns, ...]:
+    found = []
+    for name in _UNITS:
+        properties = ["--property=LoadState", "--property=ActiveState", "--property=Result"]
+        try:
+            done = host.run(["systemctl", "show", *properties, "--", name], timeout_s=_TIMEOUT_S)
+        except Problem as problem:
+            if problem.code != "program-missing":
+                unread.append(problem.message)
+            return ()
+        says = dict(line.split("=", 1) for line in done.output.splitlines() if "=" in line)
+        if done.status == 0 and "LoadState" in says and "ActiveState" in says:
+            found.append(UnitSigns(name, says["LoadState"], says["ActiveState"], says.get("Result", "")))
+    return tuple(found)
+
+
+def _manager_lines(host: Host, unread: List[str]) -> List[LogLine]:
+    argv = ["journalctl", "--unit=nvidia-vgpu-mgr", "--boot", "--lines=500", "--output=cat", "--no-pager", "--quiet"]
+    try:
+        done = host.run(argv, timeout_s=_TIMEOUT_S)
+    except Problem as problem:
+        if problem.code != "program-missing":
+            unread.append(problem.message)
+        return []
+    return find_lines("nvidia-vgpu-mgr", done.output.splitlines())
+
+
+def _qemu_lines(host: Host) -> List[LogLine]:
+    """What QEMU said since the last start of each VM; libvirt writes `starting up` before each."""
+    found: List[LogLine] = []
+    for name in host.listdir_optional(_QEMU_LOGS) or []:
+        if not name.endswith(".log"):
+            continue
+        lines = host.read_tail(f"{_QEMU_LOGS}/{name}").splitlines()
+        starts = [number for number, line in enumerate(lines) if "starting up libvirt" in line]
+        found += find_lines(name[: -len(".log")], lines[starts[-1] if starts else 0 :])
+    return found
+
+
+def _has_module(host: Host, kernel: str) -> Optional[bool]:
+    """Whether depmod's list of the running kernel has NVIDIA's module; None where there is no such list."""
+    listed = host.read_optional(f"/lib/modules/{kernel}/modules.dep")
+    if listed is None:
+        return None
+    return re.search(r"/nvidia\.ko(?:\.\w+)?:", listed) is not None
+
+
+def _read_secure_boot(host: Host) -> Optional[bool]:
+    try:
+        value = host.read_optional(_SECURE_BOOT)
+    except Problem:
+        return None
+    return None if not value else value[-1] == "\x01"

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signs of trouble on a host, beside its facts (reference 9). Python 3.9, standard library only.
+
+They cost more to read than facts and nobody places a VM by them, so they are asked for by themselves.
+"""
+
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+# What the logs say when something of reference 9 happened: the check's id, and the expression that finds its lines.
+LOG_PATTERNS: Tuple[Tuple[str, str], ...] = (
+    ("iommu-off", r"IOMMU is not present"),
+    ("sriov-resources", r"not enough MMIO resources for SR-IOV|BAR \d+.*: (?:no space for|failed to assign) \[mem"),
+    ("foreign-driver", r"NVIDIA probe routine was not called"),
+    ("driver-without-vgpu", r"vGPU is supported only on VGX capable boards"),
+    ("gpu-in-use", r"Could not acquire UnbindLock|Cannot obtain unbindLock"),
+    ("mig-without-instance", r"vgpu create request: 0x(?:38|40)\b"),
+    ("size-conflict", r"vgpu create request: 0x56\b"),
+    ("fabric", r"nvidia-nvswitch\S*: .*(?:fatal|failed)|fabric manager.*(?:fail|mismatch)"),
+    ("no-reset", r"not ready \d+ms after|Unable to change power state from D3|stuck in D3"),
+    ("access-denied", r"(?:apparmor=\"DENIED\"|avc:\s+denied).*(?:vfio|nvidia)"),
+    ("memory-lock", r"vfio_pin\S*.*RLIMIT_MEMLOCK|VFIO_MAP_DMA.*Cannot allocate memory"),
+    ("kernel-module", r"NVRM: API mismatch"),
+    ("secure-boot", r"Key was rejected by service|module verification failed|Loading of .*(?:module|key) is rejected"),
+    ("vgpu-manager", r"vmiop_log: .*(?:error|failed)"),
+    ("mixed-generations", r"requires use of the NVIDIA open kernel modules|NVRM: .*legacy .*drivers?"),
+    ("group-open", r"error getting device from group"),
+    ("stop-race", r"vgpu delete request: 0x"),
+)
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of a log. check: whose sign it is. source: `kernel`, `nvidia-vgpu-mgr`, or a VM's name."""
+
+    check: str
+    source: str
+    text: str
+
+
+@dataclass(frozen=True)
+class UnitSigns:
+    """What systemd says of one unit, in its own words: LoadState, ActiveState, Result."""
+
+    name: str
+    load: str
+    active: str
+    result: str
+
+
+@dataclass(frozen=True)
+class GpuSigns:
+    """Signs of one GPU. None: the host or the driver does not say.
+
+    strangers: endpoints in its IOMMU group that are not of the card. unbind_lock: whether the driver has the file that
+    only its vGPU edition has. fabric: `completed`, `in-progress`, `not-started`, or None without NVSwitch.
+    """
+
+    address: str
+    strangers: Tuple[str, ...] = ()
+    unbind_lock: Optional[bool] = None
+    ecc_current: Optional[bool] = None
+    ecc_pending: Optional[bool] = None
+    fabric: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class HostSigns:
+    """Signs of the whole host.
+
+    lines: of the kernel's log since the boot, of the vGPU manager's since the boot, of VMs' logs since their last
+    start. nvidia_module: whether the running kernel has a module nvidia, None where it brings no modules' list.
+    fabric_mode: FABRIC_MODE of Fabric Manager's configuration. address_bits: of a physical address of the CPU.
+    unread: what could not be read, as sentences.
+    """
+
+    gpus: Tuple[GpuSigns, ...]
+    lines: Tuple[LogLine, ...] = ()
+    units: Tuple[UnitSigns, ...] = ()
+    nvidia_module: Optional[bool] = None
+    secure_boot: Optional[bool] = None
+    fabric_mode: Optional[int] = None
+    address_bits: Optional[int] = None
+    unread: Tuple[str, ...] = ()

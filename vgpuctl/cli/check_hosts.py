@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check-hosts: drift, health, and the state after a reboot."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import plain, print_json
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.check_hosts import CheckedHost
+
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+@click.command("check-hosts")
+@options.inventory
+@options.limit
+@options.forks
+@click.option("--diff", is_flag=True, help="Show what is there and what is declared.")
+@click.option("--after-reboot", is_flag=True, help="Compare with the snapshot taken before the reboot.")
+@click.option("--snapshot", is_flag=True, help="Take the snapshot that --after-reboot compares with; apply-hosts does.")
+@options.database
+@options.ssh
+@options.as_json
+def command(diff: bool, after_reboot: bool, snapshot: bool, as_json: bool, **where: Any) -> int:
+    """Check every host against its declared layout and for the known failure modes (docs/doctor.md).
+
+    Exit code 1 means that a host is not as declared, or that a check found an error; nothing is written on hosts.
+    """
+    from vgpuctl.cli.layout_output import RunDisplay, error_object, plan_object
+    from vgpuctl.cli.services import report_hosts, services
+    from vgpuctl.usecases.check_hosts import check_hosts
+
+    with (
+        services(**where) as opened,
+        RunDisplay(hosts=len(opened.hosts()), quiet=as_json, diff=diff) as display,
+    ):
+        found = check_hosts(
+            opened,
+            after_reboot=after_reboot,
+            take_snapshot=snapshot,
+            tell=lambda result: display.advance(result.name),
+        )
+    checked = [result.value for result in found if result.value is not None]
+    if as_json:
+        print_json(
+            [
+                {
+                    "host": result.name,
+                    "has_drifted": result.value.has_drifted if result.value else None,
+                    "is_healthy": result.value.is_healthy if result.value else None,
+                    "plan": plan_object(result.value.plan) if result.value and result.value.plan else None,
+                    "since_reboot": plain(result.value.since_reboot) if result.value else None,
+                    "findings": plain(result.value.findings) if result.value else None,
+                    "error": error_object(result.error),
+                }
+                for result in found
+            ]
+        )
+    else:
+        for result in found:
+            if result.value is not None:
+                _print_host(result.value, diff=diff)
+            elif result.error is not None:
+                click.echo(f"{result.name}: {result.error.message}")
+    failures = [(result.name, result.error) for result in found if result.error is not None]
+    report_hosts(failures, fine=len(checked), what="did not answer")
+    return int(any(one.has_drifted or not one.is_healthy for one in checked))
+
+
+def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
+    from vgpuctl.cli.layout_output import difference_text
+
+    plan = checked.plan
+    if plan is None:
+        state = "no layout declared"
+    elif plan.is_in_layout:
+        state = "as declared"
+    else:
+        state = f"not as declared ({len(plan.differences)} differences)"
+    health = "" if checked.findings else ", healthy"
+    click.echo(f"{checked.host}: {state}{health}")
+    for difference in plan.differences if plan else ():
+        remedy = f"; {difference.remedy}" if difference.remedy else ""
+        click.echo(difference_text(difference) if diff else f"  {difference}{remedy}")
+    for obstacle in plan.obstacles if plan else ():
+        click.echo(f"  {obstacle.gpu or 'host'}: {obstacle.reason} [{obstacle.code}]")
+    if checked.since_reboot is not None:
+        click.echo("  since the reboot: " + ("as before" if not checked.since_reboot else "not as before"))
+        for difference in checked.since_reboot:
+            where = difference.gpu or "host"
+            click.echo(f"    {where}: {difference.subject} was {difference.declared}, is {difference.found}")
+    for finding in checked.findings:
+        word = _styled(str(finding.severity))
+        click.echo(f"  {word} {finding.check} at {finding.subject}: {finding.read}")
+        click.echo(f"      mend: {finding.mend}")
+
+
+def _styled(severity: str) -> str:
+    import os
+    import sys
+
+    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
+        return severity
+    return click.style(severity, fg=_COLOURS[severity])

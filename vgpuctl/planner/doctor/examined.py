@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checks look at, and the questions that several of them ask."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.signs import GpuSigns, HostSigns, UnitSigns
+from vgpuctl.catalog.entries import Board
+from vgpuctl.model.layout import HostLayout, Layout, LayoutKind
+from vgpuctl.model.lease import Lease
+from vgpuctl.planner.layout.matching import entries_for
+
+NVIDIA = "10de"
+
+
+@dataclass(frozen=True)
+class DomainSigns:
+    """One domain of the host's libvirt. devices: PCI addresses and mdev UUIDs that its definition names."""
+
+    name: str
+    uuid: str
+    is_active: bool
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One host. layout: None where none is declared. made: slices that a layout made. domains: None when not asked."""
+
+    facts: HostFacts
+    signs: HostSigns
+    layout: HostLayout | None = None
+    leases: Sequence[Lease] = ()
+    made: Collection[str] = ()
+    domains: Sequence[DomainSigns] | None = None
+
+    def nvidia_gpus(self) -> Iterator[Gpu]:
+        """NVIDIA's GPUs of the host."""
+        return (gpu for gpu in self.facts.gpus if gpu.vendor_id == NVIDIA)
+
+    def layout_of(self, gpu: Gpu) -> Layout | None:
+        """What the GPU is declared to be, None when nothing or more than one thing is declared."""
+        entries = entries_for(gpu, self.layout.gpus) if self.layout else []
+        return entries[0].layout if len(entries) == 1 else None
+
+    def kind_of(self, gpu: Gpu) -> LayoutKind | None:
+        """The kind of the GPU's declared layout."""
+        layout = self.layout_of(gpu)
+        return layout.kind if layout is not None else None
+
+    def is_for_vgpus(self, gpu: Gpu) -> bool:
+        """Whether vGPUs are declared for the GPU, or there already."""
+        return self.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU) or bool(gpu.types)
+
+    def signs_of(self, gpu: Gpu) -> GpuSigns:
+        """The GPU's signs; without any, nothing is known."""
+        return next((one for one in self.signs.gpus if one.address == gpu.address), GpuSigns(gpu.address))
+
+    def unit(self, name: str) -> UnitSigns | None:
+        """What systemd says of a unit, None where systemd was not asked."""
+        return next((one for one in self.signs.units if one.name == name), None)
+
+    def said(self, check: str) -> list[str]:
+        """What the logs say of a check, with the log's name."""
+        return [f"{line.source}: {line.text}" for line in self.signs.lines if line.check == check]
+
+
+def board_of(gpu: Gpu) -> Board | None:
+    """The GPU's board as the catalogue has it."""
+    return catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+
+
+def name_of(gpu: Gpu) -> str:
+    """What people call the GPU."""
+    board = board_of(gpu)
+    return board.name if board is not None else gpu.name or f"{gpu.vendor_id}:{gpu.device_id}"

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check answers."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """error: what is declared or leased cannot work. warning: it may fail. note: good to know."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing found. check: its stable id. subject: a GPU's or VF's address, or `host`. read: what was read.
+
+    mend: what to do.
+    """
+
+    check: str
+    severity: Severity
+    subject: str
+    read: str
+    mend: str

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of one GPU at a time: its driver, its modes, its place on the bus."""
+
+from collections.abc import Iterator
+
+from vgpuctl.catalog import type_by_name, types_of
+from vgpuctl.model.layout import LayoutKind, VgpuLayout
+from vgpuctl.model.occupancy import describe_holders
+from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
+from vgpuctl.planner.doctor.finding import Finding, Severity
+from vgpuctl.planner.doctor.host_checks import HOST, MANAGER
+
+FOREIGN = ("nouveau", "nova", "nova_core")
+_STUB, _VFIO = "pci-pf-stub", "vfio-pci"
+_WINDOW_FACTOR = 4
+_ECC_MATTERS = ("Maxwell",)
+_LARGE_BAR = 64 << 30
+_VFIO_KINDS = (LayoutKind.PASSTHROUGH, None)
+
+
+def sriov_resources(seen: Examined) -> Iterator[Finding]:
+    """Row 2: the firmware gives no room for VFs."""
+    mend = "enable SR-IOV and Above 4G decoding in the firmware; pci=realloc as the last resort"
+    for gpu in seen.facts.gpus:
+        board = board_of(gpu)
+        wants = seen.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU, LayoutKind.VF)
+        if wants and board is not None and board.interface == "sriov-vf" and gpu.total_vfs == 0:
+            read = f"sriov_totalvfs of {name_of(gpu)} is 0 or missing"
+            yield Finding("sriov-resources", Severity.ERROR, gpu.address, read, mend)
+    for text in seen.said("sriov-resources"):
+        yield Finding("sriov-resources", Severity.ERROR, HOST, text, mend)
+
+
+def foreign_driver(seen: Examined) -> Iterator[Finding]:
+    """Row 3: the kernel's own driver has the card."""
+    for gpu in seen.nvidia_gpus():
+        if gpu.driver in FOREIGN:
+            mend = f"blacklist {gpu.driver}, rebuild the initramfs, reboot"
+            yield Finding("foreign-driver", Severity.ERROR, gpu.address, f"driver is {gpu.driver}", mend)
+    for text in seen.said("foreign-driver"):
+        mend = "see which driver has the card (lspci -k), blacklist it, rebuild the initramfs, reboot"
+        yield Finding("foreign-driver", Severity.WARNING, HOST, text, mend)
+
+
+def driver_without_vgpu(seen: Examined) -> Iterator[Finding]:
+    """Row 4: NVIDIA's driver is there, but not its vGPU edition."""
+    mend = "install NVIDIA's vGPU Manager for KVM instead of the data centre driver"
+    manager = seen.unit(MANAGER)
+    for gpu in seen.nvidia_gpus():
+        if seen.kind_of(gpu) not in (LayoutKind.VGPU, LayoutKind.MIG_VGPU):
+            continue
+        if seen.signs_of(gpu).unbind_lock is False:
+            also = f", and there is no {MANAGER}" if manager is not None and manager.load == "not-found" else ""
+            read = f"/proc/driver/nvidia/gpus/{gpu.address}/unbindLock is missing{also}"
+            yield Finding("driver-without-vgpu", Severity.ERROR, gpu.address, read, mend)
+    for text in seen.said("driver-without-vgpu"):
+        yield Finding("driver-without-vgpu", Severity.ERROR, HOST, text, mend)
+
+
+def wrong_driver(seen: Examined) -> Iterator[Finding]:
+    """Row 5: the card is on vfio-pci though something else is declared, or was left on pci-pf-stub."""
+    for gpu in seen.facts.gpus:
+        if gpu.driver == _STUB:
+            mend = "`vgpuctl apply-hosts` brings it back: setting the VFs again binds nvidia"
+            read = f"driver is {_STUB}: an interrupted sriov-manage left it"
+            yield Finding("wrong-driver", Severity.ERROR, gpu.address, read, mend)
+        leased = any(one.slice.gpu == gpu.address and one.state.holds_device() for one in seen.leases)
+        if gpu.driver == _VFIO and seen.kind_of(gpu) not in _VFIO_KINDS and not leased:
+            mend = "`vgpuctl apply-hosts` binds its vendor's driver again"
+            read = f"driver is {_VFIO}, declared {seen.kind_of(gpu)}"
+            yield Finding("wrong-driver", Severity.ERROR, gpu.address, read, mend)
+
+
+def gpu_in_use(seen: Examined) -> Iterator[Finding]:
+    """Row 6: programs of the host have the card open, so that its modes and VFs cannot change."""
+    for gpu in seen.nvidia_gpus():
+        needs_driver = seen.is_for_vgpus(gpu) or seen.kind_of(gpu) in (LayoutKind.OFF, LayoutKind.PASSTHROUGH)
+        if gpu.users and needs_driver:
+            mend = "name their services in stop_services of the layout, or stop them before a change"
+            yield Finding("gpu-in-use", Severity.NOTE, gpu.address, describe_holders(gpu.users), mend)
+    for text in seen.said("gpu-in-use"):
+        mend = "stop the clients (nvidia-smi loops, DCGM, persistenced), then run again"
+        yield Finding("gpu-in-use", Severity.WARNING, HOST, text, mend)
+
+
+def mode_pending(seen: Examined) -> Iterator[Finding]:
+    """Row 7: a mode of the card waits for a reset; nothing else may be built before."""
+    for gpu in seen.nvidia_gpus():
+        signs = seen.signs_of(gpu)
+        if gpu.mig is not None and gpu.mig.current != gpu.mig.pending:
+            read = f"MIG is {_word(gpu.mig.current)}, {_word(gpu.mig.pending)} pending"
+            mend = "`vgpuctl apply-hosts --reset`, or reboot"
+            yield Finding("mode-pending", Severity.ERROR, gpu.address, read, mend)
+        if signs.ecc_current is not None and signs.ecc_current != signs.ecc_pending:
+            read = f"ECC is {_word(signs.ecc_current)}, {_word(bool(signs.ecc_pending))} pending"
+            yield Finding("mode-pending", Severity.ERROR, gpu.address, read, "reset the GPU or reboot")
+
+
+def fabric(seen: Examined) -> Iterator[Finding]:
+    """Row 12: GPUs behind NVSwitch compute nothing before the fabric is set up."""
+    for gpu in seen.nvidia_gpus():
+        state = seen.signs_of(gpu).fabric
+        if state is not None and state != "completed":
+            mend = (
+                "start nvidia-fabricmanager of the driver's version and wait for `completed`; guests get CUDA error 802"
+            )
+            yield Finding("fabric", Severity.ERROR, gpu.address, f"fabric state is {state}", mend)
+    unit = seen.unit("nvidia-fabricmanager.service")
+    switched = any(seen.signs_of(gpu).fabric is not None for gpu in seen.nvidia_gpus())
+    if switched and unit is not None and unit.active != "active":
+        yield Finding("fabric", Severity.ERROR, HOST, f"{unit.name} is {unit.active}", f"systemctl start {unit.name}")
+    kinds = {seen.kind_of(gpu) for gpu in seen.nvidia_gpus()}
+    if switched and seen.signs.fabric_mode not in (None, 2) and LayoutKind.VGPU in kinds:
+        mend = "set FABRIC_MODE=2 (vGPU multitenancy) in fabricmanager.cfg and restart Fabric Manager"
+        yield Finding("fabric", Severity.WARNING, HOST, f"FABRIC_MODE is {seen.signs.fabric_mode}", mend)
+    for text in seen.said("fabric"):
+        yield Finding("fabric", Severity.WARNING, HOST, text, "see Fabric Manager's log; its version is the driver's")
+
+
+def memory_map(seen: Examined) -> Iterator[Finding]:
+    """Row 13: a guest must be able to map the BARs of a whole card."""
+    bits = seen.signs.address_bits
+    for gpu in seen.facts.gpus:
+        bars = sum(gpu.bars_bytes)
+        is_whole = seen.kind_of(gpu) is LayoutKind.PASSTHROUGH or "passthrough" in gpu.sharing
+        if bits is None or bars < _LARGE_BAR or not is_whole or bars * _WINDOW_FACTOR <= 1 << bits:
+            continue
+        read = f"BARs of {bars >> 30} GiB, the CPU has {bits} bits for addresses"
+        mend = "give the guest a larger window (OVMF opt/ovmf/X-PciMmio64Mb, host-passthrough CPU), or fewer cards"
+        yield Finding("memory-map", Severity.WARNING, gpu.address, read, mend)
+
+
+def group_not_isolated(seen: Examined) -> Iterator[Finding]:
+    """Row 14: other endpoints share the card's IOMMU group, or its companions stay with the host."""
+    for gpu in seen.facts.gpus:
+        strangers = seen.signs_of(gpu).strangers
+        whole = seen.kind_of(gpu) is LayoutKind.PASSTHROUGH
+        if strangers and (whole or seen.kind_of(gpu) is LayoutKind.VF):
+            mend = "put the card into another slot, or bind the others to vfio-pci; ACS in the firmware parts groups"
+            read = f"IOMMU group {gpu.iommu_group} also has {', '.join(strangers)}"
+            yield Finding("group-not-isolated", Severity.ERROR, gpu.address, read, mend)
+        left = [other for other in gpu.companions if other.driver not in (_VFIO, None)]
+        if gpu.driver == _VFIO and left:
+            read = ", ".join(f"{other.address} is on {other.driver}" for other in left)
+            mend = f"bind every function of the card to {_VFIO}; `vgpuctl apply-hosts` does"
+            yield Finding("group-not-isolated", Severity.ERROR, gpu.address, read, mend)
+
+
+def no_reset(seen: Examined) -> Iterator[Finding]:
+    """Row 15: a whole card that cannot be reset serves one start of one VM."""
+    for gpu in seen.facts.gpus:
+        if seen.kind_of(gpu) is not LayoutKind.PASSTHROUGH:
+            continue
+        shared = gpu.companions or seen.signs_of(gpu).strangers
+        if not gpu.reset_methods or (gpu.reset_methods == ("bus",) and shared):
+            read = f"reset_method is {' '.join(gpu.reset_methods) or 'missing'}"
+            mend = "give all functions of the card to the same VM; disable_idle_d3=1 for vfio-pci where it sticks in D3"
+            yield Finding("no-reset", Severity.WARNING, gpu.address, read, mend)
+    for text in seen.said("no-reset"):
+        mend = "power-cycle the host; then disable_idle_d3=1 for vfio-pci"
+        yield Finding("no-reset", Severity.ERROR, HOST, text, mend)
+
+
+def ecc_and_type(seen: Examined) -> Iterator[Finding]:
+    """Row 21: on old boards, types that do not support ECC fail to start while it is on."""
+    for gpu in seen.nvidia_gpus():
+        layout, board = seen.layout_of(gpu), board_of(gpu)
+        if board is None or board.architecture not in _ECC_MATTERS or not seen.signs_of(gpu).ecc_current:
+            continue
+        if not isinstance(layout, VgpuLayout):
+            continue
+        names = dict.fromkeys((*layout.types, *(name for name, _ in layout.slices)))
+        names = names or dict.fromkeys(one.name for one in types_of(board))
+        refused = [name for name in names if (known := type_by_name(board, name)) is not None and known.ecc is False]
+        if refused:
+            mend = f"nvidia-smi -i {gpu.address} -e 0 and reboot, or declare other types"
+            read = f"ECC is on; {', '.join(refused)} cannot start with it"
+            yield Finding("ecc-and-type", Severity.ERROR, gpu.address, read, mend)
+
+
+def unread(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: what could not be read is never taken for good."""
+    for gpu in seen.facts.gpus:
+        for text in gpu.unread:
+            mend = "look at the host: `vgpuctl inspect-host`; the agent must run as root"
+            yield Finding("unread", Severity.ERROR, gpu.address, text, mend)
+    for text in seen.signs.unread:
+        yield Finding("unread", Severity.WARNING, HOST, text, "look at the host")
+
+
+def _word(enabled: bool) -> str:
+    return "enabled" if enabled else "disabled"

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the host around its GPUs: IOMMU, kernel, modules, services, access."""
+
+from collections.abc import Iterator
+
+from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
+from vgpuctl.planner.doctor.finding import Finding, Severity
+
+HOST = "host"
+MANAGER = "nvidia-vgpu-mgr.service"
+# Blackwell runs on the open kernel modules alone; those do not know boards before Turing.
+_NEWEST, _BEFORE_OPEN_MODULES = ("Blackwell", "Blackwell Ultra"), ("Maxwell", "Pascal", "Volta")
+
+
+def iommu_off(seen: Examined) -> Iterator[Finding]:
+    """Row 1: without an IOMMU no device can be given to a VM."""
+    mend = "enable VT-d or AMD-Vi in the firmware, add intel_iommu=on iommu=pt to the kernel's arguments, reboot"
+    if not seen.facts.iommu_active:
+        yield Finding("iommu-off", Severity.ERROR, HOST, "/sys/class/iommu is empty", mend)
+    for text in seen.said("iommu-off"):
+        yield Finding("iommu-off", Severity.ERROR, HOST, text, mend)
+
+
+def access_denied(seen: Examined) -> Iterator[Finding]:
+    """Row 16: SELinux or AppArmor keep QEMU from a device."""
+    mend = "let libvirt label the device (no QEMU started by hand), or add the path to the profile"
+    for text in seen.said("access-denied"):
+        yield Finding("access-denied", Severity.ERROR, HOST, text, mend)
+
+
+def memory_lock(seen: Examined) -> Iterator[Finding]:
+    """Row 17: a guest's memory cannot be pinned."""
+    mend = "raise the domain's memtune hard_limit (its memory and 1 GiB), or free memory; such guests cannot balloon"
+    for text in seen.said("memory-lock"):
+        yield Finding("memory-lock", Severity.ERROR, HOST, text, mend)
+
+
+def kernel_module(seen: Examined) -> Iterator[Finding]:
+    """Row 18: the running kernel has no NVIDIA module, or library and module are of two versions."""
+    gpus = [gpu for gpu in seen.nvidia_gpus() if gpu.driver is None or gpu.driver == "nvidia"]
+    mend = f"build the module for {seen.facts.kernel} (dkms autoinstall) and reboot; VFs are lost with it"
+    if gpus and seen.signs.nvidia_module is False and not any(gpu.driver == "nvidia" for gpu in gpus):
+        read = f"/lib/modules/{seen.facts.kernel}/modules.dep lists no nvidia.ko"
+        yield Finding("kernel-module", Severity.ERROR, HOST, read, mend)
+    problem = seen.facts.nvml_problem or ""
+    if "ersion mismatch" in problem or "Driver Not Loaded" in problem:
+        yield Finding("kernel-module", Severity.ERROR, HOST, problem, "reboot after an upgrade of the driver")
+    for text in seen.said("kernel-module"):
+        yield Finding("kernel-module", Severity.ERROR, HOST, text, "reboot after an upgrade of the driver")
+
+
+def secure_boot(seen: Examined) -> Iterator[Finding]:
+    """Row 19: Secure Boot refuses a module that is not signed."""
+    mend = "sign the module and enrol the key (mokutil --import), or switch Secure Boot off"
+    for text in seen.said("secure-boot"):
+        severity = Severity.ERROR if seen.signs.secure_boot is not False else Severity.WARNING
+        yield Finding("secure-boot", severity, HOST, text, mend)
+
+
+def vgpu_manager(seen: Examined) -> Iterator[Finding]:
+    """Row 20: NVIDIA's vGPU manager must run; nvidia-vgpud ends by itself and is fine so."""
+    unit = seen.unit(MANAGER)
+    is_down = unit is not None and unit.load == "loaded" and unit.active != "active"
+    if unit is not None and is_down and any(seen.is_for_vgpus(gpu) for gpu in seen.nvidia_gpus()):
+        read = f"{MANAGER} is {unit.active} ({unit.result or 'no result'})"
+        mend = f"systemctl start {MANAGER}; journalctl -u nvidia-vgpu-mgr tells why it ended"
+        yield Finding("vgpu-manager", Severity.ERROR, HOST, read, mend)
+    daemon = seen.unit("nvidia-vgpud.service")
+    if daemon is not None and daemon.load == "loaded" and daemon.result not in ("success", ""):
+        read = f"nvidia-vgpud.service ended with {daemon.result}"
+        mend = "journalctl -u nvidia-vgpud; without it the driver knows no vGPU types"
+        yield Finding("vgpu-manager", Severity.ERROR, HOST, read, mend)
+    for text in seen.said("vgpu-manager"):
+        mend = "journalctl -u nvidia-vgpu-mgr, lines vmiop_log, tells why the VM did not start"
+        yield Finding("vgpu-manager", Severity.WARNING, HOST, text, mend)
+
+
+def mixed_generations(seen: Examined) -> Iterator[Finding]:
+    """Row 22: the newest and very old boards need drivers that do not go together."""
+    found = {gpu.address: board_of(gpu) for gpu in seen.nvidia_gpus()}
+    new = sorted(address for address, board in found.items() if board and board.architecture in _NEWEST)
+    old = sorted(address for address, board in found.items() if board and board.architecture in _BEFORE_OPEN_MODULES)
+    mend = "see the driver's release notes; put the old boards into another host"
+    if new and old:
+        gpus = {gpu.address: name_of(gpu) for gpu in seen.facts.gpus}
+        read = ", ".join(f"{gpus[address]} at {address}" for address in (*new, *old))
+        yield Finding("mixed-generations", Severity.WARNING, HOST, read, mend)
+    for text in seen.said("mixed-generations"):
+        yield Finding("mixed-generations", Severity.ERROR, HOST, text, mend)
+
+
+def group_open(seen: Examined) -> Iterator[Finding]:
+    """Row 23: QEMU could not open a VFIO group at the VM's last start."""
+    for text in seen.said("group-open"):
+        mend = "journalctl -u nvidia-vgpu-mgr has the driver's reason; `vgpuctl repair` where the slice is gone"
+        yield Finding("group-open", Severity.ERROR, HOST, text, mend)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of vGPUs: instances, sizes, leftovers, races."""
+
+from collections.abc import Iterator
+
+from vgpuctl.agent.wire.facts import Gpu, Holder
+from vgpuctl.catalog import short_name
+from vgpuctl.model.layout import LayoutKind, MigVgpuLayout, SizeMode, VgpuLayout
+from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus, has_type
+from vgpuctl.planner.doctor.examined import Examined
+from vgpuctl.planner.doctor.finding import Finding, Severity
+from vgpuctl.planner.doctor.host_checks import HOST
+
+
+def mig_without_instance(seen: Examined) -> Iterator[Finding]:
+    """Row 8: MIG is on, vGPUs are wanted, and there is no GPU instance for them."""
+    mend = "`vgpuctl apply-hosts` creates the geometry; without one declare it (kind mig-vgpu)"
+    for gpu in seen.nvidia_gpus():
+        if gpu.mig is None or not gpu.mig.current or gpu.mig.instances:
+            continue
+        if seen.kind_of(gpu) in (LayoutKind.MIG_VGPU, LayoutKind.VGPU) or gpu.vfs:
+            read = f"MIG is enabled, no GPU instance, {len(gpu.vfs)} VFs"
+            yield Finding("mig-without-instance", Severity.ERROR, gpu.address, read, mend)
+    for text in seen.said("mig-without-instance"):
+        yield Finding("mig-without-instance", Severity.WARNING, HOST, text, mend)
+
+
+def size_conflict(seen: Examined) -> Iterator[Finding]:
+    """Row 9: in equal-size mode the first vGPU decides the size of all."""
+    for gpu in seen.nvidia_gpus():
+        layout = seen.layout_of(gpu)
+        if not isinstance(layout, VgpuLayout) or gpu.heterogeneous:
+            continue
+        there = existing_vgpus(gpu)
+        sizes = {one.type_id: one for one in gpu.types}
+        blocking = {size.framebuffer_mib: size.name for vgpu in there if (size := sizes.get(vgpu.type_id or ""))}
+        wanted = dict.fromkeys((*layout.types, *(name for name, _ in layout.slices)))
+        for one in gpu.types:
+            is_wanted = short_name(one.name) in wanted and one.creatable == 0
+            if is_wanted and _has_room(gpu) and blocking and one.framebuffer_mib not in blocking:
+                read = f"{short_name(one.name)} cannot be created: {', '.join(blocking.values())} is there"
+                mend = "declare size_mode mixed-size where the board has it, or use another GPU"
+                yield Finding("size-conflict", Severity.WARNING, gpu.address, read, mend)
+    for text in seen.said("size-conflict"):
+        mend = "another size was there first (equal-size mode): see `vgpuctl list-profiles`"
+        yield Finding("size-conflict", Severity.WARNING, HOST, text, mend)
+
+
+def stale_vgpu(seen: Examined) -> Iterator[Finding]:
+    """Row 10: a vGPU that nobody holds, no lease promises and no layout made takes capacity."""
+    leased = {one.slice.device for one in seen.leases} | {one.slice.function for one in seen.leases}
+    defined = {device for domain in seen.domains or () for device in domain.devices}
+    for gpu in seen.facts.gpus:
+        for vgpu in existing_vgpus(gpu):
+            device = vgpu.mdev_uuid or vgpu.function
+            is_named = ({device, vgpu.function} - {gpu.address}) & (leased | defined)
+            if is_named or device in seen.made or _holders(gpu, vgpu):
+                continue
+            read = f"{device} has type {vgpu.type_id or 'unknown'}, no process holds it and no lease names it"
+            where = f"/sys/bus/mdev/devices/{device}/remove" if vgpu.mdev_uuid else "its current_vgpu_type"
+            mend = f"if it is nobody's: write {1 if vgpu.mdev_uuid else 0} to {where}"
+            yield Finding("stale-vgpu", Severity.WARNING, gpu.address, read, mend)
+
+
+def mixed_size_lost(seen: Examined) -> Iterator[Finding]:
+    """Row 11: any change of VFs switches mixed-size mode off."""
+    for gpu in seen.nvidia_gpus():
+        layout = seen.layout_of(gpu)
+        if not isinstance(layout, VgpuLayout | MigVgpuLayout) or layout.size_mode is not SizeMode.MIXED:
+            continue
+        lost = [one for one in (gpu.mig.instances if gpu.mig else ()) if one.heterogeneous is False]
+        if gpu.heterogeneous is False or lost:
+            read = "vGPU Heterogeneous Mode is disabled, declared mixed-size"
+            mend = "`vgpuctl apply-hosts` before the first vGPU is created"
+            yield Finding("mixed-size-lost", Severity.ERROR, gpu.address, read, mend)
+
+
+def stop_race(seen: Examined) -> Iterator[Finding]:
+    """Row 24: right after a VM's end its vGPU cannot go yet; a lease whose release failed so stays."""
+    for lease in seen.leases:
+        if lease.state is LeaseState.BROKEN:
+            read = f"lease of {lease.slice.device} (VM {lease.vm_name} of {lease.tenant}): {lease.problem or 'broken'}"
+            yield Finding("stop-race", Severity.ERROR, lease.slice.gpu, read, "`vgpuctl repair` tries again")
+    for text in seen.said("stop-race"):
+        mend = "the driver was asked too early; vgpuctl tries for 10 s: `vgpuctl repair` where a lease is left"
+        yield Finding("stop-race", Severity.NOTE, HOST, text, mend)
+
+
+def _has_room(gpu: Gpu) -> bool:
+    """Whether a VF is free, or vGPUs sit on the GPU itself."""
+    return not gpu.vfs or any(not has_type(one) and one.mdev_uuid is None for one in gpu.vfs)
+
+
+def _holders(gpu: Gpu, vgpu: ExistingVgpu) -> tuple[Holder, ...]:
+    if vgpu.mdev_uuid is not None:
+        return next((one.holders for one in gpu.mdevs if one.uuid == vgpu.mdev_uuid), ())
+    return next((one.holders for one in gpu.vfs if one.address == vgpu.function), ())

@@ -12,8 +12,9 @@ VgpuctlError
 ├── NoCapacity 5            no GPU can take the request; the context has a line per GPU
 ├── StateError 6            the store and the request disagree
 │   ├── NotFound  VmDiffers  ConcurrentChange  LeaseBroken  StoreUnusable
+│   ├── NetworkDiffers  NetworkInUse  AddressesExhausted
 ├── GuestError 7            libvirt refused a domain, volume or network
-│   ├── DomainRejected  VolumeRejected  NetworkMissing
+│   ├── DomainRejected  VolumeRejected  NetworkMissing  NetworkRejected
 ├── LabError 8              the lab cannot be built or started
 ├── QuotaExceeded 9         a tenant asked for more than it was promised
 ├── Interrupted 130         the user pressed Ctrl-C
@@ -196,6 +197,24 @@ class StoreUnusable(StateError):
     reference = "store-unusable"
 
 
+class NetworkDiffers(StateError):
+    """A network of this name exists with another specification."""
+
+    reference = "network-differs"
+
+
+class NetworkInUse(StateError):
+    """A network still has VMs, or its addresses overlap with another's where they may not."""
+
+    reference = "network-in-use"
+
+
+class AddressesExhausted(StateError):
+    """A network has no free address."""
+
+    reference = "addresses-exhausted"
+
+
 class GuestError(VgpuctlError):
     """libvirt refused something."""
 
@@ -219,6 +238,12 @@ class NetworkMissing(GuestError):
     """The libvirt network of a VM does not exist or is not active."""
 
     reference = "network-missing"
+
+
+class NetworkRejected(GuestError):
+    """libvirt refused to define, start or change a tenant's network."""
+
+    reference = "network-rejected"
 
 
 class LabError(VgpuctlError):

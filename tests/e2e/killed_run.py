@@ -22,6 +22,8 @@ SIDE_EFFECTS = {
     ("vgpuctl/guests/hypervisor.py", "shutdown"),
     ("vgpuctl/guests/hypervisor.py", "start"),
     ("vgpuctl/guests/hypervisor.py", "undefine"),
+    ("vgpuctl/guests/networks.py", "ensure"),
+    ("vgpuctl/guests/networks.py", "remove"),
     ("vgpuctl/guests/storage.py", "delete_volume"),
     ("vgpuctl/guests/storage.py", "ensure_disk"),
     ("vgpuctl/guests/storage.py", "ensure_overlay"),

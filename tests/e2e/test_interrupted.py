@@ -16,7 +16,7 @@ from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness, Witness
 from tests.postgres_fixture import LocalPostgres
 
-KILLED_RUN = (str(Path(__file__).parent / "killed_run.py"),)
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--hostname", "web-1")
 DELETE = ("delete-vm", "web-1", "--tenant", "acme", "--yes", "--timeout", "0")
 CREATE_SIMULATED = {

@@ -33,6 +33,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on st
 dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done and write nothing anywhere.")
 yes = click.option("-y", "--yes", is_flag=True, help="Do not ask before destroying.")
 tenant = click.option("--tenant", required=True, metavar="NAME", help="The tenant the VM belongs to.")
+network_tenant = click.option("--tenant", required=True, metavar="NAME", help="The tenant the network belongs to.")
 tenant_filter = click.option("--tenant", metavar="NAME", help="Only this tenant's.")
 refresh = click.option("--refresh", is_flag=True, help="Read the hosts again instead of the cached facts.")
 

@@ -30,7 +30,13 @@ _FLAGS = (
     click.option(
         "--pool", default="default", show_default=True, metavar="NAME", help="libvirt storage pool of the disk."
     ),
-    click.option("--network", default="default", show_default=True, metavar="NAME", help="libvirt network, or `none`."),
+    click.option(
+        "--network",
+        default="default",
+        show_default=True,
+        metavar="NAME",
+        help="The tenant's network of this name, else the host's libvirt network, or `none`.",
+    ),
     click.option(
         "--firmware", type=click.Choice(["bios", "uefi"]), default="bios", show_default=True, help="Firmware."
     ),

@@ -13,7 +13,7 @@ import re
 from vgpuctl.errors import UsageError
 from vgpuctl.guests.iso_image import iso_image
 from vgpuctl.guests.templating import render_template
-from vgpuctl.guests.view import mac_address
+from vgpuctl.model.network import Attachment, mac_address
 from vgpuctl.model.vm import CloudInit, Vm
 
 _KEY = re.compile(
@@ -32,12 +32,15 @@ _USER_DATA_STARTS = (
 )
 
 
-def seed_image(cloud_init: CloudInit, vm: Vm) -> bytes:
-    """Make the seed of one VM. Raises UsageError for a key or document that cloud-init would ignore."""
-    return iso_image(seed_files(cloud_init, vm), volume_id="cidata")
+def seed_image(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = None) -> bytes:
+    """Make the seed of one VM, with the address of its port where it has one.
+
+    Raises UsageError for a key or document that cloud-init would ignore.
+    """
+    return iso_image(seed_files(cloud_init, vm, attachment), volume_id="cidata")
 
 
-def seed_files(cloud_init: CloudInit, vm: Vm) -> dict[str, str]:
+def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = None) -> dict[str, str]:
     """Write the seed's files, by name; see seed_image."""
     keys = [check_ssh_key(key) for key in cloud_init.ssh_authorized_keys]
     hostname = cloud_init.hostname or vm.request.name
@@ -53,8 +56,14 @@ def seed_files(cloud_init: CloudInit, vm: Vm) -> dict[str, str]:
     if cloud_init.network_config is not None:
         _check_yaml(cloud_init.network_config, what="network-config")
         files["network-config"] = cloud_init.network_config
+    elif attachment is not None:
+        files["network-config"] = render_template(
+            "network-config.j2", mac_address=attachment.port.mac_address, attachment=attachment
+        )
     elif vm.request.network is not None:
-        files["network-config"] = render_template("network-config.j2", mac_address=mac_address(vm.uuid))
+        files["network-config"] = render_template(
+            "network-config.j2", mac_address=mac_address(vm.uuid), attachment=None
+        )
     return files
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything the domain template needs, decided and typed; the template itself decides nothing but syntax."""
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -13,9 +12,11 @@ from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
 from vgpuctl.guests.numa import NumaView, numa_view
 from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.network import Attachment, mac_address
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import DirectKernel, Firmware, Vm
 
+PORT_FILTER = "vgpuctl-port"
 LOG_FOLDER = "/var/log/libvirt/qemu"
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 _NOT_FOR_XML = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -58,11 +59,21 @@ class DiskView:
 
 
 @dataclass(frozen=True)
+class PortFilterView:
+    """libvirt's filter of an interface, with the only address it may send from and the gateway it may not enter."""
+
+    name: str
+    address: str
+    gateway: str
+
+
+@dataclass(frozen=True)
 class NetworkView:
-    """The VM's interface. mac_address: derived from the VM's UUID, so that it survives a new define."""
+    """The VM's interface in a libvirt network. port_filter: None in the host's own networks."""
 
     name: str
     mac_address: str
+    port_filter: PortFilterView | None = None
 
 
 @dataclass(frozen=True)
@@ -126,12 +137,14 @@ def domain_view(
     *,
     disk: DiskView | None = None,
     seed_path: str | None = None,
+    attachment: Attachment | None = None,
     log_folder: str = LOG_FOLDER,
 ) -> DomainView:
     """Decide the whole domain of one VM on one host.
 
     leases: the VM's own, one per GPU. facts: the host's, read under its lock. disk/seed_path: the volumes made
-    before. Raises UsageError for text that XML cannot carry, GuestError for a lease on a GPU that facts lack.
+    before. attachment: the VM's place in a tenant's network, None for the host's own network of the request's name.
+    Raises UsageError for text that XML cannot carry, GuestError for a lease on a GPU that facts lack.
     """
     ordered = sorted(leases, key=lambda lease: lease.index)
     gpus = [_gpu_of(lease, facts) for lease in ordered]
@@ -158,7 +171,7 @@ def domain_view(
         root_ports=_root_ports(len(slices)),
         disk=disk,
         seed_path=seed_path,
-        network=None if request.network is None else NetworkView(request.network, mac_address(vm.uuid)),
+        network=_network_view(vm, attachment),
         hostdevs=tuple(hostdev for index, slice_ in enumerate(slices) for hostdev in _hostdevs(index, slice_)),
         serial_log_path=f"{log_folder}/{vm.domain_name}-serial.log",
         metadata=domain_metadata(vm, ordered),
@@ -168,10 +181,14 @@ def domain_view(
     return view
 
 
-def mac_address(vm_uuid: str) -> str:
-    """Give the VM's stable MAC address: locally administered, unicast, 40 bits from the UUID's digest."""
-    digest = hashlib.sha256(vm_uuid.encode()).digest()[:5]
-    return ":".join(["52", *(f"{byte:02x}" for byte in digest)])
+def _network_view(vm: Vm, attachment: Attachment | None) -> NetworkView | None:
+    """A port keeps its address; an interface in the host's own network has one derived from the VM's UUID."""
+    if attachment is not None:
+        network, port = attachment.network, attachment.port
+        return NetworkView(network.label, port.mac_address, PortFilterView(PORT_FILTER, port.address, network.gateway))
+    if vm.request.network is None:
+        return None
+    return NetworkView(vm.request.network, mac_address(vm.uuid))
 
 
 def parse_pci_address(text: str) -> PciAddress:

@@ -4,14 +4,15 @@
 from vgpuctl.store.events import EventRows
 from vgpuctl.store.host_records import HostRecordRows
 from vgpuctl.store.leases import LeaseRows
+from vgpuctl.store.networks import NetworkRows
 from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.quotas import QuotaRows
 from vgpuctl.store.vms import VmRows
 
 
-class Session(QuotaRows, VmRows, LeaseRows, EventRows, OperationRows, HostRecordRows):
-    """What `Store.transaction()` and `Store.reading()` give: tenants with quotas and usage, pools, VMs, leases, hosts,
-    events and the journal.
+class Session(QuotaRows, VmRows, NetworkRows, LeaseRows, EventRows, OperationRows, HostRecordRows):
+    """What `Store.transaction()` and `Store.reading()` give: tenants with quotas and usage, pools, VMs, networks,
+    leases, hosts, events and the journal.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0003"
+SCHEMA_VERSION = "0004"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -85,6 +85,44 @@ leases = Table(
     Column("created_at", Double, nullable=False),
     Column("changed_at", Double, nullable=False),
     Index(None, "vm_uuid"),
+)
+
+networks = Table(
+    "networks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("backend", Text, nullable=False),
+    Column("host", Text),
+    Column("state", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    UniqueConstraint("tenant", "name"),
+)
+
+addresses = Table(
+    "addresses",
+    metadata,
+    Column("network_id", Text, ForeignKey("networks.id"), primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("holder", Text, nullable=False),
+    Index(None, "holder"),
+)
+
+ports = Table(
+    "ports",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("network_id", Text, ForeignKey("networks.id"), nullable=False),
+    Column("vm_uuid", Text, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("mac_address", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    UniqueConstraint("mac_address"),
+    UniqueConstraint("network_id", "address"),
+    UniqueConstraint("vm_uuid", "position"),
 )
 
 events = Table(

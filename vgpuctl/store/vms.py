@@ -82,7 +82,7 @@ class VmRows(TenantRows):
         self._change_vm(uuid, request=codec.encode(request), request_version=codec.REQUEST_VERSION)
 
     def delete_vm(self, uuid: str) -> bool:
-        """Delete a VM's row. Returns False when it was gone already.
+        """Delete a VM's row with its ports and their addresses. Returns False when it was gone already.
 
         Raises StateError while a lease of this VM is not `gone`: the row is what leads `repair` to it.
         """
@@ -96,6 +96,10 @@ class VmRows(TenantRows):
                 f"VM {uuid} still holds {len(held)} GPU slices, its row in the store stays",
                 context=held,
                 hint="run `vgpuctl repair`",
+            )
+        for table, column in ((tables.addresses, tables.addresses.c.holder), (tables.ports, tables.ports.c.id)):
+            self._write(
+                delete(table).where(column.in_(select(tables.ports.c.id).where(tables.ports.c.vm_uuid == uuid)))
             )
         return self._write(delete(_VMS).where(_VMS.c.uuid == uuid)).rowcount == 1
 

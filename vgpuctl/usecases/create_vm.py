@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlError, VmDiffers
 from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.place import place
@@ -15,6 +16,7 @@ from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import ending, refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
+from vgpuctl.usecases.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
 from vgpuctl.usecases.preemption import SHUTDOWN_TIMEOUT_S, carry_out, find_eviction
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.services import Services
@@ -61,7 +63,9 @@ def create_vm(
     if existing is not None:
         return existing
     refuse_early(services, request)
-    hosts = usable_hosts(services, request)
+    network = network_of(services, request)
+    wanted = on_its_host(request, network)
+    hosts = usable_hosts(services, wanted)
     seen = survey(services, hosts, refresh=refresh, remember=not dry_run)
     for name, failure in seen.failures:
         services.say(f"{name} does not answer and is left out: {failure.message}")
@@ -75,14 +79,14 @@ def create_vm(
         if existing is not None:
             return existing
         try:
-            placement = place(request, capacities, read_leases(services))
+            placement = place(wanted, capacities, read_leases(services))
         except NoCapacity as full:
             if not refresh:
                 refresh = True
                 services.say("nothing fits what was read of the hosts before: reading them again")
                 capacities = list(survey(services, hosts, refresh=True, remember=not dry_run).capacities)
                 continue
-            eviction = find_eviction(services, request, capacities)
+            eviction = find_eviction(services, wanted, capacities)
             if eviction is None:
                 raise
             victims = eviction.victims
@@ -94,7 +98,7 @@ def create_vm(
             capacities = _look_again(services, eviction.placement.host, capacities, remember=True)
             continue
         try:
-            created = _create_on(services, request, placement, capacities, dry_run=dry_run)
+            created = _create_on(services, request, network, placement, capacities, dry_run=dry_run)
             return replace(created, victims=victims)
         except ConcurrentChange as error:
             services.say(f"{placement.host}: {error.message}; placing again")
@@ -184,6 +188,7 @@ def _look_again(
 def _create_on(
     services: Services,
     request: VmRequest,
+    network: Network | None,
     placement: Placement,
     capacities: Sequence[HostCapacity],
     *,
@@ -199,13 +204,16 @@ def _create_on(
         facts = host.agent.facts()
         leases = check_leases(leases, facts, placement.host)
         steps, undo = plan_leases(leases, facts)
-        guest.check(host, vm)
+        attachment = free_port(services, vm, network)
+        guest.check(host, vm, attachment)
         apply(host, steps, dry_run=True)
-        return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=guest.render(host, vm, leases, facts))
+        xml = guest.render(host, vm, leases, facts, attachment)
+        return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
     with services.store.transaction() as session:
         refuse_over_quota(session, request, leases)
         session.reserve(placement.host, generation, leases)
         session.add_vm(vm)
+        attachment = take_port(session, vm, network)
         operation_id = session.begin_operation("create-vm", vm.uuid, vm.domain_name, exclusive=True)
     with ending(services, operation_id):
         services.say(
@@ -214,7 +222,7 @@ def _create_on(
         undoing = Undo(services.say)
         try:
             with undoing:
-                return _build(services, vm, leases, undoing)
+                return _build(services, vm, leases, attachment, undoing)
         except BaseException:
             if undoing.failures:
                 _mark_broken(services, vm, leases, undoing)
@@ -223,7 +231,9 @@ def _create_on(
             raise
 
 
-def _build(services: Services, vm: Vm, leases: tuple[Lease, ...], undoing: Undo) -> CreatedVm:
+def _build(
+    services: Services, vm: Vm, leases: tuple[Lease, ...], attachment: Attachment | None, undoing: Undo
+) -> CreatedVm:
     host = services.host(vm.host)
     facts = host.agent.facts()
     with services.store.transaction() as session:
@@ -232,14 +242,17 @@ def _build(services: Services, vm: Vm, leases: tuple[Lease, ...], undoing: Undo)
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_slice(lease.id, lease.slice)
-    guest.check(host, vm)
-    guest.build_volumes(host, vm, undoing)
+    guest.check(host, vm, attachment)
+    guest.build_volumes(host, vm, attachment, undoing)
     steps, undo = plan_leases(leases, facts)
     build_slices(host, steps, undo, undoing)
     leases = _advance(services, leases, LeaseState.BUILT)
     services.say(f"{vm.domain_name}: {len(leases)} slice{'s' if len(leases) != 1 else ''} built")
+    if attachment is not None:
+        undoing.push("port", lambda: disconnect(services, vm))
+        connect(services, attachment.network)
     undoing.push("domain", lambda: guest.remove_domain(host, vm))
-    xml = guest.define(host, vm, leases, facts)
+    xml = guest.define(host, vm, leases, facts, attachment)
     services.say(f"{vm.domain_name}: defined, starting")
     host.hypervisor.start(vm.domain_name)
     guest.prove_running(host, vm, leases)

@@ -4,6 +4,7 @@
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import operation
+from vgpuctl.usecases.ports import disconnect
 from vgpuctl.usecases.release import release_slices
 from vgpuctl.usecases.services import Services
 
@@ -24,6 +25,7 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
             services.say(f"{vm.domain_name}: shutting down")
             host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s)
         guest.remove_domain(host, vm)
+        disconnect(services, vm)
         guest.remove_volumes(host, vm)
         release_slices(services, host, leases)
         with services.store.transaction() as session:

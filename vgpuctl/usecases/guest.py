@@ -12,6 +12,7 @@ from vgpuctl.guests.seed import seed_image
 from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.view import DiskView, domain_view
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.services import HostSession
 from vgpuctl.usecases.undo import Undo
@@ -20,16 +21,16 @@ SEED_POOL = "default"
 HOLD_TIMEOUT_S = 20.0
 
 
-def check(host: HostSession, vm: Vm) -> None:
+def check(host: HostSession, vm: Vm, attachment: Attachment | None) -> None:
     """Find out before anything is built whether network, pool and base image are there. Writes nothing."""
     request = vm.request
-    if request.network is not None:
+    if request.network is not None and attachment is None:
         host.hypervisor.check_network(request.network)
     if request.disk is not None:
         Storage(host.hypervisor).check_disk(request.disk.pool, request.disk.size_mib, request.disk.base_image)
 
 
-def build_volumes(host: HostSession, vm: Vm, undoing: Undo) -> None:
+def build_volumes(host: HostSession, vm: Vm, attachment: Attachment | None, undoing: Undo) -> None:
     """Make the VM's disk and cloud-init seed; each is taken back by `undoing`."""
     disk, storage, name = vm.request.disk, Storage(host.hypervisor), disk_volume(vm)
     if disk is not None:
@@ -40,7 +41,7 @@ def build_volumes(host: HostSession, vm: Vm, undoing: Undo) -> None:
             storage.ensure_overlay(disk.pool, name, disk.size_mib, disk.base_image)
     if vm.request.cloud_init.is_wanted():
         undoing.push("cloud-init seed", lambda: storage.delete_volume(SEED_POOL, seed_volume(vm)))
-        storage.upload(SEED_POOL, seed_volume(vm), seed_image(vm.request.cloud_init, vm))
+        storage.upload(SEED_POOL, seed_volume(vm), seed_image(vm.request.cloud_init, vm, attachment))
 
 
 def remove_volumes(host: HostSession, vm: Vm) -> None:
@@ -60,19 +61,19 @@ def remove_domain(host: HostSession, vm: Vm) -> None:
             host.hypervisor.undefine(domain.name)
 
 
-def render(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> str:
-    """The domain XML of `vm` with the devices of `leases` on this host."""
+def render(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts, attachment: Attachment | None) -> str:
+    """The domain XML of `vm` with the devices of `leases` on this host, and its port in a tenant's network."""
     disk, seed, storage = None, None, Storage(host.hypervisor)
     if vm.request.disk is not None:
         disk = DiskView(storage.volume_path(vm.request.disk.pool, disk_volume(vm)))
     if vm.request.cloud_init.is_wanted():
         seed = storage.volume_path(SEED_POOL, seed_volume(vm))
-    return render_domain(domain_view(vm, leases, facts, disk=disk, seed_path=seed))
+    return render_domain(domain_view(vm, leases, facts, disk=disk, seed_path=seed, attachment=attachment))
 
 
-def define(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> str:
+def define(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts, attachment: Attachment | None) -> str:
     """Define the VM's domain (again) with its devices as they are now. Returns the XML given to libvirt."""
-    xml = render(host, vm, leases, facts)
+    xml = render(host, vm, leases, facts, attachment)
     host.hypervisor.define(xml)
     host.hypervisor.set_autostart(vm.domain_name, wanted=vm.request.autostart)
     return xml

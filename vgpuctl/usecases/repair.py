@@ -10,7 +10,9 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import may_run, operation
+from vgpuctl.usecases.ports import disconnect
 from vgpuctl.usecases.release import release_slices
+from vgpuctl.usecases.repair_networks import mend_networks
 from vgpuctl.usecases.services import Services
 
 
@@ -56,6 +58,8 @@ def repair(services: Services, *, dry_run: bool) -> tuple[Repair, ...]:
     for lease in (lease for lease in leases if lease.vm_uuid not in known):
         repairs.append(_mend_orphan(services, lease, dry_run=dry_run))
     repairs.extend(_mend_ledger(services, dry_run=dry_run))
+    for subject, where, what, outcome in mend_networks(services, busy=busy, dry_run=dry_run):
+        repairs.append(Repair(subject, where, what, outcome))
     if not dry_run:
         with services.store.transaction() as session:
             for intent in operations:
@@ -134,6 +138,7 @@ def _note(services: Services, vm: Vm, leases: Sequence[Lease], state: VmState, l
 def _take_back(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     host = services.host(vm.host)
     guest.remove_domain(host, vm)
+    disconnect(services, vm)
     guest.remove_volumes(host, vm)
     release_slices(services, host, leases)
     with services.store.transaction() as session:

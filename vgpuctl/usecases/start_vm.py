@@ -13,6 +13,7 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import operation
+from vgpuctl.usecases.ports import attachment_of, connect
 from vgpuctl.usecases.quota import refuse_over_quota
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import build_slices, check_leases, leases_of, plan_leases
@@ -41,7 +42,10 @@ def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
             undoing.push("lease", lambda: _forget(services, leases))
         steps, undo = plan_leases(leases, facts)
         build_slices(host, steps, undo, undoing)
-        guest.define(host, vm, leases, facts)
+        attachment = attachment_of(services, vm)
+        if attachment is not None:
+            connect(services, attachment.network)
+        guest.define(host, vm, leases, facts, attachment)
         services.say(f"{vm.domain_name}: starting")
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name))
         host.hypervisor.start(vm.domain_name)

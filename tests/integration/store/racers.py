@@ -12,6 +12,7 @@ from vgpuctl.store.store import open_store
 from vgpuctl.usecases.quota import refuse_over_quota
 
 START_LIMIT_S = 60
+ADDRESSES_EACH = 12
 
 
 def add_same_device(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
@@ -64,6 +65,20 @@ def take_free_devices(url: str, barrier: Barrier, tell: Callable[[object], objec
             except ConcurrentChange:
                 continue
             taken.append(free[0])
+    tell(taken)
+
+
+def take_addresses(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
+    """Take addresses of one network, one VM after the other."""
+    taken = []
+    with open_store(url) as store:
+        with store.reading() as session:
+            (network,) = session.networks()
+        barrier.wait(START_LIMIT_S)
+        for _ in range(ADDRESSES_EACH):
+            with store.transaction() as session:
+                port = session.add_port(network, some_uuid())
+            taken.append((port.address, port.mac_address))
     tell(taken)
 
 

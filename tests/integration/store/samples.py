@@ -16,6 +16,7 @@ from vgpuctl.agent.wire.facts import (
 )
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
 from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.network import Network, NetworkRequest, NetworkState
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Vm, VmRequest, VmState
 
@@ -46,6 +47,14 @@ def full_request(name: str = "web-1", tenant: str = "acme") -> VmRequest:
 def vm(name: str = "web-1", tenant: str = "acme", host: str = "gpu1") -> Vm:
     """A VM that is being created."""
     return Vm(some_uuid(), VmRequest(name, tenant), host, VmState.CREATING)
+
+
+def network(
+    tenant: str = "acme", cidr: str = "10.0.0.0/24", *, dns: tuple[str, ...] = (), isolated: bool = False
+) -> Network:
+    """A network of a tenant on host gpu1, ready."""
+    request = NetworkRequest("front", tenant, cidr, dns, isolated=isolated, host="gpu1")
+    return Network(some_uuid(), request, NetworkState.READY)
 
 
 def vf_slice(function: str = "0000:41:00.4") -> Slice:

@@ -7,6 +7,7 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
 from vgpuctl.guests.view import DiskView, DomainView, domain_view
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.network import Attachment, Network, NetworkRequest, NetworkState, Port
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import CloudInit, DirectKernel, Firmware, Vm, VmRequest, VmState
 
@@ -117,6 +118,12 @@ FULL_REQUEST = replace(
     cloud_init=CloudInit(ssh_authorized_keys=("ssh-ed25519 AAAA me",), user_data="#cloud-config\npassword: secret\n"),
 )
 _A40 = gpu("0000:41:00.0")
+NETWORK = Network(
+    "8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f00",
+    NetworkRequest("front", "acme", "10.0.0.0/24", host="gpu1"),
+    NetworkState.READY,
+)
+PORT = Port("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f01", NETWORK.id, VM_UUID, 0, "52:00:00:00:00:07", "10.0.0.7")
 _DISK = DiskView("/var/lib/libvirt/images/acme.web-1.qcow2")
 _SEED = "/var/lib/libvirt/images/acme.web-1-seed.iso"
 _PINNED = replace(REQUEST, vcpus=2, memory_mib=4096)
@@ -126,6 +133,9 @@ CASES: dict[str, DomainView] = {
     "no_gpu_kvm": domain_view(vm(), [], facts()),
     "no_gpu_tcg": domain_view(vm(), [], facts(kvm=False)),
     "disk_seed_network": domain_view(vm(replace(REQUEST, network="default")), [], facts(), disk=_DISK, seed_path=_SEED),
+    "tenant_network": domain_view(
+        vm(replace(REQUEST, network="front")), [], facts(), attachment=Attachment(NETWORK, PORT)
+    ),
     "kernel_alone": domain_view(vm(replace(REQUEST, direct_kernel=DirectKernel("/boot/vmlinuz"))), [], facts()),
     "kernel_initrd_command_line": domain_view(
         vm(

@@ -13,7 +13,7 @@ from pycdlib import PyCdlib
 from tests.unit.guests.cases import REQUEST, VM_UUID, vm
 from vgpuctl.errors import UsageError
 from vgpuctl.guests.seed import check_ssh_key, seed_files, seed_image
-from vgpuctl.guests.view import mac_address
+from vgpuctl.model.network import Attachment, Network, NetworkRequest, NetworkState, Port, mac_address
 from vgpuctl.model.vm import CloudInit
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me@here: 'x' \"y\" #z"
@@ -45,6 +45,24 @@ def test_the_interface_is_named_by_its_mac_address() -> None:
     assert "network-config" not in seed_files(CloudInit(hostname="a"), vm())
     own = "version: 2\n"
     assert seed_files(CloudInit(network_config=own), with_network)["network-config"] == own
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_port_in_a_tenants_network_gets_the_address_of_the_store(*, isolated: bool) -> None:
+    request = NetworkRequest("front", "acme", "10.0.0.0/24", dns=("192.0.2.53",), isolated=isolated, host="gpu1")
+    network = Network("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f00", request, NetworkState.READY)
+    port = Port("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f01", network.id, VM_UUID, 0, mac_address("a"), "10.0.0.7")
+    with_network = vm(replace(REQUEST, network="front"))
+    files = seed_files(CloudInit(hostname="a"), with_network, Attachment(network, port))
+    expected = {
+        "match": {"macaddress": mac_address("a")},
+        "dhcp4": False,
+        "addresses": ["10.0.0.7/24"],
+        "nameservers": {"addresses": ["192.0.2.53"]},
+    }
+    if not isolated:
+        expected["routes"] = [{"to": "0.0.0.0/0", "via": "10.0.0.1"}]
+    assert yaml.safe_load(files["network-config"])["ethernets"]["primary"] == expected
 
 
 def test_the_image_is_labelled_cidata_and_holds_the_files_under_all_names() -> None:

@@ -23,8 +23,9 @@ from tests.unit.guests.cases import (
 from vgpuctl.errors import GuestError, UsageError
 from vgpuctl.guests.mmio_window import window_gib
 from vgpuctl.guests.numa import NumaMemory, cpu_count, numa_view
-from vgpuctl.guests.view import CpuMode, DiskView, domain_view, mac_address, parse_pci_address
+from vgpuctl.guests.view import CpuMode, DiskView, domain_view, parse_pci_address
 from vgpuctl.model.lease import Slice
+from vgpuctl.model.network import mac_address
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import DirectKernel
 

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants' networks in a real libvirtd: defined, started, their DHCP entries changed while they run, taken away."""
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.unit.guests.cases import REQUEST, facts, vm
+from vgpuctl.errors import NetworkRejected
+from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.networks import LibvirtNetworks, read_entries
+from vgpuctl.guests.render import render_domain
+from vgpuctl.guests.view import PORT_FILTER, domain_view
+from vgpuctl.model.network import Attachment, Network, NetworkRequest, NetworkState, Port, mac_address
+
+LONG = "a-tenant-with-a-name-of-sixty-three-characters-which-is-the-most"[:63]
+TENANTS = {"10.11.0.0/24": "acme", "10.12.0.0/29": LONG}
+
+
+def _network(cidr: str, tenant: str, *, isolated: bool = True) -> Network:
+    request = NetworkRequest("front", tenant, cidr, dns=("192.0.2.53",), isolated=isolated, host="gpu1")
+    return Network(str(uuid.uuid4()), request, NetworkState.CREATING)
+
+
+def _port(network: Network, number: int) -> Port:
+    port_id = str(uuid.uuid4())
+    address = str(network.subnet[number])
+    return Port(port_id, network.id, str(uuid.uuid4()), 0, mac_address(port_id), address)
+
+
+@pytest.fixture
+def networks(hypervisor: Hypervisor) -> Iterator[LibvirtNetworks]:
+    yield LibvirtNetworks(hypervisor)
+    for network in hypervisor.connection.listAllNetworks(0):
+        if network.isActive():
+            network.destroy()
+        network.undefine()
+
+
+def _xml(hypervisor: Hypervisor, network: Network) -> str:
+    return str(hypervisor.connection.networkLookupByName(network.label).XMLDesc(0))
+
+
+@pytest.mark.parametrize("cidr", TENANTS)
+def test_a_network_comes_with_its_entries_changes_while_it_runs_and_goes(
+    cidr: str, networks: LibvirtNetworks, hypervisor: Hypervisor
+) -> None:
+    network = _network(cidr, TENANTS[cidr])
+    ports = [_port(network, number) for number in (2, 3)]
+    assert "network defined and started" in networks.ensure(network, [], dry_run=True)
+    assert network.label not in hypervisor.networks()
+    assert "network defined and started" in networks.ensure(network, [])
+    assert networks.ensure(network, []) == []
+    hypervisor.check_network(network.label)
+    bridge = ElementTree.fromstring(_xml(hypervisor, network)).find("bridge")
+    assert bridge is not None
+    assert bridge.get("name") == network.bridge
+    assert len(network.bridge) <= 15
+    assert networks.ensure(network, ports) == [f"{port.address} promised" for port in ports]
+    assert networks.ensure(network, ports) == []
+    assert read_entries(_xml(hypervisor, network)) == {port.mac_address: port.address for port in ports}
+    moved = replace(ports[1], address=str(network.subnet[4]))
+    networks.ensure(network, [moved])
+    assert read_entries(_xml(hypervisor, network)) == {moved.mac_address: moved.address}
+    assert networks.remove(network)
+    assert not networks.remove(network)
+    assert network.label not in hypervisor.networks()
+
+
+def test_a_stopped_network_is_started_again(networks: LibvirtNetworks, hypervisor: Hypervisor) -> None:
+    network = _network("10.11.0.0/24", "acme")
+    networks.ensure(network, [])
+    hypervisor.connection.networkLookupByName(network.label).destroy()
+    assert networks.ensure(network, []) == ["network started"]
+
+
+def test_a_network_of_somebody_else_is_left_alone(networks: LibvirtNetworks, hypervisor: Hypervisor) -> None:
+    theirs, ours = _network("10.11.0.0/24", "acme"), _network("10.12.0.0/24", "acme")
+    networks.ensure(theirs, [])
+    with pytest.raises(NetworkRejected, match=r"has a network acme\.front that is not the tenant's"):
+        networks.ensure(ours, [])
+    assert not networks.remove(ours)
+    hypervisor.check_network("acme.front")
+
+
+def test_a_nat_network_is_refused_or_started_as_a_whole(networks: LibvirtNetworks, hypervisor: Hypervisor) -> None:
+    """Where the kernel has no NAT libvirt says so; what was defined is found and removed all the same."""
+    network = _network("10.13.0.0/24", "acme", isolated=False)
+    try:
+        networks.ensure(network, [])
+    except NetworkRejected as refused:
+        assert "libvirt error" in refused.message
+    assert "<forward mode='nat'>" in _xml(hypervisor, network).replace("'nat'/>", "'nat'>")
+    assert networks.remove(network)
+
+
+def test_a_port_filter_is_defined_and_a_domain_that_names_it_too(
+    networks: LibvirtNetworks, hypervisor: Hypervisor
+) -> None:
+    network = _network("10.11.0.0/24", "acme")
+    port = _port(network, 2)
+    networks.ensure(network, [port])
+    assert PORT_FILTER in [one.name() for one in hypervisor.connection.listAllNWFilters(0)]
+    own = vm(replace(REQUEST, network="front"))
+    xml = render_domain(domain_view(own, [], facts(kvm=False), attachment=Attachment(network, port)))
+    hypervisor.define(xml)
+    interface = ElementTree.fromstring(hypervisor.xml(own.domain_name) or "").find("devices/interface")
+    assert interface is not None
+    found = {parameter.get("name"): parameter.get("value") for parameter in interface.iter("parameter")}
+    assert found == {"IP": port.address, "GATEWAY": network.gateway}
+    mac = interface.find("mac")
+    assert mac is not None
+    assert mac.get("address") == port.mac_address
+
+
+def test_the_dhcp_server_answers_known_ports_only(networks: LibvirtNetworks, hypervisor: Hypervisor) -> None:
+    network = _network("10.11.0.0/24", "acme")
+    networks.ensure(network, [_port(network, 2)])
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert f"--conf-file=/var/lib/libvirt/dnsmasq/{network.label}.conf" in running

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-network: a network of a tenant's own."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json, say
+
+
+@click.command("create-network")
+@click.argument("name")
+@options.network_tenant
+@click.option("--cidr", required=True, metavar="CIDR", help="Its IPv4 addresses, /8 to /29, for example 10.0.0.0/24.")
+@click.option(
+    "--dns", multiple=True, metavar="ADDRESS", help="Resolver for its VMs, several times; default: the host's."
+)
+@click.option("--isolated", is_flag=True, help="No way out: its VMs reach one another and nothing else.")
+@click.option("--host", metavar="NAME", help="The host it is on; default: the only one of the inventory.")
+@options.dry_run
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.as_json
+def command(
+    name: str,
+    tenant: str,
+    cidr: str,
+    dns: tuple[str, ...],
+    isolated: bool,
+    host: str | None,
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Create a tenant's network; its VMs get fixed addresses of it with `create-vm --network NAME`.
+
+    The same command again changes nothing, and finishes what an interrupted run began.
+    """
+    from vgpuctl.cli.services import services
+    from vgpuctl.model.network import NetworkRequest
+    from vgpuctl.usecases.create_network import create_network
+
+    with services(**where) as opened:
+        created = create_network(
+            opened, NetworkRequest(name, tenant, cidr, dns, isolated=isolated, host=host), dry_run=dry_run
+        )
+    if as_json:
+        print_json({"changed": created.changed and not dry_run, "network": created.network})
+    elif not created.changed:
+        say(f"{created.network.label}: no change")
+    elif dry_run:
+        request = created.network.request
+        say(f"{created.network.label}: {request.cidr} on {request.host} would be created")

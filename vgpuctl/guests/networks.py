@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants' networks carried by libvirt on one host: NAT or isolated, addresses by DHCP, every port filtered."""
+
+import contextlib
+import uuid
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from vgpuctl.errors import NetworkRejected
+from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
+from vgpuctl.guests.templating import render_template
+from vgpuctl.guests.view import PORT_FILTER
+from vgpuctl.model.network import DEFAULT_MTU, Network, Port
+
+_FILTER_UUID = str(uuid.uuid5(uuid.NAMESPACE_URL, "urn:vgpuctl:nwfilter:port"))
+
+
+class LibvirtNetworks:
+    """The tenants' networks of one host, over the hypervisor's connection. Every method may be repeated."""
+
+    def __init__(self, hypervisor: Hypervisor) -> None:
+        self._hypervisor = hypervisor
+
+    def ensure(self, network: Network, ports: Sequence[Port], *, dry_run: bool = False) -> list[str]:
+        """Make the host's network what the store says, with a DHCP entry for each port and for nobody else.
+
+        Returns what had to be done, nothing when all was so. A running network keeps running. Raises NetworkRejected.
+        """
+        done = self._ensure_filter(dry_run=dry_run)
+        handle = self._find(network.label)
+        what = f"network {network.label} on {self._hypervisor.host}"
+        if handle is None:
+            done.append("network defined and started")
+            if dry_run:
+                return done
+            xml = render_network(network, ports)
+            with translated(f"define {what}", NetworkRejected):
+                handle = self._connection.networkDefineXML(xml)
+        else:
+            self._refuse_other(handle, network)
+            if not handle.isActive() or not handle.autostart():
+                done.append("network started")
+        if not dry_run:
+            with translated(f"start {what}", NetworkRejected):
+                if not handle.autostart():
+                    handle.setAutostart(1)
+                if not handle.isActive():
+                    handle.create()
+        return done + self._ensure_entries(handle, network, ports, dry_run=dry_run)
+
+    def remove(self, network: Network) -> bool:
+        """End and undefine the network; gone already is fine. Returns whether anything was there."""
+        handle = self._find(network.label)
+        if handle is None:
+            return False
+        with translated(f"remove network {network.label} on {self._hypervisor.host}", NetworkRejected):
+            if handle.UUIDString() != network.id:
+                return False
+            if handle.isActive():
+                handle.destroy()
+            handle.undefine()
+        return True
+
+    def _ensure_entries(self, handle: Any, network: Network, ports: Sequence[Port], *, dry_run: bool) -> list[str]:
+        library = libvirt_module()
+        there = read_entries(handle.XMLDesc(0))
+        wanted = {port.mac_address: port.address for port in ports}
+        changes = [
+            (library.VIR_NETWORK_UPDATE_COMMAND_DELETE, mac, address, "released")
+            for mac, address in there.items()
+            if wanted.get(mac) != address
+        ] + [
+            (library.VIR_NETWORK_UPDATE_COMMAND_ADD_LAST, mac, address, "promised")
+            for mac, address in wanted.items()
+            if there.get(mac) != address
+        ]
+        both = library.VIR_NETWORK_UPDATE_AFFECT_LIVE | library.VIR_NETWORK_UPDATE_AFFECT_CONFIG
+        for command, mac, address, _word in changes if not dry_run else ():
+            with translated(f"change the DHCP entries of {network.label} on {self._hypervisor.host}", NetworkRejected):
+                entry = f"<host mac='{mac}' ip='{address}'/>"
+                handle.update(command, library.VIR_NETWORK_SECTION_IP_DHCP_HOST, 0, entry, both)
+        return [f"{address} {word}" for _command, _mac, address, word in changes]
+
+    def _ensure_filter(self, *, dry_run: bool) -> list[str]:
+        """Define the filter of ports; libvirt's test driver has no filters."""
+        if self._connection.getType() != "QEMU":
+            return []
+        library = libvirt_module()
+        wanted = render_template("nwfilter.xml.j2", name=PORT_FILTER, uuid=_FILTER_UUID)
+        with translated(f"define the filter of ports on {self._hypervisor.host}", NetworkRejected):
+            with contextlib.suppress(library.libvirtError):
+                there = self._connection.nwfilterLookupByName(PORT_FILTER)
+                if _rules(there.XMLDesc(0)) == _rules(wanted):
+                    return []
+            if not dry_run:
+                self._connection.nwfilterDefineXML(wanted)
+        return ["filter of ports defined"]
+
+    def _refuse_other(self, handle: Any, network: Network) -> None:
+        if handle.UUIDString() != network.id:
+            raise NetworkRejected(
+                f"{self._hypervisor.host} has a network {network.label} that is not the tenant's",
+                hint=f"look at it with `virsh net-dumpxml {network.label}` and remove it, or choose another name",
+            )
+
+    def _find(self, name: str) -> Any:
+        library = libvirt_module()
+        try:
+            return self._connection.networkLookupByName(name)
+        except library.libvirtError as refused:
+            if error_code(refused) == library.VIR_ERR_NO_NETWORK:
+                return None
+            raise translate(refused, f"find network {name} on {self._hypervisor.host}", NetworkRejected) from refused
+
+    @property
+    def _connection(self) -> Any:
+        return self._hypervisor.connection
+
+
+def render_network(network: Network, ports: Sequence[Port]) -> str:
+    """Render libvirt's XML of a tenant's network with the DHCP entries of its ports."""
+    return render_template("network.xml.j2", network=network, ports=ports, mtu=DEFAULT_MTU)
+
+
+def read_entries(xml: str) -> dict[str, str]:
+    """Read the DHCP entries of a network's XML: MAC address → address."""
+    hosts = ElementTree.fromstring(xml).findall("ip/dhcp/host")
+    return {host.get("mac", "").lower(): host.get("ip", "") for host in hosts}
+
+
+def _rules(xml: str) -> list[tuple[object, ...]]:
+    """The rules of a filter, in an order of their own: libvirt sorts them by priority."""
+    return sorted(
+        (
+            tuple(sorted(rule.items())),
+            tuple((match.tag, tuple(sorted(match.items()))) for match in rule),
+        )
+        for rule in ElementTree.fromstring(xml).iter("rule")
+    )

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks, ports and addresses in the store; its constraints give no address and no MAC address twice."""
+
+import difflib
+import uuid
+from typing import Any
+
+import msgspec
+from sqlalchemy import Row, delete, insert, select, update
+
+from vgpuctl.errors import AddressesExhausted, ConcurrentChange, NotFound, StateError, StoreUnusable
+from vgpuctl.model.network import (
+    AddressKind,
+    Attachment,
+    Network,
+    NetworkRequest,
+    NetworkState,
+    Port,
+    first_free_address,
+    mac_address,
+)
+from vgpuctl.store import codec, tables
+from vgpuctl.store.tenants import TenantRows
+
+_NETWORKS, _ADDRESSES, _PORTS = tables.networks, tables.addresses, tables.ports
+
+
+class NetworkRows(TenantRows):
+    """Add, find, change and delete networks and ports."""
+
+    def add_network(self, network: Network) -> None:
+        """Add a network; its gateway's address is held at once.
+
+        Raises NotFound when there is no such tenant, ConcurrentChange when the tenant has a network of this name.
+        """
+        request = network.request
+        self.tenant(request.tenant)
+        self._write(
+            insert(_NETWORKS).values(
+                id=network.id,
+                tenant=request.tenant,
+                name=request.name,
+                backend=request.backend.value,
+                host=request.host,
+                state=network.state.value,
+                request=codec.encode(request),
+                created_at=self._clock(),
+            ),
+            conflict=f"another run has just created network {request.name} of tenant {request.tenant}",
+        )
+        self._hold_address(network.id, network.gateway, AddressKind.GATEWAY, network.id)
+
+    def find_network(self, tenant: str, name: str) -> Network | None:
+        """One network by its tenant and name, None when there is none."""
+        for row in self._read(select(_NETWORKS).where(_NETWORKS.c.tenant == tenant, _NETWORKS.c.name == name)):
+            return _network(row)
+        return None
+
+    def network(self, tenant: str, name: str) -> Network:
+        """One network by its tenant and name. Raises NotFound, with names that are near."""
+        self.tenant(tenant)
+        found = self.find_network(tenant, name)
+        if found is not None:
+            return found
+        near = difflib.get_close_matches(name, [other.request.name for other in self.networks(tenant=tenant)], n=3)
+        raise NotFound(
+            f"tenant {tenant} has no network {name!r}",
+            hint=f"did you mean {', '.join(near)}?" if near else f"see `vgpuctl list-networks --tenant {tenant}`",
+        )
+
+    def networks(self, tenant: str | None = None, host: str | None = None) -> list[Network]:
+        """Networks of a tenant, a host, both, or all; by tenant and name."""
+        query = select(_NETWORKS)
+        if tenant is not None:
+            query = query.where(_NETWORKS.c.tenant == tenant)
+        if host is not None:
+            query = query.where(_NETWORKS.c.host == host)
+        found = [_network(row) for row in self._read(query)]
+        return sorted(found, key=lambda network: (network.request.tenant, network.request.name))
+
+    def set_network_state(self, network_id: str, state: NetworkState) -> None:
+        """Set a network's state. Raises NotFound."""
+        if self._write(update(_NETWORKS).where(_NETWORKS.c.id == network_id).values(state=state.value)).rowcount != 1:
+            raise NotFound(
+                f"there is no network with id {network_id} in the store {self._store_name}",
+                hint="another run may have deleted it; see `vgpuctl list-networks`",
+            )
+
+    def delete_network(self, network_id: str) -> bool:
+        """Delete a network's row with its addresses. Returns False when it was gone already.
+
+        Raises StateError while VMs have ports in it.
+        """
+        held = self.ports(network_id=network_id)
+        if held:
+            raise StateError(
+                f"network {network_id} still has {len(held)} ports, its row in the store stays",
+                context=[f"{port.address} is VM {port.vm_uuid}'s" for port in held[:20]],
+                hint="delete its VMs first",
+            )
+        self._write(delete(_ADDRESSES).where(_ADDRESSES.c.network_id == network_id))
+        return self._write(delete(_NETWORKS).where(_NETWORKS.c.id == network_id)).rowcount == 1
+
+    def free_port(self, network: Network, vm_uuid: str, position: int = 0) -> Port:
+        """Choose a place in a network, without taking it: the lowest free address and a MAC address nobody has.
+
+        Raises AddressesExhausted, and ConcurrentChange when the network is not ready, or no longer.
+        """
+        current = self.find_network(network.request.tenant, network.request.name)
+        if current is None or current.id != network.id or current.state is not NetworkState.READY:
+            raise ConcurrentChange(
+                f"network {network.label} is {current.state if current else 'gone'}",
+                hint="choose another network, or create it first; see `vgpuctl list-networks`",
+            )
+        address = first_free_address(network.subnet, self.addresses(network.id))
+        if address is None:
+            raise AddressesExhausted(
+                f"network {network.label} ({network.request.cidr}) has no free address",
+                hint="delete VMs of it, or create a larger network",
+            )
+        port_id = str(uuid.uuid4())
+        return Port(port_id, network.id, vm_uuid, position, self._free_mac_address(port_id), address)
+
+    def add_port(self, network: Network, vm_uuid: str, position: int = 0) -> Port:
+        """Give a VM a place in a network, until its row is deleted. Raises as free_port does."""
+        port = self.free_port(network, vm_uuid, position)
+        self._hold_address(network.id, port.address, AddressKind.PORT, port.id)
+        self._write(
+            insert(_PORTS).values(**msgspec.to_builtins(port)),
+            conflict=f"interface {position} of VM {vm_uuid}, or {port.address}, was given by another run",
+        )
+        return port
+
+    def ports(self, network_id: str | None = None, vm_uuid: str | None = None) -> list[Port]:
+        """Ports of a network, a VM, or all; by network and address."""
+        query = select(_PORTS)
+        if network_id is not None:
+            query = query.where(_PORTS.c.network_id == network_id)
+        if vm_uuid is not None:
+            query = query.where(_PORTS.c.vm_uuid == vm_uuid)
+        found = [Port(**row._mapping) for row in self._read(query)]
+        return sorted(found, key=lambda port: (port.network_id, tuple(map(int, port.address.split(".")))))
+
+    def attachments(self, vm_uuid: str) -> list[Attachment]:
+        """The ports of one VM with their networks, in the order of the VM's interfaces."""
+        found = []
+        for port in sorted(self.ports(vm_uuid=vm_uuid), key=lambda port: port.position):
+            for row in self._read(select(_NETWORKS).where(_NETWORKS.c.id == port.network_id)):
+                found.append(Attachment(_network(row), port))
+        return found
+
+    def addresses(self, network_id: str) -> dict[str, AddressKind]:
+        """Every held address of a network and who holds it."""
+        rows = self._read(select(_ADDRESSES).where(_ADDRESSES.c.network_id == network_id))
+        return {row.address: AddressKind(row.kind) for row in rows}
+
+    def _hold_address(self, network_id: str, address: str, kind: AddressKind, holder: str) -> None:
+        self._write(
+            insert(_ADDRESSES).values(network_id=network_id, address=address, kind=kind.value, holder=holder),
+            conflict=f"another run has just taken the address {address}",
+        )
+
+    def _free_mac_address(self, port_id: str) -> str:
+        """40 bits meet by chance once there are a million ports; the next try has another digest."""
+        attempt = 0
+        while True:
+            mac = mac_address(f"{port_id}/{attempt}" if attempt else port_id)
+            if not self._read(select(_PORTS.c.id).where(_PORTS.c.mac_address == mac)):
+                return mac
+            attempt += 1
+
+
+def _network(row: Row[Any]) -> Network:
+    try:
+        request = msgspec.json.decode(row.request, type=NetworkRequest)
+    except msgspec.MsgspecError as exc:
+        raise StoreUnusable(
+            f"network {row.name} of tenant {row.tenant} cannot be read from the store: {exc}",
+            hint="the row is damaged, or a newer vgpuctl wrote it",
+        ) from exc
+    return Network(row.id, request, NetworkState(row.state))

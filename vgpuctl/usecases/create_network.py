@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-network: a row with the network's addresses, then the network itself; the same command again finishes it."""
+
+import uuid
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import NetworkDiffers, NetworkInUse, StateError, UsageError
+from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, parse_address, parse_cidr
+from vgpuctl.model.vm import check_name
+from vgpuctl.usecases.network_backends import apply_network, locked
+from vgpuctl.usecases.services import Services
+
+
+@dataclass(frozen=True)
+class CreatedNetwork:
+    """The answer of create-network. changed: False when the network was there already."""
+
+    network: Network
+    changed: bool
+
+
+def create_network(services: Services, request: NetworkRequest, *, dry_run: bool = False) -> CreatedNetwork:
+    """Create a tenant's network, finish one that an earlier run began, or find that it is there.
+
+    Raises NotFound (tenant), NetworkDiffers, NetworkInUse when addresses overlap, NetworkRejected.
+    """
+    request = complete_request(services, request)
+    existing = find_existing(services, request)
+    if existing is not None and existing.state is NetworkState.READY:
+        return CreatedNetwork(existing, changed=False)
+    network = existing or Network(str(uuid.uuid4()), request, NetworkState.CREATING)
+    if dry_run:
+        with services.store.reading() as session:
+            session.tenant(request.tenant)
+            refuse_overlap(network, session.networks())
+        return CreatedNetwork(network, changed=True)
+    if existing is None:
+        with services.store.transaction() as session:
+            refuse_overlap(network, session.networks())
+            session.add_network(network)
+    return CreatedNetwork(finish_creation(services, network), changed=True)
+
+
+def finish_creation(services: Services, network: Network) -> Network:
+    """Build a network whose row is there, as often as needed."""
+    with locked(services, network):
+        apply_network(services, network)
+        with services.store.transaction() as session:
+            session.set_network_state(network.id, NetworkState.READY)
+            session.add_event("network-created", network.label, network.request.cidr)
+    services.say(f"{network.label}: {network.request.cidr} is ready")
+    return replace(network, state=NetworkState.READY)
+
+
+def complete_request(services: Services, request: NetworkRequest) -> NetworkRequest:
+    """Check a request and fill in what follows from the inventory. Raises UsageError."""
+    check_name(request.name, what="network name")
+    check_name(request.tenant, what="tenant")
+    cidr = str(parse_cidr(request.cidr))
+    dns = tuple(parse_address(address, what="--dns") for address in request.dns)
+    host = request.host
+    if request.backend is Backend.LIBVIRT:
+        names = services.hosts()
+        if host is None and len(names) > 1:
+            raise UsageError(
+                f"network {request.name} needs a host: the inventory has {len(names)}",
+                hint="a libvirt network is on one host: give it with --host",
+            )
+        host = services.host(host or names[0]).name
+    return replace(request, cidr=cidr, dns=dns, host=host)
+
+
+def find_existing(services: Services, request: NetworkRequest) -> Network | None:
+    """The network of this name when it was asked for in the same way. Raises NetworkDiffers, or StateError."""
+    with services.store.reading() as session:
+        session.tenant(request.tenant)
+        network = session.find_network(request.tenant, request.name)
+    if network is None:
+        return None
+    differences = [
+        f"{field}: {getattr(network.request, field)!s} there, {getattr(request, field)!s} wanted"
+        for field in ("cidr", "dns", "isolated", "backend", "host")
+        if getattr(network.request, field) != getattr(request, field)
+    ]
+    if differences:
+        raise NetworkDiffers(
+            f"network {request.name} of tenant {request.tenant} exists with another specification",
+            context=differences,
+            hint="a network keeps its shape: delete it first, or choose another name",
+        )
+    if network.state is NetworkState.DELETING:
+        raise StateError(
+            f"network {request.name} of tenant {request.tenant} is being deleted",
+            hint="run `vgpuctl delete-network` or `vgpuctl repair`, then this command again",
+        )
+    return network
+
+
+def refuse_overlap(network: Network, others: list[Network]) -> None:
+    """Raise NetworkInUse when a network of the tenant, or a libvirt network of the same host, has these addresses."""
+    for other in others:
+        if other.id == network.id or not other.subnet.overlaps(network.subnet):
+            continue
+        if other.request.tenant == network.request.tenant:
+            raise NetworkInUse(
+                f"{network.request.cidr} overlaps with {other.request.cidr}, "
+                f"network {other.request.name} of the same tenant",
+                hint="networks of one tenant are routed to one another: choose other addresses",
+            )
+        if network.request.host is not None and other.request.host == network.request.host:
+            raise NetworkInUse(
+                f"{network.request.cidr} overlaps with a network of another tenant on host {network.request.host}",
+                hint="libvirt networks of one host cannot share addresses: choose others, another host, or OVN",
+            )

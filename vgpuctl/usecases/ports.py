@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A VM's port in a tenant's network: choosing the network, taking an address, and telling the network's backend."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vgpuctl.errors import StateError, UsageError
+from vgpuctl.model.network import Attachment, Network, NetworkState
+from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.usecases.network_backends import apply_network, locked
+from vgpuctl.usecases.services import Services
+
+if TYPE_CHECKING:
+    from vgpuctl.store.store import Session
+
+
+def network_of(services: Services, request: VmRequest) -> Network | None:
+    """The tenant's network that a request names; None for the host's own network of that name, and for no network.
+
+    Raises StateError when the network is not ready.
+    """
+    if request.network is None:
+        return None
+    with services.store.reading() as session:
+        network = session.find_network(request.tenant, request.network)
+    if network is not None and network.state is not NetworkState.READY:
+        raise StateError(
+            f"network {request.network} of tenant {request.tenant} is {network.state}",
+            hint="run the command that was interrupted again, or `vgpuctl repair`",
+        )
+    return network
+
+
+def on_its_host(request: VmRequest, network: Network | None) -> VmRequest:
+    """The request with the host that its network is on. Raises UsageError when it wants another host."""
+    if network is None or network.request.host is None:
+        return request
+    if request.host not in (None, network.request.host):
+        raise UsageError(
+            f"VM {request.name} cannot run on {request.host}: network {network.label} is on {network.request.host}",
+            hint="a libvirt network stays on its host; create one for each host, or use OVN",
+        )
+    return replace(request, host=network.request.host)
+
+
+def take_port(session: "Session", vm: Vm, network: Network | None) -> Attachment | None:
+    """Take an address for the VM within the caller's transaction."""
+    return None if network is None else Attachment(network, session.add_port(network, vm.uuid))
+
+
+def free_port(services: Services, vm: Vm, network: Network | None) -> Attachment | None:
+    """What take_port would give now. Writes nothing."""
+    if network is None:
+        return None
+    with services.store.reading() as session:
+        return Attachment(network, session.free_port(network, vm.uuid))
+
+
+def attachment_of(services: Services, vm: Vm) -> Attachment | None:
+    """The VM's port in a tenant's network, None when it has none."""
+    with services.store.reading() as session:
+        for attachment in session.attachments(vm.uuid):
+            return attachment
+    return None
+
+
+def connect(services: Services, network: Network) -> None:
+    """Tell the network's backend which ports there are now."""
+    with locked(services, network):
+        for change in apply_network(services, network):
+            services.say(f"{network.label}: {change}")
+
+
+def disconnect(services: Services, vm: Vm) -> None:
+    """Tell the backend that the VM's port is no more; the store gives its address back with the VM's row."""
+    attachment = attachment_of(services, vm)
+    if attachment is None:
+        return
+    with locked(services, attachment.network):
+        for change in apply_network(services, attachment.network, without_vm=vm.uuid):
+            services.say(f"{attachment.network.label}: {change}")

@@ -11,9 +11,11 @@ import pytest
 
 from vgpuctl import lab
 from vgpuctl.errors import LabError, UsageError
-from vgpuctl.lab.cards import card_table, qemu_devices
+from vgpuctl.lab.card_table import card_table
+from vgpuctl.lab.cards import qemu_devices
 from vgpuctl.lab.initramfs import Archive, modules_in_order
 from vgpuctl.lab.process import RecordedProcess, checked, record
+from vgpuctl.lab.simulated.mix import parse_mix
 
 
 def test_the_default_host_offers_each_interface_once() -> None:
@@ -24,13 +26,15 @@ def test_the_default_host_offers_each_interface_once() -> None:
 
 def test_the_card_table_takes_its_numbers_from_the_catalogue() -> None:
     lines = card_table(lab.parse_host("h=a40:vf-profile,rtx-3090:passthrough")).splitlines()
-    assert lines[0] == (
+    assert lines[0].startswith(
         "card 0000:01:00.0 interface=vf-profile device=10de:2235 subsystem=10de:145a class=030200 revision=a1"
-        " framebuffer=49152 vfs=32 name=NVIDIA A40"
+        " framebuffer=49152 vfs=32 uuid=GPU-"
     )
+    assert lines[0].endswith(" architecture=ampere memory=46068 power=300 hetero=1 mig=0 name=NVIDIA A40")
     assert (
-        "type 562 framebuffer=8192 max=6 heads=4 frl=60 resolution=7680x4320 vdev=2235:14dc name=NVIDIA A40-8Q" in lines
-    )
+        "type 562 framebuffer=8192 max=6 heads=4 frl=60 resolution=7680x4320 vdev=2235:14dc placement=8"
+        " guest_framebuffer=7616 class=Quadro license=vWS name=NVIDIA A40-8Q"
+    ) in lines
     assert lines[-1].startswith("companion 0000:02:00.1 device=10de:1aef ")
 
 
@@ -42,7 +46,46 @@ def test_an_intel_card_has_the_catalogues_vfs_and_no_types() -> None:
     )
     assert "sriov_max_vfs=31" in " ".join(qemu_devices(shape))
     most = lab.parse_host("h=intel-max-1100:vf").cards[0]
-    assert (most.board.sriov and most.board.sriov.totalvfs, most.virtual_functions) == (63, 32)
+    assert (most.board.sriov and most.board.sriov.totalvfs, most.virtual_functions) == (63, 48)
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("t4", "nvidia-t4:mdev"),
+        ("a40", "nvidia-a40:vf-profile"),
+        ("a100-40", "nvidia-a100-pcie-40gb:vf-profile"),
+        ("a100-80", "nvidia-a100-pcie-80gb:vf-profile"),
+        ("h100", "nvidia-h100-pcie-80gb:vf-profile"),
+        ("l40s", "nvidia-l40s:vf-profile"),
+        ("RTX PRO 6000", "nvidia-rtx-pro-6000-blackwell-server:vf-profile"),
+        ("flex-170", "intel-flex-170:vf"),
+        ("rtx-3090", "nvidia-geforce-rtx-3090:passthrough"),
+    ],
+)
+def test_a_short_name_means_one_board_and_its_interface_on_a_current_host(name: str, card: str) -> None:
+    assert lab.parse_host(f"h={name}").cards[0].text == card
+    simulated = parse_mix(name)[0].cards[0]
+    assert f"{simulated.board.key}:{simulated.interface}" == card
+
+
+def test_a_board_with_mig_has_its_profiles_and_mig_backed_types_in_the_table() -> None:
+    lines = card_table(lab.parse_host("h=a100-40,h100")).splitlines()
+    assert " mig=1 mig_reset=1 slots=8 slices=7 name=" in lines[0]
+    assert next(line for line in lines if line.endswith(" name=3g.20gb") and line.startswith("gi ")).startswith(
+        "gi 9 slices=3 size=4 memory=19968 max=2 starts=0,4 me=0 base=1 nvml=2 sm=42"
+    )
+    assert "ci 0 slices=1 max=3 gi=9 starts=0,1,2 nvml=0 name=1c.3g.20gb" in lines
+    assert any(line.startswith("type 476 ") and " gi=9 per_gi=1 " in line for line in lines)
+    assert any(" mig=1 mig_reset=0 " in line for line in lines[1:])
+
+
+def test_every_type_of_a_card_has_an_id_and_no_two_have_the_same() -> None:
+    """Types without a published id get one of the lab's own."""
+    lines = card_table(lab.parse_host("h=h100,l40s,rtx-pro-6000")).splitlines()
+    ids = [line.split()[1] for line in lines if line.startswith("type ")]
+    assert len(set(ids)) == len(ids)
+    assert any(line.startswith("type 60") and line.endswith(" name=NVIDIA L40S-4C") for line in lines)
 
 
 def test_each_card_has_a_root_port_of_its_own_in_the_order_of_the_buses() -> None:
@@ -56,13 +99,15 @@ def test_each_card_has_a_root_port_of_its_own_in_the_order_of_the_buses() -> Non
     [
         ("UPPER=a40:mdev", "not a host name"),
         ("../x", "not a host name"),
-        ("h=a40", "not an interface"),
-        ("h=a40:sriov", "not an interface"),
-        ("h=nothing-99:mdev", "0 NVIDIA boards"),
-        ("h=rtx-3090:mdev", "no vGPU types"),
-        ("h=a40:vf", "0 Intel boards"),
-        ("h=flex-170:passthrough", "0 NVIDIA boards"),
-        ("h=intel-arc-pro-b50:vf", "how many VFs"),
+        ("h=a40:", "no interface ''"),
+        ("h=a40:sriov", "no interface 'sriov'"),
+        ("h=nothing-99:mdev", "0 boards"),
+        ("h=rtx-6000", "3 boards"),
+        ("h=rtx-3090:mdev", "no interface 'mdev'"),
+        ("h=a40:vf", "no interface 'vf'"),
+        ("h=flex-170:passthrough", "no interface 'passthrough'"),
+        ("h=intel-arc-pro-b50:vf", "cannot play"),
+        ("h=amd-mi300x", "cannot play"),
         ("h=" + ",".join(["a40:mdev"] * 9), "9 cards"),
     ],
 )

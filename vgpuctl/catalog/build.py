@@ -19,7 +19,8 @@ def build() -> bytes:
     """Read the YAML files and return the content of catalog.json. Raises msgspec.ValidationError naming the field."""
     gpus = _load("gpus")["gpus"]
     types = _load("vgpu_types")
-    mig = _load("mig_profiles")["tables"]
+    mig_file = _load("mig_profiles")
+    mig = mig_file["tables"]
     raw = {
         "boards": [_board(key, entry) for key, entry in gpus.items()],
         "types": {
@@ -39,6 +40,7 @@ def build() -> bytes:
             }
             for key, entry in mig.items()
         },
+        "ci_profiles": {key: entry for key, entry in mig_file["ci_profiles"].items() if isinstance(key, int)},
     }
     return _one_line_each(msgspec.convert(raw, CatalogFile, str_keys=True))
 
@@ -47,9 +49,9 @@ def _one_line_each(catalog: CatalogFile) -> bytes:
     """Write one board, type list or table a line, so that a change shows as a change of lines."""
     boards = b",\n".join(msgspec.json.encode(board) for board in catalog.boards)
     parts = [b'{"boards":[\n' + boards + b"\n]"]
-    for name in ("types", "placement_tables", "mig_tables"):
+    for name in ("types", "placement_tables", "mig_tables", "ci_profiles"):
         entries = getattr(catalog, name).items()
-        lines = b",\n".join(msgspec.json.encode(key) + b":" + msgspec.json.encode(entry) for key, entry in entries)
+        lines = b",\n".join(msgspec.json.encode(str(key)) + b":" + msgspec.json.encode(entry) for key, entry in entries)
         parts.append(b'"' + name.encode() + b'":{\n' + lines + b"\n}")
     return b",\n".join(parts) + b"}\n"
 

@@ -143,6 +143,19 @@ class MigProfile(msgspec.Struct, frozen=True, omit_defaults=True):
     ofa: int | None = None
 
 
+class ComputeInstanceProfile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One compute-instance profile of GPU instances of some number of compute slices. Starts count those slices.
+
+    id: as `nvidia-smi mig -lcip` prints it, which is NVML's constant too. default: it spans the whole instance.
+    """
+
+    id: int
+    slices: int
+    max_count: int
+    placement_starts: tuple[int, ...]
+    default: bool = False
+
+
 class MigTable(msgspec.Struct, frozen=True, omit_defaults=True):
     """The MIG profiles of some GPU models. A set of instances fits when slots do not overlap, compute slices add
     up to at most compute_slices, each profile stays within max_count, and at most one has `me` or `me.all`."""
@@ -174,3 +187,4 @@ class CatalogFile(msgspec.Struct, frozen=True, omit_defaults=True):
     types: dict[str, TypeList]
     placement_tables: dict[str, PlacementTable]
     mig_tables: dict[str, MigTable]
+    ci_profiles: dict[int, tuple[ComputeInstanceProfile, ...]]

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from vgpuctl.catalog.entries import Board, CatalogFile, CatalogType, MigTable, PlacementTable
+from vgpuctl.catalog.entries import (
+    Board,
+    CatalogFile,
+    CatalogType,
+    ComputeInstanceProfile,
+    MigTable,
+    PlacementTable,
+)
 
 _FILE = Path(__file__).parent / "data" / "catalog.json"
 _VENDORS = ("nvidia", "amd", "intel")
@@ -105,6 +112,11 @@ def boards_with_type(name: str) -> tuple[Board, ...]:
 def mig_table(entry: Board) -> MigTable | None:
     """The MIG profiles of a GPU model, None when it cannot be partitioned."""
     return _catalog().mig_tables[entry.mig.table] if entry.mig.table else None
+
+
+def compute_instance_profiles(slices: int) -> tuple[ComputeInstanceProfile, ...]:
+    """The compute-instance profiles of a GPU instance of so many compute slices; empty when none were found."""
+    return _catalog().ci_profiles.get(slices, ())
 
 
 def mixed_size_table(entry: Board) -> PlacementTable | None:

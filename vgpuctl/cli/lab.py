@@ -44,8 +44,9 @@ def command(context: click.Context, folder: Path | None) -> None:
     "--host",
     "hosts",
     multiple=True,
-    metavar="NAME[=BOARD:INTERFACE,…]",
-    help="A host and its cards; several times. INTERFACE is mdev, mdev-vf, vf-profile, passthrough or vf."
+    metavar="NAME[=BOARD[:INTERFACE],…]",
+    help="A host and its cards; several times. INTERFACE is mdev, mdev-vf, vf-profile, passthrough or vf; without"
+    " it a card has the one that its board has on a current host."
     "  [default: gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf]",
 )
 @click.option(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from vgpuctl.errors import LabError
 from vgpuctl.lab.builds import IN_HOST
-from vgpuctl.lab.cards import HostShape, card_table
+from vgpuctl.lab.card_table import card_table
+from vgpuctl.lab.cards import HostShape
 from vgpuctl.lab.folder import LabFolder
 from vgpuctl.lab.guest_disk import idle_disk
 from vgpuctl.lab.initramfs import guest_initramfs

@@ -37,103 +37,6 @@ const char *vgpulab_driver_name(const struct vgpulab_card *card)
 	return card->interface == VGPULAB_VF ? vgpulab_intel_pci_driver.name : vgpulab_pci_driver.name;
 }
 
-static int parse_identity_pair(const char *value, u16 *first, u16 *second)
-{
-	return sscanf(value, "%4hx:%4hx", first, second) == 2 ? 0 : -EINVAL;
-}
-
-static int parse_address(const char *value, int *domain, u8 *bus, unsigned int *devfn)
-{
-	unsigned int number, bus_number, slot, function;
-
-	if (sscanf(value, "%4x:%2x:%2x.%1u", &number, &bus_number, &slot, &function) != 4)
-		return -EINVAL;
-	if (slot > 0x1f || function > 7)
-		return -EINVAL;
-	*domain = number;
-	*bus = bus_number;
-	*devfn = PCI_DEVFN(slot, function);
-	return 0;
-}
-
-static int parse_identity_key(struct vgpulab_identity *identity, const char *key, const char *value)
-{
-	if (!strcmp(key, "device"))
-		return parse_identity_pair(value, &identity->vendor, &identity->device);
-	if (!strcmp(key, "subsystem"))
-		return parse_identity_pair(value, &identity->subsystem_vendor,
-					   &identity->subsystem_device);
-	if (!strcmp(key, "class"))
-		return kstrtou32(value, 16, &identity->class);
-	if (!strcmp(key, "revision"))
-		return kstrtou8(value, 16, &identity->revision);
-	return -ENOENT;
-}
-
-static int parse_card_key(struct vgpulab_card *card, const char *key, const char *value)
-{
-	if (!strcmp(key, "interface")) {
-		int index = match_string(interface_names, ARRAY_SIZE(interface_names), value);
-
-		if (index < 0)
-			return -EINVAL;
-		card->interface = index;
-		return 0;
-	}
-	if (!strcmp(key, "framebuffer"))
-		return kstrtouint(value, 10, &card->framebuffer_mib);
-	if (!strcmp(key, "vfs"))
-		return kstrtouint(value, 10, &card->total_vfs);
-	if (!strcmp(key, "name")) {
-		card->name = kstrdup(value, GFP_KERNEL);
-		return card->name ? 0 : -ENOMEM;
-	}
-	return parse_identity_key(&card->identity, key, value);
-}
-
-static int parse_type_key(struct vgpulab_type *type, const char *key, const char *value)
-{
-	if (!strcmp(key, "framebuffer"))
-		return kstrtouint(value, 10, &type->framebuffer_mib);
-	if (!strcmp(key, "max"))
-		return kstrtouint(value, 10, &type->max_instances);
-	if (!strcmp(key, "heads"))
-		return kstrtouint(value, 10, &type->heads);
-	if (!strcmp(key, "frl"))
-		return kstrtouint(value, 10, &type->frame_rate_limit);
-	if (!strcmp(key, "resolution"))
-		return sscanf(value, "%ux%u", &type->width, &type->height) == 2 ? 0 : -EINVAL;
-	if (!strcmp(key, "vdev"))
-		return parse_identity_pair(value, &type->guest_device, &type->guest_subsystem);
-	if (!strcmp(key, "name")) {
-		type->name = kstrdup(value, GFP_KERNEL);
-		return type->name ? 0 : -ENOMEM;
-	}
-	return -ENOENT;
-}
-
-/* Cut the next `key=value` off a line; the value of `name` is the rest of the line. */
-static bool next_pair(char **line, char **key, char **value)
-{
-	char *text = skip_spaces(*line);
-	char *equals = strchr(text, '=');
-
-	if (!equals)
-		return false;
-	*equals = '\0';
-	*key = text;
-	*value = equals + 1;
-	if (!strcmp(*key, "name")) {
-		*line = *value + strlen(*value);
-		return true;
-	}
-	*line = *value;
-	strsep(line, " \t");
-	if (!*line)
-		*line = *value + strlen(*value);
-	return true;
-}
-
 static struct vgpulab_card *new_card(void)
 {
 	struct vgpulab_card *card = kzalloc(sizeof(*card), GFP_KERNEL);
@@ -147,6 +50,8 @@ static struct vgpulab_card *new_card(void)
 	}
 	mutex_init(&card->lock);
 	INIT_LIST_HEAD(&card->vgpus);
+	INIT_LIST_HEAD(&card->processes);
+	card->scheduler = (struct vgpulab_scheduler){ .policy = 1, .slice_us = 2000, .frequency = 480 };
 	init_waitqueue_head(&card->idle);
 	return card;
 }
@@ -156,21 +61,22 @@ static int parse_card(char *line, struct list_head *cards)
 	struct vgpulab_card *card = new_card();
 	struct vgpulab_card *other;
 	char *address = strsep(&line, " \t");
-	char *key, *value;
 	int ret;
 
 	if (!card)
 		return -ENOMEM;
 	/* On the list at once: what was allocated is freed with the list, whatever goes wrong. */
 	list_add_tail(&card->node, cards);
-	ret = parse_address(address, &card->domain, &card->bus, &card->identity.devfn);
-	while (!ret && line && next_pair(&line, &key, &value))
-		ret = parse_card_key(card, key, value);
+	ret = vgpulab_parse_address(address, &card->domain, &card->bus, &card->identity.devfn);
+	if (!ret)
+		ret = vgpulab_parse_card_keys(card, line);
 	if (ret)
 		return ret;
 	if (!card->name || !card->identity.vendor || !card->identity.class)
 		return -EINVAL;
 	if (has_vfs(card) != (card->total_vfs != 0))
+		return -EINVAL;
+	if (card->mig && (!card->mig->slots || !card->mig->slices))
 		return -EINVAL;
 	/* Drivers choose by vendor, so an interface belongs to one. */
 	if ((card->interface == VGPULAB_VF) != (card->identity.vendor == PCI_VENDOR_ID_INTEL))
@@ -195,7 +101,6 @@ static int parse_type(char *line, struct vgpulab_card *card)
 {
 	struct vgpulab_type *type;
 	char *number = strsep(&line, " \t");
-	char *key, *value;
 	unsigned int i;
 	int ret;
 
@@ -209,11 +114,11 @@ static int parse_type(char *line, struct vgpulab_card *card)
 	type->guest_device = card->identity.device;
 	type->guest_subsystem = card->identity.subsystem_device;
 	ret = kstrtouint(number, 10, &type->id);
-	while (!ret && line && next_pair(&line, &key, &value))
-		ret = parse_type_key(type, key, value);
+	if (!ret)
+		ret = vgpulab_parse_type_keys(type, line);
 	if (ret)
 		return ret;
-	if (!type->id || !type->framebuffer_mib || !type->max_instances || !type->name)
+	if (!type->id || !type->name)
 		return -EINVAL;
 	for (i = 0; i + 1 < card->type_count; i++)
 		if (card->types[i].id == type->id)
@@ -225,7 +130,6 @@ static int parse_companion(char *line, struct vgpulab_card *card)
 {
 	struct vgpulab_identity *identity;
 	char *address = strsep(&line, " \t");
-	char *key, *value;
 	int domain, ret;
 	u8 bus;
 
@@ -233,9 +137,9 @@ static int parse_companion(char *line, struct vgpulab_card *card)
 	if (card->total_vfs || card->function_count == VGPULAB_MAX_FUNCTIONS)
 		return -EINVAL;
 	identity = &card->functions[card->function_count];
-	ret = parse_address(address, &domain, &bus, &identity->devfn);
-	while (!ret && line && next_pair(&line, &key, &value))
-		ret = parse_identity_key(identity, key, value);
+	ret = vgpulab_parse_address(address, &domain, &bus, &identity->devfn);
+	if (!ret)
+		ret = vgpulab_parse_companion_keys(identity, line);
 	if (ret)
 		return ret;
 	if (domain != card->domain || bus != card->bus || !identity->vendor || !identity->class)
@@ -277,6 +181,10 @@ int vgpulab_parse_cards(char *text, struct list_head *cards)
 			ret = parse_type(skip_spaces(line), last);
 		else if (!strcmp(word, "companion") && last)
 			ret = parse_companion(skip_spaces(line), last);
+		else if (!strcmp(word, "gi") && last)
+			ret = vgpulab_parse_gi(last, skip_spaces(line));
+		else if (!strcmp(word, "ci") && last)
+			ret = vgpulab_parse_ci(last, skip_spaces(line));
 		else
 			ret = -EINVAL;
 	}
@@ -300,6 +208,9 @@ void vgpulab_free_cards(struct list_head *cards)
 			kfree(card->types[i].name);
 		kfree(card->types);
 		kfree(card->name);
+		kfree(card->uuid);
+		vgpulab_forget_instances_locked(card);
+		kvfree(card->mig);
 		mutex_destroy(&card->lock);
 		kfree(card);
 	}
@@ -345,6 +256,22 @@ struct vgpulab_card *vgpulab_card_by_index(unsigned int index)
 
 	list_for_each_entry(card, &published_cards, node)
 		if (card->interface != VGPULAB_VF && card->index == index)
+			return card;
+	return NULL;
+}
+
+/* The card of a PF's address as sysfs writes it. */
+struct vgpulab_card *vgpulab_card_by_name(const char *address)
+{
+	struct vgpulab_card *card;
+	unsigned int devfn;
+	int domain;
+	u8 bus;
+
+	if (vgpulab_parse_address(address, &domain, &bus, &devfn))
+		return NULL;
+	list_for_each_entry(card, &published_cards, node)
+		if (card->domain == domain && card->bus == bus && card->identity.devfn == devfn)
 			return card;
 	return NULL;
 }

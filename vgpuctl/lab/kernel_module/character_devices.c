@@ -18,30 +18,25 @@ static struct cdev nvidia_cdev;
 
 static int nvidia_open(struct inode *inode, struct file *file)
 {
+	struct vgpulab_process *process;
 	struct vgpulab_card *card;
-	int ret;
 
 	if (iminor(inode) == NVIDIA_CONTROL_MINOR)
 		return 0;
 	card = vgpulab_card_by_index(iminor(inode));
 	if (!card)
 		return -ENXIO;
-	mutex_lock(&card->lock);
-	ret = vgpulab_card_use_locked(card);
-	mutex_unlock(&card->lock);
-	file->private_data = card;
-	return ret;
+	process = vgpulab_process_add(card, -1);
+	if (IS_ERR(process))
+		return PTR_ERR(process);
+	file->private_data = process;
+	return 0;
 }
 
 static int nvidia_release(struct inode *inode, struct file *file)
 {
-	struct vgpulab_card *card = file->private_data;
-
-	if (!card)
-		return 0;
-	mutex_lock(&card->lock);
-	vgpulab_card_unuse_locked(card);
-	mutex_unlock(&card->lock);
+	if (file->private_data)
+		vgpulab_process_remove(file->private_data);
 	return 0;
 }
 

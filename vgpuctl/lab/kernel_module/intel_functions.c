@@ -19,6 +19,7 @@ static int intel_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return 0;
 	mutex_lock(&card->lock);
 	card->is_bound = true;
+	card->pdev = pdev;
 	mutex_unlock(&card->lock);
 	return 0;
 }
@@ -34,6 +35,7 @@ static void intel_remove(struct pci_dev *pdev)
 		pci_disable_sriov(pdev);
 	mutex_lock(&card->lock);
 	card->is_bound = false;
+	card->pdev = NULL;
 	mutex_unlock(&card->lock);
 }
 

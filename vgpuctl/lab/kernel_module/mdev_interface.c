@@ -29,8 +29,8 @@ static ssize_t show_description(struct mdev_type *mdev_type, char *buffer)
 
 	return sysfs_emit(buffer,
 			  "num_heads=%u, frl_config=%u, framebuffer=%uM, max_resolution=%ux%u, max_instance=%u\n",
-			  type->heads, type->frame_rate_limit, type->framebuffer_mib,
-			  type->width, type->height, type->max_instances);
+			  type->heads, type->frame_rate_limit, type->rules.framebuffer_mib,
+			  type->width, type->height, type->rules.max_instances);
 }
 
 static ssize_t vgpu_params_show(struct device *dev, struct device_attribute *attribute, char *buffer)
@@ -57,7 +57,58 @@ static ssize_t vgpu_params_store(struct device *dev, struct device_attribute *at
 }
 static DEVICE_ATTR_RW(vgpu_params);
 
+static ssize_t gpu_instance_id_show(struct device *dev, struct device_attribute *attribute,
+				    char *buffer)
+{
+	struct vgpulab_vfio *vfio = dev_get_drvdata(dev);
+	ssize_t length;
+
+	mutex_lock(&vfio->vgpu->card->lock);
+	length = sysfs_emit(buffer, "%u\n", vfio->vgpu->gi);	/* -1: VGPULAB_NO_GPU_INSTANCE */
+	mutex_unlock(&vfio->vgpu->card->lock);
+	return length;
+}
+
+static ssize_t gpu_instance_id_store(struct device *dev, struct device_attribute *attribute,
+				     const char *buffer, size_t count)
+{
+	struct vgpulab_vfio *vfio = dev_get_drvdata(dev);
+	int ret;
+
+	mutex_lock(&vfio->vgpu->card->lock);
+	ret = vgpulab_vgpu_set_instance_locked(vfio->vgpu, buffer);
+	mutex_unlock(&vfio->vgpu->card->lock);
+	return ret ?: count;
+}
+static DEVICE_ATTR_RW(gpu_instance_id);
+
+static ssize_t placement_id_show(struct device *dev, struct device_attribute *attribute, char *buffer)
+{
+	struct vgpulab_vfio *vfio = dev_get_drvdata(dev);
+	ssize_t length;
+
+	mutex_lock(&vfio->vgpu->card->lock);
+	length = sysfs_emit(buffer, "%u\n", vfio->vgpu->placement);
+	mutex_unlock(&vfio->vgpu->card->lock);
+	return length;
+}
+
+static ssize_t placement_id_store(struct device *dev, struct device_attribute *attribute,
+				  const char *buffer, size_t count)
+{
+	struct vgpulab_vfio *vfio = dev_get_drvdata(dev);
+	int ret;
+
+	mutex_lock(&vfio->vgpu->card->lock);
+	ret = vgpulab_vgpu_set_placement_locked(vfio->vgpu, buffer);
+	mutex_unlock(&vfio->vgpu->card->lock);
+	return ret ?: count;
+}
+static DEVICE_ATTR_RW(placement_id);
+
 static struct attribute *mdev_attributes[] = {
+	&dev_attr_gpu_instance_id.attr,
+	&dev_attr_placement_id.attr,
 	&dev_attr_vgpu_params.attr,
 	NULL
 };

@@ -21,6 +21,7 @@ static int physical_function_probe(struct vgpulab_function *function)
 		return ret;
 	mutex_lock(&card->lock);
 	card->is_bound = true;
+	card->pdev = function->pdev;
 	card->has_unbind_lock = false;
 	mutex_unlock(&card->lock);
 	if (card->interface == VGPULAB_MDEV_PF) {
@@ -34,6 +35,7 @@ static int physical_function_probe(struct vgpulab_function *function)
 unbind:
 	mutex_lock(&card->lock);
 	card->is_bound = false;
+	card->pdev = NULL;
 	mutex_unlock(&card->lock);
 	vgpulab_proc_remove_card(card);
 	return ret;
@@ -47,6 +49,7 @@ static void physical_function_remove(struct vgpulab_function *function)
 	vgpulab_character_device_remove(card);
 	mutex_lock(&card->lock);
 	card->is_bound = false;		/* no new users from here on */
+	card->pdev = NULL;
 	if (card->usage)
 		pr_err("NVRM: Attempting to remove device %04x:%02x:%02x.%x with non-zero usage count!\n",
 		       pci_domain_nr(pdev->bus), pdev->bus->number,
@@ -59,6 +62,10 @@ static void physical_function_remove(struct vgpulab_function *function)
 	/* VFs and their vGPUs do not outlive the driver of their PF. */
 	if (pci_num_vf(pdev))
 		pci_disable_sriov(pdev);
+	/* Instances and mixed-size mode neither. */
+	mutex_lock(&card->lock);
+	vgpulab_modes_lost_locked(card);
+	mutex_unlock(&card->lock);
 	vgpulab_proc_remove_card(card);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * /proc/driver/nvidia/ as NVIDIA's driver has it (version, gpus/<BDF>/{information,unbindLock}),
- * and /proc/vgpulab/{cards,state}, the lab's own door.
+ * and the table of /proc/vgpulab/cards.
  */
 #include <linux/capability.h>
 #include <linux/module.h>
@@ -20,20 +20,14 @@ static struct proc_dir_entry *driver_folder;
 static struct proc_dir_entry *gpus_folder;
 
 /* Serialises writers of the card table, and readers against the one writer that succeeds. */
-static DEFINE_MUTEX(table_lock);
+DEFINE_MUTEX(vgpulab_table_lock);
 static char *table_text;
-
-static void print_address(struct seq_file *file, const struct vgpulab_card *card)
-{
-	seq_printf(file, "%04x:%02x:%02x.%u", card->domain, card->bus,
-		   PCI_SLOT(card->identity.devfn), PCI_FUNC(card->identity.devfn));
-}
 
 static int cards_show(struct seq_file *file, void *unused)
 {
-	mutex_lock(&table_lock);
+	mutex_lock(&vgpulab_table_lock);
 	seq_puts(file, table_text ?: "");
-	mutex_unlock(&table_lock);
+	mutex_unlock(&vgpulab_table_lock);
 	return 0;
 }
 
@@ -89,7 +83,7 @@ static ssize_t cards_write(struct file *file, const char __user *buffer, size_t 
 	}
 	text[count] = '\0';
 
-	mutex_lock(&table_lock);
+	mutex_lock(&vgpulab_table_lock);
 	ret = take_cards(&text);
 	if (!ret) {
 		list_for_each_entry(card, vgpulab_cards(), node) {
@@ -98,7 +92,7 @@ static ssize_t cards_write(struct file *file, const char __user *buffer, size_t 
 				break;
 		}
 	}
-	mutex_unlock(&table_lock);
+	mutex_unlock(&vgpulab_table_lock);
 	kvfree(text);
 	if (ret)
 		return ret;
@@ -114,38 +108,6 @@ static const struct proc_ops cards_operations = {
 	.proc_release = single_release,
 };
 
-static int state_show(struct seq_file *file, void *unused)
-{
-	struct vgpulab_card *card;
-	struct vgpulab_vgpu *vgpu;
-
-	mutex_lock(&table_lock);
-	list_for_each_entry(card, vgpulab_cards(), node) {
-		unsigned int size = 0;
-
-		mutex_lock(&card->lock);
-		list_for_each_entry(vgpu, &card->vgpus, node)
-			size = vgpu->type->framebuffer_mib;
-		seq_puts(file, "card ");
-		print_address(file, card);
-		seq_printf(file,
-			   " driver=%s interface=%s usage=%u unbind_lock=%d vgpus=%u framebuffer=%u vgpu_framebuffer=%u\n",
-			   card->is_bound ? vgpulab_driver_name(card) : "-", vgpulab_interface_name(card->interface),
-			   card->usage, card->has_unbind_lock, card->vgpu_count,
-			   card->framebuffer_mib, size);
-		list_for_each_entry(vgpu, &card->vgpus, node) {
-			seq_puts(file, "vgpu ");
-			print_address(file, card);
-			seq_printf(file, " function=%s type=%u framebuffer=%u placement=%u in_use=%d uuid=%s\n",
-				   pci_name(vgpu->pdev), vgpu->type->id, vgpu->type->framebuffer_mib,
-				   vgpu->placement, vgpu->is_in_use, vgpu->uuid[0] ? vgpu->uuid : "-");
-		}
-		mutex_unlock(&card->lock);
-	}
-	mutex_unlock(&table_lock);
-	return 0;
-}
-
 static int version_show(struct seq_file *file, void *unused)
 {
 	seq_printf(file, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  (vgpulab)\n",
@@ -159,7 +121,7 @@ static int information_show(struct seq_file *file, void *unused)
 
 	seq_printf(file, "Model: \t\t %s\n", card->name);
 	seq_puts(file, "Bus Type: \t PCIe\nBus Location: \t ");
-	print_address(file, card);
+	vgpulab_print_address(file, card);
 	seq_printf(file, "\nDevice Minor: \t %u\n", card->index);
 	return 0;
 }
@@ -197,7 +159,8 @@ static ssize_t unbind_lock_write(struct file *file, const char __user *buffer, s
 		if (card->has_unbind_lock)
 			pr_info("NVRM: UnbindLock released\n");
 		card->has_unbind_lock = false;
-	} else if (card->usage) {
+	} else if (card->usage || card->faults.is_busy || card->faults.holds_unbind_lock ||
+		   card->faults.is_fallen) {
 		pr_info("NVRM: Could not acquire UnbindLock\n");
 	} else if (!card->has_unbind_lock) {
 		card->has_unbind_lock = true;
@@ -249,7 +212,8 @@ int vgpulab_proc_init(void)
 	lab_folder = proc_mkdir("vgpulab", NULL);
 	if (!gpus_folder || !lab_folder ||
 	    !proc_create_single("version", 0444, driver_folder, version_show) ||
-	    !proc_create_single("state", 0444, lab_folder, state_show) ||
+	    !proc_create_single("state", 0444, lab_folder, vgpulab_state_show) ||
+	    !proc_create("control", 0666, lab_folder, &vgpulab_control_operations) ||
 	    !proc_create("cards", 0600, lab_folder, &cards_operations)) {
 		vgpulab_proc_stop_cards();
 		vgpulab_proc_exit();

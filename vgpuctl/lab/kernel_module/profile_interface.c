@@ -41,7 +41,8 @@ static ssize_t current_vgpu_type_show(struct device *dev, struct device_attribut
 static int delete_vgpu_locked(struct vgpulab_function *function)
 {
 	struct vgpulab_vgpu *vgpu = function->vgpu;
-	unsigned long delay = msecs_to_jiffies(READ_ONCE(vgpulab_removal_delay_ms));
+	unsigned long delay = msecs_to_jiffies(max(READ_ONCE(vgpulab_removal_delay_ms),
+						   function->card->faults.removal_delay_ms));
 
 	if (!vgpu)
 		return 0;
@@ -86,48 +87,30 @@ static ssize_t current_vgpu_type_store(struct device *dev, struct device_attribu
 }
 static DEVICE_ATTR_RW(current_vgpu_type);
 
-/* Change a number that cannot be changed here: writing the current value is a no-op. */
-static ssize_t refuse_number(struct vgpulab_function *function, const char *buffer, size_t count,
-			     bool is_placement)
-{
-	unsigned int wanted, current_value, status;
-	ssize_t ret = count;
-
-	if (kstrtouint(buffer, 0, &wanted))
-		return -EINVAL;
-	mutex_lock(&function->card->lock);
-	if (!function->vgpu) {
-		ret = -ENXIO;
-	} else {
-		current_value = is_placement ? function->vgpu->placement : VGPULAB_NO_GPU_INSTANCE;
-		/* Without mixed-size mode there is nothing to choose, without MIG no instance. */
-		status = is_placement ? RM_NOT_SUPPORTED : RM_INVALID_OPERATION;
-		if (wanted != current_value) {
-			pr_err("NVRM: Failed to set %s: 0x%x\n",
-			       is_placement ? "placement id" : "gpu instance id", status);
-			ret = -EIO;
-		}
-	}
-	mutex_unlock(&function->card->lock);
-	return ret;
-}
-
 static ssize_t gpu_instance_id_show(struct device *dev, struct device_attribute *attribute,
 				    char *buffer)
 {
 	struct vgpulab_function *function = dev_get_drvdata(dev);
-	bool exists;
+	ssize_t length = -ENXIO;
 
 	mutex_lock(&function->card->lock);
-	exists = function->vgpu;
+	if (function->vgpu)
+		length = sysfs_emit(buffer, "%u\n", function->vgpu->gi);	/* -1: VGPULAB_NO_GPU_INSTANCE */
 	mutex_unlock(&function->card->lock);
-	return exists ? sysfs_emit(buffer, "%u\n", VGPULAB_NO_GPU_INSTANCE) : -ENXIO;
+	return length;
 }
 
 static ssize_t gpu_instance_id_store(struct device *dev, struct device_attribute *attribute,
 				     const char *buffer, size_t count)
 {
-	return refuse_number(dev_get_drvdata(dev), buffer, count, false);
+	struct vgpulab_function *function = dev_get_drvdata(dev);
+	int ret = -ENXIO;
+
+	mutex_lock(&function->card->lock);
+	if (function->vgpu)
+		ret = vgpulab_vgpu_set_instance_locked(function->vgpu, buffer);
+	mutex_unlock(&function->card->lock);
+	return ret ?: count;
 }
 static DEVICE_ATTR_RW(gpu_instance_id);
 
@@ -146,7 +129,14 @@ static ssize_t placement_id_show(struct device *dev, struct device_attribute *at
 static ssize_t placement_id_store(struct device *dev, struct device_attribute *attribute,
 				  const char *buffer, size_t count)
 {
-	return refuse_number(dev_get_drvdata(dev), buffer, count, true);
+	struct vgpulab_function *function = dev_get_drvdata(dev);
+	int ret = -ENXIO;
+
+	mutex_lock(&function->card->lock);
+	if (function->vgpu)
+		ret = vgpulab_vgpu_set_placement_locked(function->vgpu, buffer);
+	mutex_unlock(&function->card->lock);
+	return ret ?: count;
 }
 static DEVICE_ATTR_RW(placement_id);
 

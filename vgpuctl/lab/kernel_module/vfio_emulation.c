@@ -5,6 +5,7 @@
  * No BARs and no interrupts, because no guest driver runs on it. The class stays 3D controller
  * (0x0302): QEMU's NVIDIA quirks touch BAR 0 of a VGA device without asking whether it is there.
  */
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -71,8 +72,11 @@ static int vgpulab_vfio_open(struct vfio_device *vdev)
 	vgpu = vfio->vgpu ?: vfio->function->vgpu;
 	if (!vgpu) {
 		pr_err("NVRM: %s has no vGPU type, cannot open its VFIO device\n", dev_name(vdev->dev));
+	} else if (vgpu->has_wrong_placement) {
+		pr_err("NVRM: %s: vgpu-placement-id cannot be had: 0x%x\n", dev_name(vdev->dev), RM_INVALID_STATE);
 	} else if (!vgpulab_card_use_locked(card)) {
 		vgpu->is_in_use = true;
+		vgpu->vm_pid = task_tgid_nr(current);
 		fill_config(vfio, vgpu->type);
 		ret = 0;
 	}
@@ -90,6 +94,7 @@ static void vgpulab_vfio_close(struct vfio_device *vdev)
 	/* A vGPU in use is never deleted, so it is the one that was opened. */
 	vgpu = vfio->vgpu ?: vfio->function->vgpu;
 	vgpu->is_in_use = false;
+	vgpu->vm_pid = 0;
 	vgpu->was_used = true;
 	vgpu->closed_at = jiffies;
 	vgpulab_card_unuse_locked(card);

@@ -1,153 +1,90 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which vGPUs a card can still take: the rules of NVIDIA's resource manager for a GPU without MIG
- * in equal-size mode (kernel_vgpu_mgr.c of the open kernel modules).
+ * Which vGPUs a GPU can still take, and where: the rules of kernel_vgpu_mgr.c of NVIDIA's open
+ * kernel modules.
  */
-#include <linux/slab.h>
+#include "rules.h"
 
-#include "vgpulab.h"
-
-static bool has_vfs(const struct vgpulab_card *card)
+static unsigned int most_in(const struct rules_type *type)
 {
-	return card->interface == VGPULAB_MDEV_VF || card->interface == VGPULAB_VF_PROFILE;
+	return type->gi_profile < 0 ? type->max_instances : type->per_gi;
 }
 
-static bool function_is_used(struct vgpulab_card *card, struct pci_dev *pdev)
+/* Where a type could begin if the pool were empty and in mixed-size mode. */
+void pool_supported(const struct rules_pool *pool, const struct rules_type *type,
+		    struct placement_set *set)
 {
-	struct vgpulab_vgpu *vgpu;
-
-	list_for_each_entry(vgpu, &card->vgpus, node)
-		if (vgpu->pdev == pdev)
-			return true;
-	return false;
+	placement_supported(pool->layout, pool->region, type->placement_size, most_in(type), set);
 }
 
-/* RM's answer to a request for one vGPU of this type on this function. */
-static unsigned int creation_status(struct vgpulab_card *card, struct pci_dev *pdev,
-				    const struct vgpulab_type *type)
+/* Whether [placement, placement + size) is free. After a deletion it is only when all of it is. */
+bool pool_placement_is_free(const struct rules_pool *pool, unsigned int placement, unsigned int size)
 {
-	struct vgpulab_vgpu *first;
+	unsigned int i;
 
-	lockdep_assert_held(&card->lock);
-	/* VFs outlive the PF's driver while sriov-manage has the PF on pci-pf-stub. */
-	if (!card->is_bound || card->has_unbind_lock)
-		return RM_INVALID_STATE;
-	if (has_vfs(card) && function_is_used(card, pdev))
-		return RM_INVALID_OPERATION;
-	if (list_empty(&card->vgpus))
+	for (i = 0; i < pool->count; i++)
+		if (placement < pool->vgpus[i].placement + pool->vgpus[i].size &&
+		    pool->vgpus[i].placement < placement + size)
+			return false;
+	return true;
+}
+
+/* The first place for a type: of its placement ids in mixed-size mode, else side by side. */
+unsigned int pool_choose(const struct rules_pool *pool, const struct rules_type *type)
+{
+	unsigned int step = pool->is_heterogeneous ? 1 : type->placement_size;
+	struct placement_set set;
+	unsigned int placement;
+
+	if (pool->is_heterogeneous)
+		pool_supported(pool, type, &set);
+	for (placement = 0; placement < PLACEMENT_MAX_REGION; placement += step)
+		if ((!pool->is_heterogeneous || placement_in(&set, placement)) &&
+		    pool_placement_is_free(pool, placement, type->placement_size))
+			return placement;
+	return RM_INVALID_PLACEMENT;
+}
+
+/* RM's answer to one more vGPU of a type in a pool. */
+unsigned int pool_status(const struct rules_pool *pool, const struct rules_type *type)
+{
+	if (!pool->count)
 		return RM_OK;
-	first = list_first_entry(&card->vgpus, struct vgpulab_vgpu, node);
 	/* Equal size means equal framebuffer, whatever the series. */
-	if (first->type->framebuffer_mib != type->framebuffer_mib)
+	if (!pool->is_heterogeneous && pool->vgpus[0].framebuffer_mib != type->framebuffer_mib)
 		return RM_NOT_SUPPORTED;
-	if (card->vgpu_count >= type->max_instances)
+	if (pool->count >= (type->gi_profile < 0 ? RM_MAX_VGPUS : RM_MAX_VGPUS_PER_INSTANCE))
 		return RM_INSUFFICIENT_RESOURCES;
-	return RM_OK;
-}
-
-unsigned int vgpulab_available_locked(struct vgpulab_card *card, struct pci_dev *pdev,
-				      const struct vgpulab_type *type)
-{
-	if (creation_status(card, pdev, type) != RM_OK)
-		return 0;
-	return has_vfs(card) ? 1 : type->max_instances - card->vgpu_count;
-}
-
-unsigned int vgpulab_available(struct vgpulab_card *card, struct pci_dev *pdev,
-			       const struct vgpulab_type *type)
-{
-	unsigned int available;
-
-	mutex_lock(&card->lock);
-	available = vgpulab_available_locked(card, pdev, type);
-	mutex_unlock(&card->lock);
-	return available;
-}
-
-/* The first free place, in GiB, for vGPUs of one size laid side by side. */
-static unsigned int free_placement(struct vgpulab_card *card, const struct vgpulab_type *type)
-{
-	unsigned int size = max(type->framebuffer_mib / 1024, 1U);
-	unsigned int placement = 0;
-	struct vgpulab_vgpu *vgpu;
-	bool is_taken;
-
-	do {
-		is_taken = false;
-		list_for_each_entry(vgpu, &card->vgpus, node)
-			is_taken |= vgpu->placement == placement;
-		if (is_taken)
-			placement += size;
-	} while (is_taken);
-	return placement;
-}
-
-/* Create a vGPU; type is NULL for an id the card does not have. Every refusal is EIO and a log line. */
-struct vgpulab_vgpu *vgpulab_vgpu_create_locked(struct vgpulab_card *card, struct pci_dev *pdev,
-						const struct vgpulab_type *type)
-{
-	unsigned int status = type ? creation_status(card, pdev, type) : RM_OBJECT_NOT_FOUND;
-	struct vgpulab_vgpu *vgpu;
-
-	if (status != RM_OK) {
-		pr_err("NVRM: Failed to add vgpu create request: 0x%x\n", status);
-		return ERR_PTR(-EIO);
-	}
-	vgpu = kzalloc(sizeof(*vgpu), GFP_KERNEL);
-	if (!vgpu)
-		return ERR_PTR(-ENOMEM);
-	vgpu->card = card;
-	vgpu->pdev = pdev;
-	vgpu->type = type;
-	vgpu->placement = free_placement(card, type);
-	list_add_tail(&vgpu->node, &card->vgpus);
-	card->vgpu_count++;
-	return vgpu;
-}
-
-void vgpulab_vgpu_destroy_locked(struct vgpulab_vgpu *vgpu)
-{
-	lockdep_assert_held(&vgpu->card->lock);
-	list_del(&vgpu->node);
-	vgpu->card->vgpu_count--;
-	kfree(vgpu);
+	/* In mixed-size mode places count, and the type's maximum does not. */
+	if (pool->is_heterogeneous)
+		return pool_choose(pool, type) == RM_INVALID_PLACEMENT ? RM_INSUFFICIENT_RESOURCES : RM_OK;
+	return pool->count < most_in(type) ? RM_OK : RM_INSUFFICIENT_RESOURCES;
 }
 
 /*
- * Store vgpu_params. The driver keeps the text as it is written and judges it when the VM starts;
- * a single blank clears it.
+ * RM's answer to one more vGPU of a type on a GPU. A MIG-backed one goes into *instance: the
+ * lowest-numbered GPU instance of its profile that has room for it. For others *instance is NULL.
  */
-int vgpulab_vgpu_set_params_locked(struct vgpulab_vgpu *vgpu, const char *text, size_t length)
+unsigned int gpu_status(const struct rules_gpu *gpu, const struct rules_type *type,
+			const struct rules_instance **instance)
 {
-	lockdep_assert_held(&vgpu->card->lock);
-	if (vgpu->is_in_use)
-		return -EBUSY;
-	if (length && text[length - 1] == '\n')
-		length--;
-	if (length > VGPULAB_MAX_VGPU_PARAMS)
-		return -EINVAL;
-	if (length == 1 && text[0] == ' ')
-		length = 0;
-	memcpy(vgpu->params, text, length);
-	vgpu->params[length] = '\0';
-	return 0;
-}
+	unsigned int i, total = 0;
 
-/* Somebody opens the GPU or one of its vGPUs. */
-int vgpulab_card_use_locked(struct vgpulab_card *card)
-{
-	lockdep_assert_held(&card->lock);
-	if (!card->is_bound)
-		return -ENODEV;
-	if (card->has_unbind_lock)
-		return -EBUSY;
-	card->usage++;
-	return 0;
-}
-
-void vgpulab_card_unuse_locked(struct vgpulab_card *card)
-{
-	lockdep_assert_held(&card->lock);
-	if (!--card->usage)
-		wake_up_all(&card->idle);
+	*instance = NULL;
+	if (type->gi_profile < 0)
+		return gpu->has_mig ? RM_INVALID_OPERATION : pool_status(&gpu->pool, type);
+	if (!gpu->has_mig || !gpu->instance_count)
+		return RM_INVALID_OPERATION;
+	for (i = 0; i < gpu->instance_count; i++)
+		total += gpu->instances[i].pool.count;
+	if (total >= RM_MAX_VGPUS_WITH_MIG)
+		return RM_INSUFFICIENT_RESOURCES;
+	for (i = 0; i < gpu->instance_count; i++) {
+		if (gpu->instances[i].profile != (unsigned int)type->gi_profile ||
+		    pool_status(&gpu->instances[i].pool, type) != RM_OK)
+			continue;
+		*instance = &gpu->instances[i];
+		return RM_OK;
+	}
+	return RM_INVALID_STATE;
 }

@@ -15,22 +15,30 @@
 #include <linux/mdev.h>
 #include <linux/mutex.h>
 #include <linux/pci.h>
+#include <linux/proc_fs.h>
+#include <linux/seq_file.h>
 #include <linux/vfio.h>
 #include <linux/wait.h>
 
-/* Status codes of NVIDIA's resource manager (RM), as its log lines print them. */
-#define RM_OK				0x00
-#define RM_INSUFFICIENT_RESOURCES	0x1a
-#define RM_INVALID_OPERATION		0x38
-#define RM_INVALID_STATE		0x40
-#define RM_NOT_SUPPORTED		0x56
-#define RM_OBJECT_NOT_FOUND		0x57
-#define RM_BUSY_RETRY			0x66
+#include "rules.h"
+
+/* NVML's return codes, as /proc/vgpulab/control answers them. */
+#define NVML_SUCCESS			0
+#define NVML_INVALID_ARGUMENT		2
+#define NVML_NOT_SUPPORTED		3
+#define NVML_NO_PERMISSION		4
+#define NVML_NOT_FOUND			6
+#define NVML_GPU_IS_LOST		15
+#define NVML_IN_USE			19
+#define NVML_INSUFFICIENT_RESOURCES	23
+#define NVML_GPU_NOT_FOUND		28
 
 #define VGPULAB_MAX_TYPES		128	/* per GPU, as in NVIDIA's manager */
 #define VGPULAB_MAX_VGPU_PARAMS		1024
 #define VGPULAB_MAX_FUNCTIONS		8	/* of one card, companions included */
 #define VGPULAB_MAX_CARDS		64
+#define VGPULAB_MAX_GI_PROFILES		20
+#define VGPULAB_MAX_CI_PROFILES		8	/* of one GPU-instance profile */
 /* What RM uses for "no GPU instance"; the value on a GPU without MIG is not published. */
 #define VGPULAB_NO_GPU_INSTANCE		0xffffffffU
 
@@ -55,8 +63,7 @@ struct vgpulab_identity {
 
 struct vgpulab_type {
 	unsigned int id;
-	unsigned int framebuffer_mib;
-	unsigned int max_instances;
+	struct rules_type rules;
 	unsigned int heads;
 	unsigned int frame_rate_limit;
 	unsigned int width;
@@ -64,6 +71,65 @@ struct vgpulab_type {
 	u16 guest_device;
 	u16 guest_subsystem;
 	const char *name;
+};
+
+/* A compute instance, in an array of its GPU instance. */
+struct vgpulab_compute_instance {
+	unsigned int id;
+	unsigned int start;
+	const struct mig_profile *profile;
+};
+
+struct vgpulab_gpu_instance {
+	struct list_head node;
+	unsigned int id;
+	unsigned int start;
+	const struct mig_profile *profile;
+	bool is_heterogeneous;
+	unsigned int compute_count;
+	struct vgpulab_compute_instance compute[MIG_MAX_INSTANCES];
+};
+
+/* MIG of one card; what is below `mode` is guarded by the card's lock. */
+struct vgpulab_mig {
+	unsigned int slots;
+	unsigned int slices;
+	bool needs_reset;		/* Ampere: a new mode waits for a reset of the GPU */
+	struct mig_profile profiles[VGPULAB_MAX_GI_PROFILES];
+	unsigned int profile_count;
+	struct mig_profile compute[VGPULAB_MAX_GI_PROFILES][VGPULAB_MAX_CI_PROFILES];
+	unsigned int compute_count[VGPULAB_MAX_GI_PROFILES];
+
+	bool mode;
+	bool pending;
+	struct list_head instances;	/* by rising id */
+	unsigned int instance_count;
+};
+
+/* Faults that somebody asked for; 0 is none. */
+struct vgpulab_faults {
+	unsigned int refusal;		/* RM's code */
+	bool holds_unbind_lock;
+	bool is_busy;
+	unsigned int removal_delay_ms;
+	bool is_fallen;			/* off the bus */
+	unsigned int last_xid;
+	unsigned int ecc_errors;
+};
+
+struct vgpulab_scheduler {
+	unsigned int policy;		/* NVML's: 1 best effort, 2 equal share, 3 fixed share */
+	unsigned int arr;		/* adaptive round robin: 0 default, 1 off, 2 on */
+	unsigned int slice_us;
+	unsigned int frequency;
+};
+
+/* Who has /dev/nvidiaN open, or who uses a GPU instance. */
+struct vgpulab_process {
+	struct list_head node;
+	struct vgpulab_card *card;
+	pid_t pid;
+	int gi;				/* -1: the whole GPU */
 };
 
 struct vgpulab_overlay;
@@ -80,17 +146,27 @@ struct vgpulab_card {
 	unsigned int framebuffer_mib;
 	unsigned int total_vfs;
 	const char *name;
+	const char *uuid;
+	enum placement_layout layout;
+	bool has_heterogeneous;		/* the board has mixed-size mode */
 	struct vgpulab_type *types;
 	unsigned int type_count;
+	struct vgpulab_mig *mig;	/* NULL without */
 	struct vgpulab_overlay *overlay;
 
 	/* Guards everything below, and the mutable fields of this card's vGPUs. */
 	struct mutex lock;
+	struct pci_dev *pdev;		/* the PF while is_bound */
 	struct list_head vgpus;
 	unsigned int vgpu_count;
-	unsigned int usage;		/* open /dev/nvidiaN and open VFIO devices */
+	struct list_head processes;
+	unsigned int usage;		/* processes and open VFIO devices */
 	bool is_bound;			/* the PF is on its vendor's driver */
 	bool has_unbind_lock;
+	bool is_heterogeneous;		/* mixed-size mode is on */
+	struct vgpulab_scheduler scheduler;
+	struct vgpulab_faults faults;
+	struct rules_gpu rules;		/* a view of the above for the rules: vgpulab_rules_locked() */
 	wait_queue_head_t idle;		/* woken when usage falls to 0 */
 	struct proc_dir_entry *proc;
 };
@@ -100,11 +176,15 @@ struct vgpulab_vgpu {
 	struct vgpulab_card *card;
 	struct pci_dev *pdev;
 	const struct vgpulab_type *type;
+	unsigned int id;		/* never given twice */
+	int gi;				/* of a MIG-backed one, else -1 */
 	unsigned int placement;
 	bool is_in_use;
+	pid_t vm_pid;			/* while in use */
 	bool was_used;
 	unsigned long closed_at;	/* jiffies, valid if was_used */
 	char uuid[UUID_STRING_LEN + 1];	/* of the mdev, empty for vf-profile */
+	bool has_wrong_placement;	/* vgpu_params ask for a place that it cannot have */
 	char params[VGPULAB_MAX_VGPU_PARAMS + 1];
 };
 
@@ -145,17 +225,29 @@ int vgpulab_publish_cards(struct list_head *cards);
 void vgpulab_forget_cards(void);
 struct vgpulab_card *vgpulab_card_of(struct pci_dev *pdev);
 struct vgpulab_card *vgpulab_card_by_index(unsigned int index);
+struct vgpulab_card *vgpulab_card_by_name(const char *address);
 struct list_head *vgpulab_cards(void);
 const struct vgpulab_type *vgpulab_find_type(const struct vgpulab_card *card, unsigned int id);
 const char *vgpulab_interface_name(enum vgpulab_interface interface);
 const char *vgpulab_driver_name(const struct vgpulab_card *card);
+
+/* table_lines.c */
+bool vgpulab_next_pair(char **line, char **key, char **value);
+int vgpulab_parse_address(const char *value, int *domain, u8 *bus, unsigned int *devfn);
+int vgpulab_parse_card_keys(struct vgpulab_card *card, char *line);
+int vgpulab_parse_companion_keys(struct vgpulab_identity *identity, char *line);
+int vgpulab_parse_type_keys(struct vgpulab_type *type, char *line);
+int vgpulab_parse_gi(struct vgpulab_card *card, char *line);
+int vgpulab_parse_ci(struct vgpulab_card *card, char *line);
 
 /* config_overlay.c */
 int vgpulab_check_devices(struct list_head *cards);
 int vgpulab_overlay_install(struct vgpulab_card *card);
 void vgpulab_overlay_remove(struct vgpulab_card *card);
 
-/* vgpu_rules.c */
+/* vgpus.c */
+bool vgpulab_has_vfs(const struct vgpulab_card *card);
+const struct rules_gpu *vgpulab_rules_locked(struct vgpulab_card *card);
 unsigned int vgpulab_available(struct vgpulab_card *card, struct pci_dev *pdev,
 			       const struct vgpulab_type *type);
 unsigned int vgpulab_available_locked(struct vgpulab_card *card, struct pci_dev *pdev,
@@ -164,8 +256,48 @@ struct vgpulab_vgpu *vgpulab_vgpu_create_locked(struct vgpulab_card *card, struc
 						const struct vgpulab_type *type);
 void vgpulab_vgpu_destroy_locked(struct vgpulab_vgpu *vgpu);
 int vgpulab_vgpu_set_params_locked(struct vgpulab_vgpu *vgpu, const char *text, size_t length);
+int vgpulab_vgpu_set_instance_locked(struct vgpulab_vgpu *vgpu, const char *text);
+int vgpulab_vgpu_set_placement_locked(struct vgpulab_vgpu *vgpu, const char *text);
+bool vgpulab_vms_run_locked(const struct vgpulab_card *card);
+
+/* usage.c */
 int vgpulab_card_use_locked(struct vgpulab_card *card);
 void vgpulab_card_unuse_locked(struct vgpulab_card *card);
+struct vgpulab_process *vgpulab_process_add(struct vgpulab_card *card, int gi);
+void vgpulab_process_remove(struct vgpulab_process *process);
+bool vgpulab_used_by_others_locked(const struct vgpulab_card *card);
+
+/* mig_instances.c: every int is NVML's return code */
+struct vgpulab_gpu_instance *vgpulab_find_instance_locked(const struct vgpulab_card *card, unsigned int id);
+void vgpulab_instance_space(const struct vgpulab_mig *mig, const struct vgpulab_gpu_instance *instance,
+			    struct mig_space *space);
+void vgpulab_gpu_space_locked(const struct vgpulab_mig *mig, struct mig_space *space);
+const struct mig_profile *vgpulab_find_profile(const struct mig_space *space, unsigned int id);
+bool vgpulab_instance_is_used_locked(const struct vgpulab_card *card, unsigned int id);
+void vgpulab_forget_instances_locked(struct vgpulab_card *card);
+int vgpulab_create_instance_locked(struct vgpulab_card *card, unsigned int profile, int start,
+				   struct vgpulab_gpu_instance **created);
+int vgpulab_destroy_instance_locked(struct vgpulab_card *card, unsigned int id);
+int vgpulab_create_compute_locked(struct vgpulab_card *card, unsigned int gi, unsigned int profile,
+				  int start, struct vgpulab_compute_instance **created);
+int vgpulab_destroy_compute_locked(struct vgpulab_card *card, unsigned int gi, unsigned int id);
+
+/* gpu_modes.c: every int is NVML's return code */
+int vgpulab_set_mig_mode_locked(struct vgpulab_card *card, bool mode, int *activation);
+int vgpulab_reset_locked(struct vgpulab_card *card);
+int vgpulab_set_heterogeneous_locked(struct vgpulab_card *card, bool mode, int gi);
+int vgpulab_set_scheduler_locked(struct vgpulab_card *card, const struct vgpulab_scheduler *wanted);
+void vgpulab_modes_lost_locked(struct vgpulab_card *card);
+
+/* faults.c */
+int vgpulab_set_fault_locked(struct vgpulab_card *card, const char *kind, unsigned int value);
+
+/* state_file.c */
+int vgpulab_state_show(struct seq_file *file, void *unused);
+void vgpulab_print_address(struct seq_file *file, const struct vgpulab_card *card);
+
+/* control_file.c */
+extern const struct proc_ops vgpulab_control_operations;
 
 /* pci_functions.c */
 extern struct pci_driver vgpulab_pci_driver;
@@ -186,6 +318,7 @@ void vgpulab_profile_remove(struct vgpulab_function *function);
 struct vgpulab_vfio *vgpulab_vfio_alloc(struct device *dev, struct vgpulab_function *function);
 
 /* proc_files.c */
+extern struct mutex vgpulab_table_lock;
 int vgpulab_proc_init(void);
 void vgpulab_proc_stop_cards(void);
 void vgpulab_proc_exit(void);

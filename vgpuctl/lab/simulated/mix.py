@@ -4,10 +4,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from uuid import NAMESPACE_URL, uuid5
 
-from vgpuctl.catalog import Board, CatalogType, boards_named, types_of
+from vgpuctl.catalog import Board, CatalogType
 from vgpuctl.errors import UsageError
+from vgpuctl.lab.boards import find_boards, frame_rate_limit, full_name, gpu_uuid, interfaces, total_vfs, vgpu_types
 from vgpuctl.lab.simulated.machine.shape import (
     MDEV,
     MDEV_VF,
@@ -101,29 +101,16 @@ def shape_of(name: str, part: MixPart, versions: Mapping[str, str], *, with_vfs:
 
 def _parse_cards(text: str) -> list[SimulatedCard]:
     match = _CARD.fullmatch(text.strip())
-    found = boards_named(match["board"]) if match else ()
+    found = find_boards(match["board"]) if match else ()
     if match is None or len(found) != 1:
         near = ", ".join(board.key for board in found[:8]) or "none"
         raise UsageError(f"card {text!r}: {len(found)} boards of the catalogue have this name: {near}")
     board = found[0]
-    allowed = _interfaces(board)
+    allowed = interfaces(board)
     interface = match["interface"] or allowed[0]
     if interface not in allowed:
         raise UsageError(f"card {text!r}: a {board.name} has no interface {interface!r}", hint=", ".join(allowed))
     return [SimulatedCard(board, interface)] * int(match["count"] or 1)
-
-
-def _interfaces(board: Board) -> tuple[str, ...]:
-    if board.vendor != "nvidia":
-        return (VF, PASSTHROUGH) if board.interface == "sriov-vf" and _total_vfs(board) else (PASSTHROUGH,)
-    if not _time_sliced(board):
-        return (PASSTHROUGH,)
-    return (MDEV, PASSTHROUGH) if board.interface == "mdev-pf" else (VF_PROFILE, MDEV_VF, PASSTHROUGH)
-
-
-def _total_vfs(board: Board) -> int:
-    known = board.sriov
-    return (known.totalvfs or max(known.presets, default=0) or known.min_vfs or 0) if known else 0
 
 
 def _vfs_wanted(board: Board, card: Card) -> int:
@@ -150,16 +137,16 @@ def _card(host: str, number: int, asked: SimulatedCard) -> Card:
         subsystem=board.subsystems[0] if board.subsystems else board.pci,
         pci_class=_class(board),
         driver=_driver(board),
-        uuid=f"GPU-{uuid5(NAMESPACE_URL, f'{host}/{address}')}",
+        uuid=gpu_uuid(host, address),
         numa_node=number % 2,
         memory_mib=board.memory_mib,
-        total_vfs=_total_vfs(board) or 16 if has_vfs else 0,
+        total_vfs=total_vfs(board) or 16 if has_vfs else 0,
         vf_offset=(sriov.vf_offset if sriov else None) or 4,
         vf_stride=(sriov.vf_stride if sriov else None) or 1,
         vf_device=sriov.vf_pci.split(":")[1] if sriov and sriov.vf_pci else device,
         bars_bytes=(16 * _MIB, _power_of_two(board.bar1_mib or board.memory_mib) * _MIB, 32 * _MIB),
         reset_methods="flr bus",
-        types=tuple(_type(one, type_id) for one, type_id in _time_sliced(board)) if has_types else (),
+        types=tuple(_type(*one) for one in vgpu_types(board) if not one[0].is_mig_backed) if has_types else (),
         companions=tuple(
             Companion(
                 f"{address[:-1]}{each.function}",
@@ -174,23 +161,13 @@ def _card(host: str, number: int, asked: SimulatedCard) -> Card:
     )
 
 
-def _time_sliced(board: Board) -> list[tuple[CatalogType, int]]:
-    found = []
-    for one in types_of(board):
-        type_id = one.type_id if one.type_id is not None else one.inferred_type_id
-        if type_id is not None and not one.is_mig_backed:
-            found.append((one, type_id))
-    return found
-
-
 def _type(one: CatalogType, type_id: int) -> VgpuType:
     width, height = one.max_resolution
-    # The frame rate limit of B types is 45, of all others 60: NVIDIA Virtual GPU Software User Guide.
     description = (
-        f"num_heads={one.max_displays}, frl_config={45 if one.series == 'B' else 60}, framebuffer={one.fb_mib}M, "
+        f"num_heads={one.max_displays}, frl_config={frame_rate_limit(one)}, framebuffer={one.fb_mib}M, "
         f"max_resolution={width}x{height}, max_instance={one.max_instances}"
     )
-    return VgpuType(type_id, one.full_name or f"NVIDIA {one.name}", one.fb_mib, one.max_instances, description)
+    return VgpuType(type_id, full_name(one), one.fb_mib, one.max_instances, description)
 
 
 def _class(board: Board) -> str:

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Faults on demand, by the words of /proc/vgpulab/control. */
+#include "vgpulab.h"
+
+static void log_xid(struct vgpulab_card *card, unsigned int xid, const char *text)
+{
+	card->faults.last_xid = xid;
+	pr_err("NVRM: Xid (PCI:%04x:%02x:%02x): %u, pid='<unknown>', name=<unknown>, %s\n", card->domain,
+	       card->bus, PCI_SLOT(card->identity.devfn), xid, text);
+}
+
+/* 0, or -EINVAL for a kind there is not. */
+int vgpulab_set_fault_locked(struct vgpulab_card *card, const char *kind, unsigned int value)
+{
+	struct vgpulab_faults *faults = &card->faults;
+
+	lockdep_assert_held(&card->lock);
+	if (!strcmp(kind, "refuse")) {
+		faults->refusal = value;
+	} else if (!strcmp(kind, "unbind-lock")) {
+		faults->holds_unbind_lock = value;
+	} else if (!strcmp(kind, "busy")) {
+		faults->is_busy = value;
+	} else if (!strcmp(kind, "removal-delay")) {
+		faults->removal_delay_ms = value;
+	} else if (!strcmp(kind, "fallen")) {
+		if (value && !faults->is_fallen)
+			log_xid(card, 79, "GPU has fallen off the bus.");
+		/* Read without the lock where configuration space is. */
+		WRITE_ONCE(faults->is_fallen, value);
+	} else if (!strcmp(kind, "xid")) {
+		faults->last_xid = 0;
+		if (value)
+			log_xid(card, value, "Ch 00000000");
+	} else if (!strcmp(kind, "ecc")) {
+		faults->ecc_errors = value;
+		if (value)
+			log_xid(card, 48, "DBE (double bit error) ECC Error");
+	} else {
+		return -EINVAL;
+	}
+	return 0;
+}

@@ -3,7 +3,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -122,18 +121,23 @@ def test_reboot_loses_devices_and_keeps_the_disk(kernel_host: KernelHost) -> Non
     assert after.pid != before.pid
 
 
-def test_a_killed_host_is_dead_and_down_leaves_nothing(tmp_path: Path, kernel_host: KernelHost) -> None:
-    """On a lab of its own, with what the session's lab has built."""
-    folder = lab.LabFolder(tmp_path / "lab")
-    with folder.locked():
-        shutil.copytree(kernel_host.folder.cache, folder.cache, symlinks=True)
-    (host,) = lab.up([lab.parse_host("tiny=t4:mdev")], folder=folder, memory_mib=2048)
-    os.kill(host.pid, 9)
-    os.waitpid(host.pid, 0)
-    assert [one.state for one in lab.status(folder=folder)] == ["dead"]
-    with pytest.raises(LabError, match="not running"):
-        lab.run("tiny", "true", folder=folder)
-    assert lab.down(folder=folder) == ["tiny"]
-    assert sorted(path.name for path in folder.path.iterdir()) == ["cache", "lab-folder", "lock"]
-    assert lab.down(folder=folder, purge=True) == []
-    assert not folder.path.exists()
+def test_a_second_host_shares_a_network_and_its_death_leaves_the_first_alone(kernel_host: KernelHost) -> None:
+    folder = kernel_host.folder
+    (tiny,) = lab.up([lab.parse_host("tiny=t4:mdev")], folder=folder, memory_mib=2048)
+    try:
+        (first,) = [host for host in lab.status(folder=folder) if host.name == "gpu1"]
+        assert first.network_address != tiny.network_address
+        # 1472 bytes of data make a packet of 1500, the largest that fits.
+        code, output, errors = kernel_host.run(f"busybox ping -c 3 -W 20 -s 1472 {tiny.network_address}")
+        assert (code, "3 packets received" in output) == (0, True), output + errors
+        variables = yaml.safe_load(first.inventory.read_text())["gpu_hosts"]["hosts"]
+        assert variables["tiny"]["lab_network_address"] == tiny.network_address
+        os.kill(tiny.pid, 9)
+        os.waitpid(tiny.pid, 0)
+        assert {host.name: host.state for host in lab.status(folder=folder)} == {"gpu1": "up", "tiny": "dead"}
+        with pytest.raises(LabError, match="not running"):
+            lab.run("tiny", "true", folder=folder)
+    finally:
+        assert lab.down(["tiny"], folder=folder) == ["tiny"]
+    assert not folder.host("tiny").exists()
+    assert kernel_host.run("hostname")[1] == "gpu1\n"

@@ -19,8 +19,9 @@ from vgpuctl.lab.identity import LOGIN_USER, host_files, host_uuid
 from vgpuctl.lab.initramfs import initramfs
 from vgpuctl.lab.kernel import Kernel, ensure_kernel
 from vgpuctl.lab.machine import Machine, probed_accelerator
+from vgpuctl.lab.network import address_with_prefix, end_switch, ensure_switch
 from vgpuctl.lab.process import RecordedProcess, needed_program
-from vgpuctl.lab.records import HostRecord, LabHost, read_record, write_inventory, write_record
+from vgpuctl.lab.records import HostRecord, LabHost, number_for, read_record, write_inventory, write_record
 
 Say = Callable[[str], None]
 LEAST_MEMORY_MIB = 1024
@@ -53,6 +54,7 @@ def up(
             if missing:
                 lab.check_space()
                 kernel = ensure_kernel(lab)
+                ensure_switch(lab)
                 for shape in missing:
                     began = time.monotonic()
                     machine = _prepared(lab, shape, kernel, memory_mib, say)
@@ -87,6 +89,7 @@ def down(names: Sequence[str] = (), *, folder: LabFolder | None = None, purge: b
             shutil.rmtree(lab.host(name))
         write_inventory(lab)
         if not lab.host_names():
+            end_switch(lab)
             lab.remove(purge=purge)
         elif purge:
             shutil.rmtree(lab.cache, ignore_errors=True)
@@ -118,6 +121,7 @@ def reboot(name: str, *, folder: LabFolder | None = None, say: Say = _silent) ->
             run(name, "sync", folder=lab, timeout_s=20)
         before.process.end(grace_s=10)
         say(f"{name}: switched off")
+        ensure_switch(lab)
         machine = _prepared(lab, parse_host(before.shape), ensure_kernel(lab), before.memory_mib, say)
         started: list[RecordedProcess] = []
         try:
@@ -193,9 +197,11 @@ def _prepared(lab: LabFolder, shape: HostShape, kernel: Kernel, memory_mib: int,
     if not disk.exists():
         shutil.copy(empty, home / "disk.qcow2.new")
         (home / "disk.qcow2.new").rename(disk)
+    number = number_for(lab, shape.name)
     files = host_files(lab, shape, module, shim, _libvirt_cache(lab, kernel.release))
+    files["network-address"] = (address_with_prefix(number).encode(), 0o644)
     write_private(home / "initramfs", initramfs(kernel, files))
-    return Machine(home, shape, kernel, memory_mib, accelerator, str(host_uuid(lab, shape.name)))
+    return Machine(home, shape, kernel, memory_mib, accelerator, str(host_uuid(lab, shape.name)), number)
 
 
 def _started(lab: LabFolder, machine: Machine, started: list[RecordedProcess]) -> HostRecord:
@@ -204,7 +210,9 @@ def _started(lab: LabFolder, machine: Machine, started: list[RecordedProcess]) -
     def on_started(process: RecordedProcess) -> None:
         nonlocal record
         started.append(process)
-        record = HostRecord(process, 0, machine.shape.text, machine.memory_mib, machine.accelerator, None)
+        record = HostRecord(
+            process, 0, machine.shape.text, machine.memory_mib, machine.accelerator, machine.number, None
+        )
         write_record(lab, machine.shape.name, record)
 
     machine.start(on_started)

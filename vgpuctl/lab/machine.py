@@ -17,6 +17,7 @@ from vgpuctl.lab.cards import HostShape, qemu_devices
 from vgpuctl.lab.folder import LabFolder, write_private
 from vgpuctl.lab.initramfs import initramfs
 from vgpuctl.lab.kernel import Kernel
+from vgpuctl.lab.network import qemu_card
 from vgpuctl.lab.process import RecordedProcess, boot_id, needed_program, record
 
 # Five-level page tables make every access slower under TCG.
@@ -37,7 +38,10 @@ _KERNEL_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Machine:
-    """What one QEMU is started with. accelerator: `tcg` or `kvm`. folder: of its files. port: 0 for any free one."""
+    """What one QEMU is started with. accelerator: `tcg` or `kvm`. folder: of its files. port: 0 for any free one.
+
+    number: of the host in its lab, from 1; its address between the hosts follows from it.
+    """
 
     folder: Path
     shape: HostShape
@@ -45,6 +49,7 @@ class Machine:
     memory_mib: int
     accelerator: str
     uuid: str
+    number: int
     processors: int = 2
     port: int = 0
 
@@ -77,6 +82,7 @@ class Machine:
             *("-device", "virtio-blk-pci,drive=disk"),
             *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22"),
             *("-device", "virtio-net-pci,netdev=net,romfile="),
+            *qemu_card(self.number),
             *("-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng"),
             *qemu_devices(self.shape),
         ]

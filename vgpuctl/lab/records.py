@@ -6,8 +6,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from vgpuctl.errors import LabError
 from vgpuctl.lab.folder import LabFolder, write_private
 from vgpuctl.lab.identity import LOGIN_USER
+from vgpuctl.lab.network import MOST_HOSTS, address_of
 from vgpuctl.lab.process import RecordedProcess
 
 ADDRESS = "127.0.0.1"
@@ -18,7 +20,8 @@ class LabHost:
     """One emulated host. state: `up`, `starting` or `dead` (its process is gone; `lab up` starts it from its disk).
 
     inventory is the file for `-i`; ssh as `ssh -i private_key -p port user@address`; seconds: how long the last
-    start took until SSH and libvirt answered, None when it did not yet.
+    start took until SSH and libvirt answered, None when it did not yet. network_address: on the network between the
+    hosts of this lab.
     """
 
     name: str
@@ -34,18 +37,23 @@ class LabHost:
     cards: tuple[str, ...]
     memory_mib: int
     accelerator: str
+    network_address: str
     seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class HostRecord:
-    """What is written beside a host's disk. port: 0 until QEMU said it. seconds: None until the host answered."""
+    """What is written beside a host's disk. port: 0 until QEMU said it. seconds: None until the host answered.
+
+    number: of the host in its lab, from 1, as long as it has a disk.
+    """
 
     process: RecordedProcess
     port: int
     shape: str
     memory_mib: int
     accelerator: str
+    number: int
     seconds: float | None
 
     def as_host(self, folder: LabFolder, name: str) -> LabHost:
@@ -67,6 +75,7 @@ class HostRecord:
             cards=tuple(self.shape.partition("=")[2].split(",")),
             memory_mib=self.memory_mib,
             accelerator=self.accelerator,
+            network_address=str(address_of(self.number)),
             seconds=self.seconds,
         )
 
@@ -78,6 +87,19 @@ def read_record(folder: LabFolder, name: str) -> HostRecord | None:
         return HostRecord(**{**fields, "process": RecordedProcess(**fields["process"])})
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
         return None
+
+
+def number_for(folder: LabFolder, name: str) -> int:
+    """The number of a host in its lab: the one it has, else the lowest free one. Raises LabError when none is free."""
+    records = {one: read_record(folder, one) for one in folder.host_names()}
+    own = records.pop(name, None)
+    if own:
+        return own.number
+    taken = {record.number for record in records.values() if record}
+    free = next((number for number in range(1, MOST_HOSTS + 1) if number not in taken), None)
+    if free is None:
+        raise LabError(f"the lab has {len(taken)} hosts already", hint="`vgpuctl lab down HOST` ends one")
+    return free
 
 
 def write_record(folder: LabFolder, name: str, record: HostRecord) -> None:
@@ -103,6 +125,7 @@ def write_inventory(folder: LabFolder) -> None:
             "ansible_ssh_private_key_file": str(folder.private_key),
             "ansible_ssh_common_args": f"-o UserKnownHostsFile='{folder.known_hosts}' -o IdentitiesOnly=yes",
             "ansible_python_interpreter": "/usr/bin/python3",
+            "lab_network_address": str(address_of(record.number)),
         }
         # JSON's strings, numbers and booleans are YAML's too.
         lines += [f"    {name}:", *(f"      {key}: {json.dumps(value)}" for key, value in values.items())]

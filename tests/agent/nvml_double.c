@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A libnvidia-ml.so.1 with two GPUs: an A40 with two vGPU types, and one that fell off the bus. */
+/*
+ * A libnvidia-ml.so.1 with three GPUs: an A40 with two vGPU types, one that fell off the bus, and an
+ * A100 in MIG mode with places for instances of one profile. It checks what pynvml hands over.
+ */
 #include <string.h>
 
-enum { SUCCESS = 0, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15 };
 
 struct pci_info {
 	char bus_id_legacy[16];
@@ -15,7 +18,7 @@ struct memory {
 };
 
 static const unsigned int types[] = { 558, 562 };
-static int a40, lost;
+static int a40, lost, a100;
 
 int nvmlInitWithFlags(unsigned int flags)
 {
@@ -41,13 +44,15 @@ int nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 
 int nvmlDeviceGetCount_v2(unsigned int *count)
 {
-	*count = 2;
+	*count = 3;
 	return SUCCESS;
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **device)
 {
-	*device = index ? &lost : &a40;
+	int *devices[] = { &a40, &lost, &a100 };
+
+	*device = devices[index];
 	return SUCCESS;
 }
 
@@ -55,13 +60,13 @@ int nvmlDeviceGetPciInfo_v3(void *device, struct pci_info *info)
 {
 	if (device == &lost)
 		return GPU_IS_LOST;
-	strcpy(info->bus_id, "00000000:C1:00.0");
+	strcpy(info->bus_id, device == &a40 ? "00000000:C1:00.0" : "00000000:C2:00.0");
 	return SUCCESS;
 }
 
 int nvmlDeviceGetName(void *device, char *name, unsigned int length)
 {
-	strncpy(name, "NVIDIA A40", length);
+	strncpy(name, device == &a40 ? "NVIDIA A40" : "NVIDIA A100-PCIE-40GB", length);
 	return SUCCESS;
 }
 
@@ -73,17 +78,23 @@ int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int length)
 
 int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
 {
-	memory->total = 46068ULL << 20;
+	memory->total = (device == &a40 ? 46068ULL : 40960ULL) << 20;
 	return SUCCESS;
 }
 
 int nvmlDeviceGetMigMode(void *device, unsigned int *current, unsigned int *pending)
 {
-	return NOT_SUPPORTED;
+	if (device != &a100)
+		return NOT_SUPPORTED;
+	*current = 1;
+	*pending = 0;
+	return SUCCESS;
 }
 
 int nvmlDeviceGetSupportedVgpus(void *device, unsigned int *count, unsigned int *found)
 {
+	if (device == &a100)
+		return NOT_SUPPORTED;
 	if (*count < 2) {
 		*count = 2;
 		return INSUFFICIENT_SIZE;
@@ -108,4 +119,128 @@ int nvmlVgpuTypeGetMaxInstances(void *device, unsigned int type, unsigned int *m
 {
 	*maximum = type == 558 ? 24 : 6;
 	return SUCCESS;
+}
+
+struct profile {
+	unsigned int id, p2p, slices, instances, engines[6];
+	unsigned long long memory_mib;
+};
+
+struct placement {
+	unsigned int start, size;
+};
+
+struct instance_info {
+	void *device;
+	unsigned int id, profile;
+	struct placement placement;
+};
+
+struct scheduler {
+	unsigned int policy, arr;
+	union {
+		struct { unsigned int average, slice; } arr_on;
+		struct { unsigned int slice; } arr_off;
+	} parameters;
+};
+
+struct { struct placement placement; int exists, computes; } instances[2];
+
+/* Version 2 of the call, with names, came later. */
+int nvmlDeviceGetGpuInstanceProfileInfo(void *device, unsigned int profile, struct profile *info)
+{
+	static const struct profile one = { 20, 0, 1, 2, { 14 }, 4864 };
+
+	if (profile != 7)	/* 1_SLICE_REV1 */
+		return profile < 8 ? NOT_SUPPORTED : INVALID_ARGUMENT;
+	*info = one;
+	return SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstancePossiblePlacements_v2(void *device, unsigned int id, struct placement *placements,
+						  unsigned int *count)
+{
+	if (placements && *count < 2)
+		return INSUFFICIENT_SIZE;
+	*count = 2;
+	if (placements) {
+		placements[0] = (struct placement){ 6, 1 };
+		placements[1] = (struct placement){ 2, 1 };
+	}
+	return SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstances(void *device, unsigned int id, void **found, unsigned int *count)
+{
+	*count = 0;
+	for (int i = 0; i < 2; i++)
+		if (instances[i].exists)
+			found[(*count)++] = &instances[i];
+	return SUCCESS;
+}
+
+int nvmlGpuInstanceGetInfo(void *instance, struct instance_info *info)
+{
+	int number = (char *)instance == (char *)&instances[1];
+
+	*info = (struct instance_info){ &a100, 7 + number, 20, instances[number].placement };
+	return SUCCESS;
+}
+
+int nvmlDeviceCreateGpuInstanceWithPlacement(void *device, unsigned int id, const struct placement *placement,
+					     void **instance)
+{
+	int number = instances[0].exists;
+
+	if (device != &a100 || id != 20 || placement->size != 1)
+		return INVALID_ARGUMENT;
+	instances[number].placement = *placement;
+	instances[number].exists = 1;
+	*instance = &instances[number];
+	return SUCCESS;
+}
+
+int nvmlGpuInstanceGetComputeInstanceProfileInfo(void *instance, unsigned int profile, unsigned int engines,
+						 unsigned int info[9])
+{
+	if (profile || engines)
+		return NOT_SUPPORTED;
+	info[0] = 5;	/* id */
+	info[1] = 1;	/* slices */
+	info[2] = 1;	/* most */
+	return SUCCESS;
+}
+
+int nvmlGpuInstanceCreateComputeInstance(void *instance, unsigned int id, void **compute)
+{
+	if (id != 5)
+		return INVALID_ARGUMENT;
+	instances[(char *)instance == (char *)&instances[1]].computes++;
+	*compute = instance;
+	return SUCCESS;
+}
+
+int nvmlGpuInstanceGetComputeInstances(void *instance, unsigned int id, void **found, unsigned int *count)
+{
+	*count = instances[(char *)instance == (char *)&instances[1]].computes;
+	for (unsigned int i = 0; i < *count; i++)
+		found[i] = instance;
+	return SUCCESS;
+}
+
+int nvmlDeviceGetVgpuSchedulerState(void *device, struct scheduler *state)
+{
+	if (device != &a100)
+		return NOT_SUPPORTED;
+	state->policy = 2;
+	state->arr = 1;
+	state->parameters.arr_off.slice = 4000000;
+	return SUCCESS;
+}
+
+/* policy 3, slice 5 ms */
+int nvmlDeviceSetVgpuSchedulerState(void *device, const struct scheduler *state)
+{
+	return state->policy == 3 && state->arr == 1 && state->parameters.arr_off.slice == 5000000 ? SUCCESS
+											   : INVALID_ARGUMENT;
 }

@@ -17,8 +17,11 @@ from tests.agent.machine import (
 )
 from vgpuctl.agent.dispatch import read_facts, read_holders
 from vgpuctl.agent.facts import gpus, host_facts, vgpu_types
+from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
+from vgpuctl.agent.facts.nvml_mig import NvmlMig
+from vgpuctl.agent.facts.nvml_vgpu import NvmlType
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.nvml import NvmlGpu, NvmlType, normalise_bus_id
+from vgpuctl.agent.nvml import normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 
@@ -263,7 +266,8 @@ def test_without_any_description_a_used_type_is_still_listed(tmp_path: Path) -> 
 
 def test_nvml_describes_types_and_the_memory_that_bounds_them(tmp_path: Path) -> None:
     host = Host(str(build(tmp_path, machine.BASE, *profile_card({0: "562", 1: "562"}))))
-    known = NvmlGpu("NVIDIA A40", "GPU-1", 46068, "disabled", "disabled", (NvmlType("562", "NVIDIA A40-8Q", 8192, 6),))
+    types = (NvmlType("562", "NVIDIA A40-8Q", 8192, 6),)
+    known = NvmlGpu("NVIDIA A40", "GPU-1", 46068, types, NvmlMig(False, False))
     [gpu] = gpus.read_gpus(host, gpus.read_shared(host, {PF: known}))
     assert (gpu.memory_mib, gpu.mig_mode, gpu.uuid) == (46068, "disabled", "GPU-1")
     assert creatable(gpu) == {"A40-8Q": 4}
@@ -271,7 +275,7 @@ def test_nvml_describes_types_and_the_memory_that_bounds_them(tmp_path: Path) ->
 
 def test_a_pending_mig_mode_is_a_problem(tmp_path: Path) -> None:
     host = Host(str(build(tmp_path, machine.BASE, a40())))
-    known = NvmlGpu("NVIDIA A100", None, 40960, "disabled", "enabled", ())
+    known = NvmlGpu("NVIDIA A100", None, 40960, (), NvmlMig(False, True))
     [gpu] = gpus.read_gpus(host, gpus.read_shared(host, {PF: known}))
     assert "MIG mode is disabled and becomes enabled" in gpu.problems[0]
 

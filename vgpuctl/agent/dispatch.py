@@ -2,7 +2,7 @@
 """What each call of the protocol does. The rooms behind a call are imported when it comes, so the start is quick."""
 
 from contextlib import nullcontext
-from typing import List, Tuple
+from typing import List, Tuple, Union
 
 from vgpuctl import __version__
 from vgpuctl.agent.host import Host
@@ -11,9 +11,17 @@ from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
+    CreateGpuInstance,
     CreateMdev,
     DeleteMdev,
+    DestroyGpuInstance,
     ResetFunction,
+    ResetGpu,
+    SetHeterogeneousMode,
+    SetHugepages,
+    SetMigMode,
+    SetServiceActive,
+    SetVgpuScheduler,
     SetVgpuType,
     SetVirtualFunctions,
     Step,
@@ -70,7 +78,11 @@ def apply(host: Host, steps: Tuple[Step, ...], changes: List[Change], *, dry_run
             try:
                 changes.append(take(host, step, dry_run=dry_run))
             except Problem as problem:
-                change = _assumed(step, problem, changes) if dry_run else None
+                if not dry_run:
+                    raise
+                from vgpuctl.agent.changes import assumed
+
+                change = assumed.change(step, problem, changes)
                 if change is None:
                     raise
                 changes.append(change)
@@ -100,20 +112,40 @@ def take(host: Host, step: Step, *, dry_run: bool) -> Change:
         from vgpuctl.agent.changes import reset
 
         return reset.ensure(host, step, dry_run=dry_run)
+    if isinstance(step, (SetMigMode, ResetGpu, CreateGpuInstance, DestroyGpuInstance)):
+        return _take_on_mig(host, step, dry_run=dry_run)
+    if isinstance(step, SetHeterogeneousMode):
+        from vgpuctl.agent.changes import heterogeneous
+
+        return heterogeneous.ensure(host, step, dry_run=dry_run)
+    if isinstance(step, SetVgpuScheduler):
+        from vgpuctl.agent.changes import scheduler
+
+        return scheduler.ensure(host, step, dry_run=dry_run)
+    if isinstance(step, SetServiceActive):
+        from vgpuctl.agent.changes import service
+
+        return service.ensure(host, step, dry_run=dry_run)
+    if isinstance(step, SetHugepages):
+        from vgpuctl.agent.changes import hugepages
+
+        return hugepages.ensure(host, step, dry_run=dry_run)
     raise Problem("unknown-step", f"the agent cannot take the step {step.op}")
 
 
-def _assumed(step: Step, problem: Problem, changes: List[Change]) -> "Change | None":
-    """In a dry run, believe in VFs that an earlier step of the same run would bring."""
-    brings_vfs = any(
-        change.op == SetVirtualFunctions.op and change.changed and change.after != "0" for change in changes
-    )
-    if not brings_vfs or problem.code != "not-found":
-        return None
-    if isinstance(step, CreateMdev):
-        return Change(step.op, step.uuid, None, f"{step.parent} {step.type_id}", changed=True)
-    if isinstance(step, SetVgpuType):
-        return Change(step.op, step.address, "0", step.type_id, changed=True)
-    if isinstance(step, BindDriver):
-        return Change(step.op, " ".join(step.addresses), None, step.driver, changed=True)
-    return None
+def _take_on_mig(
+    host: Host, step: Union[SetMigMode, ResetGpu, CreateGpuInstance, DestroyGpuInstance], *, dry_run: bool
+) -> Change:
+    if isinstance(step, SetMigMode):
+        from vgpuctl.agent.changes import mig_mode
+
+        return mig_mode.ensure(host, step, dry_run=dry_run)
+    if isinstance(step, ResetGpu):
+        from vgpuctl.agent.changes import gpu_reset
+
+        return gpu_reset.ensure(host, step, dry_run=dry_run)
+    from vgpuctl.agent.changes import gpu_instance
+
+    if isinstance(step, CreateGpuInstance):
+        return gpu_instance.ensure_created(host, step, dry_run=dry_run)
+    return gpu_instance.ensure_destroyed(host, step, dry_run=dry_run)

@@ -45,7 +45,7 @@ def ensure(host: Host, step: SetVirtualFunctions, *, dry_run: bool) -> Change:
     is_stranded = by_script and function.driver == PF_STUB
     if before == step.count and not is_stranded:
         return Change(step.op, address, str(before), str(before), changed=False)
-    _require_unused(host, address)
+    require_unused(host, address)
     if dry_run:
         return Change(step.op, address, str(before), str(step.count), changed=True)
     if by_script:
@@ -141,7 +141,7 @@ def _ensure_by_sysfs(host: Host, address: str, count: int, before: int) -> None:
         host.write(f"{path}/sriov_numvfs", str(count))
 
 
-def _require_unused(host: Host, address: str) -> None:
+def require_unused(host: Host, address: str) -> None:
     """Refuse while a VF carries a vGPU or is held, or the PF itself is: changing the count destroys them all."""
     nodes = OpenNodes(host)
     parents = {device.parent: device.uuid for device in mdev.read_active(host)}

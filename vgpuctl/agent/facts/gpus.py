@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 from xml.etree.ElementTree import Element
 
-from vgpuctl.agent.facts import iommu, mdev, nvidia, pci, sriov, vgpu_config, vgpu_profile, vgpu_types
+from vgpuctl.agent.facts import iommu, mdev, mig, nvidia, pci, sriov, vgpu_config, vgpu_profile, vgpu_room, vgpu_types
 from vgpuctl.agent.facts.holders import OpenNodes
+from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.facts.vgpu_types import Description
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.nvml import NvmlGpu
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Mdev, VgpuType, VirtualFunction
+from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Mdev, MigFacts, VgpuType, VirtualFunction
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -77,6 +77,7 @@ class _Reader:
         sharing, types = self._part(lambda: self._read_sharing(vfs, mdevs), ((), ()))
         holders = self._part(lambda: self._shared.nodes.holders_of_function(address), ())
         users = self._part(lambda: self._shared.nodes.users(address), ())
+        mig_facts = self._part(self._read_mig, None)
         self._check(total_vfs, vfs)
         card = (address, *(companion.address for companion in companions))
         if not (vfs or mdevs or holders or users or group is None) and self._part(
@@ -106,10 +107,13 @@ class _Reader:
             bars_bytes=self._part(lambda: pci.read_bars(host, address), ()),
             reset_methods=self._part(lambda: pci.read_reset_methods(host, address), ()),
             memory_mib=self._part(self._read_memory_mib, None),
-            mig_mode=nvml.mig_mode if nvml else None,
+            mig_mode=None if mig_facts is None else _mode(mig_facts.current),
             holders=holders,
             problems=tuple(dict.fromkeys(self._problems)),
             users=users,
+            mig=mig_facts,
+            heterogeneous=nvml.heterogeneous if nvml else None,
+            scheduler=nvml.scheduler if nvml else None,
             unread=tuple(dict.fromkeys(self._unread)),
         )
 
@@ -171,14 +175,15 @@ class _Reader:
         host, address = self._host, self._address
         described = self._described_types()
         memory_mib = self._nvml.memory_mib if self._nvml else None
+        rooms = vgpu_room.read(host, address, self._nvml, self._shared.nodes)
         used: Dict[str, int]
         if any(vgpu_profile.is_offered(host, vf.address) for vf in vfs):
             used = Counter(vf.current_type for vf in vfs if vf.current_type is not None)
-            types = vgpu_types.read_profile_types(host, vfs, used, described, memory_mib)
+            types = vgpu_types.read_profile_types(host, vfs, used, described, memory_mib, rooms)
             kind = "vf-profile"
         elif any(mdev.offers_types(host, vf.address) for vf in vfs):
             used = Counter(device.type_id for device in mdevs)
-            types = vgpu_types.read_mdev_vf_types(host, vfs, used, described.get, memory_mib)
+            types = vgpu_types.read_mdev_vf_types(host, vfs, used, described.get, memory_mib, rooms)
             kind = "mdev-vf"
         elif mdev.offers_types(host, address):
             used = Counter(device.type_id for device in mdevs)
@@ -211,6 +216,11 @@ class _Reader:
             )
         return found
 
+    def _read_mig(self) -> Optional[MigFacts]:
+        if self._nvml is None or self._nvml.mig is None:
+            return None
+        return mig.read(self._host, self._address, self._nvml.mig, self._shared.nodes)
+
     def _read_memory_mib(self) -> Optional[int]:
         if self._nvml is not None and self._nvml.memory_mib is not None:
             return self._nvml.memory_mib
@@ -230,9 +240,10 @@ class _Reader:
                 "setting its VF count again repairs it"
             )
         nvml = self._nvml
-        if nvml is not None and nvml.mig_pending is not None and nvml.mig_pending != nvml.mig_mode:
+        if nvml is not None and nvml.mig is not None and nvml.mig.pending != nvml.mig.current:
             self._problems.append(
-                f"{address}: MIG mode is {nvml.mig_mode} and becomes {nvml.mig_pending} at the next reset"
+                f"{address}: MIG mode is {_mode(nvml.mig.current)} and becomes {_mode(nvml.mig.pending)} "
+                "at the next reset"
             )
         if nvml is None and self._shared.nvml is not None and self._function.driver == nvidia.DRIVER:
             self._note_unread(f"{address} is on the driver nvidia, but NVML does not show it")
@@ -243,3 +254,7 @@ class _Reader:
             )
         if total_vfs and count and self._function.driver is None:
             self._problems.append(f"{address} has VFs but no driver")
+
+
+def _mode(is_on: bool) -> str:
+    return "enabled" if is_on else "disabled"

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole host in one reading."""
 
-from typing import Dict, Optional
+from typing import Dict, Optional, Tuple
 
-from vgpuctl.agent.facts import gpus, iommu, numa, nvidia, software
+from vgpuctl.agent.facts import gpus, hugepages, iommu, numa, nvidia, nvml_gpus, services, software
+from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.nvml import Nvml, NvmlGpu
-from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.nvml import Nvml
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.facts import HostFacts, ServiceFacts
 
 
 def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostFacts:
@@ -15,7 +17,7 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
     nvml_version = None
     driver = nvidia.read_driver_version(host)
     if nvml is not None:
-        known, problems = nvml.gpus()
+        known, problems = nvml_gpus.read(nvml)
         nvml_problem = "; ".join(problems) or None
         nvml_version = nvml.nvml_version()
         driver = nvml.driver_version() or driver
@@ -40,4 +42,15 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         nvml_problem=nvml_problem,
         gpus=gpus.read_gpus(host, gpus.read_shared(host, known)),
         read_at=host.now(),
+        services=_read_services(host),
+        hugepages=hugepages.read(host),
+        network_interfaces=tuple(host.listdir_optional("/sys/class/net") or ()),
     )
+
+
+def _read_services(host: Host) -> Optional[Tuple[ServiceFacts, ...]]:
+    """Return the services, None where systemd cannot be asked; the cards of such a host are still worth reading."""
+    try:
+        return services.read(host)
+    except Problem:
+        return None

@@ -3,7 +3,7 @@
 
 import re
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from vgpuctl.agent.facts import mdev, vgpu_profile
 from vgpuctl.agent.host import Host
@@ -58,8 +58,12 @@ def read_mdev_vf_types(
     used: Dict[str, int],
     described: Callable[[str], Optional[Description]],
     memory_mib: Optional[int],
+    rooms: Mapping[str, int],
 ) -> List[VgpuType]:
-    """Read the types of a GPU whose VFs are mdev parents. used: {type id: how many exist on the GPU}."""
+    """Read the types of a GPU whose VFs are mdev parents. used: {type id: how many exist on the GPU}.
+
+    rooms: {decimal type id: what still fits} of those that something tells exactly (vgpu_room.py).
+    """
     found: Dict[str, VgpuType] = {}
     listed: Dict[str, int] = {}
     for vf in vfs:
@@ -71,7 +75,7 @@ def read_mdev_vf_types(
                 found[type_id] = _type(offered, 0, described(_decimal(type_id)))
             if is_free(vf) and available > 0:
                 listed[type_id] = listed.get(type_id, 0) + 1
-    return _with_creatable(found.values(), listed, used, memory_mib)
+    return _with_creatable(found.values(), listed, used, memory_mib, rooms)
 
 
 def read_profile_types(
@@ -80,6 +84,7 @@ def read_profile_types(
     used: Dict[str, int],
     described: Dict[str, Description],
     memory_mib: Optional[int],
+    rooms: Mapping[str, int],
 ) -> List[VgpuType]:
     """Read the types of a GPU with vendor-specific VFIO.
 
@@ -111,7 +116,7 @@ def read_profile_types(
                 0,
             )
         )
-    return _with_creatable(types, listed, used, memory_mib)
+    return _with_creatable(types, listed, used, memory_mib, rooms)
 
 
 def is_free(vf: VirtualFunction) -> bool:
@@ -141,12 +146,17 @@ def _type(offered: mdev.OfferedType, creatable: int, known: Optional[Description
 
 
 def _with_creatable(
-    types: Iterable[VgpuType], listed: Dict[str, int], used: Dict[str, int], memory_mib: Optional[int]
+    types: Iterable[VgpuType],
+    listed: Dict[str, int],
+    used: Dict[str, int],
+    memory_mib: Optional[int],
+    rooms: Mapping[str, int],
 ) -> List[VgpuType]:
     """Say how many more VMs the whole GPU can take of each type (reference 2.2).
 
     A VF's sysfs only says yes or no, so the answer is the smallest of: free VFs that list the type; what is left
-    of its maximum, which types of the same framebuffer share; what is left of the framebuffer.
+    of its maximum, which types of the same framebuffer share; what is left of the framebuffer. Where `rooms` knows
+    a type, its number stands for the last two.
     """
     every = list(types)
     by_id = {each.type_id: each for each in every}
@@ -162,6 +172,10 @@ def _with_creatable(
     answer = []
     for each in every:
         bounds = [listed.get(each.type_id, 0)]
+        room = rooms.get(_decimal(each.type_id))
+        if room is not None:
+            answer.append(replace(each, creatable=max(0, min(*bounds, room))))
+            continue
         size = each.framebuffer_mib
         if each.max_instances is not None:
             alike = sum(1 for other in taken if other == size) if size else used.get(each.type_id, 0)

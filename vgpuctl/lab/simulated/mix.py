@@ -7,7 +7,18 @@ from dataclasses import dataclass
 
 from vgpuctl.catalog import Board, CatalogType
 from vgpuctl.errors import UsageError
-from vgpuctl.lab.boards import find_boards, frame_rate_limit, full_name, gpu_uuid, interfaces, total_vfs, vgpu_types
+from vgpuctl.lab.boards import (
+    find_boards,
+    frame_rate_limit,
+    full_name,
+    gpu_uuid,
+    interfaces,
+    mig_mode_outlives_reboot,
+    mig_profiles,
+    total_vfs,
+    vgpu_types,
+)
+from vgpuctl.lab.placements import layout_of, placements
 from vgpuctl.lab.simulated.machine.shape import (
     MDEV,
     MDEV_VF,
@@ -16,6 +27,8 @@ from vgpuctl.lab.simulated.machine.shape import (
     VF_PROFILE,
     Card,
     Companion,
+    Mig,
+    MigProfile,
     Shape,
     VgpuType,
 )
@@ -146,7 +159,7 @@ def _card(host: str, number: int, asked: SimulatedCard) -> Card:
         vf_device=sriov.vf_pci.split(":")[1] if sriov and sriov.vf_pci else device,
         bars_bytes=(16 * _MIB, _power_of_two(board.bar1_mib or board.memory_mib) * _MIB, 32 * _MIB),
         reset_methods="flr bus",
-        types=tuple(_type(*one) for one in vgpu_types(board) if not one[0].is_mig_backed) if has_types else (),
+        types=tuple(_type(board, *one) for one in vgpu_types(board)) if has_types else (),
         companions=tuple(
             Companion(
                 f"{address[:-1]}{each.function}",
@@ -158,16 +171,64 @@ def _card(host: str, number: int, asked: SimulatedCard) -> Card:
             for each in board.companions
             if each.kind == "audio"
         ),
+        mig=_mig(board),
+        mixes_sizes=bool(board.mixed_size) and has_types and asked.interface != MDEV,
+        power_w=board.tdp_w or 0,
+        reported_mib=board.memory_reported_mib or board.memory_mib,
     )
 
 
-def _type(one: CatalogType, type_id: int) -> VgpuType:
+def _type(board: Board, one: CatalogType, type_id: int) -> VgpuType:
     width, height = one.max_resolution
     description = (
         f"num_heads={one.max_displays}, frl_config={frame_rate_limit(one)}, framebuffer={one.fb_mib}M, "
         f"max_resolution={width}x{height}, max_instance={one.max_instances}"
     )
-    return VgpuType(type_id, full_name(one), one.fb_mib, one.max_instances, description)
+    size = one.placement_size or max(one.fb_mib // 1024, 1)
+    region_gib, most = board.memory_mib // 1024, one.max_instances
+    table = mig_profiles(board)
+    if one.is_mig_backed and table is not None:
+        profile = next(each for each in table.profiles if each.id == one.gi_profile_id)
+        region_gib = region_gib * (profile.placement_size or 1) // (table.memory_slots or 1)
+        most = one.max_per_gi or 1
+    return VgpuType(
+        type_id,
+        full_name(one),
+        one.fb_mib,
+        one.max_instances,
+        description,
+        size,
+        placements(layout_of(board), region_gib, size, most),
+        one.gi_profile_id if one.is_mig_backed else None,
+        one.max_per_gi or 1,
+    )
+
+
+def _mig(board: Board) -> Mig | None:
+    table = mig_profiles(board)
+    if table is None or table.memory_slots is None or table.compute_slices is None:
+        return None
+    profiles = tuple(
+        MigProfile(
+            each.id,
+            each.nvml_profile,
+            each.name,
+            each.compute_slices,
+            each.memory_mib or 0,
+            each.max_count,
+            each.placement_starts,
+            each.placement_size,
+            each.gi_id_base or 0,
+            bool({"me", "me.all"} & set(each.attributes)),
+            tuple(count or 0 for count in (each.sm, each.ce, each.dec, each.enc, each.jpeg, each.ofa)),
+        )
+        for each in table.profiles
+        if each.id is not None
+        and each.nvml_profile is not None
+        and each.placement_starts is not None
+        and each.placement_size is not None
+    )
+    return Mig(table.memory_slots, table.compute_slices, mig_mode_outlives_reboot(board), profiles)
 
 
 def _class(board: Board) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 from vgpuctl.agent.host import Completed, Host, read_problem
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.lab.simulated.machine.kernel import Kernel
-from vgpuctl.lab.simulated.machine.programs import run_program
+from vgpuctl.lab.simulated.machine.nvml import SimulatedNvml
+from vgpuctl.lab.simulated.machine.programs import has_nvidia, run_program
 from vgpuctl.lab.simulated.machine.state import MachineFolder, State
 from vgpuctl.lab.simulated.machine.tree import Link, Tree, Unreadable, build, open_nodes
 
@@ -64,7 +65,13 @@ class SimulatedHost(Host):
 
     def process_links(self) -> tuple[list[tuple[int, str]], int]:
         """Return (pid, open file) of the VMs' processes; none is hidden."""
-        return open_nodes(self.machine.state(), self._tree_now()), 0
+        return open_nodes(self.machine.shape, self.machine.state(), self._tree_now()), 0
+
+    def nvml(self) -> SimulatedNvml:
+        """The machine's NVML. Raises Problem `nvml-missing` on a host without NVIDIA's driver."""
+        if not has_nvidia(self.machine):
+            raise Problem("nvml-missing", "NVML cannot be used: NVML Shared Library Not Found")
+        return SimulatedNvml(self.machine)
 
     def is_root(self) -> bool:
         """Whoever logs in may change the machine."""
@@ -89,7 +96,9 @@ class SimulatedHost(Host):
         base = name.rpartition("/")[2]
         if base == "sriov-manage":
             return "/usr/lib/nvidia/sriov-manage" if name != base else None
-        return f"/usr/sbin/{base}" if base in (*self.machine.shape.versions, "modprobe") else None
+        if base == "nvidia-smi":
+            return f"/usr/bin/{base}" if has_nvidia(self.machine) else None
+        return f"/usr/sbin/{base}" if base in (*self.machine.shape.versions, "modprobe", "systemctl") else None
 
     def _tree_now(self) -> Tree:
         state = self.machine.state()

@@ -5,7 +5,7 @@ import errno
 import os
 from typing import NoReturn
 
-from vgpuctl.lab.simulated.machine import rules
+from vgpuctl.lab.simulated.machine import modes, rules, usage
 from vgpuctl.lab.simulated.machine.shape import NVIDIA, Card
 from vgpuctl.lab.simulated.machine.state import MachineFolder, State
 
@@ -70,6 +70,7 @@ class Drivers:
             self._state.overrides.pop(address, None)
             self._state.vgpus = [vgpu for vgpu in self._state.vgpus if vgpu.function != address]
         self._state.vf_counts[card.address] = count
+        modes.forget(self._state, card)
         for address in self._state.vfs_of(card):
             self.probe(address)
 
@@ -103,7 +104,7 @@ class Drivers:
     def _leave_nvidia(self, card: Card, function: str) -> None:
         """vGPUs do not outlive the driver of their function, nor VFs that of their PF."""
         if function == card.address:
-            if self._state.is_used(card):
+            if self._state.is_used(card) or usage.is_used(self._state, card):
                 # NVIDIA's driver says this and lets the writer sleep; here nobody sleeps.
                 self._machine.log(
                     f"NVRM: Attempting to remove device {function} with non-zero usage count!",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
-from vgpuctl.lab.simulated.machine import rules
+from vgpuctl.lab.simulated.machine import rules, usage
 from vgpuctl.lab.simulated.machine.drivers import Drivers
 from vgpuctl.lab.simulated.machine.shape import MDEV, Card
 from vgpuctl.lab.simulated.machine.state import MachineFolder, State, Vgpu
@@ -17,6 +17,7 @@ _DEVICE = r"/sys/bus/pci/devices/([^/]+)"
 _MDEV = r"/sys/bus/mdev/devices/([^/]+)"
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\n?")
 _NUMBER = re.compile(r"\+?(0[xX][0-9a-fA-F]+|[0-9]+)\n?")
+_PLACEMENT_KEY = re.compile(r"vgpu-placement-id=(\d+)")
 _MOST_PARAMS_BYTES = 1024
 _MOST_VFS = 0xFFFF
 
@@ -41,6 +42,7 @@ class Kernel:
             (rf"{_DEVICE}/reset", self._reset),
             (rf"{_DEVICE}/driver/(unbind)", self._unbind_here),
             (r"/sys/bus/pci/drivers/([^/]+)/(bind|unbind)", self._bind_or_unbind),
+            (r"/sys/kernel/mm/hugepages/hugepages-(\d+)kB/nr_hugepages", self._set_hugepages),
             (r"/sys/bus/pci/drivers_probe", self._probe),
             (r"/proc/driver/nvidia/gpus/([^/]+)/unbindLock", self._unbind_lock),
         )
@@ -73,11 +75,12 @@ class Kernel:
 
     def _create(self, card: Card, function: str, type_id: int, uuid: str | None = None) -> None:
         wanted = card.type_of(type_id)
-        status = rules.status(self._state, card, function, wanted)
+        status, instance = rules.Ruling(self._state, card).status(function, wanted)
+        status = self._state.fault(card, "refuse") or status
         if wanted is None or status != rules.OK:
             self._machine.log(f"NVRM: Failed to add vgpu create request: {status:#x}")
             refuse(errno.EIO)
-        rules.add(self._state, card, function, wanted, uuid)
+        rules.add(self._state, card, function, wanted, instance, uuid)
 
     def _remove_mdev(self, uuid: str, text: str) -> None:
         if number(text) == 0:
@@ -90,7 +93,7 @@ class Kernel:
     def _delete(self, vgpu: Vgpu) -> None:
         if self._state.holder_of(vgpu) is not None:
             refuse(errno.EBUSY)
-        if rules.still_winds_down(self._machine.shape, vgpu):
+        if rules.still_winds_down(self._machine.shape, self._state, self._card_of(vgpu.function), vgpu):
             self._machine.log(f"NVRM: Failed to add vgpu delete request: {rules.BUSY_RETRY:#x}")
             refuse(errno.EIO)
         self._state.vgpus.remove(vgpu)
@@ -104,14 +107,21 @@ class Kernel:
             self._delete(vgpu)
 
     def _set_number(self, function: str, name: str, text: str) -> None:
-        """Writing the current value is a no-op; there is nothing to choose without mixed-size mode and MIG."""
+        """Writing the current value is a no-op."""
         wanted, vgpu = number(text), self._vgpu_on(function)
         if vgpu is None:
             refuse(errno.ENXIO)
-        is_placement = name == "placement_id"
-        if wanted != (vgpu.placement if is_placement else NO_GPU_INSTANCE):
-            code = rules.NOT_SUPPORTED if is_placement else rules.INVALID_OPERATION
-            self._machine.log(f"NVRM: Failed to set {name.replace('_', ' ')}: {code:#x}")
+        if self._state.holder_of(vgpu) is not None:
+            refuse(errno.EBUSY)
+        card = self._card_of(function)
+        if name == "placement_id":
+            status = rules.move_to_placement(self._state, card, vgpu, wanted)
+        elif vgpu.instance is None and wanted == NO_GPU_INSTANCE:
+            status = rules.OK
+        else:
+            status = rules.move_to_instance(self._state, card, vgpu, wanted)
+        if status != rules.OK:
+            self._machine.log(f"NVRM: Failed to set {name.replace('_', ' ')}: {status:#x}")
             refuse(errno.EIO)
 
     def _set_params(self, function: str, text: str) -> None:
@@ -129,6 +139,10 @@ class Kernel:
         if len(text) > _MOST_PARAMS_BYTES:
             refuse(errno.EINVAL)
         vgpu.params = "" if text == " " else text
+        # A place asked for is taken at once where it can be.
+        match = _PLACEMENT_KEY.search(vgpu.params)
+        if match:
+            rules.move_to_placement(self._state, self._card_of(vgpu.function), vgpu, int(match[1]))
 
     def _set_numvfs(self, function: str, text: str) -> None:
         wanted = number(text)
@@ -176,6 +190,12 @@ class Kernel:
             refuse(errno.ENODEV)
         self._drivers.unbind(self._state.drivers.get(function) or "", function)
 
+    def _set_hugepages(self, size_kib: str, text: str) -> None:
+        """The kernel gives as many as it has memory for, without an error."""
+        others = sum(int(size) * count for size, count in self._state.hugepages.items() if size != size_kib)
+        most = (self._machine.shape.memory_mib * 1024 * 9 // 10 - others) // int(size_kib)
+        self._state.hugepages[size_kib] = min(number(text), max(most, 0))
+
     def _probe(self, text: str) -> None:
         self._drivers.probe(text.strip())
 
@@ -186,11 +206,15 @@ class Kernel:
             if function in locks:
                 self._machine.log("NVRM: UnbindLock released")
                 locks.remove(function)
-        elif self._state.is_used(self._card_of(function)):
+        elif self._is_in_use(self._card_of(function)):
             self._machine.log("NVRM: Could not acquire UnbindLock")
         elif function not in locks:
             self._machine.log("NVRM: UnbindLock acquired")
             locks.append(function)
+
+    def _is_in_use(self, card: Card) -> bool:
+        held = self._state.fault(card, "unbind-lock") or self._state.fault(card, "fallen")
+        return bool(held) or self._state.is_used(card) or usage.is_used(self._state, card)
 
     def _card_of(self, function: str) -> Card:
         card = self._drivers.card_of(function)

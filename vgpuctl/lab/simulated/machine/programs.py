@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine's programs: `sriov-manage` with its wordings and side effects (reference 3.1), modprobe, --version."""
+"""The machine's programs: `sriov-manage` (reference 3.1), nvidia-smi, systemctl, modprobe, and --version of some."""
 
 from collections.abc import Callable, Sequence
 
+from vgpuctl.lab.simulated.machine import nvidia_smi, systemctl
 from vgpuctl.lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl.lab.simulated.machine.kernel import Kernel
 from vgpuctl.lab.simulated.machine.shape import Card
@@ -19,9 +20,18 @@ def run_program(machine: MachineFolder, argv: Sequence[str]) -> tuple[int, str, 
     if program == "modprobe":
         known = any(argv[-1] == driver for driver in ("vfio-pci", STUB))
         return (0, "", "") if known else (1, "", f"modprobe: FATAL: Module {argv[-1]} not found.\n")
+    if program == "nvidia-smi" and has_nvidia(machine):
+        return nvidia_smi.run(machine, argv[1:])
+    if program == "systemctl":
+        return systemctl.run(machine, argv[1:])
     if program == "sriov-manage":
         return _sriov_manage(machine, argv[1:])
     return 127, "", ""
+
+
+def has_nvidia(machine: MachineFolder) -> bool:
+    """Whether the host has NVIDIA's driver and programs."""
+    return any(is_nvidia(card) for card in machine.shape.cards)
 
 
 def enable_vfs(machine: MachineFolder) -> None:

@@ -14,13 +14,57 @@ _GROUPS_PER_CARD = 1000
 
 @dataclass(frozen=True)
 class VgpuType:
-    """One vGPU type of a card. description: the text of mdev's `description` file."""
+    """One vGPU type of a card. description: the text of mdev's `description` file.
+
+    placement_size: what it takes in mixed-size mode, in GiB; placements: where it may begin there, in the card's
+    memory or in that of its GPU instance. gi_profile: id of the GPU instances it needs, None for a time-sliced type;
+    max_per_instance: how many of it one of those takes.
+    """
 
     type_id: int
     full_name: str
     framebuffer_mib: int
     max_instances: int
     description: str
+    placement_size: int = 1
+    placements: tuple[int, ...] = ()
+    gi_profile: int | None = None
+    max_per_instance: int = 1
+
+
+@dataclass(frozen=True)
+class MigProfile:
+    """A GPU-instance profile: id as `nvidia-smi mig -lgip` prints it, nvml: NVML's constant.
+
+    slices: of compute; starts, size: memory slots. An instance's id is id_base + start / size. takes_media: of these
+    profiles a card takes one instance. engines: sm, ce, dec, enc, jpeg, ofa.
+    """
+
+    profile_id: int
+    nvml: int
+    name: str
+    slices: int
+    memory_mib: int
+    max_count: int
+    starts: tuple[int, ...]
+    size: int
+    id_base: int
+    takes_media: bool
+    engines: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Mig:
+    """What a card with MIG has. needs_reset: a change of mode waits while the card is used, and outlives a reboot."""
+
+    memory_slots: int
+    slices: int
+    needs_reset: bool
+    profiles: tuple[MigProfile, ...]
+
+    def profile(self, profile_id: int) -> MigProfile | None:
+        """The profile of an id."""
+        return next((each for each in self.profiles if each.profile_id == profile_id), None)
 
 
 @dataclass(frozen=True)
@@ -36,7 +80,11 @@ class Companion:
 
 @dataclass(frozen=True)
 class Card:
-    """One card at a physical function. driver: the one the kernel gives it. interface: how it is shared."""
+    """One card at a physical function. driver: the one the kernel gives it. interface: how it is shared.
+
+    mig: None without MIG. mixes_sizes: it has mixed-size mode. power_w: what it may draw at most. reported_mib: the
+    memory that NVML tells.
+    """
 
     address: str
     number: int
@@ -58,6 +106,10 @@ class Card:
     reset_methods: str
     types: tuple[VgpuType, ...] = ()
     companions: tuple[Companion, ...] = ()
+    mig: Mig | None = None
+    mixes_sizes: bool = False
+    power_w: int = 0
+    reported_mib: int = 0
 
     def type_of(self, type_id: int) -> VgpuType | None:
         """The type of a decimal id, None when the card has no such type."""
@@ -108,15 +160,21 @@ def write(shape: Shape, path: Path) -> None:
 def read(path: Path) -> Shape:
     """Read a host's shape."""
     fields: dict[str, Any] = json.loads(path.read_text())
-    cards = tuple(
-        Card(
-            **{
-                **card,
-                "bars_bytes": tuple(card["bars_bytes"]),
-                "types": tuple(VgpuType(**each) for each in card["types"]),
-                "companions": tuple(Companion(**each) for each in card["companions"]),
-            }
-        )
-        for card in fields["cards"]
+    return Shape(**{**fields, "cards": tuple(_card(card) for card in fields["cards"])})
+
+
+def _card(card: dict[str, Any]) -> Card:
+    mig = card.get("mig")
+    return Card(
+        **{
+            **card,
+            "bars_bytes": tuple(card["bars_bytes"]),
+            "types": tuple(VgpuType(**{**each, "placements": tuple(each["placements"])}) for each in card["types"]),
+            "companions": tuple(Companion(**each) for each in card["companions"]),
+            "mig": Mig(**{**mig, "profiles": tuple(_profile(each) for each in mig["profiles"])}) if mig else None,
+        }
     )
-    return Shape(**{**fields, "cards": cards})
+
+
+def _profile(profile: dict[str, Any]) -> MigProfile:
+    return MigProfile(**{**profile, "starts": tuple(profile["starts"]), "engines": tuple(profile["engines"])})

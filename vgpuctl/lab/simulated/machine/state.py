@@ -11,17 +11,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from vgpuctl.lab.simulated.machine.shape import NVIDIA, Card, Shape
 from vgpuctl.lab.simulated.machine.shape import read as read_shape
 
 FIRST_MDEV_GROUP = 100_000
 FIRST_PID = 10_000
+# What a vGPU host has: of clients that hold the cards only what its owner starts. nvidia-vgpud ends by itself.
+_SERVICES = {
+    "libvirtd.service": True,
+    "nvidia-dcgm.service": False,
+    "nvidia-persistenced.service": False,
+    "nvidia-vgpu-mgr.service": True,
+    "nvidia-vgpud.service": False,
+    "ssh.service": True,
+}
 
 
 @dataclass
 class Vgpu:
-    """One vGPU. card: its PF. function: the VF or PF it lives on. uuid: of an mdev. closed_at: end of its last VM."""
+    """One vGPU. card: its PF. function: the VF or PF it lives on. uuid: of an mdev. closed_at: end of its last VM.
+
+    instance: the GPU instance it sits in.
+    """
 
     card: str
     function: str
@@ -31,6 +44,50 @@ class Vgpu:
     uuid: str | None = None
     group: int = 0
     closed_at: float | None = None
+    instance: int | None = None
+
+
+@dataclass
+class ComputeInstance:
+    """One compute instance of a GPU instance. start, size: compute slices of it."""
+
+    id: int
+    profile_id: int
+    start: int
+    size: int
+
+
+@dataclass
+class GpuInstance:
+    """One MIG GPU instance. start, size: memory slots of its card. pids: of processes that compute in it."""
+
+    card: str
+    id: int
+    profile_id: int
+    start: int
+    size: int
+    mixes_sizes: bool = False
+    computes: list[ComputeInstance] = field(default_factory=list)
+    pids: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Scheduler:
+    """The vGPU scheduler of a card, in NVML's numbers: policy 1 best effort, arr 0 default, slice in ns."""
+
+    policy: int = 1
+    arr: int = 0
+    slice_ns: int = 2_000_000
+    average: int = 33
+
+
+@dataclass
+class Process:
+    """A process of the host beside its VMs: it has the card's own node open."""
+
+    pid: int
+    name: str
+    card: str
 
 
 @dataclass
@@ -46,7 +103,12 @@ class Domain:
 
 @dataclass
 class State:
-    """The state. drivers, overrides: by function. vf_counts, no_autoprobe, unbind_locks: by physical function."""
+    """The state. drivers, overrides: by function.
+
+    vf_counts, no_autoprobe, unbind_locks, mig_modes (current, pending), mixed_sizes, schedulers, faults (by kind):
+    by physical function; what a card has not from its start is not in them. services: active ones that the host has,
+    and others. hugepages: by size in KiB. host_faults: what ails the host itself.
+    """
 
     boot_id: str
     drivers: dict[str, str | None] = field(default_factory=dict)
@@ -59,6 +121,15 @@ class State:
     next_group: int = FIRST_MDEV_GROUP
     next_pid: int = FIRST_PID
     booted_at: float = 0.0
+    mig_modes: dict[str, tuple[bool, bool]] = field(default_factory=dict)
+    instances: list[GpuInstance] = field(default_factory=list)
+    mixed_sizes: list[str] = field(default_factory=list)
+    schedulers: dict[str, Scheduler] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
+    services: dict[str, bool] = field(default_factory=dict)
+    hugepages: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, dict[str, int]] = field(default_factory=dict)
+    host_faults: dict[str, int] = field(default_factory=dict)
 
     def vfs_of(self, card: Card) -> list[str]:
         """The addresses of a card's VFs, by number."""
@@ -67,6 +138,19 @@ class State:
     def vgpus_of(self, card: Card) -> list[Vgpu]:
         """The vGPUs on a card, in the order of their creation."""
         return [vgpu for vgpu in self.vgpus if vgpu.card == card.address]
+
+    def mig_mode(self, card: Card) -> tuple[bool, bool]:
+        """Whether MIG is on and whether it will be."""
+        current, pending = self.mig_modes.get(card.address, (False, False))
+        return current, pending
+
+    def instances_of(self, card: Card) -> list[GpuInstance]:
+        """The GPU instances of a card, by id."""
+        return sorted((one for one in self.instances if one.card == card.address), key=lambda one: one.id)
+
+    def fault(self, card: Card, kind: str) -> int:
+        """The value of a fault of a card, 0 without one."""
+        return self.faults.get(card.address, {}).get(kind, 0)
 
     def mdev(self, wanted: str) -> Vgpu | None:
         """The mediated device of a UUID."""
@@ -87,13 +171,20 @@ class State:
         return any(self.holder_of(vgpu) is not None for vgpu in self.vgpus_of(card))
 
 
-def booted(shape: Shape) -> State:
-    """The state right after a start: native drivers, no VFs, no vGPUs (reference 3.1, 4.2)."""
+def booted(shape: Shape, before: State | None = None) -> State:
+    """The state right after a start: native drivers, no VFs, vGPUs or GPU instances (reference 3.1, 4.2, 5.1).
+
+    before: of the start before; a card that needs a reset for it keeps its pending MIG mode.
+    """
     state = State(str(uuid.uuid4()), booted_at=time.time())
     for card in shape.cards:
         state.drivers[card.address] = card.driver
         for companion in card.companions:
             state.drivers[companion.address] = companion.driver
+        if before is not None and card.mig is not None and card.mig.needs_reset:
+            pending = before.mig_mode(card)[1]
+            state.mig_modes[card.address] = (pending, pending)
+    state.services = dict(_SERVICES)
     return state
 
 
@@ -135,9 +226,9 @@ class MachineFolder:
         temporary.replace(self.folder / "state.json")
 
     def reboot(self) -> None:
-        """Lose what real hosts lose: VMs, vGPUs, VFs, driver overrides. The disk stays."""
+        """Lose what real hosts lose: VMs, vGPUs, VFs, GPU instances, modes, driver overrides. The disk stays."""
         with self.change() as state:
-            fresh = booted(self.shape)
+            fresh = booted(self.shape, state)
             for name in (each.name for each in dataclasses.fields(State)):
                 setattr(state, name, getattr(fresh, name))
             (self.root / "dev/kmsg").write_text("")
@@ -152,7 +243,14 @@ class MachineFolder:
         fields = json.loads((self.folder / "state.json").read_text())
         fields["vgpus"] = [Vgpu(**each) for each in fields["vgpus"]]
         fields["domains"] = {key: Domain(**each) for key, each in fields["domains"].items()}
+        fields["instances"] = [_instance(each) for each in fields.get("instances", ())]
+        fields["schedulers"] = {key: Scheduler(**each) for key, each in fields.get("schedulers", {}).items()}
+        fields["processes"] = [Process(**each) for each in fields.get("processes", ())]
         return State(**fields)
+
+
+def _instance(fields: dict[str, Any]) -> GpuInstance:
+    return GpuInstance(**{**fields, "computes": [ComputeInstance(**each) for each in fields["computes"]]})
 
 
 def make(folder: Path, shape: Shape) -> MachineFolder:

@@ -48,6 +48,9 @@ def build(shape: Shape, state: State) -> Tree:
             tree[f"/sys/bus/pci/drivers/{driver}/{name}"] = ""
     for card in shape.cards:
         _add_card(tree, state, card)
+    for process in state.processes:
+        tree[f"/proc/{process.pid}/cmdline"] = f"/usr/bin/{process.name}\0"
+        tree[f"/proc/{process.pid}/comm"] = process.name[:15]
     for vgpu in state.vgpus:
         if vgpu.uuid is not None:
             _add_mdev(tree, vgpu)
@@ -58,9 +61,10 @@ def build(shape: Shape, state: State) -> Tree:
     return tree
 
 
-def open_nodes(state: State, tree: Tree) -> list[tuple[int, str]]:
-    """(pid, node) of every VFIO node that a VM has open."""
-    found = []
+def open_nodes(shape: Shape, state: State, tree: Tree) -> list[tuple[int, str]]:
+    """(pid, node) of every VFIO node that a VM has open, and of the cards' own nodes."""
+    minors = {card.address: card.number for card in shape.cards}
+    found = [(process.pid, f"/dev/nvidia{minors[process.card]}") for process in state.processes]
     for domain in state.domains.values():
         places = [device(function) for function in domain.functions]
         for uuid in domain.mdevs:
@@ -86,8 +90,16 @@ def _system(shape: Shape, state: State) -> Tree:
         "/sys/class/iommu/dmar0": Link("/sys/devices/virtual/iommu/dmar0"),
         "/etc/os-release": f'PRETTY_NAME="{shape.operating_system}"',
         "/dev/kvm": "",
+        "/run/systemd/system/.keep": "",
+        "/sys/class/net/lo/operstate": "unknown",
+        "/sys/class/net/eno1/operstate": "up",
+        "/sys/class/net/virbr0/operstate": "down",
         "/sys/bus/pci/drivers_probe": "",
     }
+    for size_kib in ("2048", "1048576"):
+        count = str(state.hugepages.get(size_kib, 0))
+        folder = f"/sys/kernel/mm/hugepages/hugepages-{size_kib}kB"
+        tree[f"{folder}/nr_hugepages"] = tree[f"{folder}/free_hugepages"] = count
     nodes = max((card.numa_node for card in shape.cards), default=0) + 1
     share = shape.cpus // nodes
     for node in range(nodes):
@@ -125,11 +137,12 @@ def _add_card(tree: Tree, state: State, card: Card) -> None:
         tree[f"{folder}/sriov_vf_device"] = card.vf_device
         tree[f"{folder}/sriov_drivers_autoprobe"] = "0" if card.address in state.no_autoprobe else "1"
     if card.interface == MDEV and state.drivers.get(card.address) == rules.DRIVER:
-        _add_types(tree, state, card, card.address)
+        _add_types(tree, card, card.address, rules.Ruling(state, card))
     for companion in card.companions:
         _add_companion(tree, state, card, companion)
+    ruling = rules.Ruling(state, card)
     for number, address in enumerate(state.vfs_of(card)):
-        _add_vf(tree, state, card, number, address)
+        _add_vf(tree, state, card, number, address, ruling)
     if is_nvidia(card) and state.drivers.get(card.address) == rules.DRIVER:
         proc = f"/proc/driver/nvidia/gpus/{card.address}"
         tree[f"{proc}/information"] = (
@@ -161,7 +174,7 @@ def _add_companion(tree: Tree, state: State, card: Card, companion: Companion) -
     tree[f"{device(companion.address)}/numa_node"] = str(card.numa_node)
 
 
-def _add_vf(tree: Tree, state: State, card: Card, number: int, address: str) -> None:
+def _add_vf(tree: Tree, state: State, card: Card, number: int, address: str, ruling: rules.Ruling) -> None:
     folder = device(address)
     _add_function(tree, state, address, card.vendor, card.vf_device, card.pci_class, card.group(number))
     tree[f"{folder}/physfn"] = Link(device(card.address))
@@ -172,32 +185,30 @@ def _add_vf(tree: Tree, state: State, card: Card, number: int, address: str) -> 
     if state.drivers.get(address) != rules.DRIVER:
         return
     if card.interface == MDEV_VF:
-        _add_types(tree, state, card, address)
+        _add_types(tree, card, address, ruling)
     elif card.interface == VF_PROFILE:
         tree[f"{folder}/vfio-dev/vfio{card.group(number)}/dev"] = ""
-        _add_profile(tree, state, card, address)
+        _add_profile(tree, state, card, address, ruling)
 
 
-def _add_types(tree: Tree, state: State, card: Card, function: str) -> None:
+def _add_types(tree: Tree, card: Card, function: str, ruling: rules.Ruling) -> None:
     for each in card.types:
         folder = f"{device(function)}/mdev_supported_types/nvidia-{each.type_id}"
         tree[f"{folder}/name"] = each.full_name
         tree[f"{folder}/description"] = each.description
-        tree[f"{folder}/available_instances"] = str(rules.available(state, card, function, each))
+        tree[f"{folder}/available_instances"] = str(ruling.available(function, each))
         tree[f"{folder}/device_api"] = "vfio-pci"
         tree[f"{folder}/create"] = ""
 
 
-def _add_profile(tree: Tree, state: State, card: Card, function: str) -> None:
+def _add_profile(tree: Tree, state: State, card: Card, function: str, ruling: rules.Ruling) -> None:
     folder = f"{device(function)}/nvidia"
     vgpu = next((each for each in state.vgpus if each.function == function), None)
     lines = ["ID    : vGPU Name"]
-    lines += [
-        f"{each.type_id:<6}: {each.full_name}" for each in card.types if rules.available(state, card, function, each)
-    ]
+    lines += [f"{each.type_id:<6}: {each.full_name}" for each in card.types if ruling.available(function, each)]
     tree[f"{folder}/creatable_vgpu_types"] = "\n".join(lines)
     tree[f"{folder}/current_vgpu_type"] = str(vgpu.type_id if vgpu else 0)
-    tree[f"{folder}/gpu_instance_id"] = str(NO_GPU_INSTANCE) if vgpu else Unreadable(errno.ENXIO)
+    tree[f"{folder}/gpu_instance_id"] = str(_instance(vgpu)) if vgpu else Unreadable(errno.ENXIO)
     tree[f"{folder}/placement_id"] = str(vgpu.placement) if vgpu else Unreadable(errno.ENXIO)
     tree[f"{folder}/vgpu_params"] = vgpu.params if vgpu else ""
 
@@ -210,6 +221,11 @@ def _add_mdev(tree: Tree, vgpu: Vgpu) -> None:
     tree[f"{folder}/driver"] = Link("/sys/bus/mdev/drivers/nvidia-vgpu-vfio")
     tree[f"{folder}/remove"] = ""
     tree[f"{folder}/nvidia/vgpu_params"] = vgpu.params
+    tree[f"{folder}/nvidia/gpu_instance_id"] = str(_instance(vgpu))
+
+
+def _instance(vgpu: Vgpu) -> int:
+    return NO_GPU_INSTANCE if vgpu.instance is None else vgpu.instance
 
 
 def _resource(card: Card) -> str:

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring the pool of one huge page size to a count (Linux admin-guide/mm/hugetlbpage)."""
+
+from vgpuctl.agent.facts import hugepages
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.steps import Change, SetHugepages
+
+
+def ensure(host: Host, step: SetHugepages, *, dry_run: bool) -> Change:
+    """Write the pool's count and read back what the kernel made of it.
+
+    Raises Problem: `bad-count`, `not-found` for a page size the kernel has not, `hugepages-short` when it has no more
+    memory in one piece, `hugepages-in-use` when pages cannot go.
+    """
+    if step.count < 0:
+        raise Problem("bad-count", f"a pool cannot have {step.count} huge pages")
+    target, path = f"{step.size_kib} KiB pages", hugepages.path(step.size_kib)
+    before = hugepages.read_count(host, step.size_kib)
+    if before == step.count:
+        return Change(step.op, target, str(before), str(before), changed=False)
+    if not dry_run:
+        host.write(path, str(step.count))
+        after = hugepages.read_count(host, step.size_kib)
+        if after < step.count:
+            raise Problem(
+                "hugepages-short",
+                f"the pool has {after} of {step.count} {target}: the host's memory is too fragmented or too small",
+                path=path,
+                hint="reserve them by the kernel arguments hugepagesz= and hugepages=, and reboot",
+            )
+        if after > step.count:
+            raise Problem("hugepages-in-use", f"the pool still has {after} {target}, wanted {step.count}", path=path)
+    return Change(step.op, target, str(before), str(step.count), changed=True)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Set the vGPU scheduler of a GPU (reference 3.4). It lasts until the driver is unloaded."""
+
+from vgpuctl.agent.facts import mdev, nvml_vgpu, pci, sriov
+from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.nvml import required
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.facts import SchedulerFacts
+from vgpuctl.agent.wire.steps import Change, SetVgpuScheduler
+
+
+def ensure(host: Host, step: SetVgpuScheduler, *, dry_run: bool) -> Change:
+    """Set policy and time slice, while no VM runs on the GPU.
+
+    Raises Problem: `bad-policy`, `no-vgpu-scheduler` where the driver tells none, `held` while a VM runs, NVML's.
+    """
+    address = step.address
+    wanted = SchedulerFacts(step.policy, step.time_slice_us)
+    if step.policy not in nvml_vgpu.POLICIES:
+        raise Problem("bad-policy", f"{step.policy!r} is none of {', '.join(nvml_vgpu.POLICIES)}")
+    pci.require(host, address)
+    with required(host) as nvml:
+        device = nvml.device(address)
+        with nvml.refusals(f"reading the vGPU scheduler of {address}"):
+            before = nvml_vgpu.read_scheduler(nvml, device)
+        if before is None:
+            raise Problem(
+                "no-vgpu-scheduler",
+                f"the driver of {address} tells no vGPU scheduler",
+                hint="its VFs must be enabled; else set it at boot by RmPVMRL in /etc/modprobe.d",
+            )
+        if before == wanted:
+            return Change(step.op, address, _said(before), _said(before), changed=False)
+        _require_no_vm(host, address)
+        if not dry_run:
+            host.writes += 1
+            with nvml.refusals(f"setting the vGPU scheduler of {address} to {_said(wanted)}"):
+                nvml_vgpu.set_scheduler(nvml, device, step.policy, step.time_slice_us)
+                after = nvml_vgpu.read_scheduler(nvml, device)
+            if after != wanted:
+                read = _said(after) if after else "none"
+                raise Problem("read-back-differs", f"{address} accepted {_said(wanted)} but reads {read}")
+    return Change(step.op, address, _said(before), _said(wanted), changed=True)
+
+
+def _require_no_vm(host: Host, address: str) -> None:
+    nodes = OpenNodes(host)
+    functions = [address, *(vf for _, vf in sriov.read_functions(host, address))]
+    for function in functions:
+        require_unheld(nodes, function, nodes.holders_of_function(function))
+    for device in mdev.read_active(host):
+        if device.parent in functions:
+            require_unheld(nodes, f"the mediated device {device.uuid}", nodes.holders_of_mdev(device.uuid))
+
+
+def _said(scheduler: SchedulerFacts) -> str:
+    if scheduler.time_slice_us is None:
+        return scheduler.policy
+    return f"{scheduler.policy} with {scheduler.time_slice_us} us"

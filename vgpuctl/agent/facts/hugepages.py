@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pools of huge pages, over all NUMA nodes (Linux admin-guide/mm/hugetlbpage)."""
+
+import re
+from typing import Tuple
+
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.facts import HugepageFacts
+
+FOLDER = "/sys/kernel/mm/hugepages"
+_SIZE = re.compile(r"hugepages-(\d+)kB")
+
+
+def read(host: Host) -> Tuple[HugepageFacts, ...]:
+    """Return the pool of each page size, by size; none where the kernel has no huge pages. Raises Problem."""
+    found = []
+    for name in host.listdir_optional(FOLDER) or []:
+        match = _SIZE.fullmatch(name)
+        if match:
+            size_kib = int(match[1])
+            free = int(host.read(f"{FOLDER}/{name}/free_hugepages"))
+            found.append(HugepageFacts(size_kib, read_count(host, size_kib), free))
+    return tuple(sorted(found, key=lambda one: one.size_kib))
+
+
+def read_count(host: Host, size_kib: int) -> int:
+    """Return how many pages of a size the pool has. Raises Problem `not-found` for a size the kernel has not."""
+    return int(host.read(path(size_kib)))
+
+
+def path(size_kib: int) -> str:
+    """Return the file that holds the pool's count."""
+    return f"{FOLDER}/hugepages-{size_kib}kB/nr_hugepages"

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MIG through NVML (reference 5): mode, profiles with their placements, GPU and compute instances."""
+
+import re
+from collections import defaultdict
+from ctypes import byref, c_uint
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+from vgpuctl.agent.nvml import Nvml, text
+from vgpuctl.agent.wire.facts import MigProfileFacts
+
+# Names of profiles, for drivers whose NVML does not tell them; `+me` is how nvidia-smi shows REV1.
+_ATTRIBUTES = {
+    "1_SLICE_REV1": "+me",
+    "2_SLICE_REV1": "+me",
+    "1_SLICE_GFX": "+gfx",
+    "2_SLICE_GFX": "+gfx",
+    "3_SLICE_GFX": "+gfx",
+    "4_SLICE_GFX": "+gfx",
+    "1_SLICE_NO_ME": "-me",
+    "2_SLICE_NO_ME": "-me",
+    "1_SLICE_ALL_ME": "+me.all",
+    "2_SLICE_ALL_ME": "+me.all",
+}
+_NAME = re.compile(r"(?:MIG )?(\S+)")
+_NO_INSTANCE = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class NvmlInstance:
+    """A GPU instance. pids: of processes that compute in it. vgpus: how many running ones sit in it."""
+
+    id: int
+    profile: str
+    start: int
+    size: int
+    compute_instances: int = 0
+    pids: Tuple[int, ...] = ()
+    vgpus: int = 0
+    heterogeneous: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class NvmlMig:
+    """MIG of one GPU that has it."""
+
+    current: bool
+    pending: bool
+    instances: Tuple[NvmlInstance, ...] = ()
+    profiles: Tuple[MigProfileFacts, ...] = ()
+
+
+def read(nvml: Nvml, device: Any) -> Optional[NvmlMig]:
+    """Read MIG of one GPU, None when it has none. Raises NVMLError."""
+    mode = read_mode(nvml, device)
+    if mode is None:
+        return None
+    profiles = read_profiles(nvml, device)
+    instances = read_instances(nvml, device, profiles) if mode[0] else ()
+    return NvmlMig(mode[0], mode[1], instances, profiles)
+
+
+def read_mode(nvml: Nvml, device: Any) -> Optional[Tuple[bool, bool]]:
+    """Return whether MIG is on and whether it will be, None when the GPU has none. Raises NVMLError."""
+    mode = nvml.optional(nvml.library.nvmlDeviceGetMigMode, device)
+    return None if mode is None else (bool(mode[0]), bool(mode[1]))
+
+
+def read_profiles(nvml: Nvml, device: Any) -> Tuple[MigProfileFacts, ...]:
+    """Return the GPU-instance profiles by id; none while MIG is off, when the driver tells no placements."""
+    library = nvml.library
+    found = []
+    for number in range(library.NVML_GPU_INSTANCE_PROFILE_COUNT):
+        try:
+            info = _profile_info(nvml, device, number)
+        except library.NVMLError as error:
+            # An older driver does not know the later profiles.
+            if error.value != library.NVML_ERROR_INVALID_ARGUMENT:
+                raise
+            continue
+        if info is None:
+            continue
+        placements = _placements(nvml, device, int(info.id))
+        if not placements:
+            continue
+        found.append(
+            MigProfileFacts(
+                _profile_name(nvml, device, number, info),
+                int(info.id),
+                int(info.sliceCount),
+                tuple(sorted(int(one.start) for one in placements)),
+                int(placements[0].size),
+                int(info.instanceCount),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: one.profile_id))
+
+
+def read_instances(nvml: Nvml, device: Any, profiles: Tuple[MigProfileFacts, ...]) -> Tuple[NvmlInstance, ...]:
+    """Return the GPU instances by their start, with who uses them. Raises NVMLError."""
+    library = nvml.library
+    pids: Dict[int, List[int]] = defaultdict(list)
+    for process in _processes(nvml, device):
+        instance = getattr(process, "gpuInstanceId", None)
+        if instance is not None and instance != _NO_INSTANCE:
+            pids[int(instance)].append(int(process.pid))
+    vgpus: Dict[int, int] = defaultdict(int)
+    for vgpu in nvml.optional(library.nvmlDeviceGetActiveVgpus, device) or ():
+        instance = nvml.optional(library.nvmlVgpuInstanceGetGpuInstanceId, vgpu)
+        if instance is not None and instance != _NO_INSTANCE:
+            vgpus[int(instance)] += 1
+    found = []
+    for profile in profiles:
+        for handle in _handles(nvml, device, profile):
+            info = library.nvmlGpuInstanceGetInfo(handle)
+            number = int(info.id)
+            mode = nvml.optional(library.nvmlGpuInstanceGetVgpuHeterogeneousMode, handle)
+            found.append(
+                NvmlInstance(
+                    number,
+                    profile.name,
+                    int(info.placement.start),
+                    int(info.placement.size),
+                    len(compute_instances(nvml, handle)),
+                    tuple(sorted(set(pids[number]))),
+                    vgpus[number],
+                    None if mode is None else bool(mode),
+                )
+            )
+    return tuple(sorted(found, key=lambda one: one.start))
+
+
+def create(nvml: Nvml, device: Any, profile: MigProfileFacts, start: Optional[int]) -> Any:
+    """Create a GPU instance, at a start or where the driver likes, and return its handle. Raises NVMLError."""
+    library = nvml.library
+    if start is None:
+        return library.nvmlDeviceCreateGpuInstance(device, profile.profile_id)
+    placement = library.c_nvmlGpuInstancePlacement_t(start, profile.size)
+    return library.nvmlDeviceCreateGpuInstanceWithPlacement(device, profile.profile_id, byref(placement))
+
+
+def fill_with_compute_instance(nvml: Nvml, handle: Any, compute_slices: int) -> None:
+    """Create the compute instance that takes all of a GPU instance. Raises NVMLError."""
+    library = nvml.library
+    for number in range(library.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        info = _compute_profile(nvml, handle, number)
+        if info is not None and int(info.sliceCount) == compute_slices:
+            library.nvmlGpuInstanceCreateComputeInstance(handle, info.id)
+            return
+    raise library.NVMLError(library.NVML_ERROR_NOT_SUPPORTED)
+
+
+def compute_instances(nvml: Nvml, handle: Any) -> List[Any]:
+    """Return the handles of a GPU instance's compute instances. Raises NVMLError."""
+    library = nvml.library
+    found = []
+    for number in range(library.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        info = _compute_profile(nvml, handle, number)
+        if info is None:
+            continue
+        count = c_uint(0)
+        array = (library.c_nvmlComputeInstance_t * max(int(info.instanceCount), 1))()
+        library.nvmlGpuInstanceGetComputeInstances(handle, info.id, array, byref(count))
+        found += array[: count.value]
+    return found
+
+
+def _compute_profile(nvml: Nvml, handle: Any, number: int) -> Any:
+    """Return what NVML says of a compute-instance profile, None when the GPU instance has no such one."""
+    library = nvml.library
+    ask, engines = (
+        library.nvmlGpuInstanceGetComputeInstanceProfileInfo,
+        library.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED,
+    )
+    try:
+        return nvml.optional(ask, handle, number, engines) or nvml.optional(ask, handle, number, engines, 1)
+    except library.NVMLError as error:
+        if error.value != library.NVML_ERROR_INVALID_ARGUMENT:
+            raise
+        return None
+
+
+def _profile_info(nvml: Nvml, device: Any, number: int) -> Any:
+    """Return what NVML says of a GPU-instance profile, with a name where the driver is new enough."""
+    ask = nvml.library.nvmlDeviceGetGpuInstanceProfileInfo
+    return nvml.optional(ask, device, number) or nvml.optional(ask, device, number, 1)
+
+
+def _processes(nvml: Nvml, device: Any) -> List[Any]:
+    """Return the processes that compute on a GPU. pynvml refuses the call without a version on older drivers."""
+    library = nvml.library
+    newer = nvml.optional(library.nvmlDeviceGetComputeRunningProcesses_v3, device)
+    return newer if newer is not None else nvml.optional(library.nvmlDeviceGetComputeRunningProcesses_v2, device) or []
+
+
+def _placements(nvml: Nvml, device: Any, profile_id: int) -> List[Any]:
+    library = nvml.library
+    ask = library.nvmlDeviceGetGpuInstancePossiblePlacements
+    count = c_uint(0)
+    if nvml.optional(ask, device, profile_id, None, byref(count)) is None or not count.value:
+        return []
+    array = (library.c_nvmlGpuInstancePlacement_t * count.value)()
+    ask(device, profile_id, array, byref(count))
+    return list(array[: count.value])
+
+
+def _handles(nvml: Nvml, device: Any, profile: MigProfileFacts) -> List[Any]:
+    library = nvml.library
+    count = c_uint(0)
+    array = (library.c_nvmlGpuInstance_t * max(profile.max_count, 1))()
+    library.nvmlDeviceGetGpuInstances(device, profile.profile_id, array, byref(count))
+    return list(array[: count.value])
+
+
+def _profile_name(nvml: Nvml, device: Any, number: int, info: Any) -> str:
+    """Return the name nvidia-smi prints, without `MIG `; made up as it does where NVML does not tell it."""
+    match = _NAME.match(text(getattr(info, "name", None)) or "")
+    if match:
+        return match[1]
+    library = nvml.library
+    total_mib = library.nvmlDeviceGetMemoryInfo(device).total / (1 << 20)
+    # An instance has some eighths of the GPU's memory, of which some MiB are reserved: NVIDIA go-nvlib's rounding.
+    eighths = -(-int(info.memorySizeMB) * 8 // int(total_mib))
+    memory_gib = round(eighths / 8 * -(-total_mib // 1024))
+    attribute = ""
+    for suffix, sign in _ATTRIBUTES.items():
+        if getattr(library, f"NVML_GPU_INSTANCE_PROFILE_{suffix}", None) == number:
+            attribute = sign
+    return f"{info.sliceCount}g.{memory_gib}gb{attribute}"

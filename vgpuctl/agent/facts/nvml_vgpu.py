@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vGPUs through NVML: a GPU's types, mixed sizes (reference 3.3) and the scheduler (reference 3.4)."""
+
+from dataclasses import dataclass
+from typing import Any, Optional, Tuple
+
+from vgpuctl.agent.nvml import Nvml, text
+from vgpuctl.agent.wire.facts import SchedulerFacts
+
+# NVML_VGPU_SCHEDULER_POLICY_*; 0 is a policy that this NVML does not know.
+POLICIES = {"best-effort": 1, "equal-share": 2, "fixed-share": 3}
+_NS_PER_US = 1000
+_MIB = 1 << 20
+_NO_PROFILE = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class NvmlType:
+    """A vGPU type as NVML describes it for one GPU.
+
+    mig_profile_id: of the GPU instances it can sit in, None for a time-sliced type; max_per_instance: how many of it
+    one instance takes. creatable_starts: in mixed-size mode, where it can still begin, taking placement_size each.
+    """
+
+    type_id: str
+    full_name: str
+    framebuffer_mib: Optional[int]
+    max_instances: Optional[int]
+    mig_profile_id: Optional[int] = None
+    max_per_instance: Optional[int] = None
+    creatable_starts: Optional[Tuple[int, ...]] = None
+    placement_size: int = 0
+
+
+def read_types(nvml: Nvml, device: Any, *, with_placements: bool) -> Tuple[NvmlType, ...]:
+    """Return the types the GPU supports, creatable now or not. Raises NVMLError."""
+    type_ids = nvml.optional(nvml.library.nvmlDeviceGetSupportedVgpus, device) or []
+    return tuple(_read_type(nvml, device, type_id, with_placements=with_placements) for type_id in type_ids)
+
+
+def _read_type(nvml: Nvml, device: Any, type_id: Any, *, with_placements: bool) -> NvmlType:
+    library = nvml.library
+    size = nvml.optional(library.nvmlVgpuTypeGetFramebufferSize, type_id)
+    maximum = nvml.optional(library.nvmlVgpuTypeGetMaxInstances, device, type_id)
+    profile_id = nvml.optional(library.nvmlVgpuTypeGetGpuInstanceProfileId, type_id)
+    if profile_id == _NO_PROFILE:
+        profile_id = None
+    per_instance = None
+    placements = None
+    if profile_id is not None:
+        per_instance = nvml.optional(library.nvmlVgpuTypeGetMaxInstancesPerGpuInstance, type_id)
+    elif with_placements:
+        placements = nvml.optional(library.nvmlDeviceGetVgpuTypeCreatablePlacements, device, type_id)
+    return NvmlType(
+        str(int(getattr(type_id, "value", type_id))),
+        text(nvml.optional(library.nvmlVgpuTypeGetName, type_id)) or str(type_id),
+        None if size is None else int(size) // _MIB,
+        None if maximum is None else int(maximum),
+        None if profile_id is None else int(profile_id),
+        None if per_instance is None else int(per_instance),
+        None if placements is None else tuple(sorted(placements.placementIds[: placements.count])),
+        0 if placements is None else int(placements.placementSize),
+    )
+
+
+def read_heterogeneous(nvml: Nvml, device: Any) -> Optional[bool]:
+    """Return whether mixed-size mode is on, None when the GPU has none now. Raises NVMLError."""
+    mode = nvml.optional(nvml.library.nvmlDeviceGetVgpuHeterogeneousMode, device)
+    return None if mode is None else bool(mode)
+
+
+def read_scheduler(nvml: Nvml, device: Any) -> Optional[SchedulerFacts]:
+    """Return the scheduler, None when the driver does not tell it. Raises NVMLError."""
+    library = nvml.library
+    state = nvml.optional(library.nvmlDeviceGetVgpuSchedulerState, device)
+    names = {number: name for name, number in POLICIES.items()}
+    if state is None or state.schedulerPolicy not in names:
+        return None
+    is_fixed_slice = state.arrMode == library.NVML_VGPU_SCHEDULER_ARR_DISABLE
+    slice_ns = int(state.schedulerParams.vgpuSchedData.timeslice)
+    return SchedulerFacts(names[state.schedulerPolicy], slice_ns // _NS_PER_US if is_fixed_slice and slice_ns else None)
+
+
+def set_scheduler(nvml: Nvml, device: Any, policy: str, time_slice_us: Optional[int]) -> None:
+    """Set the scheduler; with a time slice the adaptive round robin is off. Raises NVMLError."""
+    library = nvml.library
+    state = library.c_nvmlVgpuSchedulerSetState_t()
+    state.schedulerPolicy = POLICIES[policy]
+    state.enableARRMode = library.NVML_VGPU_SCHEDULER_ARR_DEFAULT
+    if time_slice_us is not None:
+        state.enableARRMode = library.NVML_VGPU_SCHEDULER_ARR_DISABLE
+        state.schedulerParams.vgpuSchedData.timeslice = time_slice_us * _NS_PER_US
+    library.nvmlDeviceSetVgpuSchedulerState(device, state)

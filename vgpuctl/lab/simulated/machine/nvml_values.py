@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The constants, structs and errors of pynvml that the simulated NVML answers with, by pynvml's names.
+
+Not pynvml itself: every agent on every simulated host would compile its eight thousand lines.
+"""
+
+from ctypes import Structure, Union, c_uint
+
+MIB = 1 << 20
+NO_INSTANCE = 0xFFFFFFFF
+
+CONSTANTS = {
+    "NVML_SUCCESS": 0,
+    "NVML_ERROR_UNINITIALIZED": 1,
+    "NVML_ERROR_INVALID_ARGUMENT": 2,
+    "NVML_ERROR_NOT_SUPPORTED": 3,
+    "NVML_ERROR_NO_PERMISSION": 4,
+    "NVML_ERROR_NOT_FOUND": 6,
+    "NVML_ERROR_INSUFFICIENT_SIZE": 7,
+    "NVML_ERROR_DRIVER_NOT_LOADED": 9,
+    "NVML_ERROR_FUNCTION_NOT_FOUND": 13,
+    "NVML_ERROR_GPU_IS_LOST": 15,
+    "NVML_ERROR_RESET_REQUIRED": 16,
+    "NVML_ERROR_IN_USE": 19,
+    "NVML_ERROR_INSUFFICIENT_RESOURCES": 23,
+    "NVML_ERROR_INVALID_STATE": 29,
+    "NVML_ERROR_UNKNOWN": 999,
+    "NVML_TEMPERATURE_GPU": 0,
+    "NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED": 0,
+    "NVML_COMPUTE_INSTANCE_PROFILE_COUNT": 9,
+    "NVML_GPU_INSTANCE_PROFILE_1_SLICE_REV1": 7,
+    "NVML_GPU_INSTANCE_PROFILE_2_SLICE_REV1": 8,
+    "NVML_GPU_INSTANCE_PROFILE_1_SLICE_GFX": 0xA,
+    "NVML_GPU_INSTANCE_PROFILE_2_SLICE_GFX": 0xB,
+    "NVML_GPU_INSTANCE_PROFILE_4_SLICE_GFX": 0xC,
+    "NVML_GPU_INSTANCE_PROFILE_1_SLICE_NO_ME": 0xD,
+    "NVML_GPU_INSTANCE_PROFILE_2_SLICE_NO_ME": 0xE,
+    "NVML_GPU_INSTANCE_PROFILE_1_SLICE_ALL_ME": 0xF,
+    "NVML_GPU_INSTANCE_PROFILE_2_SLICE_ALL_ME": 0x10,
+    "NVML_GPU_INSTANCE_PROFILE_3_SLICE_GFX": 0x11,
+    "NVML_GPU_INSTANCE_PROFILE_COUNT": 0x12,
+    "NVML_VGPU_SCHEDULER_ARR_DEFAULT": 0,
+    "NVML_VGPU_SCHEDULER_ARR_DISABLE": 1,
+    "NVML_VGPU_SCHEDULER_ARR_ENABLE": 2,
+    "NVML_VGPU_SCHEDULER_POLICY_BEST_EFFORT": 1,
+    "NVML_VGPU_SCHEDULER_POLICY_EQUAL_SHARE": 2,
+    "NVML_VGPU_SCHEDULER_POLICY_FIXED_SHARE": 3,
+}
+
+# As nvmlErrorString says them, and so pynvml.
+ERROR_TEXTS = {
+    1: "Uninitialized",
+    2: "Invalid Argument",
+    3: "Not Supported",
+    4: "Insufficient Permissions",
+    6: "Not Found",
+    7: "Insufficient Size",
+    9: "Driver Not Loaded",
+    13: "Function Not Found",
+    15: "GPU is lost",
+    16: "GPU requires restart",
+    19: "In use by another client",
+    23: "Insufficient Resources",
+    29: "Invalid State",
+}
+
+
+class NvmlError(Exception):
+    """pynvml's NVMLError: `value` is the return code."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.value = value
+
+    def __str__(self) -> str:
+        return ERROR_TEXTS.get(self.value, "Unknown Error")
+
+
+class InstanceHandle(Structure):
+    """A GPU or compute instance: the number of its card, of the GPU instance, of the compute instance."""
+
+    _fields_ = [("card", c_uint), ("instance", c_uint), ("compute", c_uint)]
+
+
+class Placement(Structure):
+    """c_nvmlGpuInstancePlacement_t."""
+
+    _fields_ = [("start", c_uint), ("size", c_uint)]
+
+
+class SchedulerWithArr(Structure):
+    """c_nvmlVgpuSchedSetDataWithARR_t."""
+
+    _fields_ = [("avgFactor", c_uint), ("frequency", c_uint)]
+
+
+class SchedulerSlice(Structure):
+    """c_nvmlVgpuSchedSetData_t."""
+
+    _fields_ = [("timeslice", c_uint)]
+
+
+class SchedulerSetParams(Union):
+    """c_nvmlVgpuSchedulerSetParams_t."""
+
+    _fields_ = [("vgpuSchedDataWithARR", SchedulerWithArr), ("vgpuSchedData", SchedulerSlice)]
+
+
+class SchedulerSetState(Structure):
+    """c_nvmlVgpuSchedulerSetState_t."""
+
+    _fields_ = [("schedulerPolicy", c_uint), ("enableARRMode", c_uint), ("schedulerParams", SchedulerSetParams)]
+
+
+STRUCTS = {
+    "NVMLError": NvmlError,
+    "c_nvmlGpuInstance_t": InstanceHandle,
+    "c_nvmlComputeInstance_t": InstanceHandle,
+    "c_nvmlGpuInstancePlacement_t": Placement,
+    "c_nvmlVgpuSchedulerSetState_t": SchedulerSetState,
+}

@@ -81,9 +81,8 @@ def _ask_nvml(host: Host) -> Dict[str, Dict[str, Any]]:
     nvml, _problem = Nvml.open(host)
     if nvml is None:
         return found
-    library = host.nvml()
     with nvml:
-        found.update(_ask_gpus(library))
+        found.update(_ask_gpus(nvml.library))
     return found
 
 

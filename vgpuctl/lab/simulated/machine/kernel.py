@@ -80,7 +80,7 @@ class Kernel:
         if wanted is None or status != rules.OK:
             self._machine.log(f"NVRM: Failed to add vgpu create request: {status:#x}")
             refuse(errno.EIO)
-        rules.add(self._state, card, function, wanted, instance, uuid)
+        rules.add(self._state, card, function, wanted, uuid, instance=instance)
 
     def _remove_mdev(self, uuid: str, text: str) -> None:
         if number(text) == 0:

@@ -135,6 +135,17 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
             raise NvmlError(CONSTANTS["NVML_ERROR_INVALID_ARGUMENT"])
         return temperature_c(self.state, self.card(device))
 
+    def device_get_ecc_mode(self, device: DeviceHandle) -> list[int]:
+        """nvmlDeviceGetEccMode: current and pending; on wherever a board with vGPUs has it."""
+        if not self.card(device).types:
+            raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
+        return [1, 1]
+
+    def device_get_gpu_fabric_info(self, device: DeviceHandle, _info: object) -> int:
+        """nvmlDeviceGetGpuFabricInfo: no simulated host has NVSwitches."""
+        self.card(device)
+        raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
+
     def device_get_total_ecc_errors(self, device: DeviceHandle, error_type: int, counter: int) -> int:
         """nvmlDeviceGetTotalEccErrors: those of the fault `ecc` are uncorrected (1)."""
         if error_type not in (0, 1) or counter not in (0, 1):

@@ -4,7 +4,7 @@
 Not pynvml itself: every agent on every simulated host would compile its eight thousand lines.
 """
 
-from ctypes import Structure, Union, c_uint
+from ctypes import Structure, Union, c_ubyte, c_uint
 
 MIB = 1 << 20
 NO_INSTANCE = 0xFFFFFFFF
@@ -112,8 +112,15 @@ class SchedulerSetState(Structure):
     _fields_ = [("schedulerPolicy", c_uint), ("enableARRMode", c_uint), ("schedulerParams", SchedulerSetParams)]
 
 
+class FabricInfo(Structure):
+    """c_nvmlGpuFabricInfo_t."""
+
+    _fields_ = [("clusterUuid", c_ubyte * 16), ("status", c_uint), ("cliqueId", c_uint), ("state", c_uint)]
+
+
 STRUCTS = {
     "NVMLError": NvmlError,
+    "c_nvmlGpuFabricInfo_t": FabricInfo,
     "c_nvmlGpuInstance_t": InstanceHandle,
     "c_nvmlComputeInstance_t": InstanceHandle,
     "c_nvmlGpuInstancePlacement_t": Placement,

@@ -122,8 +122,9 @@ def add(
     card: Card,
     function: str,
     wanted: VgpuType,
-    instance: GpuInstance | None,
     uuid: str | None = None,
+    *,
+    instance: GpuInstance | None = None,
 ) -> Vgpu:
     """Put a vGPU on a function that may have it, into a GPU instance or the card's own memory."""
     placement = Ruling(state, card).pool(instance).place(wanted) or 0

@@ -37,5 +37,5 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
 
 def _shown(state: State, name: str) -> str:
     if name not in state.services:
-        return "LoadState=not-found\nActiveState=inactive\n"
-    return f"LoadState=loaded\nActiveState={'active' if state.services[name] else 'inactive'}\n"
+        return "LoadState=not-found\nActiveState=inactive\nResult=success\n"
+    return f"LoadState=loaded\nActiveState={'active' if state.services[name] else 'inactive'}\nResult=success\n"

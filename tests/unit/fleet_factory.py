@@ -10,6 +10,7 @@ from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.wishes import NO_WISHES, Wishes
 
 GIB = 1024
 
@@ -96,10 +97,17 @@ def intel_vf_host(name: str = "gpu1", *, vfs: int = 7, board: str = "intel-flex-
     return host(name, EmulatedGpu(catalog.board(board), "0000:9a:00.0", "vf", vf_count=vfs))
 
 
-def vm(*gpus: str, name: str = "web-1", on: str | None = None, vcpus: int = 2, memory_mib: int = 2 * GIB) -> VmRequest:
+def vm(
+    *gpus: str,
+    name: str = "web-1",
+    on: str | None = None,
+    vcpus: int = 2,
+    memory_mib: int = 2 * GIB,
+    wishes: Wishes = NO_WISHES,
+) -> VmRequest:
     """A VM that asks for these GPUs, as a user writes them."""
     requests = tuple(parse_gpu_request(text) for text in gpus)
-    return VmRequest(name, "acme", requests, vcpus=vcpus, memory_mib=memory_mib, host=on)
+    return VmRequest(name, "acme", requests, vcpus=vcpus, memory_mib=memory_mib, host=on, wishes=wishes)
 
 
 def lease(

@@ -52,6 +52,30 @@ _FLAGS = (
     ),
     click.option("--hostname", metavar="NAME", help="The guest's host name, by cloud-init."),
     click.option("--host", metavar="NAME", help="Only this host."),
+    click.option(
+        "--policy",
+        metavar="POLICY",
+        help="How to choose among what is allowed, for example spread or least-utilised@80.",
+    ),
+    click.option(
+        "--require-label",
+        "required",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Only GPUs with this label; several times.",
+    ),
+    click.option(
+        "--prefer-label",
+        "preferred",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="GPUs with this label first; several times.",
+    ),
+    click.option(
+        "--group",
+        metavar="NAME[:RULE]",
+        help="A group of the tenant's VMs: apart, together, prefer-apart (the default) or prefer-together.",
+    ),
     click.option("--autostart", is_flag=True, help="Start the VM when its host boots."),
     click.option(
         "--priority",
@@ -96,6 +120,10 @@ def read_requests(
     network_config: Path | None,
     hostname: str | None,
     host: str | None,
+    policy: str | None,
+    required: Sequence[str],
+    preferred: Sequence[str],
+    group: str | None,
     autostart: bool,
     priority: str,
     preemptible: str | None,
@@ -105,6 +133,7 @@ def read_requests(
     from vgpuctl.model.priority import parse_priority
     from vgpuctl.model.units import parse_mib
     from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest
+    from vgpuctl.model.wishes import read_wishes
     from vgpuctl.usecases.vm_file import check_request, read_vm_file
 
     if file is not None:
@@ -142,6 +171,7 @@ def read_requests(
                 autostart=autostart,
                 priority=parse_priority(priority, what="--priority"),
                 preemptible=Preemption(preemptible) if preemptible else None,
+                wishes=read_wishes(policy=policy, required=required, preferred=preferred, group=group),
             )
         )
     ]

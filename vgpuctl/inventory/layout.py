@@ -64,7 +64,7 @@ def _read_gpus(value: Value) -> tuple[GpuLayout, ...]:
         for required in ("match", "kind"):
             if required not in keys:
                 raise entry.refuse(f"has no {required!r}")
-        match = _read_match(keys["match"])
+        match = read_match(keys["match"])
         if match in found:
             raise keys["match"].refuse(
                 f"is for {match}, as is the entry at {found[match].origin}", hint="one entry per match"
@@ -74,7 +74,8 @@ def _read_gpus(value: Value) -> tuple[GpuLayout, ...]:
     return tuple(layouts)
 
 
-def _read_match(value: Value) -> GpuMatch:
+def read_match(value: Value) -> GpuMatch:
+    """Which GPUs an entry is for."""
     if value.content == "all":
         return GpuMatch()
     if isinstance(value.content, str):

@@ -27,13 +27,17 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Value:
-    """A value, the place of the variable it belongs to, its way inside it, and that way in words."""
+    """A value, the place of the variable it belongs to, its way inside it, and that way in words.
+
+    subject: what it all is, in words.
+    """
 
     content: object
     variable: Origin
     host: str
     way: tuple[object, ...] = ()
     name: str = "vgpu"
+    subject: str = "the layout"
 
     @property
     def origin(self) -> Origin:
@@ -60,7 +64,7 @@ class Value:
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"it can have {', '.join(known)}"
-                raise value.refuse("is not a key of the layout", hint=hint)
+                raise value.refuse(f"is not a key of {self.subject}", hint=hint)
         for key in required:
             if key not in entries:
                 raise self.refuse(f"has no {key!r}")
@@ -137,7 +141,7 @@ class Value:
         assert isinstance(self.content, dict | list)
         content = self.content[key]  # type: ignore[call-overload]  # a key or an index of this very value
         name = f"{self.name}[{key}]" if isinstance(self.content, list) else f"{self.name}.{key}"
-        return Value(content, self.variable, self.host, (*self.way, key), name)
+        return Value(content, self.variable, self.host, (*self.way, key), name, self.subject)
 
     def _wrong_type(self, wanted: str, *, hint: str | None = None) -> InventoryError:
         shown = "" if self.content is None or isinstance(self.content, list | dict) else f"{self.content!r}, "

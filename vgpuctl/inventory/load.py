@@ -7,11 +7,12 @@ from types import MappingProxyType
 from typing import Any
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.inventory import connection, layout, listing, patterns, sources
+from vgpuctl.inventory import connection, layout, listing, patterns, sources, traits
 from vgpuctl.inventory.tree import Group, Host, InventoryTree, VariableSet
 from vgpuctl.inventory.variable_files import VariableFiles
 from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.model.traits import HostTraits
 
 
 def load_inventory(inventory_sources: Sequence[str | Path]) -> "Inventory":
@@ -91,6 +92,13 @@ class Inventory:
         Raises InventoryError with the file and line that set what is wrong.
         """
         return layout.layout_of(host, self._merged(self._host(host)))
+
+    def traits(self, host: str) -> HostTraits:
+        """What a host's variable `vgpu_placing` says (docs/placement.md).
+
+        Raises InventoryError with the file and line that set what is wrong.
+        """
+        return traits.traits_of(host, self._merged(self._host(host)))
 
     def as_ansible_list(self, limit: str | None = None) -> dict[str, dict[str, Any]]:
         """What `ansible-inventory --list [--limit LIMIT]` prints, secrets included; keys are in order."""

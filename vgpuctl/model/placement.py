@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.lease import Slice
+from vgpuctl.model.traits import NO_TRAITS, HostTraits
 
 
 @dataclass(frozen=True)
@@ -12,12 +13,15 @@ class HostCapacity:
     """One host as last seen. generation: the store's counter of changes to this host's leases.
 
     promised_memory_mib: what the store's VMs on the host have, whether or not they ran when it was read.
+    traits: what the inventory says. groups: (tenant, group) of the VMs there.
     """
 
     name: str
     facts: HostFacts
     generation: int = 0
     promised_memory_mib: int = 0
+    traits: HostTraits = NO_TRAITS
+    groups: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)

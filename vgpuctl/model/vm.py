@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.wishes import NO_WISHES, Wishes
 
 _VM_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
@@ -79,7 +80,7 @@ class VmRequest:
 
     network: libvirt network's name, None for none. host: the inventory name it must run on, None for any.
     priority: 0 to 1000, the higher the more important. preemptible: whether a more important VM may take its slices,
-    and what becomes of it then; None for never.
+    and what becomes of it then; None for never. wishes: where it is placed; a VM that is there is not moved for them.
     """
 
     name: str
@@ -96,6 +97,7 @@ class VmRequest:
     autostart: bool = False
     priority: int = 500
     preemptible: Preemption | None = None
+    wishes: Wishes = NO_WISHES
 
 
 @dataclass(frozen=True)

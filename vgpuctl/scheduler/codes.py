@@ -9,6 +9,10 @@ class Code(StrEnum):
 
     HOST_UNKNOWN = "host-unknown"
     HOST_WANTED_OTHER = "host-wanted-other"
+    HOST_MAINTENANCE = "host-maintenance"
+    HOST_LABELS = "host-labels"
+    GROUP_APART = "group-apart"
+    GROUP_TOGETHER = "group-together"
     HOST_CPUS = "host-cpus"
     HOST_MEMORY = "host-memory"
     NO_GPU = "no-gpu"
@@ -16,6 +20,8 @@ class Code(StrEnum):
 
     WRONG_BOARD = "wrong-board"
     NO_SUCH_TYPE = "no-such-type"
+    GPU_LABELS = "gpu-labels"
+    GPU_QUARANTINE = "gpu-quarantine"
     GPU_PROBLEM = "gpu-problem"
     RESERVED_BY_LEASE = "reserved-by-lease"
     CARD_IN_USE = "card-in-use"

@@ -7,6 +7,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.wishes import Together
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fit import ask, fit
 from vgpuctl.scheduler.fleet import Fleet, Host
@@ -41,15 +42,40 @@ def explain(
 def rejections_of(fleet: Fleet, request: VmRequest) -> list[Rejection]:
     """One for each GPU that can take no part of the request, or for the whole host, by host name and address."""
     wants = wants_of(request)
+    there = fleet.hosts_of_group(request)
     rejections: list[Rejection] = []
     for name in sorted(fleet.hosts):
-        rejections.extend(_on_host(fleet.hosts[name], request, wants))
+        grouped = _refuse_group(name, request, there)
+        if grouped is not None:
+            rejections.append(_rejection(name, None, grouped))
+        else:
+            rejections.extend(_on_host(fleet.hosts[name], request, wants))
     if request.host is not None and request.host not in fleet.hosts:
         unknown = Refusal(
             Code.HOST_UNKNOWN, "no host of this name was read", "run `vgpuctl list-hosts` to see the hosts"
         )
         rejections.append(_rejection(request.host, None, unknown))
     return rejections
+
+
+def _refuse_group(name: str, request: VmRequest, there: Sequence[str]) -> Refusal | None:
+    """Say that the VM's group keeps it away from a host."""
+    wishes = request.wishes
+    if not there or wishes.together.is_preference():
+        return None
+    if wishes.together.is_apart() and name in there:
+        return Refusal(
+            Code.GROUP_APART,
+            f"it has a VM of group {wishes.group}, whose members are to be apart",
+            f"ask for {wishes.group}:{Together.PREFER_APART}",
+        )
+    if not wishes.together.is_apart() and name not in there:
+        return Refusal(
+            Code.GROUP_TOGETHER,
+            f"the VMs of group {wishes.group} are on {', '.join(there)}, and members are to be together",
+            f"ask for {wishes.group}:{Together.PREFER_TOGETHER}",
+        )
+    return None
 
 
 def _on_host(host: Host, request: VmRequest, wants: Sequence[Wanted]) -> list[Rejection]:

@@ -9,6 +9,7 @@ from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.judge import Judge
 from vgpuctl.scheduler.kinds import passthrough, plain_vf, vgpu
+from vgpuctl.scheduler.kinds.common import refuse_labels
 from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
 
 Waste = tuple[int, int, int]
@@ -29,6 +30,9 @@ class Fit:
 
 def ask(wanted: Wanted, state: GpuState) -> Answer:
     """What a GPU offers for one wanted slice."""
+    refusal = refuse_labels(wanted, state)
+    if refusal is not None:
+        return refusal
     if wanted.request.sharing is Sharing.PASSTHROUGH:
         return passthrough.offers(wanted, state)
     if wanted.request.sharing is Sharing.VF:

@@ -6,12 +6,14 @@ come and go one by one; the cost of a decision follows the number of states that
 """
 
 import bisect
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
 
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.model.policy import DEFAULT_POLICY, Policy
+from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.class_index import ClassIndex
 from vgpuctl.scheduler.gpu_class import Card, GpuClasses
 from vgpuctl.scheduler.gpu_state import GpuState, read_gpu
@@ -25,12 +27,16 @@ HOST_ENDS = "\0"
 
 
 class Host:
-    """One host: its cards by address, in order, and the room it has for the memory of VMs, exact and rounded."""
+    """One host: its cards by address, in order, and the room it has for the memory of VMs, exact and rounded.
+
+    cpus: 0 in maintenance, when it takes no VM.
+    """
 
     def __init__(self, capacity: HostCapacity, cards: dict[str, Card]) -> None:
         self.capacity = capacity
         self.name = capacity.name
-        self.cpus = capacity.facts.cpus
+        self.cpus = 0 if capacity.traits.maintenance is not None else capacity.facts.cpus
+        self.labels = capacity.traits.labels
         self.cards = cards
         self.promised_mib = 0
         self.promise(capacity.promised_memory_mib)
@@ -41,9 +47,9 @@ class Host:
         return [card.state for card in self.cards.values()]
 
     @property
-    def used(self) -> float:
-        """How much of its GPUs is taken, 0 to 1, in steps that make equal hosts equal."""
-        return round(sum(card.used for card in self.cards.values()) / max(1, len(self.cards)), 3)
+    def free(self) -> float:
+        """How much of its GPUs is free, 0 to 1, in steps that make equal hosts equal."""
+        return round(sum(card.free for card in self.cards.values()) / max(1, len(self.cards)), 3)
 
     def promise(self, memory_mib: int) -> bool:
         """Count memory of a VM, negative when it goes. Returns whether the rounded room is another now."""
@@ -54,10 +60,11 @@ class Host:
 
 
 GpuMember = tuple[int, int, int, float]
-"""A GPU in an index: its host's CPUs and rounded room for memory, its class, and how much of the host is used."""
+"""A GPU in an index: its host's CPUs and rounded room for memory, its class, and how much of the host is free."""
 
-HostMember = tuple[int, int, tuple[str, ...], tuple[int, ...]]
-"""A host in an index: its CPUs and rounded room, its GPUs' addresses where they matter, and their classes."""
+HostMember = tuple[int, int, frozenset[Label], tuple[str, ...], tuple[int, ...]]
+"""A host in an index: its CPUs and rounded room, its labels, its GPUs' addresses where
+they matter, and their classes."""
 
 _Choice = tuple[Price, str, str]
 """What it costs, the host, and the GPU's address where one slice is wanted."""
@@ -85,6 +92,8 @@ class Fleet:
         self._gpu_indexes: dict[IndexKey, ClassIndex[GpuMember]] = {}
         self._host_indexes: dict[IndexKey, StateIndex[HostMember, Price]] = {}
         self._questions: dict[Hashable, Question] = {}
+        self._policies: Counter[str | None] = Counter()
+        self._groups: dict[tuple[str, str], Counter[str]] = {}
         by_host: dict[str, list[Lease]] = {}
         for lease in leases:
             by_host.setdefault(lease.host, []).append(lease)
@@ -105,11 +114,15 @@ class Fleet:
         cards = {}
         for gpu in sorted(capacity.facts.gpus, key=lambda one: one.address):
             busy = self._view.utilisation_percent.get((name, gpu.address), 0.0)
-            cards[gpu.address] = Card(read_gpu(name, capacity.facts, gpu, busy_percent=busy), self._classes)
+            reading = read_gpu(name, capacity.facts, gpu, busy_percent=busy, traits=capacity.traits)
+            cards[gpu.address] = Card(reading, self._classes)
         for lease in leases:
             if lease.slice.gpu in cards and lease.state.holds_device():
                 cards[lease.slice.gpu].take(lease)
         host = self.hosts[name] = Host(capacity, cards)
+        self._policies[capacity.traits.policy] += 1
+        for group in capacity.groups:
+            self._groups.setdefault(group, Counter())[name] += 1
         for key, gpus in self._gpu_indexes.items():
             self._enter_gpus(key, gpus, host, cards)
         for key, hosts in self._host_indexes.items():
@@ -118,6 +131,9 @@ class Fleet:
     def remove(self, name: str) -> None:
         """Take a host out. Raises KeyError when it is not there."""
         host = self.hosts.pop(name)
+        self._policies[host.capacity.traits.policy] -= 1
+        for there in self._groups.values():
+            del there[name]
         self._names.pop(bisect.bisect_left(self._names, name))
         for gpus in self._gpu_indexes.values():
             for address in host.cards:
@@ -125,26 +141,66 @@ class Fleet:
         for hosts in self._host_indexes.values():
             hosts.remove(name)
 
-    def take(self, host: str, leases: Collection[Lease], memory_mib: int = 0) -> None:
-        """Count the leases of one VM that was placed, and its memory."""
+    def take(
+        self, host: str, leases: Collection[Lease], memory_mib: int = 0, group: tuple[str, str] | None = None
+    ) -> None:
+        """Count the leases of one VM that was placed, its memory, and its group: tenant and name."""
         found = self.hosts[host]
+        if group is not None:
+            self._groups.setdefault(group, Counter())[host] += 1
         for lease in leases:
             found.cards[lease.slice.gpu].take(lease)
         self.last_host = host
         self._changed(found, {lease.slice.gpu for lease in leases}, memory_mib)
 
-    def give_back(self, host: str, leases: Collection[Lease], memory_mib: int = 0) -> None:
+    def give_back(
+        self, host: str, leases: Collection[Lease], memory_mib: int = 0, group: tuple[str, str] | None = None
+    ) -> None:
         """Forget what `take` counted."""
         found = self.hosts[host]
+        if group is not None:
+            self._groups[group][host] -= 1
         for lease in leases:
             found.cards[lease.slice.gpu].give_back(lease)
         self._changed(found, {lease.slice.gpu for lease in leases}, -memory_mib)
 
     def place(self, request: VmRequest, policy: Policy | None = None) -> Placement | None:
         """Choose host and GPUs for one VM; None when no host can take it. Nothing is counted as taken yet."""
-        question = self._question(request, policy or self._policy)
-        if request.host is not None:
-            named = self.hosts.get(request.host)
+        question = self._question(request, policy or self.policy_for(request))
+        there = self.hosts_of_group(request)
+        if there:
+            together = request.wishes.together
+            found = self._place_apart(question, request, there) if together.is_apart() else None
+            if not together.is_apart():
+                found = self._best_of(question, [self.hosts[name] for name in there if request.host in (None, name)])
+            if found is not None or not together.is_preference():
+                return found
+        return self._place_anywhere(question, request.host)
+
+    def policy_for(self, request: VmRequest) -> Policy:
+        """The request's policy, else the one that all hosts name, else the fleet's."""
+        if request.wishes.policy is not None:
+            return parse_policy(request.wishes.policy)
+        named = [name for name, count in self._policies.items() if count]
+        return parse_policy(named[0]) if len(named) == 1 and named[0] is not None else self._policy
+
+    def hosts_of_group(self, request: VmRequest) -> list[str]:
+        """The hosts that have a VM of the request's group."""
+        there = self._groups.get((request.tenant, request.wishes.group or ""), Counter[str]())
+        return sorted(name for name, count in there.items() if count > 0)
+
+    def _place_apart(self, question: Question, request: VmRequest, there: Collection[str]) -> Placement | None:
+        found = self._place_anywhere(question, request.host)
+        if found is None or found.host not in there:
+            return found
+        return self._best_of(
+            question,
+            [host for name, host in self.hosts.items() if name not in there and request.host in (None, name)],
+        )
+
+    def _place_anywhere(self, question: Question, host_name: str | None) -> Placement | None:
+        if host_name is not None:
+            named = self.hosts.get(host_name)
             return self._best_of(question, [] if named is None else [named])
         found = self._choose(question.index, question)
         if found is None:
@@ -167,10 +223,11 @@ class Fleet:
         return found[0], price
 
     def _question(self, request: VmRequest, policy: Policy) -> Question:
-        key = (request.gpus, request.vcpus, request.memory_mib, policy)
+        wishes = request.wishes
+        key = (request.gpus, request.vcpus, request.memory_mib, policy, wishes.required, wishes.preferred)
         found = self._questions.get(key)
         if found is None:
-            found = self._questions[key] = Question(key, request, Judge(policy))
+            found = self._questions[key] = Question(key, request, Judge(policy, wishes.preferred))
         return found
 
     def _gpu_index(self, key: IndexKey) -> ClassIndex[GpuMember]:
@@ -190,9 +247,9 @@ class Fleet:
     def _enter_gpus(self, key: IndexKey, index: ClassIndex[GpuMember], host: Host, addresses: Iterable[str]) -> None:
         """Tell an index the state of these GPUs of a host."""
         name, cpus, room = host.name + HOST_ENDS, host.cpus, host.rounded_mib
-        used = host.used if key.with_loads else 0.0
+        free = host.free if key.with_loads else 0.0
         for address in addresses:
-            index.put(name + address, (cpus, room, host.cards[address].number, used))
+            index.put(name + address, (cpus, room, host.cards[address].number, free))
 
     def _enter_host(self, key: IndexKey, index: StateIndex[HostMember, Price], host: Host) -> None:
         """Tell an index the state of a host."""
@@ -200,7 +257,7 @@ class Fleet:
         if not key.with_places:
             numbers.sort()
         places = tuple(host.cards) if key.with_places else ()
-        state = (host.cpus, host.rounded_mib, places, tuple(numbers))
+        state = (host.cpus, host.rounded_mib, host.labels, places, tuple(numbers))
         index.put(host.name, state)
 
     def _changed(self, host: Host, addresses: set[str], memory_mib: int) -> None:
@@ -211,10 +268,10 @@ class Fleet:
             self._enter_host(key, hosts, host)
 
     def _price_of_gpu(self, question: Question, state: GpuMember) -> Price | None:
-        cpus, room, number, used = state
+        cpus, room, number, free = state
         if question.vcpus > cpus or question.memory_mib > room:
             return None
-        return question.price_on(number, self._classes.examples[number], used)
+        return question.price_on(number, self._classes.examples[number], free)
 
     def _price_of_host(self, question: Question, state: HostMember, name: str) -> Price | None:
         cpus, room, *_ = state
@@ -223,7 +280,7 @@ class Fleet:
             return None
         if not question.may_fit([(card.number, card.example) for card in host.cards.values()]):
             return None
-        fitting = question.fit_on(host.states)
+        fitting = question.fit_on(host.states, host.labels)
         return None if fitting is None else fitting[0]
 
     def _choice_on(self, question: Question, host: Host) -> _Choice | None:
@@ -231,12 +288,12 @@ class Fleet:
         if question.vcpus > host.cpus or question.memory_mib > host.room_mib:
             return None
         if len(question.wants) != 1:
-            fitting = question.fit_on(host.states)
+            fitting = question.fit_on(host.states, host.labels)
             return None if fitting is None else (fitting[0], host.name, "")
-        used = host.used if question.index.with_loads else 0.0
+        free = host.free if question.index.with_loads else 0.0
         best: _Choice | None = None
         for address, card in host.cards.items():
-            price = question.price_on(card.number, card.example, used)
+            price = question.price_on(card.number, card.example, free)
             if price is not None and (best is None or price < best[0]):
                 best = (price, host.name, address)
         return best
@@ -251,7 +308,7 @@ class Fleet:
         start = 0 if self.last_host is None else bisect.bisect_right(self._names, self.last_host)
         for name in (*self._names[start:], *self._names[:start]):
             choice = self._choice_on(question, self.hosts[name])
-            if choice is not None and choice[0][:2] <= price[:2]:
+            if choice is not None and choice[0][:3] <= price[:3]:
                 return self._placement(question, name, choice[2])
         return None
 
@@ -260,7 +317,7 @@ class Fleet:
         if address:
             card = host.cards[address]
             return Placement(name, (question.slice_on(card),))
-        fitting = question.fit_on(host.states)
+        fitting = question.fit_on(host.states, host.labels)
         assert fitting is not None
         return Placement(name, fitting[1])
 

@@ -13,7 +13,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.occupancy import strangers_in_group
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuReading, GpuState
-from vgpuctl.scheduler.judge import used_part
+from vgpuctl.scheduler.judge import free_part
 
 
 class GpuClasses:
@@ -80,9 +80,9 @@ class Card:
         return self._classes.examples[self.number]
 
     @property
-    def used(self) -> float:
-        """How much of it is taken, 0 to 1."""
-        return used_part(self.example)
+    def free(self) -> float:
+        """How much of it is free, 0 to 1, where 1 is the fastest GPU of the fleet, empty."""
+        return free_part(self.example)
 
     def take(self, lease: Lease) -> None:
         """Count a lease."""
@@ -136,6 +136,7 @@ def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
         bool(strangers_in_group(gpu)),
         gpu.numa_node,
         reading.busy_percent,
+        reading.traits,
         len(reading.functions),
         tuple(sorted((held.name or "", held.framebuffer_mib or -1) for held in reading.vgpus)),
     )

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
+from vgpuctl.model.layout import GpuMatch
 from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.traits import NO_GPU_TRAITS, NO_TRAITS, GpuTraits, HostTraits
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class GpuState:
 
     lease_holders: the VMs that hold a lease on this GPU. whole: the VM that holds the whole card. given: profiles
     given to the VM that is being placed. busy_percent: measured utilisation, 0 where nobody measured.
+    traits: of the inventory, with the host's labels.
     """
 
     host: str
@@ -41,6 +44,7 @@ class GpuState:
     whole: str | None
     given: tuple[str, ...] = ()
     busy_percent: float = 0.0
+    traits: GpuTraits = NO_GPU_TRAITS
 
     @property
     def title(self) -> str:
@@ -79,6 +83,7 @@ class GpuReading:
     functions: frozenset[str]
     devices: frozenset[str]
     busy_percent: float = 0.0
+    traits: GpuTraits = NO_GPU_TRAITS
 
     def with_leases(self, leases: Collection[Lease]) -> GpuState:
         """The GPU with everything that is promised on it, too."""
@@ -104,10 +109,13 @@ class GpuReading:
             lease_holders=tuple(_name(lease) for lease in leases),
             whole=whole,
             busy_percent=self.busy_percent,
+            traits=self.traits,
         )
 
 
-def read_gpu(host: str, facts: HostFacts, gpu: Gpu, *, busy_percent: float = 0.0) -> GpuReading:
+def read_gpu(
+    host: str, facts: HostFacts, gpu: Gpu, *, busy_percent: float = 0.0, traits: HostTraits = NO_TRAITS
+) -> GpuReading:
     """Work out what the facts say of a GPU."""
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     found = existing_vgpus(gpu)
@@ -121,7 +129,31 @@ def read_gpu(host: str, facts: HostFacts, gpu: Gpu, *, busy_percent: float = 0.0
         functions=frozenset(on_functions | {function.address for function in gpu.vfs if function.holders}),
         devices=frozenset(on_functions | {one.mdev_uuid for one in found if one.mdev_uuid}),
         busy_percent=busy_percent,
+        traits=traits_of(gpu, board, traits) if traits is not NO_TRAITS else NO_GPU_TRAITS,
     )
+
+
+def traits_of(gpu: Gpu, board: catalog.Board | None, traits: HostTraits) -> GpuTraits:
+    """What the entries that match a GPU say together; where two give a value, the narrower one counts."""
+    labels = traits.labels
+    quarantine, speed = None, None
+    for entry in sorted(traits.gpus, key=lambda one: one.match.rank):
+        if matches(entry.match, gpu, board):
+            labels |= entry.labels
+            quarantine = entry.quarantine or quarantine
+            speed = entry.speed or speed
+    return GpuTraits(labels=labels, quarantine=quarantine, speed=speed)
+
+
+def matches(match: GpuMatch, gpu: Gpu, board: catalog.Board | None) -> bool:
+    """Whether an entry of the inventory is for this GPU."""
+    if match.address is not None:
+        return match.address == gpu.address
+    if match.uuid is not None:
+        return gpu.uuid is not None and match.uuid.lower() == gpu.uuid.lower()
+    if match.board is None or match.board.lower() == f"{gpu.vendor_id}:{gpu.device_id}":
+        return True
+    return board is not None and board in catalog.boards_named(match.board)
 
 
 def _held(type_id: str | None, gpu: Gpu, board: catalog.Board | None) -> HeldVgpu:

@@ -31,6 +31,19 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, promised_mib: int) -
     facts = capacity.facts
     if request.host is not None and request.host != capacity.name:
         return Refusal(Code.HOST_WANTED_OTHER, f"the VM must run on {request.host}")
+    if capacity.traits.maintenance is not None:
+        return Refusal(
+            Code.HOST_MAINTENANCE,
+            f"in maintenance: {capacity.traits.maintenance}",
+            "take the maintenance out of the inventory's vgpu_placing",
+        )
+    missing = [label for label in request.wishes.required if label not in capacity.traits.labels]
+    if missing and not request.gpus:
+        return Refusal(
+            Code.HOST_LABELS,
+            f"it has no label {', '.join(f'{key}={value}' for key, value in missing)}",
+            "ask for other labels, or give it this one in the inventory's vgpu_placing",
+        )
     if request.vcpus > facts.cpus:
         return Refusal(
             Code.HOST_CPUS,

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of several allowed placements is the best under a policy. It orders; what is allowed is decided elsewhere."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName
 from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.kinds.common import memory_of, numa_node
 from vgpuctl.scheduler.offer import Offer
@@ -35,15 +36,16 @@ class FleetView:
 NOTHING_MORE = FleetView()
 
 Price = tuple[float, ...]
-"""What a placement costs under a policy, smallest best: the size given for conditions, the host's and the GPU's score,
-then the waste. What is left equal goes by host name and GPU address."""
+"""What a placement costs under a policy, smallest best: the size given for conditions, preferred labels that are
+missing, the host's and the GPU's score, then the waste. What is left equal goes by host name and GPU address."""
 
 
 @dataclass(frozen=True)
 class Judge:
-    """A policy. Every score is the weighted sum of costs from 0 (best) to 1 (worst)."""
+    """A policy and the labels that are preferred. Scores are weighted sums of costs from 0 (best) to 1 (worst)."""
 
     policy: Policy = DEFAULT_POLICY
+    preferred: tuple[Label, ...] = ()
 
     def in_order(
         self, offers: Sequence[Offer], states: Mapping[str, GpuState], *, by_size: bool = False
@@ -53,35 +55,43 @@ class Judge:
         by_size: the want names conditions, so the smallest type comes first whatever the policy is.
         """
 
-        def key(offer: Offer) -> tuple[int, float, tuple[int, int, int], str, str]:
+        def key(offer: Offer) -> tuple[int, int, float, tuple[int, int, int], str, str]:
             size = offer.waste[0] if by_size else 0
-            return (size, self.offer_score(offer, states), offer.waste, offer.slice.gpu, offer.slice.profile)
+            missing = self.missing(states[offer.slice.gpu].traits.labels)
+            score = self._score_on(offer, states[offer.slice.gpu], states)
+            return (size, missing, score, offer.waste, offer.slice.gpu, offer.slice.profile)
 
         return sorted(offers, key=key) if len(offers) > 1 else list(offers)
 
-    def price_of(self, offer: Offer, state: GpuState, used: float, *, by_size: bool = False) -> Price:
-        """What one slice alone costs. used: how much of the host's GPUs is taken, 0 to 1."""
+    def missing(self, labels: frozenset[Label]) -> int:
+        """How many of the preferred labels are not there."""
+        return sum(label not in labels for label in self.preferred)
+
+    def price_of(self, offer: Offer, state: GpuState, free: float, *, by_size: bool = False) -> Price:
+        """What one slice alone costs. free: the free part of the host's GPUs, 0 to 1."""
         size = offer.waste[0] if by_size else 0
+        missing = self.missing(state.traits.labels)
         if self._is_least_waste():
-            return (size, 0.0, 0.0, *offer.waste)
+            return (size, missing, 0.0, 0.0, *offer.waste)
         total = 0.0
         for name, weight in self.policy.parts:
             if name in _OF_HOST:
-                total += weight * _OF_HOST[name](used)
+                total += weight * _OF_HOST[name](free)
             else:
                 total += weight * self._offer_cost(name, offer, state, {})
-        return (size, round(total, 9), self._score_on(offer, state, {}), *offer.waste)
+        return (size, missing, round(total, 9), self._score_on(offer, state, {}), *offer.waste)
 
     def price_of_all(
         self, slices: Sequence[Slice], waste: tuple[int, ...], states: Mapping[str, GpuState], *, size_mib: int
     ) -> Price:
         """What all slices of one VM cost on one host. states: all its GPUs, by address, as they were before."""
+        missing = sum(self.missing(states[one.gpu].traits.labels) for one in slices)
         if self._is_least_waste():
-            return (size_mib, 0.0, 0.0, *waste)
+            return (size_mib, missing, 0.0, 0.0, *waste)
         total = 0.0
         for name, weight in self.policy.parts:
             if name in _OF_HOST:
-                total += weight * _OF_HOST[name](used_of_host(list(states.values())))
+                total += weight * _OF_HOST[name](free_of_host(states.values()))
             elif name is PolicyName.LEAST_UTILISED:
                 chosen = sorted({one.gpu for one in slices} or set(states))
                 total += weight * self._utilised([states[address] for address in chosen])
@@ -89,11 +99,7 @@ class Judge:
                 total += weight * self.apart(slices, states)
             elif name is PolicyName.FRAGMENTATION:
                 total += weight * _opened(waste)
-        return (size_mib, round(total, 9), 0.0, *waste)
-
-    def offer_score(self, offer: Offer, states: Mapping[str, GpuState]) -> float:
-        """The GPU's score among those of its host. states: of the VM's GPUs so far, `given` tells which."""
-        return self._score_on(offer, states[offer.slice.gpu], states)
+        return (size_mib, missing, round(total, 9), 0.0, *waste)
 
     def apart(self, slices: Sequence[Slice], states: Mapping[str, GpuState]) -> float:
         """How far apart the GPUs of one VM are, 0 to 1: the mean over their pairs."""
@@ -127,7 +133,7 @@ class Judge:
         if name is PolicyName.FRAGMENTATION:
             return _broken_up(offer, state)
         if name in _OF_HOST:
-            return _OF_HOST[name](used_part(state))
+            return _OF_HOST[name](free_part(state))
         if name is PolicyName.LEAST_UTILISED:
             return self._utilised([state])
         if name is PolicyName.TOPOLOGY:
@@ -139,9 +145,9 @@ class Judge:
         """How many are above the threshold, and how busy they are together; the first counts twice."""
         if not states:
             return 0.0
-        busy = [state.busy_percent for state in states]
-        above = sum(one > self.policy.threshold_percent for one in busy)
-        return (2 * above + sum(busy) / 100) / (3 * len(busy))
+        above = sum(state.busy_percent > self.policy.threshold_percent for state in states)
+        busy = sum(1 - (1 - state.busy_percent / 100) * _speed(state) for state in states)
+        return (2 * above + busy) / (3 * len(states))
 
 
 def used_part(state: GpuState) -> float:
@@ -156,17 +162,26 @@ def used_part(state: GpuState) -> float:
     return min(1.0, len(state.functions) / functions) if functions else 0.0
 
 
-def used_of_host(states: Sequence[GpuState]) -> float:
-    """The used part of the host's GPUs together, in steps that make equal hosts equal."""
-    return round(sum(used_part(state) for state in states) / max(1, len(states)), 3)
+def free_part(state: GpuState) -> float:
+    """How much of a GPU is free, 0 to 1, where 1 is the fastest GPU of the fleet, empty."""
+    return (1.0 - used_part(state)) * _speed(state)
 
 
-def _free(used: float) -> float:
-    return 1.0 - used
+def free_of_host(states: Collection[GpuState]) -> float:
+    """The mean over the host's GPUs, in steps that make equal hosts equal."""
+    return round(sum(map(free_part, states)) / max(1, len(states)), 3)
 
 
-def _taken(used: float) -> float:
-    return used
+def _speed(state: GpuState) -> float:
+    return 1.0 if state.traits.speed is None else state.traits.speed
+
+
+def _free(free: float) -> float:
+    return free
+
+
+def _taken(free: float) -> float:
+    return 1.0 - free
 
 
 _OF_HOST: dict[PolicyName, Callable[[float], float]] = {PolicyName.BINPACK: _free, PolicyName.SPREAD: _taken}

@@ -5,15 +5,20 @@ from dataclasses import dataclass
 
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Slice
+from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.codes import Code
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One wanted slice. boards: keys of the catalogue's models that `request.board` means; None when any will do."""
+    """One wanted slice. boards: keys of the catalogue's models that `request.board` means; None when any will do.
+
+    labels: that the GPU must have.
+    """
 
     request: GpuRequest
     boards: frozenset[str] | None = None
+    labels: tuple[Label, ...] = ()
 
     @property
     def what(self) -> str:

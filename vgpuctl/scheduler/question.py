@@ -8,6 +8,7 @@ from typing import NamedTuple
 from vgpuctl import catalog
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.fit import ask, by_conditions, fit, given_for_conditions
 from vgpuctl.scheduler.gpu_class import Card
 from vgpuctl.scheduler.gpu_state import GpuState
@@ -31,7 +32,7 @@ def wants_of(request: VmRequest) -> list[Wanted]:
         boards = None
         if gpu.board is not None:
             boards = frozenset(board.key for board in catalog.boards_named(gpu.board))
-        wants.extend([Wanted(gpu, boards)] * gpu.count)
+        wants.extend([Wanted(gpu, boards, request.wishes.required)] * gpu.count)
     return wants
 
 
@@ -44,6 +45,7 @@ class Question:
         self.vcpus = request.vcpus
         self.memory_mib = request.memory_mib
         self.wants = wants_of(request)
+        self._required = request.wishes.required
         self.takes_turns = judge.takes_turns()
         several = len(self.wants) != 1
         self.index = IndexKey(several, judge.wants_loads(), several and judge.wants_closeness())
@@ -52,14 +54,14 @@ class Question:
         self._prices: dict[tuple[int, float], Price | None] = {}
         self._counts: list[dict[int, int]] = [{} for _ in self._different]
 
-    def price_on(self, number: int, state: GpuState, used: float) -> Price | None:
-        """What a single slice costs on a GPU of this class; None when it takes none. used: of the host's GPUs."""
-        key = (number, used)
+    def price_on(self, number: int, state: GpuState, free: float) -> Price | None:
+        """What a single slice costs on a GPU of this class; None when it takes none. free: of the host's GPUs."""
+        key = (number, free)
         if key not in self._prices:
             offer = self._offer_on(number, state)
             price = None
             if offer is not None:
-                price = self.judge.price_of(offer, state, used, by_size=by_conditions(self.wants[0]))
+                price = self.judge.price_of(offer, state, free, by_size=by_conditions(self.wants[0]))
             self._prices[key] = price
         return self._prices[key]
 
@@ -99,10 +101,13 @@ class Question:
                 return False
         return True
 
-    def fit_on(self, states: Sequence[GpuState]) -> tuple[Price, tuple[Slice, ...]] | None:
-        """All slices on one host, and what they cost; None when they do not go together."""
+    def fit_on(self, states: Sequence[GpuState], labels: frozenset[Label]) -> tuple[Price, tuple[Slice, ...]] | None:
+        """All slices on one host, and what they cost; None when they do not go together. labels: the host's."""
         if not self.wants:
-            return self.judge.price_of_all((), (len(states),), _by_address(states), size_mib=0), ()
+            if not labels.issuperset(self._required):
+                return None
+            price = self.judge.price_of_all((), (len(states),), _by_address(states), size_mib=0)
+            return (price[0], self.judge.missing(labels), *price[2:]), ()
         found = fit(self.wants, states, self.judge)
         if found is None:
             return None

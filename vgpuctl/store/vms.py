@@ -60,6 +60,12 @@ class VmRows(TenantRows):
         """When each VM was created (seconds since the epoch, UTC), by uuid."""
         return {row.uuid: row.created_at for row in self._read(select(_VMS.c.uuid, _VMS.c.created_at))}
 
+    def last_placed_host(self) -> str | None:
+        """The host of the VM that was added last, None when there is none."""
+        for row in self._read(select(_VMS.c.host).order_by(_VMS.c.created_at.desc(), _VMS.c.uuid).limit(1)):
+            return str(row.host)
+        return None
+
     def set_vm_state(self, uuid: str, state: VmState, problem: str | None = None) -> None:
         """Set a VM's state; the problem is replaced, by none too. Raises NotFound."""
         self._change_vm(uuid, state=state.value, problem=_problem(problem))

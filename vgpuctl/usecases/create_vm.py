@@ -11,6 +11,7 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.scheduler.judge import FleetView
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.usecases import guest
@@ -79,7 +80,8 @@ def create_vm(
         if existing is not None:
             return existing
         try:
-            placement = place(wanted, capacities, read_leases(services))
+            leases, view = read_leases(services)
+            placement = place(wanted, capacities, leases, view=view)
         except NoCapacity as full:
             if not refresh:
                 refresh = True
@@ -139,10 +141,10 @@ def find_existing(services: Services, request: VmRequest) -> CreatedVm | None:
     return CreatedVm(vm, tuple(leases), changed=False)
 
 
-def read_leases(services: Services) -> Sequence[Lease]:
-    """Every live lease of the store."""
+def read_leases(services: Services) -> tuple[Sequence[Lease], FleetView]:
+    """Every live lease of the store, and the host that was chosen last."""
     with services.store.reading() as session:
-        return session.leases()
+        return session.leases(), FleetView(last_host=session.last_placed_host())
 
 
 def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:

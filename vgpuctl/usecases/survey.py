@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of many hosts: from the store's cache, and read from the host where it has none or a fresh look is wanted."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,10 +33,12 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
     with services.store.reading() as session:
         cached = {name: facts for name, facts in session.all_facts().items() if name in set(names)}
         generations = {name: session.generation(name) for name in names if refresh or name not in cached}
-        promised = promised_memory(session)
+        promised, groups = promised_memory(session), groups_there(session)
     missing = [name for name in names if refresh or name not in cached]
     capacities = {
-        name: HostCapacity(name, known.facts, known.generation, promised[name])
+        name: HostCapacity(
+            name, known.facts, known.generation, promised[name], services.inventory.traits(name), groups[name]
+        )
         for name, known in cached.items()
         if name not in set(missing)
     }
@@ -55,7 +57,14 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
         if remember:
             with services.store.transaction() as session:
                 session.save_facts(result.name, result.value, at=result.value.read_at)
-        capacities[result.name] = HostCapacity(result.name, result.value, generation, promised[result.name])
+        capacities[result.name] = HostCapacity(
+            result.name,
+            result.value,
+            generation,
+            promised[result.name],
+            services.inventory.traits(result.name),
+            groups[result.name],
+        )
     return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures))
 
 
@@ -67,3 +76,12 @@ def promised_memory(session: "Session") -> Counter[str]:
         if vm.state is not VmState.STOPPED or vm.uuid in keeping:
             promised[vm.host] += vm.request.memory_mib
     return promised
+
+
+def groups_there(session: "Session") -> defaultdict[str, frozenset[tuple[str, str]]]:
+    """The groups of VMs by host, each with its tenant."""
+    there: defaultdict[str, frozenset[tuple[str, str]]] = defaultdict(frozenset)
+    for vm in session.vms():
+        if vm.request.wishes.group is not None:
+            there[vm.host] |= {(vm.request.tenant, vm.request.wishes.group)}
+    return there

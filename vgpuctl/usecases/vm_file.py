@@ -12,6 +12,7 @@ from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.priority import parse_priority
 from vgpuctl.model.units import parse_mib
 from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest, check_name
+from vgpuctl.model.wishes import read_wishes
 
 
 class DiskFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,6 +57,10 @@ class VmFile(msgspec.Struct, forbid_unknown_fields=True):
     autostart: bool = False
     priority: str | int = "normal"
     preemptible: Preemption | None = None
+    policy: str | None = None
+    require_labels: list[str] = []
+    prefer_labels: list[str] = []
+    group: str | None = None
 
 
 def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
@@ -124,6 +129,9 @@ def _read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
             autostart=vm.autostart,
             priority=parse_priority(str(vm.priority), what=f"{where}: priority"),
             preemptible=vm.preemptible,
+            wishes=read_wishes(
+                policy=vm.policy, required=vm.require_labels, preferred=vm.prefer_labels, group=vm.group
+            ),
         )
     )
 

@@ -29,7 +29,9 @@ from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.placement import HostCapacity, Rejection
 from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.traits import GpuTraits, HostTraits
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.wishes import Together, Wishes
 from vgpuctl.scheduler import explain, place
 from vgpuctl.scheduler.codes import Code
 
@@ -55,6 +57,7 @@ def whole_card_lease(gpu: str) -> Lease:
     return lease("gpu1", Slice(gpu, Sharing.PASSTHROUGH, "passthrough", gpu))
 
 
+RACK = Wishes(required=(("rack", "r1"),))
 NO_VFS = {"vfs": (), "types": (), "sharing": ()}
 CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
     ("type of another board", "no-such-type", vm("T4-2Q"), a40_host(), (), "fits T4-2Q; it has A40-12A"),
@@ -232,6 +235,32 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
         (),
         "1 GiB of 256 GiB were free",
     ),
+    (
+        "host in maintenance",
+        "host-maintenance",
+        vm("A40-8Q"),
+        replace(a40_host(), traits=HostTraits(maintenance="new fans")),
+        (),
+        "in maintenance: new fans",
+    ),
+    ("host without the label", "host-labels", vm(wishes=RACK), a40_host(), (), "no label rack=r1"),
+    ("GPU without the label", "gpu-labels", vm("A40-8Q", wishes=RACK), a40_host(), (), "no label rack=r1"),
+    (
+        "GPU in quarantine",
+        "gpu-quarantine",
+        vm("A40-8Q"),
+        replace(a40_host(), traits=HostTraits(gpus=(GpuTraits(quarantine="Xid 79"),))),
+        (),
+        "in quarantine: Xid 79",
+    ),
+    (
+        "group apart",
+        "group-apart",
+        vm("A40-8Q", wishes=Wishes(group="web", together=Together.APART)),
+        replace(a40_host(), groups=frozenset({("acme", "web")})),
+        (),
+        "members are to be apart",
+    ),
     ("no GPU", "no-gpu", vm("A40-8Q"), host("gpu1"), (), "the host has no GPU"),
     ("not together", "not-together", vm("2*A40-48Q"), a40_host(), (), "take 1 of the 2 wanted"),
 ]
@@ -257,7 +286,7 @@ def test_another_host_than_the_wanted_is_refused_and_a_wanted_host_that_is_unkno
 
 
 def test_every_code_has_a_case_here_and_a_line_in_the_docs() -> None:
-    assert {case[1] for case in CASES} | {"host-unknown"} == {str(code) for code in Code}
+    assert {case[1] for case in CASES} | {"host-unknown", "group-together"} == {str(code) for code in Code}
     page = (Path(__file__).parents[3] / "docs" / "placement.md").read_text()
     assert [code for code in Code if f"`{code}`" not in page] == []
 

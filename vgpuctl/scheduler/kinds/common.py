@@ -22,8 +22,26 @@ def refuse_board(wanted: Wanted, state: GpuState) -> Refusal | None:
     return Refusal(Code.WRONG_BOARD, f"it is {state.title}, not {name}")
 
 
+def refuse_labels(wanted: Wanted, state: GpuState) -> Refusal | None:
+    """Refuse a GPU without the labels that the VM requires."""
+    missing = [label for label in wanted.labels if label not in state.traits.labels]
+    if not missing:
+        return None
+    return Refusal(
+        Code.GPU_LABELS,
+        f"it has no label {', '.join(f'{key}={value}' for key, value in missing)}",
+        "ask for other labels, or give it this one in the inventory's vgpu_placing",
+    )
+
+
 def refuse_unusable(state: GpuState) -> Refusal | None:
-    """Refuse a GPU that has a problem, or that is given away as a whole."""
+    """Refuse a GPU that has a problem, is in quarantine, or is given away as a whole."""
+    if state.traits.quarantine is not None:
+        return Refusal(
+            Code.GPU_QUARANTINE,
+            f"in quarantine: {state.traits.quarantine}",
+            "take the quarantine out of the inventory's vgpu_placing",
+        )
     if state.gpu.problems:
         return Refusal(
             Code.GPU_PROBLEM,

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The variable `vgpu_placing` of a host: labels, maintenance, quarantine, speed and policy (docs/placement.md)."""
+
+from vgpuctl.errors import UsageError
+from vgpuctl.inventory.layout import read_match
+from vgpuctl.inventory.layout_value import Value
+from vgpuctl.inventory.tree import VariableSet
+from vgpuctl.model.policy import parse_policy
+from vgpuctl.model.traits import NO_TRAITS, GpuTraits, HostTraits
+from vgpuctl.model.wishes import Label, read_wishes
+
+VARIABLE = "vgpu_placing"
+
+SLOWEST = 0.001
+
+
+def traits_of(host: str, variables: VariableSet) -> HostTraits:
+    """Read what a host's variable says. Raises InventoryError that names file, line, key and host."""
+    content = variables.values.get(VARIABLE)
+    if content is None:
+        return NO_TRAITS
+    value = Value(content, variables.origins[VARIABLE], host, name=VARIABLE, subject=VARIABLE)
+    entries = value.fields(("labels", "maintenance", "policy", "gpus"))
+    return HostTraits(
+        labels=_labels(entries["labels"]) if "labels" in entries else frozenset(),
+        maintenance=_reason(entries["maintenance"], "it is in maintenance") if "maintenance" in entries else None,
+        policy=_policy(entries["policy"]) if "policy" in entries else None,
+        gpus=tuple(_gpu(entry) for entry in entries["gpus"].items()) if "gpus" in entries else (),
+    )
+
+
+def _gpu(value: Value) -> GpuTraits:
+    entries = value.fields(("match", "labels", "quarantine", "speed"), required=("match",))
+    return GpuTraits(
+        match=read_match(entries["match"]),
+        labels=_labels(entries["labels"]) if "labels" in entries else frozenset(),
+        quarantine=_reason(entries["quarantine"], "it is in quarantine") if "quarantine" in entries else None,
+        speed=entries["speed"].number(SLOWEST, 1) if "speed" in entries else None,
+    )
+
+
+def _reason(value: Value, usual: str) -> str | None:
+    """Text, or true for the usual text and false for none."""
+    if isinstance(value.content, bool):
+        return usual if value.truth() else None
+    return value.text(hint="write the reason, or true")
+
+
+def _labels(value: Value) -> frozenset[Label]:
+    found: set[Label] = set()
+    for key, entry in value.mapping().items():
+        text = entry.text()
+        try:
+            found.update(read_wishes(required=[f"{key}={text}"]).required)
+        except UsageError as exc:
+            raise entry.refuse("cannot be used as a label", hint=exc.hint) from exc
+    return frozenset(found)
+
+
+def _policy(value: Value) -> str:
+    text = value.text()
+    try:
+        return str(parse_policy(text))
+    except UsageError as exc:
+        raise value.refuse(f"is {text!r}: {exc.message}", hint=exc.hint) from exc

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the inventory says of hosts and GPUs for placing, and what no host can say of itself."""
+
+from dataclasses import dataclass
+
+from vgpuctl.model.layout import GpuMatch
+from vgpuctl.model.wishes import Label
+
+ALL_GPUS = GpuMatch()
+
+
+@dataclass(frozen=True)
+class GpuTraits:
+    """Of the GPUs that match. quarantine: why they take no new VM. speed: against the fastest of the fleet, 0 to 1."""
+
+    match: GpuMatch = ALL_GPUS
+    labels: frozenset[Label] = frozenset()
+    quarantine: str | None = None
+    speed: float | None = None
+
+
+@dataclass(frozen=True)
+class HostTraits:
+    """Of one host. maintenance: why it takes no new VM. policy: for VMs that wish none, as `parse_policy` reads it.
+
+    labels: of the host and of each of its GPUs. gpus: narrower ones add to wider ones.
+    """
+
+    labels: frozenset[Label] = frozenset()
+    maintenance: str | None = None
+    policy: str | None = None
+    gpus: tuple[GpuTraits, ...] = ()
+
+
+NO_TRAITS = HostTraits()
+
+NO_GPU_TRAITS = GpuTraits()

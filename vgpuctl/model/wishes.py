@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a VM wishes of its place beside its size: a policy, labels, and other VMs near or far."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vgpuctl.errors import UsageError
+from vgpuctl.model.policy import parse_policy
+
+_LABEL = re.compile(r"(?P<key>[A-Za-z0-9][A-Za-z0-9._/-]{0,62})=(?P<value>[A-Za-z0-9][A-Za-z0-9._/-]{0,62})")
+_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+Label = tuple[str, str]
+
+
+class Together(StrEnum):
+    """Where the members of a group of one tenant's VMs are, as against each other."""
+
+    APART = "apart"
+    TOGETHER = "together"
+    PREFER_APART = "prefer-apart"
+    PREFER_TOGETHER = "prefer-together"
+
+    def is_preference(self) -> bool:
+        """Whether the VM is placed all the same when it cannot be had."""
+        return self in (Together.PREFER_APART, Together.PREFER_TOGETHER)
+
+    def is_apart(self) -> bool:
+        """Whether no two members are on one host, rather than all on one."""
+        return self in (Together.APART, Together.PREFER_APART)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """policy: as `parse_policy` reads it, None for what the hosts say.
+
+    required, preferred: labels of each of the VM's GPUs, or of the host for a VM without GPUs. group: a name among the
+    tenant's VMs; together: where its members are.
+    """
+
+    policy: str | None = None
+    required: tuple[Label, ...] = ()
+    preferred: tuple[Label, ...] = ()
+    group: str | None = None
+    together: Together = Together.PREFER_APART
+
+
+NO_WISHES = Wishes()
+
+
+def read_wishes(
+    *, policy: str | None = None, required: Sequence[str] = (), preferred: Sequence[str] = (), group: str | None = None
+) -> Wishes:
+    """Read wishes as a user writes them: labels `KEY=VALUE`, the group `NAME` or `NAME:apart`.
+
+    Raises UsageError.
+    """
+    if policy is not None:
+        policy = str(parse_policy(policy))
+    name, together = None, Together.PREFER_APART
+    if group is not None:
+        name, colon, rule = group.partition(":")
+        if not _GROUP.fullmatch(name):
+            raise UsageError(f"group {name!a} cannot be used", hint="1 to 63 letters, digits, '.', '-' or '_'")
+        if colon:
+            try:
+                together = Together(rule)
+            except ValueError:
+                raise UsageError(
+                    f"group {group!a}: {rule!a} is no rule", hint=f"use {name}:{', '.join(Together)}"
+                ) from None
+    return Wishes(policy, _labels(required), _labels(preferred), name, together)
+
+
+def _labels(texts: Sequence[str]) -> tuple[Label, ...]:
+    labels = []
+    for text in texts:
+        match = _LABEL.fullmatch(text)
+        if match is None:
+            raise UsageError(f"{text!a} is no label", hint="write KEY=VALUE, for example rack=r1")
+        labels.append((match["key"], match["value"]))
+    return tuple(sorted(set(labels)))

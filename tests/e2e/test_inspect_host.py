@@ -29,7 +29,9 @@ def test_everything_about_the_host_is_what_the_host_says(facts: dict[str, Any], 
     assert facts["iommu_active"]
     assert facts["libvirt_version"] in witness.run("virsh version")
     assert facts["qemu_version"] in witness.run("qemu-system-x86_64 --version")
-    assert facts["nvml_problem"], "the emulated host has no NVML, and says so"
+    assert facts["nvml_problem"] is None
+    assert facts["nvml_version"].endswith(facts["nvidia_driver"])
+    assert facts["nvidia_driver"] in witness.run("cat /proc/driver/nvidia/version")
     assert facts["cpus"] == int(witness.run("nproc"))
 
 

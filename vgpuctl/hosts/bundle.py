@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent as one file: a zip of `vgpuctl/__init__.py`, `vgpuctl/agent` and pynvml, the same bytes every time."""
+"""The agent as one file: a zip of the package, `vgpuctl/agent` and a part of pynvml, the same bytes each time."""
 
 import hashlib
 import importlib.util
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import vgpuctl
 from vgpuctl.errors import AgentBroken
+from vgpuctl.hosts.pynvml_excerpt import excerpt, names_used
 
 _MAIN = """\
 # SPDX-License-Identifier: Apache-2.0
@@ -52,15 +53,16 @@ def _sources() -> dict[str, bytes]:
     files = [package / "__init__.py", *sorted((package / "agent").rglob("*.py"))]
     sources = {f"vgpuctl/{path.relative_to(package).as_posix()}": path.read_bytes() for path in files}
     sources["__main__.py"] = _MAIN.encode()
-    sources["pynvml.py"] = _pynvml_source()
+    agent = [content.decode() for content in sources.values()]
+    sources["pynvml.py"] = excerpt(_pynvml_source(), names_used(agent)).encode()
     return sources
 
 
-def _pynvml_source() -> bytes:
+def _pynvml_source() -> str:
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         raise AgentBroken(
             "the agent cannot be packed: the module pynvml is not installed beside vgpuctl",
             hint="install the package nvidia-ml-py into vgpuctl's environment",
         )
-    return Path(spec.origin).read_bytes()
+    return Path(spec.origin).read_text(encoding="utf-8")

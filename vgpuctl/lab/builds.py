@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is compiled or made once for the lab and kept in its cache: kernel module, libvirt's shim, the empty disk."""
+"""What is compiled or made once for the lab and kept in its cache: kernel module, NVML, libvirt's shim, empty disk."""
 
 import hashlib
 import shutil
@@ -11,6 +11,7 @@ from vgpuctl.lab.process import checked, needed_program
 
 MODULE_SOURCES = Path(__file__).parent / "kernel_module"
 IN_HOST = Path(__file__).parent / "in_host"
+NVML_SOURCES = Path(__file__).parent / "nvml_library"
 DISK_GIB = 16
 
 
@@ -51,6 +52,25 @@ def ensure_shim(folder: LabFolder) -> Path:
     return target / "driver_link_shim.so"
 
 
+def ensure_nvml(folder: LabFolder) -> Path:
+    """Build the lab's NVML, which tells what the kernel module knows. Returns the path of `libnvidia-ml.so.1`."""
+    target = folder.cache / "nvml" / _key(_sources(NVML_SOURCES), "")
+    with built(target) as building:
+        if building:
+            build_nvml(building)
+    return target / "libnvidia-ml.so.1"
+
+
+def build_nvml(folder: Path) -> Path:
+    """Compile the lab's NVML into a folder. Returns the library's path."""
+    library = folder / "libnvidia-ml.so.1"
+    sources = [str(file) for file in _sources(NVML_SOURCES) if file.suffix == ".c"]
+    options = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-shared"]
+    command = [needed_program("cc", package="gcc"), *options, "-Wl,-soname,libnvidia-ml.so.1"]
+    checked([*command, "-o", str(library), *sources], what="building the lab's NVML", timeout_s=120)
+    return library
+
+
 def ensure_empty_disk(folder: LabFolder) -> Path:
     """Make the disk that every host starts with: an empty ext4 in a qcow2 file of a few MiB."""
     target = folder.cache / "disk" / f"{DISK_GIB}GiB"
@@ -74,6 +94,10 @@ def ensure_empty_disk(folder: LabFolder) -> Path:
             )
             raw.unlink()
     return target / "empty.qcow2"
+
+
+def _sources(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.suffix in (".c", ".h"))
 
 
 def _key(files: list[Path], salt: str) -> str:

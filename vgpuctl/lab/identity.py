@@ -104,7 +104,7 @@ def ensure_key(path: Path, comment: str) -> str:
 
 
 def host_files(
-    folder: LabFolder, shape: HostShape, module: Path, shim: Path, libvirt_cache: Path | None
+    folder: LabFolder, shape: HostShape, module: Path, shim: Path, nvml: Path, libvirt_cache: Path | None
 ) -> dict[str, tuple[bytes, int]]:
     """Files under `/run/lab` in the host: content and mode. What lies in `etc/` goes over the host's /etc.
 
@@ -154,6 +154,7 @@ def host_files(
     files["guest/idle.img"] = (idle_disk(), 0o644)
     files["vgpulab.ko"] = (module.read_bytes(), 0o644)
     files["driver_link_shim.so"] = (shim.read_bytes(), 0o755)
+    files[f"lib/{nvml.name}"] = (nvml.read_bytes(), 0o755)
     if libvirt_cache and libvirt_cache.is_dir():
         for file in sorted(libvirt_cache.rglob("*")):
             if file.is_file():

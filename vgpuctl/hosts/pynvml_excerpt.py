@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent needs of pynvml: the installed module without the functions that the agent never calls.
+
+The agent is compiled anew at every start; the whole module would take as long as all the rest of it.
+"""
+
+import ast
+from collections.abc import Iterable
+
+_PREFIXES = ("nvml", "NVML", "c_nvml")
+# pynvml makes a class of every constant that begins so, whoever names it.
+_ALWAYS = ("NVML_ERROR_", "NVML_SUCCESS")
+
+
+def names_used(sources: Iterable[str]) -> set[str]:
+    """The names of pynvml's that Python sources speak of, as attributes, names or text.
+
+    Text that ends with `_` is the beginning of names that the program puts together.
+    """
+    found: set[str] = set()
+    for source in sources:
+        for node in ast.walk(ast.parse(source)):
+            text = {ast.Attribute: "attr", ast.Name: "id", ast.Constant: "value"}.get(type(node))
+            name = getattr(node, text) if text else None
+            if isinstance(name, str) and name.startswith(_PREFIXES) and name.isidentifier():
+                found.add(name)
+    return found
+
+
+def excerpt(source: str, wanted: set[str]) -> str:
+    """The module's text with what `wanted` needs, directly or not; statements that define nothing all stay."""
+    beginnings = (*_ALWAYS, *(name for name in wanted if name.endswith("_")))
+    lines = source.splitlines(keepends=True)
+    statements = ast.parse(source).body
+    definers: dict[str, list[int]] = {}
+    kept: set[int] = set()
+    for number, statement in enumerate(statements):
+        names = _defined(statement)
+        for name in names:
+            definers.setdefault(name, []).append(number)
+        if not names or any(name in wanted or name.startswith(beginnings) for name in names):
+            kept.add(number)
+    waiting = list(kept)
+    while waiting:
+        for node in ast.walk(statements[waiting.pop()]):
+            if isinstance(node, ast.Name):
+                fresh = set(definers.get(node.id, ())) - kept
+                kept |= fresh
+                waiting += fresh
+    parts = lines[: _first_line(statements[0]) - 1] if statements else lines
+    for number in sorted(kept):
+        parts += [*lines[_first_line(statements[number]) - 1 : statements[number].end_lineno], "\n"]
+    return "".join(parts)
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    """The names that a statement of the module is there for; none for imports and for what only runs."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Assign):
+        return [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    return []
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators = statement.decorator_list if isinstance(statement, ast.FunctionDef | ast.ClassDef) else []
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])

@@ -15,6 +15,8 @@ VgpuctlError
 │   ├── NetworkDiffers  NetworkInUse  AddressesExhausted
 ├── GuestError 7            libvirt refused a domain, volume or network
 │   ├── DomainRejected  VolumeRejected  NetworkMissing  NetworkRejected
+├── OvnError 11             OVN's databases did not do what was asked
+│   ├── OvnUnreachable  OvnRefused
 ├── LabError 8              the lab cannot be built or started
 ├── QuotaExceeded 9         a tenant asked for more than it was promised
 ├── Interrupted 130         the user pressed Ctrl-C
@@ -244,6 +246,25 @@ class NetworkRejected(GuestError):
     """libvirt refused to define, start or change a tenant's network."""
 
     reference = "network-rejected"
+
+
+class OvnError(VgpuctlError):
+    """OVN's databases did not do what was asked."""
+
+    reference = "ovn"
+    exit_code = 11
+
+
+class OvnUnreachable(OvnError):
+    """OVN's northbound database does not answer."""
+
+    reference = "ovn-unreachable"
+
+
+class OvnRefused(OvnError):
+    """OVN's northbound database did not take a change."""
+
+    reference = "ovn-refused"
 
 
 class LabError(VgpuctlError):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
     from vgpuctl.inventory.load import Inventory
+    from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.store import Store
 
 
@@ -27,6 +28,10 @@ class Settings:
     forks: int = 10
     known_hosts: Path | None = None
     connect_timeout_s: float = 10.0
+    ovn_northbound: str | None = None
+    ovn_key: Path | None = None
+    ovn_certificate: Path | None = None
+    ovn_authority: Path | None = None
 
 
 def open_services(settings: Settings, say: Callable[[str], None]) -> Services:
@@ -56,10 +61,17 @@ def open_services(settings: Settings, say: Callable[[str], None]) -> Services:
         )
         return HostSession(name, Connection(inventory.target(name), settings=ssh), _agent, _hypervisor)
 
+    def northbound() -> "Northbound":
+        from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
+
+        remote = settings.ovn_northbound or ""
+        return Northbound(NorthboundAddress(remote, settings.ovn_key, settings.ovn_certificate, settings.ovn_authority))
+
     return Services(
         load_inventory=load,
         open_store=store,
         open_session=session,
+        open_northbound=northbound if settings.ovn_northbound else None,
         limit=settings.limit,
         forks=settings.forks,
         say=say,

@@ -24,6 +24,7 @@ SIDE_EFFECTS = {
     ("vgpuctl/guests/hypervisor.py", "undefine"),
     ("vgpuctl/guests/networks.py", "ensure"),
     ("vgpuctl/guests/networks.py", "remove"),
+    ("vgpuctl/ovn/northbound.py", "apply"),
     ("vgpuctl/guests/storage.py", "delete_volume"),
     ("vgpuctl/guests/storage.py", "ensure_disk"),
     ("vgpuctl/guests/storage.py", "ensure_overlay"),

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ class Operator:
     home: Path
     inventory: Path
     database: str
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def command(self) -> list[str]:
@@ -44,6 +45,7 @@ class Operator:
             "VGPUCTL_INVENTORY": str(self.inventory),
             "VGPUCTL_DATABASE_URL": self.database,
             "PYTHONWARNINGS": "error",
+            **self.variables,
         }
 
     def start(

@@ -17,7 +17,12 @@ from vgpuctl.cli.output import print_json, say
     "--dns", multiple=True, metavar="ADDRESS", help="Resolver for its VMs, several times; default: the host's."
 )
 @click.option("--isolated", is_flag=True, help="No way out: its VMs reach one another and nothing else.")
-@click.option("--host", metavar="NAME", help="The host it is on; default: the only one of the inventory.")
+@click.option(
+    "--backend",
+    type=click.Choice(["libvirt", "ovn"]),
+    help="Who carries it: libvirt on one host, or OVN on all; default: OVN where VGPUCTL_OVN_NORTHBOUND is set.",
+)
+@click.option("--host", metavar="NAME", help="The host of a libvirt network; default: the only one of the inventory.")
 @options.dry_run
 @options.inventory
 @options.limit
@@ -30,6 +35,7 @@ def command(
     cidr: str,
     dns: tuple[str, ...],
     isolated: bool,
+    backend: str | None,
     host: str | None,
     dry_run: bool,
     as_json: bool,
@@ -40,17 +46,19 @@ def command(
     The same command again changes nothing, and finishes what an interrupted run began.
     """
     from vgpuctl.cli.services import services
-    from vgpuctl.model.network import NetworkRequest
+    from vgpuctl.model.network import Backend, NetworkRequest
     from vgpuctl.usecases.create_network import create_network
 
     with services(**where) as opened:
-        created = create_network(
-            opened, NetworkRequest(name, tenant, cidr, dns, isolated=isolated, host=host), dry_run=dry_run
+        default = Backend.OVN if opened.has_northbound and host is None else Backend.LIBVIRT
+        request = NetworkRequest(
+            name, tenant, cidr, dns, isolated=isolated, backend=Backend(backend) if backend else default, host=host
         )
+        created = create_network(opened, request, dry_run=dry_run)
     if as_json:
         print_json({"changed": created.changed and not dry_run, "network": created.network})
     elif not created.changed:
         say(f"{created.network.label}: no change")
     elif dry_run:
         request = created.network.request
-        say(f"{created.network.label}: {request.cidr} on {request.host} would be created")
+        say(f"{created.network.label}: {request.cidr} by {request.backend} would be created")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a command's options to services and back: the few lines that every command would otherwise repeat."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,9 +22,25 @@ def services(
 ) -> Services:
     """Open the services that these options describe; use it in a `with` block."""
     return open_services(
-        Settings(inventories, database, limit, forks, known_hosts, connect_timeout_s),
+        Settings(
+            inventories,
+            database,
+            limit,
+            forks,
+            known_hosts,
+            connect_timeout_s,
+            ovn_northbound=os.environ.get("VGPUCTL_OVN_NORTHBOUND") or None,
+            ovn_key=_path("VGPUCTL_OVN_KEY"),
+            ovn_certificate=_path("VGPUCTL_OVN_CERTIFICATE"),
+            ovn_authority=_path("VGPUCTL_OVN_AUTHORITY"),
+        ),
         say,
     )
+
+
+def _path(variable: str) -> Path | None:
+    named = os.environ.get(variable)
+    return Path(named) if named else None
 
 
 def report_failures(failures: Sequence[tuple[str, VgpuctlError]], *, answered: int) -> None:

@@ -29,8 +29,9 @@ def command(name: str, tenant: str, database: str | None, as_json: bool) -> None
         f"carried   by {request.backend}" + (f" on {request.host}, bridge {shown.bridge}" if request.host else "")
     )
     click.echo(f"addresses {request.cidr}, gateway {shown.gateway}, {shown.free} free")
-    click.echo(f"resolver  {', '.join(request.dns) or 'the gateway'}")
-    click.echo(f"way out   {'none' if request.isolated else 'NAT'}")
+    click.echo(f"resolver  {', '.join(request.dns) or ('the gateway' if request.host else 'none')}")
+    way_out = "none" if request.isolated else "the tenant's gateway" if request.host is None else "NAT"
+    click.echo(f"way out   {way_out}")
     print_table(
         ["ADDRESS", "MAC", "VM"],
         [(one.port.address, one.port.mac_address, one.vm) for one in shown.ports],

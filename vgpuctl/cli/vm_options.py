@@ -38,6 +38,20 @@ _FLAGS = (
         help="The tenant's network of this name, else the host's libvirt network, or `none`.",
     ),
     click.option(
+        "--security-group",
+        "security_groups",
+        multiple=True,
+        metavar="NAME",
+        help="Security group of the tenant for its port, several times; default: `default`.",
+    ),
+    click.option(
+        "--bandwidth",
+        "bandwidth_mbps",
+        type=click.IntRange(1, 400_000),
+        metavar="MBIT/S",
+        help="The most its port may send, and receive.",
+    ),
+    click.option(
         "--firmware", type=click.Choice(["bios", "uefi"]), default="bios", show_default=True, help="Firmware."
     ),
     click.option("--kernel", metavar="PATH", help="Boot this kernel directly; a path on the host."),
@@ -111,6 +125,8 @@ def read_requests(
     base_image: str | None,
     pool: str,
     network: str,
+    security_groups: Sequence[str],
+    bandwidth_mbps: int | None,
     firmware: str,
     kernel: str | None,
     initrd: str | None,
@@ -172,6 +188,8 @@ def read_requests(
                 priority=parse_priority(priority, what="--priority"),
                 preemptible=Preemption(preemptible) if preemptible else None,
                 wishes=read_wishes(policy=policy, required=required, preferred=preferred, group=group),
+                security_groups=tuple(security_groups),
+                bandwidth_mbps=bandwidth_mbps,
             )
         )
     ]

@@ -13,8 +13,9 @@ import re
 from vgpuctl.errors import UsageError
 from vgpuctl.guests.iso_image import iso_image
 from vgpuctl.guests.templating import render_template
-from vgpuctl.model.network import Attachment, mac_address
+from vgpuctl.model.network import DEFAULT_MTU, Attachment, Backend, mac_address
 from vgpuctl.model.vm import CloudInit, Vm
+from vgpuctl.model.vpc import GENEVE_OVERHEAD
 
 _KEY = re.compile(
     r"(?P<kind>ssh-(?:rsa|ed25519)|ecdsa-sha2-nistp(?:256|384|521)|sk-[a-z0-9@.-]+) (?P<data>[A-Za-z0-9+/]+=*)(?: .*)?"
@@ -57,14 +58,25 @@ def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = No
         _check_yaml(cloud_init.network_config, what="network-config")
         files["network-config"] = cloud_init.network_config
     elif attachment is not None:
-        files["network-config"] = render_template(
-            "network-config.j2", mac_address=attachment.port.mac_address, attachment=attachment
-        )
+        files["network-config"] = _port_config(attachment)
     elif vm.request.network is not None:
         files["network-config"] = render_template(
             "network-config.j2", mac_address=mac_address(vm.uuid), attachment=None
         )
     return files
+
+
+def _port_config(attachment: Attachment) -> str:
+    """The port's address, and what the backend gives beside it: libvirt's gateway resolves names, OVN's does not."""
+    network = attachment.network
+    is_ovn = network.request.backend is Backend.OVN
+    return render_template(
+        "network-config.j2",
+        mac_address=attachment.port.mac_address,
+        attachment=attachment,
+        resolvers=list(network.request.dns) or ([] if is_ovn else [network.gateway]),
+        mtu=DEFAULT_MTU - GENEVE_OVERHEAD if is_ovn else None,
+    )
 
 
 def check_ssh_key(key: str) -> str:

@@ -12,11 +12,13 @@ from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
 from vgpuctl.guests.numa import NumaView, numa_view
 from vgpuctl.model.lease import Lease, Slice
-from vgpuctl.model.network import Attachment, mac_address
+from vgpuctl.model.network import DEFAULT_MTU, Attachment, Backend, mac_address
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import DirectKernel, Firmware, Vm
+from vgpuctl.model.vpc import GENEVE_OVERHEAD
 
 PORT_FILTER = "vgpuctl-port"
+INTEGRATION_BRIDGE = "br-int"
 LOG_FOLDER = "/var/log/libvirt/qemu"
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 _NOT_FOR_XML = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -68,12 +70,26 @@ class PortFilterView:
 
 
 @dataclass(frozen=True)
+class OvnPortView:
+    """A port that OVN carries. interface_id: by which OVN knows it. mtu: what fits a tunnel between hosts."""
+
+    bridge: str
+    interface_id: str
+    mtu: int
+
+
+@dataclass(frozen=True)
 class NetworkView:
-    """The VM's interface in a libvirt network. port_filter: None in the host's own networks."""
+    """The VM's interface. name: its libvirt network. port_filter: None in the host's own networks and with OVN.
+
+    ovn: the port in place of a libvirt network. limit_kib_s: what it may send and receive, where libvirt limits it.
+    """
 
     name: str
     mac_address: str
     port_filter: PortFilterView | None = None
+    ovn: OvnPortView | None = None
+    limit_kib_s: int | None = None
 
 
 @dataclass(frozen=True)
@@ -183,12 +199,18 @@ def domain_view(
 
 def _network_view(vm: Vm, attachment: Attachment | None) -> NetworkView | None:
     """A port keeps its address; an interface in the host's own network has one derived from the VM's UUID."""
+    mbps = vm.request.bandwidth_mbps
+    limit = None if mbps is None else max(mbps * 1_000_000 // 8 // 1024, 1)
     if attachment is not None:
         network, port = attachment.network, attachment.port
-        return NetworkView(network.label, port.mac_address, PortFilterView(PORT_FILTER, port.address, network.gateway))
+        if network.request.backend is Backend.OVN:
+            ovn = OvnPortView(INTEGRATION_BRIDGE, port.id, DEFAULT_MTU - GENEVE_OVERHEAD)
+            return NetworkView(network.label, port.mac_address, ovn=ovn)
+        port_filter = PortFilterView(PORT_FILTER, port.address, network.gateway)
+        return NetworkView(network.label, port.mac_address, port_filter, limit_kib_s=limit)
     if vm.request.network is None:
         return None
-    return NetworkView(vm.request.network, mac_address(vm.uuid))
+    return NetworkView(vm.request.network, mac_address(vm.uuid), limit_kib_s=limit)
 
 
 def parse_pci_address(text: str) -> PciAddress:

@@ -35,6 +35,8 @@ class AddressKind(StrEnum):
 
     GATEWAY = "gateway"
     PORT = "port"
+    MONITOR = "monitor"
+    BALANCER = "balancer"
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,11 @@ def parse_address(text: str, *, what: str) -> str:
         return str(ipaddress.IPv4Address(text))
     except ValueError as error:
         raise UsageError(f"{what} {text!a} is not an IPv4 address") from error
+
+
+def monitor_of(subnet: ipaddress.IPv4Network) -> str:
+    """The last address of a network that OVN carries: its health checks ask from there."""
+    return str(subnet.broadcast_address - 1)
 
 
 def first_free_address(subnet: ipaddress.IPv4Network, taken: Collection[str]) -> str | None:

@@ -78,9 +78,11 @@ class DirectKernel:
 class VmRequest:
     """One VM as asked for; the same request again means: no change.
 
-    network: libvirt network's name, None for none. host: the inventory name it must run on, None for any.
-    priority: 0 to 1000, the higher the more important. preemptible: whether a more important VM may take its slices,
-    and what becomes of it then; None for never. wishes: where it is placed; a VM that is there is not moved for them.
+    network: a network of the tenant, else of the host's libvirt; None for none. host: the inventory name it must run
+    on, None for any. priority: 0 to 1000, the higher the more important. preemptible: whether a more important VM may
+    take its slices, and what becomes of it then; None for never. security_groups: of the tenant, for its port in an OVN
+    network. bandwidth_mbps: the most its port may send, and receive; None for no limit.
+    wishes: where it is placed; a VM that is there is not moved for them.
     """
 
     name: str
@@ -98,6 +100,8 @@ class VmRequest:
     priority: int = 500
     preemptible: Preemption | None = None
     wishes: Wishes = NO_WISHES
+    security_groups: tuple[str, ...] = ()
+    bandwidth_mbps: int | None = None
 
 
 @dataclass(frozen=True)

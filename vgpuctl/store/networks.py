@@ -12,12 +12,14 @@ from vgpuctl.errors import AddressesExhausted, ConcurrentChange, NotFound, State
 from vgpuctl.model.network import (
     AddressKind,
     Attachment,
+    Backend,
     Network,
     NetworkRequest,
     NetworkState,
     Port,
     first_free_address,
     mac_address,
+    monitor_of,
 )
 from vgpuctl.store import codec, tables
 from vgpuctl.store.tenants import TenantRows
@@ -49,6 +51,8 @@ class NetworkRows(TenantRows):
             conflict=f"another run has just created network {request.name} of tenant {request.tenant}",
         )
         self._hold_address(network.id, network.gateway, AddressKind.GATEWAY, network.id)
+        if request.backend is Backend.OVN:
+            self._hold_address(network.id, monitor_of(network.subnet), AddressKind.MONITOR, network.id)
 
     def find_network(self, tenant: str, name: str) -> Network | None:
         """One network by its tenant and name, None when there is none."""

@@ -4,13 +4,13 @@
 from vgpuctl.store.events import EventRows
 from vgpuctl.store.host_records import HostRecordRows
 from vgpuctl.store.leases import LeaseRows
-from vgpuctl.store.networks import NetworkRows
 from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.quotas import QuotaRows
 from vgpuctl.store.vms import VmRows
+from vgpuctl.store.vpcs import VpcRows
 
 
-class Session(QuotaRows, VmRows, NetworkRows, LeaseRows, EventRows, OperationRows, HostRecordRows):
+class Session(QuotaRows, VmRows, VpcRows, LeaseRows, EventRows, OperationRows, HostRecordRows):
     """What `Store.transaction()` and `Store.reading()` give: tenants with quotas and usage, pools, VMs, networks,
     leases, hosts, events and the journal.
 

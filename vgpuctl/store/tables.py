@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0004"
+SCHEMA_VERSION = "0005"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -123,6 +123,32 @@ ports = Table(
     UniqueConstraint("mac_address"),
     UniqueConstraint("network_id", "address"),
     UniqueConstraint("vm_uuid", "position"),
+)
+
+vpc_objects = Table(
+    "vpc_objects",
+    metadata,
+    Column("tenant", Text, ForeignKey("tenants.name"), primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("spec", Text, nullable=False),
+)
+
+outsides = Table(
+    "outsides",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("spec", Text, nullable=False),
+)
+
+outside_addresses = Table(
+    "outside_addresses",
+    metadata,
+    Column("outside", Text, ForeignKey("outsides.name"), primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("holder", Text, nullable=False),
+    UniqueConstraint("tenant", "holder"),
 )
 
 events = Table(

@@ -7,8 +7,12 @@ from dataclasses import dataclass, replace
 from vgpuctl.errors import NetworkDiffers, NetworkInUse, StateError, UsageError
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, parse_address, parse_cidr
 from vgpuctl.model.vm import check_name
-from vgpuctl.usecases.network_backends import apply_network, locked
+from vgpuctl.model.vpc import PeeringSpec
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.vpc import carried
+from vgpuctl.usecases.vpc_objects import refuse_overlapping_neighbours
 
 
 @dataclass(frozen=True)
@@ -32,18 +36,18 @@ def create_network(services: Services, request: NetworkRequest, *, dry_run: bool
     if dry_run:
         with services.store.reading() as session:
             session.tenant(request.tenant)
-            refuse_overlap(network, session.networks())
+            refuse_overlap(network, session)
         return CreatedNetwork(network, changed=True)
     if existing is None:
         with services.store.transaction() as session:
-            refuse_overlap(network, session.networks())
+            refuse_overlap(network, session)
             session.add_network(network)
     return CreatedNetwork(finish_creation(services, network), changed=True)
 
 
 def finish_creation(services: Services, network: Network) -> Network:
     """Build a network whose row is there, as often as needed."""
-    with locked(services, network):
+    with locked(services, subject_of(network)):
         apply_network(services, network)
         with services.store.transaction() as session:
             session.set_network_state(network.id, NetworkState.READY)
@@ -59,6 +63,8 @@ def complete_request(services: Services, request: NetworkRequest) -> NetworkRequ
     cidr = str(parse_cidr(request.cidr))
     dns = tuple(parse_address(address, what="--dns") for address in request.dns)
     host = request.host
+    if request.backend is Backend.OVN and host is not None:
+        raise UsageError(f"network {request.name} is carried by OVN and is on every host", hint="leave --host out")
     if request.backend is Backend.LIBVIRT:
         names = services.hosts()
         if host is None and len(names) > 1:
@@ -96,9 +102,14 @@ def find_existing(services: Services, request: NetworkRequest) -> Network | None
     return network
 
 
-def refuse_overlap(network: Network, others: list[Network]) -> None:
-    """Raise NetworkInUse when a network of the tenant, or a libvirt network of the same host, has these addresses."""
-    for other in others:
+def refuse_overlap(network: Network, session: Session) -> None:
+    """Raise NetworkInUse when a network of the tenant, of a neighbour, or of the same host has these addresses."""
+    if network.request.backend is Backend.OVN:
+        tenant = network.request.tenant
+        named = {spec.tenant for spec in session.vpc_objects(tenant, PeeringSpec)}
+        for neighbour in sorted(named | set(session.tenants_with_peer(tenant))):
+            refuse_overlapping_neighbours((network,), carried(session, neighbour))
+    for other in session.networks():
         if other.id == network.id or not other.subnet.overlaps(network.subnet):
             continue
         if other.request.tenant == network.request.tenant:

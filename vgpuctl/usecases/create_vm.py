@@ -162,6 +162,8 @@ def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
         "autostart",
         "priority",
         "preemptible",
+        "security_groups",
+        "bandwidth_mbps",
     ):
         before, after = getattr(there, field), getattr(wanted, field)
         if field == "gpus":

@@ -7,16 +7,23 @@ from collections.abc import Iterator
 
 from vgpuctl.errors import ConcurrentChange
 from vgpuctl.guests.networks import LibvirtNetworks
-from vgpuctl.model.network import Network
+from vgpuctl.model.network import Backend, Network
 from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.vpc import apply_vpc
 
 LOCK_TIMEOUT_S = 120.0
+OVN_SUBJECT = "network:ovn"
 _POLL_S = 0.1
 
 
+def subject_of(network: Network) -> str:
+    """What a run locks to change the network's backend: OVN as a whole, or the one libvirt network."""
+    return OVN_SUBJECT if network.request.backend is Backend.OVN else f"network:{network.id}"
+
+
 @contextlib.contextmanager
-def locked(services: Services, network: Network) -> Iterator[None]:
-    """Let one run at a time read the store's ports and write them to the backend, so that the last word is the newest.
+def locked(services: Services, subject: str) -> Iterator[None]:
+    """Let one run at a time read the store and write a backend, so that the last word is the newest.
 
     Waits for other runs; one that was killed does not hold it. Raises ConcurrentChange after LOCK_TIMEOUT_S.
     """
@@ -24,9 +31,7 @@ def locked(services: Services, network: Network) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         while True:
             try:
-                held.enter_context(
-                    services.store.operation("network", f"network:{network.id}", network.label, exclusive=True)
-                )
+                held.enter_context(services.store.operation("network", subject, exclusive=True))
                 break
             except ConcurrentChange:
                 if time.monotonic() > deadline:
@@ -42,14 +47,21 @@ def apply_network(
 
     without_vm: a VM whose port counts as gone already.
     """
+    if network.request.backend is Backend.OVN:
+        return apply_vpc(services, network.request.tenant, without_vm=without_vm, dry_run=dry_run)
     with services.store.reading() as session:
         ports = [port for port in session.ports(network_id=network.id) if port.vm_uuid != without_vm]
-    assert network.request.host is not None
-    networks = LibvirtNetworks(services.host(network.request.host).hypervisor)
-    return networks.ensure(network, ports, dry_run=dry_run)
+    return _libvirt(services, network).ensure(network, ports, dry_run=dry_run)
 
 
 def remove_network(services: Services, network: Network) -> None:
-    """Take the network away from its backend; gone already is fine."""
+    """Take a network whose row says `deleting` away from its backend; gone already is fine."""
+    if network.request.backend is Backend.OVN:
+        apply_vpc(services, network.request.tenant)
+    else:
+        _libvirt(services, network).remove(network)
+
+
+def _libvirt(services: Services, network: Network) -> LibvirtNetworks:
     assert network.request.host is not None
-    LibvirtNetworks(services.host(network.request.host).hypervisor).remove(network)
+    return LibvirtNetworks(services.host(network.request.host).hypervisor)

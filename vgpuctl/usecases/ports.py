@@ -4,10 +4,11 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from vgpuctl.errors import StateError, UsageError
-from vgpuctl.model.network import Attachment, Network, NetworkState
+from vgpuctl.errors import NotFound, StateError, UsageError
+from vgpuctl.model.network import Attachment, Backend, Network, NetworkState
 from vgpuctl.model.vm import Vm, VmRequest
-from vgpuctl.usecases.network_backends import apply_network, locked
+from vgpuctl.model.vpc import DEFAULT_GROUP, SecurityGroup
+from vgpuctl.usecases.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.services import Services
 
 if TYPE_CHECKING:
@@ -28,6 +29,12 @@ def network_of(services: Services, request: VmRequest) -> Network | None:
             f"network {request.network} of tenant {request.tenant} is {network.state}",
             hint="run the command that was interrupted again, or `vgpuctl repair`",
         )
+    is_ovn = network is not None and network.request.backend is Backend.OVN
+    if request.security_groups and not is_ovn:
+        raise UsageError(
+            f"VM {request.name} names security groups, which only networks carried by OVN have",
+            hint="leave them out, or create the network with --backend ovn",
+        )
     return network
 
 
@@ -44,7 +51,14 @@ def on_its_host(request: VmRequest, network: Network | None) -> VmRequest:
 
 
 def take_port(session: "Session", vm: Vm, network: Network | None) -> Attachment | None:
-    """Take an address for the VM within the caller's transaction."""
+    """Take an address for the VM within the caller's transaction. Raises NotFound for a security group."""
+    known = {group.name for group in session.vpc_objects(vm.request.tenant, SecurityGroup)} | {DEFAULT_GROUP}
+    for name in vm.request.security_groups:
+        if name not in known:
+            raise NotFound(
+                f"tenant {vm.request.tenant} has no security group {name!r}",
+                hint=f"its groups are {', '.join(sorted(known))}",
+            )
     return None if network is None else Attachment(network, session.add_port(network, vm.uuid))
 
 
@@ -66,7 +80,7 @@ def attachment_of(services: Services, vm: Vm) -> Attachment | None:
 
 def connect(services: Services, network: Network) -> None:
     """Tell the network's backend which ports there are now."""
-    with locked(services, network):
+    with locked(services, subject_of(network)):
         for change in apply_network(services, network):
             services.say(f"{network.label}: {change}")
 
@@ -76,6 +90,6 @@ def disconnect(services: Services, vm: Vm) -> None:
     attachment = attachment_of(services, vm)
     if attachment is None:
         return
-    with locked(services, attachment.network):
+    with locked(services, subject_of(attachment.network)):
         for change in apply_network(services, attachment.network, without_vm=vm.uuid):
             services.say(f"{attachment.network.label}: {change}")

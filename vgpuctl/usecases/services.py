@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from vgpuctl.errors import InventoryError
+from vgpuctl.errors import InventoryError, UsageError
 
 if TYPE_CHECKING:
     from vgpuctl.guests.hypervisor import Hypervisor
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
     from vgpuctl.inventory.load import Inventory
+    from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.store import Store
 
 
@@ -68,6 +69,7 @@ class Services:
         load_inventory: Callable[[], "Inventory"],
         open_store: Callable[[], "Store"],
         open_session: Callable[["Inventory", str], HostSession],
+        open_northbound: Callable[[], "Northbound"] | None,
         limit: str | None,
         forks: int,
         say: Callable[[str], None],
@@ -75,11 +77,13 @@ class Services:
         self._load_inventory = load_inventory
         self._open_store = open_store
         self._open_session = open_session
+        self._open_northbound = open_northbound
         self._limit = limit
         self.forks = forks
         self.say = say
         self._inventory: Inventory | None = None
         self._store: Store | None = None
+        self._northbound: Northbound | None = None
         self._sessions: dict[str, HostSession] = {}
         self._lock = threading.Lock()
 
@@ -96,6 +100,23 @@ class Services:
         if self._store is None:
             self._store = self._open_store()
         return self._store
+
+    @property
+    def has_northbound(self) -> bool:
+        """Whether OVN's northbound database was named."""
+        return self._open_northbound is not None
+
+    @property
+    def northbound(self) -> "Northbound":
+        """OVN's northbound database, opened on first use. Raises UsageError when none was named."""
+        if self._northbound is None:
+            if self._open_northbound is None:
+                raise UsageError(
+                    "this needs OVN, and its northbound database was not named",
+                    hint="set VGPUCTL_OVN_NORTHBOUND, for example to unix:/run/ovn/ovnnb_db.sock",
+                )
+            self._northbound = self._open_northbound().__enter__()
+        return self._northbound
 
     def hosts(self) -> Sequence[str]:
         """Names of the hosts this command may use: the inventory's, narrowed by --limit.
@@ -129,6 +150,8 @@ class Services:
         """Close every session and the store."""
         for name in list(self._sessions):
             self.forget_host(name)
+        if self._northbound is not None:
+            self._northbound.close()
         if self._store is not None:
             self._store.close()
 

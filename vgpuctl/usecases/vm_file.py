@@ -61,6 +61,8 @@ class VmFile(msgspec.Struct, forbid_unknown_fields=True):
     require_labels: list[str] = []
     prefer_labels: list[str] = []
     group: str | None = None
+    security_groups: list[str] = []
+    bandwidth_mbps: int | None = None
 
 
 def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
@@ -132,6 +134,8 @@ def _read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
             wishes=read_wishes(
                 policy=vm.policy, required=vm.require_labels, preferred=vm.prefer_labels, group=vm.group
             ),
+            security_groups=tuple(vm.security_groups),
+            bandwidth_mbps=vm.bandwidth_mbps,
         )
     )
 
@@ -148,6 +152,8 @@ def check_request(request: VmRequest) -> VmRequest:
         raise UsageError(f"{request.memory_mib} MiB of memory are too few", hint="at least 64MiB")
     if sum(gpu.count for gpu in request.gpus) > 16:
         raise UsageError("more than 16 GPUs for one VM")
+    if request.bandwidth_mbps is not None and not 1 <= request.bandwidth_mbps <= 400_000:
+        raise UsageError(f"a bandwidth of {request.bandwidth_mbps} Mbit/s cannot be given", hint="1 to 400000")
     if request.direct_kernel is not None:
         for path in (request.direct_kernel.kernel, request.direct_kernel.initrd):
             if path is not None and not path.startswith("/"):

@@ -7,7 +7,7 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
 from vgpuctl.guests.view import DiskView, DomainView, domain_view
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import Lease, LeaseState, Slice
-from vgpuctl.model.network import Attachment, Network, NetworkRequest, NetworkState, Port
+from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import CloudInit, DirectKernel, Firmware, Vm, VmRequest, VmState
 
@@ -123,6 +123,7 @@ NETWORK = Network(
     NetworkRequest("front", "acme", "10.0.0.0/24", host="gpu1"),
     NetworkState.READY,
 )
+OVN_NETWORK = replace(NETWORK, request=replace(NETWORK.request, backend=Backend.OVN, host=None))
 PORT = Port("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f01", NETWORK.id, VM_UUID, 0, "52:00:00:00:00:07", "10.0.0.7")
 _DISK = DiskView("/var/lib/libvirt/images/acme.web-1.qcow2")
 _SEED = "/var/lib/libvirt/images/acme.web-1-seed.iso"
@@ -134,7 +135,13 @@ CASES: dict[str, DomainView] = {
     "no_gpu_tcg": domain_view(vm(), [], facts(kvm=False)),
     "disk_seed_network": domain_view(vm(replace(REQUEST, network="default")), [], facts(), disk=_DISK, seed_path=_SEED),
     "tenant_network": domain_view(
-        vm(replace(REQUEST, network="front")), [], facts(), attachment=Attachment(NETWORK, PORT)
+        vm(replace(REQUEST, network="front", bandwidth_mbps=100)), [], facts(), attachment=Attachment(NETWORK, PORT)
+    ),
+    "tenant_network_by_ovn": domain_view(
+        vm(replace(REQUEST, network="front", security_groups=("web",))),
+        [],
+        facts(),
+        attachment=Attachment(OVN_NETWORK, PORT),
     ),
     "kernel_alone": domain_view(vm(replace(REQUEST, direct_kernel=DirectKernel("/boot/vmlinuz"))), [], facts()),
     "kernel_initrd_command_line": domain_view(

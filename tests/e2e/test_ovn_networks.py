@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants' networks carried by OVN: a real northd's databases beside simulated hosts, the real command."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.e2e.operator import Operator
+from tests.ovn_fixture import LocalOvn, missing_for_ovn
+
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
+SIZE = ("--memory", "96MiB", "--vcpus", "1")
+OUTSIDE = (
+    *("create-outside", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
+    *("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider", "--chassis", "sim-001"),
+)
+
+
+@pytest.fixture(scope="module")
+def central() -> Iterator[LocalOvn]:
+    missing = missing_for_ovn()
+    if missing is not None:
+        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    folder = Path(tempfile.mkdtemp(prefix="vgpuctl-", dir="/tmp"))
+    try:
+        with LocalOvn(folder) as ovn:
+            yield ovn
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator, central: LocalOvn) -> Operator:
+    made = replace(fleet_operator, variables={"VGPUCTL_OVN_NORTHBOUND": central.northbound})
+    for tenant in ("acme", "globex"):
+        made.does("create-tenant", tenant)
+    return made
+
+
+def _count(central: LocalOvn, table: str) -> int:
+    return len(central.nbctl("--format=csv", "--no-headings", "--columns=_uuid", "list", table).split())
+
+
+def _network(operator: Operator, tenant: str, *more: str) -> bool:
+    command = ("create-network", "front", "--tenant", tenant, "--cidr", "10.0.0.0/24")
+    return bool(operator.json(*command, *more)["changed"])
+
+
+def test_two_tenants_have_the_same_addresses_on_many_hosts(operator: Operator, central: LocalOvn) -> None:
+    for tenant in ("acme", "globex"):
+        assert _network(operator, tenant)
+        assert not _network(operator, tenant)
+    placed = {}
+    for tenant, host in (("acme", "sim-001"), ("globex", "sim-002")):
+        arguments = ("create-vm", "web", "--tenant", tenant, "--network", "front", "--host", host, *SIZE)
+        (created,) = operator.json(*arguments)
+        interface = ElementTree.fromstring(created["xml"]).find("devices/interface")
+        assert interface is not None
+        parameters = interface.find("virtualport/parameters")
+        assert parameters is not None
+        placed[tenant] = parameters.get("interfaceid") or ""
+        shown = operator.json("show-network", "front", "--tenant", tenant)
+        assert [one["port"]["address"] for one in shown["ports"]] == ["10.0.0.2"]
+        assert shown["ports"][0]["port"]["id"] == placed[tenant]
+        security = central.nbctl("get", "Logical_Switch_Port", placed[tenant], "port_security")
+        assert security.strip() == f'["{shown["ports"][0]["port"]["mac_address"]} 10.0.0.2"]'
+    assert _count(central, "Logical_Router") == _count(central, "Logical_Switch") == 2
+    assert operator.json("repair") == []
+    refused = operator.is_refused("create-vm", "b", "--tenant", "acme", "--network", "front", "--security-group", "no")
+    assert refused["reference"] == "not-found"
+    for tenant in ("acme", "globex"):
+        operator.does("delete-vm", "web", "--tenant", tenant, "--yes", "--timeout", "0")
+        operator.does("delete-network", "front", "--tenant", tenant, "--yes")
+    for table in ("Logical_Router", "Logical_Switch", "Port_Group", "DHCP_Options"):
+        assert _count(central, table) == 0, table
+
+
+def test_repair_brings_back_what_is_missing_and_takes_away_what_nobody_has(
+    operator: Operator, central: LocalOvn
+) -> None:
+    _network(operator, "acme")
+    before = _count(central, "Logical_Switch_Port")
+    central.nbctl("ls-del", central.nbctl("--bare", "--columns=name", "list", "Logical_Switch").strip())
+    stray = '{"vgpuctl-owner"="tenant/nobody","vgpuctl-key"="switch/1"}'
+    central.nbctl("create", "Logical_Switch", "name=stray", f"external_ids={stray}")
+    found = operator.json("repair")
+    assert [(one["subject"], one["outcome"]) for one in found] == [
+        ("acme.front", "finished"),
+        ("tenant/nobody", "taken back"),
+    ]
+    assert (_count(central, "Logical_Switch"), _count(central, "Logical_Switch_Port")) == (1, before)
+    assert operator.json("repair") == []
+    operator.does("delete-network", "front", "--tenant", "acme", "--yes")
+
+
+def test_a_database_that_is_away_leaves_no_half_made_network_and_the_same_command_finishes(
+    operator: Operator, central: LocalOvn
+) -> None:
+    central.stop()
+    try:
+        refused = operator.is_refused("create-network", "front", "--tenant", "acme", "--cidr", "10.0.0.0/24")
+        assert refused["reference"] == "ovn-unreachable"
+        assert refused["exit_code"] == 11
+    finally:
+        central.start()
+    assert _count(central, "Logical_Switch") == 0
+    assert _network(operator, "acme")
+    assert operator.json("repair") == []
+    done = operator.run("apply", "delete-network", "front", "--tenant", "acme", "--yes", program=KILLED_RUN)
+    assert done.code == -9
+    operator.does("repair")
+    assert operator.json("list-networks") == []
+    assert _count(central, "Logical_Switch") == 0
+
+
+def test_outside_networks_are_declared_changed_and_deleted(operator: Operator) -> None:
+    assert operator.json(*OUTSIDE)["changed"]
+    assert not operator.json(*OUTSIDE)["changed"]
+    assert operator.json(*OUTSIDE, "--vlan", "7")["changed"]
+    assert [one["outside"]["vlan"] for one in operator.json("list-outsides")] == [7]
+    assert operator.is_refused(*OUTSIDE, "--gateway", "203.0.113.20")["reference"] == "usage"
+    assert operator.json("delete-outside", "internet")["deleted"]
+    assert not operator.json("delete-outside", "internet")["deleted"]
+
+
+def test_an_open_database_on_a_routable_address_is_refused(operator: Operator) -> None:
+    routable = replace(operator, variables={"VGPUCTL_OVN_NORTHBOUND": "tcp:192.0.2.1:6641"})
+    refused = routable.is_refused("create-network", "front", "--tenant", "acme", "--cidr", "10.0.0.0/24")
+    assert (refused["reference"], "plain TCP on a routable address" in refused["message"]) == ("usage", True)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real OVN central of a test's own: both databases and northd on unix sockets, without root and kernel modules."""
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_SCHEMAS = Path("/usr/share/ovn")
+_LIMIT_S = 20.0
+_PROGRAMS = ("ovsdb-server", "ovsdb-tool", "ovn-northd", "ovn-nbctl", "ovn-sbctl", "ovn-trace")
+
+
+def missing_for_ovn() -> str | None:
+    """Say what this machine lacks to run OVN's databases; None when it has all."""
+    for program in _PROGRAMS:
+        if shutil.which(program, path=_path()) is None:
+            return f"{program} is not installed: apt-get install ovn-central"
+    return None
+
+
+class LocalOvn:
+    """OVN's central as a context manager. folder: a new folder with a short path; everything lies in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def northbound(self) -> str:
+        """The northbound database's remote."""
+        return f"unix:{self.folder}/nb.sock"
+
+    def __enter__(self) -> Self:
+        for name in ("nb", "sb"):
+            schema = _SCHEMAS / f"ovn-{name}.ovsschema"
+            self._run("ovsdb-tool", "create", str(self.folder / f"{name}.db"), str(schema))
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start what does not run."""
+        for name in ("nb", "sb"):
+            database, socket = self.folder / f"{name}.db", self.folder / f"{name}.sock"
+            self._start(name, "ovsdb-server", str(database), f"--remote=punix:{socket}")
+            deadline = time.monotonic() + _LIMIT_S
+            while not socket.exists():
+                assert time.monotonic() < deadline, f"ovsdb-server makes no {socket}"
+                time.sleep(0.01)
+        self._start("northd", "ovn-northd", f"--ovnnb-db={self.northbound}", f"--ovnsb-db=unix:{self.folder}/sb.sock")
+        self.sync()
+
+    def stop(self) -> None:
+        """End everything, as a machine that is switched off does; the databases stay."""
+        while self._processes:
+            _name, process = self._processes.popitem()
+            process.kill()
+            process.wait(_LIMIT_S)
+        for name in ("nb", "sb"):
+            (self.folder / f"{name}.sock").unlink(missing_ok=True)
+
+    def nbctl(self, *arguments: str) -> str:
+        """Ask or change the northbound database without our code."""
+        return self._run("ovn-nbctl", f"--db={self.northbound}", "--timeout=20", *arguments)
+
+    def sbctl(self, *arguments: str) -> str:
+        """Ask or change the southbound database, as an ovn-controller would."""
+        return self._run("ovn-sbctl", f"--db=unix:{self.folder}/sb.sock", "--timeout=20", *arguments)
+
+    def sync(self) -> None:
+        """Wait until northd has made flows of everything."""
+        self.nbctl("--wait=sb", "sync")
+
+    def trace(self, switch: str, flow: str, *options: str) -> str:
+        """Where a packet goes, as `ovn-trace --minimal` tells."""
+        return self._run(
+            "ovn-trace", f"--db=unix:{self.folder}/sb.sock", "--minimal", "--no-friendly-names", *options, switch, flow
+        )
+
+    def _start(self, name: str, program: str, *arguments: str) -> None:
+        if name in self._processes:
+            return
+        command = [program, *arguments, f"--unixctl={self.folder}/{name}.ctl", f"--log-file={self.folder}/{name}.log"]
+        with (self.folder / f"{name}.out").open("wb") as out:
+            self._processes[name] = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={"PATH": _path(), "OVN_RUNDIR": str(self.folder), "OVS_RUNDIR": str(self.folder)},
+            )
+
+    def _run(self, *command: str) -> str:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=60, env={"PATH": _path(), "LANG": "C.UTF-8"}
+        )
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+
+def _path() -> str:
+    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"

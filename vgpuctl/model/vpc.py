@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tenant's whole world of networks as OVN carries it: networks, ports, rules, ways out, balancers, neighbours."""
+
+import hashlib
+import ipaddress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar
+
+from vgpuctl.model.network import Network, Port
+
+DEFAULT_GROUP = "default"
+# Outer Ethernet, IPv4, UDP and Geneve headers with OVN's option: what a tunnel takes from the hosts' own MTU.
+GENEVE_OVERHEAD = 58
+
+
+class Protocol(StrEnum):
+    """What a rule lets in. `any` is every protocol of IPv4."""
+
+    TCP = "tcp"
+    UDP = "udp"
+    ICMP = "icmp"
+    ANY = "any"
+
+    def has_ports(self) -> bool:
+        """Whether port numbers mean something."""
+        return self in (Protocol.TCP, Protocol.UDP)
+
+
+class VpcKind(StrEnum):
+    """What belongs to a tenant's networks."""
+
+    GATEWAY = "gateway"
+    SECURITY_GROUP = "security-group"
+    FLOATING_ADDRESS = "floating-address"
+    PORT_FORWARD = "port-forward"
+    LOAD_BALANCER = "load-balancer"
+    DIRECT_LINE = "direct-line"
+    PEERING = "peering"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that may come in. ports: first and last, None for all. source: a CIDR, or `group:NAME`."""
+
+    protocol: Protocol = Protocol.ANY
+    ports: tuple[int, int] | None = None
+    source: str = "0.0.0.0/0"
+
+    @property
+    def source_group(self) -> str | None:
+        """The security group whose members may send, None for a CIDR."""
+        return self.source.removeprefix("group:") if self.source.startswith("group:") else None
+
+
+@dataclass(frozen=True)
+class SecurityGroup:
+    """A named allow-list. What no rule of any of its groups lets in does not reach a port."""
+
+    kind: ClassVar[VpcKind] = VpcKind.SECURITY_GROUP
+    name: str
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its name among the tenant's groups."""
+        return self.name
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The network behind the tenants' gateways, as the operator declares it.
+
+    physical_network: the name that hosts map to a bridge (ovn-bridge-mappings). first, last: addresses for tenants.
+    chassis: system-ids of hosts that may be gateways, the most wanted first. management: what no tenant may reach.
+    """
+
+    name: str
+    cidr: str
+    gateway: str
+    first: str
+    last: str
+    physical_network: str
+    vlan: int | None = None
+    chassis: tuple[str, ...] = ()
+    management: tuple[str, ...] = ()
+
+    def pool(self) -> list[str]:
+        """Every address that tenants may get, from below."""
+        first, last = (int(ipaddress.IPv4Address(address)) for address in (self.first, self.last))
+        return [str(ipaddress.IPv4Address(number)) for number in range(first, last + 1)]
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """That a tenant's networks have a way out, and through which network outside."""
+
+    kind: ClassVar[VpcKind] = VpcKind.GATEWAY
+    outside: str
+
+    @property
+    def key(self) -> str:
+        """A tenant has one at most."""
+        return "gateway"
+
+
+@dataclass(frozen=True)
+class VpcPort:
+    """A VM's port with what was asked for it. groups: none means the group `default`. bandwidth: both ways."""
+
+    port: Port
+    vm: str
+    groups: tuple[str, ...] = ()
+    bandwidth_mbps: int | None = None
+
+
+@dataclass(frozen=True)
+class FloatingAddress:
+    """An outside address that is one VM's alone."""
+
+    kind: ClassVar[VpcKind] = VpcKind.FLOATING_ADDRESS
+    vm: str
+    address: str
+
+    @property
+    def key(self) -> str:
+        """A VM has one at most."""
+        return self.vm
+
+
+@dataclass(frozen=True)
+class PortForward:
+    """One port of an outside address, sent on to a VM's port."""
+
+    kind: ClassVar[VpcKind] = VpcKind.PORT_FORWARD
+    protocol: Protocol
+    address: str
+    port: int
+    vm: str
+    vm_port: int
+
+    @property
+    def key(self) -> str:
+        """A port of the tenant's outside address goes to one VM."""
+        return f"{self.protocol}/{self.port}"
+
+
+@dataclass(frozen=True)
+class LoadBalancer:
+    """A virtual address that shares connections among VMs; a backend that does not answer gets none."""
+
+    kind: ClassVar[VpcKind] = VpcKind.LOAD_BALANCER
+    name: str
+    address: str
+    port: int
+    protocol: Protocol
+    vms: tuple[str, ...]
+    vm_port: int
+    health_interval_s: int = 5
+    health_timeout_s: int = 20
+    health_failures: int = 3
+    network: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its name among the tenant's balancers."""
+        return self.name
+
+
+@dataclass(frozen=True)
+class DirectLine:
+    """A tenant's own line into one of its networks: a provider network that hosts map to a bridge, and its VLAN."""
+
+    kind: ClassVar[VpcKind] = VpcKind.DIRECT_LINE
+    network: str
+    physical_network: str
+    vlan: int | None = None
+
+    @property
+    def key(self) -> str:
+        """A network has one at most."""
+        return self.network
+
+
+@dataclass(frozen=True)
+class PeeringSpec:
+    """That a tenant wants to be joined with another; it counts when the other wants it too. block: see Peering."""
+
+    kind: ClassVar[VpcKind] = VpcKind.PEERING
+    tenant: str
+    block: int
+
+    @property
+    def key(self) -> str:
+        """The other tenant."""
+        return self.tenant
+
+
+VpcSpec = Gateway | SecurityGroup | FloatingAddress | PortForward | LoadBalancer | DirectLine | PeeringSpec
+
+
+@dataclass(frozen=True)
+class Peering:
+    """A neighbour that agreed. block: which /30 of 169.254.0.0/16 joins the two routers, the same on both sides."""
+
+    tenant: str
+    block: int
+    networks: tuple[Network, ...]
+
+
+@dataclass(frozen=True)
+class Vpc:
+    """All of one tenant. router_address: the tenant's address on the outside, None without a way out."""
+
+    tenant: str
+    networks: tuple[Network, ...] = ()
+    ports: tuple[VpcPort, ...] = ()
+    groups: tuple[SecurityGroup, ...] = ()
+    outside: Outside | None = None
+    router_address: str | None = None
+    floating: tuple[FloatingAddress, ...] = ()
+    forwards: tuple[PortForward, ...] = ()
+    balancers: tuple[LoadBalancer, ...] = ()
+    lines: tuple[DirectLine, ...] = ()
+    peerings: tuple[Peering, ...] = ()
+    mtu: int = 1500 - GENEVE_OVERHEAD
+    ports_by_vm: dict[str, VpcPort] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ports_by_vm", {port.vm: port for port in self.ports})
+
+
+def ovn_name(kind: str, *parts: str) -> str:
+    """Name an OVN object: its kind and 12 hex digits; short, and usable in OVN's expressions whatever the parts are."""
+    return f"vg{kind}_{hashlib.sha256('/'.join(parts).encode()).hexdigest()[:12]}"
+
+
+def link_addresses(block: int) -> tuple[str, str]:
+    """The two addresses of a peering's /30: the alphabetically first tenant has the first."""
+    base = int(ipaddress.IPv4Address("169.254.0.0")) + 4 * block
+    return str(ipaddress.IPv4Address(base + 1)), str(ipaddress.IPv4Address(base + 2))

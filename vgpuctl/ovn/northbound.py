@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OVN's northbound database: brought to the wanted rows of some owners in one transaction, all or nothing.
+
+Every row carries its owner and key in `external_ids`; rows of nobody and of other owners are never touched.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace, TracebackType
+from typing import Any, Self
+
+from vgpuctl.errors import OvnRefused, OvnUnreachable, UsageError
+from vgpuctl.ovn.rows import Reference, Row
+
+OWNER, KEY = "vgpuctl-owner", "vgpuctl-key"
+TABLES = (
+    "Logical_Switch",
+    "Logical_Switch_Port",
+    "Logical_Router",
+    "Logical_Router_Port",
+    "Logical_Router_Static_Route",
+    "NAT",
+    "Gateway_Chassis",
+    "DHCP_Options",
+    "Port_Group",
+    "Address_Set",
+    "ACL",
+    "QoS",
+    "Load_Balancer",
+    "Load_Balancer_Health_Check",
+)
+_REMOTE = re.compile(r"(?P<kind>unix|tcp|ssl):(?P<rest>.+)")
+_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class NorthboundAddress:
+    """Where the database is: `unix:PATH`, `tcp:ADDRESS:PORT` on loopback, or `ssl:HOST:PORT` with a certificate."""
+
+    remote: str
+    private_key: Path | None = None
+    certificate: Path | None = None
+    authority: Path | None = None
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """What was done with one row: `created`, `changed` or `removed`."""
+
+    owner: str
+    table: str
+    key: str
+    word: str
+
+
+class Northbound:
+    """An open connection, as a context manager."""
+
+    def __init__(self, address: NorthboundAddress, *, timeout_s: float = _TIMEOUT_S) -> None:
+        self.address = check_address(address)
+        self._timeout_s = timeout_s
+        self._connection: Any = None
+
+    def __enter__(self) -> Self:
+        """Connect and read the tables. Raises OvnUnreachable."""
+        from ovsdbapp.backend.ovs_idl import connection, idlutils
+
+        self._use_certificates()
+        hint = "check that ovn-central runs and that this machine may reach its northbound database"
+        try:
+            schema = idlutils.get_schema_helper(self.address.remote, "OVN_Northbound")
+            for table in TABLES:
+                schema.register_table(table)
+            self._connection = connection.Connection(
+                connection.OvsdbIdl(self.address.remote, schema, leader_only=False), timeout=self._timeout_s
+            )
+            self._connection.start()
+        except Exception as failure:
+            raise OvnUnreachable(
+                f"OVN's northbound database {self.address.remote} does not answer: {failure}", hint=hint
+            ) from failure
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.stop(timeout=self._timeout_s)
+
+    def apply(self, wanted: Mapping[str, Sequence[Row]], *, dry_run: bool = False) -> list[RowChange]:
+        """Make the rows of each owner exactly these. Returns what was done, nothing when all was so.
+
+        One transaction: all owners or none. Raises OvnRefused with the database's answer.
+        """
+        from ovsdbapp.backend.ovs_idl import transaction
+
+        command = _Reconcile(self._connection.idl, wanted, dry_run=dry_run)
+        changes = transaction.Transaction(
+            SimpleNamespace(idl=self._connection.idl),
+            self._connection,
+            timeout=self._timeout_s,
+            check_error=True,
+            log_errors=False,
+        )
+        changes.add(command)
+        try:
+            changes.commit()
+        except Exception as failure:
+            raise OvnRefused(
+                f"OVN's northbound database {self.address.remote} did not take the change: {failure}",
+                hint="nothing was changed there; `vgpuctl repair` tries again",
+            ) from failure
+        return command.changes
+
+    def owners(self) -> set[str]:
+        """Every owner that has rows."""
+        with self._connection.lock:
+            return {
+                row.external_ids[OWNER]
+                for table in TABLES
+                for row in self._connection.idl.tables[table].rows.values()
+                if OWNER in row.external_ids
+            }
+
+    def _use_certificates(self) -> None:
+        if not self.address.remote.startswith("ssl:"):
+            return
+        from ovs.stream import Stream
+
+        assert self.address.private_key and self.address.certificate and self.address.authority
+        Stream.ssl_set_private_key_file(str(self.address.private_key))
+        Stream.ssl_set_certificate_file(str(self.address.certificate))
+        Stream.ssl_set_ca_cert_file(str(self.address.authority))
+
+
+def check_address(address: NorthboundAddress) -> NorthboundAddress:
+    """Accept an address that nobody on the way can listen to or write to. Raises UsageError."""
+    match = _REMOTE.fullmatch(address.remote)
+    if match is None:
+        raise UsageError(
+            f"OVN's northbound database cannot be at {address.remote!a}",
+            hint="write unix:PATH, tcp:127.0.0.1:6641 or ssl:HOST:6641",
+        )
+    if match["kind"] == "tcp" and not _is_loopback(match["rest"].rpartition(":")[0]):
+        raise UsageError(
+            f"OVN's northbound database at {address.remote} is refused: plain TCP on a routable address",
+            hint="use ssl:HOST:PORT with a certificate, or a socket",
+        )
+    if match["kind"] == "ssl" and None in (address.private_key, address.certificate, address.authority):
+        raise UsageError(
+            f"OVN's northbound database at {address.remote} needs a private key, a certificate and an authority",
+            hint="set VGPUCTL_OVN_KEY, VGPUCTL_OVN_CERTIFICATE and VGPUCTL_OVN_AUTHORITY",
+        )
+    return address
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class _Reconcile:
+    """One command of an ovsdbapp transaction, run again when the database changed meanwhile."""
+
+    def __init__(self, idl: Any, wanted: Mapping[str, Sequence[Row]], *, dry_run: bool) -> None:
+        self._idl = idl
+        self._wanted = wanted
+        self._dry_run = dry_run
+        self.changes: list[RowChange] = []
+        self.result = None
+
+    def run_idl(self, transaction: Any) -> None:
+        """Compare, then write the difference."""
+        self.changes = []
+        there = self._read_owned()
+        changed: dict[tuple[str, str, str], str] = {}
+        made = dict(there)
+        for owner, rows in self._wanted.items():
+            for row in rows:
+                place = (owner, row.table, row.key)
+                if place not in made:
+                    changed[place] = "created"
+                    if not self._dry_run:
+                        made[place] = transaction.insert(self._idl.tables[row.table])
+                        made[place].external_ids = {OWNER: owner, KEY: row.key}
+                if place in made and self._set_columns(made[place], row.columns):
+                    changed.setdefault(place, "changed")
+        for owner, rows in self._wanted.items():
+            for row in rows:
+                if self._set_references(owner, row, made, is_new=(owner, row.table, row.key) not in there):
+                    changed.setdefault((owner, row.table, row.key), "changed")
+        wanted = {(owner, row.table, row.key) for owner, rows in self._wanted.items() for row in rows}
+        stale = {place: row for place, row in there.items() if place[0] in self._wanted and place not in wanted}
+        staying = {place: row for place, row in there.items() if place not in stale}
+        for place, old in stale.items():
+            changed[place] = "removed"
+            if not self._dry_run:
+                self._remove(place, old, staying)
+        self.changes = [RowChange(*place, word) for place, word in sorted(changed.items())]
+
+    def post_commit(self, _transaction: Any) -> None:
+        """Nothing is left to do; ovsdbapp asks every command."""
+
+    def _read_owned(self) -> dict[tuple[str, str, str], Any]:
+        """Rows of the wanted owners, and switches of others, which shared ports are added to."""
+        found = {}
+        for table in TABLES:
+            for row in self._idl.tables[table].rows.values():
+                owner = row.external_ids.get(OWNER)
+                if owner is not None and (owner in self._wanted or table == "Logical_Switch"):
+                    found[owner, table, row.external_ids.get(KEY, "")] = row
+        return found
+
+    def _set_columns(self, row: Any, columns: Mapping[str, object]) -> bool:
+        changed = False
+        for column, value in columns.items():
+            wanted = sorted(value) if isinstance(value, list | tuple) else value
+            current = getattr(row, column, None)
+            if (sorted(current) if isinstance(current, list) else current) != wanted:
+                changed = True
+                if not self._dry_run:
+                    setattr(row, column, wanted)
+        return changed
+
+    def _set_references(self, owner: str, row: Row, made: Mapping[tuple[str, str, str], Any], *, is_new: bool) -> bool:
+        own: Any = made.get((owner, row.table, row.key))
+        changed = False
+        for column, references in row.references.items():
+            places = [_place(reference, owner) for reference in references]
+            if own is None or any(place not in made for place in places):
+                changed = True  # something of it is new, and this is a dry run
+                continue
+            wanted = [made[place] for place in places]
+            current = [] if is_new else getattr(own, column)
+            if {one.uuid for one in current} != {one.uuid for one in wanted}:
+                changed = True
+                if not self._dry_run:
+                    setattr(own, column, wanted)
+        if row.parent is not None and not self._dry_run:
+            parent = made.get(_place(row.parent, owner))
+            if parent is None:
+                raise OvnRefused(f"{row.parent.key} of {row.parent.owner} is not there yet")
+            if is_new or own.uuid not in {one.uuid for one in getattr(parent, row.parent_column)}:
+                changed = True
+                parent.addvalue(row.parent_column, own)
+        return changed
+
+    def _remove(self, place: tuple[str, str, str], row: Any, staying: Mapping[tuple[str, str, str], Any]) -> None:
+        owner, table, _key = place
+        if table == "Logical_Switch_Port":
+            for (other, other_table, _), switch in staying.items():
+                is_shared = other_table == "Logical_Switch" and other != owner
+                if is_shared and row.uuid in {port.uuid for port in switch.ports}:
+                    switch.delvalue("ports", row)
+        row.delete()
+
+
+def _place(reference: Reference, owner: str) -> tuple[str, str, str]:
+    return (reference.owner or owner, reference.table, reference.key)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows of the northbound database a tenant's VPC is. Pure: equal VPCs give equal rows.
+
+Names derive from the tenant and the ids of the store, so tenants may use the same names and addresses. Source of every
+column: ovn-nb(5) of OVN 23.03.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+
+from vgpuctl.model.network import Network, mac_address
+from vgpuctl.model.vpc import GENEVE_OVERHEAD, Outside, Vpc, VpcPort, link_addresses, ovn_name
+from vgpuctl.ovn.balancing import balancer_references, balancer_rows, forward_rows
+from vgpuctl.ovn.rows import Reference, Row
+from vgpuctl.ovn.security import security_rows
+
+ROUTER = Reference("Logical_Router", "router")
+_LEASE_S = 3600
+_BURST_PART = 10  # a burst of a tenth of a second
+
+
+def outside_owner(name: str) -> str:
+    """The owner of the rows of an outside network."""
+    return f"outside/{name}"
+
+
+def tenant_owner(name: str) -> str:
+    """The owner of a tenant's rows."""
+    return f"tenant/{name}"
+
+
+def vpc_rows(vpc: Vpc) -> list[Row]:
+    """Every row of a tenant, none when it has no network."""
+    if not vpc.networks:
+        return []
+    rows = [*_networks(vpc), *security_rows(vpc), *balancer_rows(vpc), *forward_rows(vpc)]
+    routed = [network for network in vpc.networks if not network.request.isolated]
+    router_ports = [Reference("Logical_Router_Port", f"gateway/{network.id}") for network in routed]
+    routes: list[Reference] = []
+    nat: list[Reference] = []
+    for row in (*_way_out(vpc, routed), *_peerings(vpc)):
+        rows.append(row)
+        found = {"Logical_Router_Port": router_ports, "Logical_Router_Static_Route": routes, "NAT": nat}.get(row.table)
+        if found is not None:
+            found.append(row.reference)
+    rows.append(
+        Row(
+            *(ROUTER.table, ROUTER.key),
+            {"name": ovn_name("r", vpc.tenant), "enabled": [True]},
+            {
+                "ports": tuple(router_ports),
+                "static_routes": tuple(routes),
+                "nat": tuple(nat),
+                "load_balancer": (*balancer_references(vpc), *(row.reference for row in forward_rows(vpc))),
+            },
+        )
+    )
+    return rows
+
+
+def outside_rows(outside: Outside) -> list[Row]:
+    """The switch of the outside network with its line to the provider's; tenants' routers add their ports."""
+    line = Row(
+        "Logical_Switch_Port",
+        "line",
+        _line(ovn_name("x", outside.name, "line"), outside.physical_network, outside.vlan),
+        parent=Reference("Logical_Switch", "switch", outside_owner(outside.name)),
+    )
+    return [Row("Logical_Switch", "switch", {"name": ovn_name("x", outside.name)}), line]
+
+
+def tunnel_mtu(underlay_mtu: int) -> int:
+    """The largest packet of a guest that fits one of the hosts' own, through a Geneve tunnel."""
+    return underlay_mtu - GENEVE_OVERHEAD
+
+
+def _networks(vpc: Vpc) -> Iterator[Row]:
+    lines = {line.network: line for line in vpc.lines}
+    for network in vpc.networks:
+        members = [port for port in vpc.ports if port.port.network_id == network.id]
+        own: list[Row] = [_dhcp(network, mtu=vpc.mtu), *(_port(network, port) for port in members)]
+        if not network.request.isolated:
+            own.extend(_gateway(network))
+        if network.request.name in lines:
+            line = lines[network.request.name]
+            columns = _line(ovn_name("l", network.id), line.physical_network, line.vlan)
+            own.append(Row("Logical_Switch_Port", f"line/{network.id}", columns))
+        limits = [limit for port in members for limit in _limits(port)]
+        yield from own
+        yield from limits
+        yield Row(
+            "Logical_Switch",
+            f"switch/{network.id}",
+            {"name": ovn_name("s", network.id)},
+            {
+                "ports": tuple(row.reference for row in own if row.table == "Logical_Switch_Port"),
+                "qos_rules": tuple(limit.reference for limit in limits),
+                "load_balancer": balancer_references(vpc),
+            },
+        )
+
+
+def _port(network: Network, port: VpcPort) -> Row:
+    """A VM's port. Port security drops what does not come from its own MAC and address, ARP and ND included."""
+    pair = f"{port.port.mac_address} {port.port.address}"
+    return Row(
+        "Logical_Switch_Port",
+        f"port/{port.port.id}",
+        {"name": port.port.id, "addresses": [pair], "port_security": [pair], "enabled": [True], "type": ""},
+        {"dhcpv4_options": (Reference("DHCP_Options", f"dhcp/{network.id}"),)},
+    )
+
+
+def _limits(port: VpcPort) -> Iterator[Row]:
+    if port.bandwidth_mbps is None:
+        return
+    rate = port.bandwidth_mbps * 1000
+    for direction, side in (("from-lport", "inport"), ("to-lport", "outport")):
+        yield Row(
+            "QoS",
+            f"limit/{port.port.id}/{direction}",
+            {
+                "priority": 100,
+                "direction": direction,
+                "match": f'{side} == "{port.port.id}"',
+                "bandwidth": {"rate": rate, "burst": max(rate // _BURST_PART, 1)},
+            },
+        )
+
+
+def _dhcp(network: Network, *, mtu: int) -> Row:
+    options = {
+        "lease_time": str(_LEASE_S),
+        "server_id": network.gateway,
+        "server_mac": mac_address(f"{network.id}/gateway"),
+        "mtu": str(mtu),
+    }
+    if not network.request.isolated:
+        options["router"] = network.gateway
+    if network.request.dns:
+        options["dns_server"] = "{" + ", ".join(network.request.dns) + "}"
+    return Row("DHCP_Options", f"dhcp/{network.id}", {"cidr": network.request.cidr, "options": options})
+
+
+def _gateway(network: Network) -> Iterator[Row]:
+    name = ovn_name("g", network.id)
+    yield Row(
+        "Logical_Router_Port",
+        f"gateway/{network.id}",
+        {
+            "name": name,
+            "mac": mac_address(f"{network.id}/gateway"),
+            "networks": [f"{network.gateway}/{network.subnet.prefixlen}"],
+        },
+    )
+    yield Row("Logical_Switch_Port", f"gateway/{network.id}", _router_port(f"{name}-port", name))
+
+
+def _way_out(vpc: Vpc, routed: list[Network]) -> Iterator[Row]:
+    outside, address = vpc.outside, vpc.router_address
+    if outside is None or address is None or not routed:
+        return
+    name = ovn_name("o", vpc.tenant)
+    chassis = [
+        Row(
+            "Gateway_Chassis",
+            f"chassis/{one}",
+            {"name": f"{name}_{one}", "chassis_name": one, "priority": len(outside.chassis) - position},
+        )
+        for position, one in enumerate(outside.chassis)
+    ]
+    yield from chassis
+    prefix = ipaddress.IPv4Network(outside.cidr).prefixlen
+    yield Row(
+        "Logical_Router_Port",
+        "outside",
+        {"name": name, "mac": mac_address(f"{vpc.tenant}/outside"), "networks": [f"{address}/{prefix}"]},
+        {"gateway_chassis": tuple(row.reference for row in chassis)},
+    )
+    yield Row(
+        "Logical_Switch_Port",
+        "outside",
+        _router_port(f"{name}-port", name, **{"nat-addresses": "router"}),
+        parent=Reference("Logical_Switch", "switch", outside_owner(outside.name)),
+    )
+    yield Row(
+        "Logical_Router_Static_Route",
+        "outside",
+        {"ip_prefix": "0.0.0.0/0", "nexthop": outside.gateway, "output_port": [name]},
+    )
+    for network in routed:
+        columns = {"type": "snat", "external_ip": address, "logical_ip": network.request.cidr}
+        yield Row("NAT", f"snat/{network.id}", columns)
+    for floating in vpc.floating:
+        port = vpc.ports_by_vm.get(floating.vm)
+        if port is not None:
+            columns = {"type": "dnat_and_snat", "external_ip": floating.address, "logical_ip": port.port.address}
+            yield Row("NAT", f"floating/{floating.address}", columns)
+
+
+def _peerings(vpc: Vpc) -> Iterator[Row]:
+    for peering in vpc.peerings:
+        first, second = sorted((vpc.tenant, peering.tenant))
+        is_first = vpc.tenant == first
+        names = [f"{ovn_name('q', first, second)}_{side}" for side in "ab"]
+        addresses = link_addresses(peering.block)
+        own, other = (0, 1) if is_first else (1, 0)
+        yield Row(
+            "Logical_Router_Port",
+            f"peer/{peering.tenant}",
+            {
+                "name": names[own],
+                "mac": mac_address(names[own]),
+                "networks": [f"{addresses[own]}/30"],
+                "peer": [names[other]],
+            },
+        )
+        for network in peering.networks:
+            if not network.request.isolated:
+                yield Row(
+                    "Logical_Router_Static_Route",
+                    f"peer/{peering.tenant}/{network.request.cidr}",
+                    {
+                        "ip_prefix": network.request.cidr,
+                        "nexthop": addresses[other],
+                        "output_port": [names[own]],
+                    },
+                )
+
+
+def _router_port(name: str, router_port: str, **options: str) -> dict[str, object]:
+    return {
+        "name": name,
+        "type": "router",
+        "addresses": ["router"],
+        "options": {"router-port": router_port, **options},
+    }
+
+
+def _line(name: str, physical_network: str, vlan: int | None) -> dict[str, object]:
+    return {
+        "name": name,
+        "type": "localnet",
+        "addresses": ["unknown"],
+        "options": {"network_name": physical_network},
+        "tag": [] if vlan is None else [vlan],
+    }

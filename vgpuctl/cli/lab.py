@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vgpuctl.cli import options
+from vgpuctl.cli import lab_fault, options
 from vgpuctl.cli.output import print_json, print_table, say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.units import format_mib, parse_mib
@@ -197,6 +197,9 @@ def log(folder: Path | None, host: str) -> None:
     path = (lab.simulated.kernel_log if is_simulated else lab.console_log)(host, folder=_folder(folder))
     with path.open("rb") as file:
         shutil.copyfileobj(file, sys.stdout.buffer)
+
+
+command.add_command(lab_fault.command)
 
 
 def _folder(named: Path | None) -> "LabFolder":

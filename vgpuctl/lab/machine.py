@@ -128,19 +128,24 @@ class Machine:
 
     def ask(self, command: str, arguments: Mapping[str, object] | None = None) -> Any:
         """Ask QEMU over QMP. Raises LabError when it does not answer or refuses."""
-        try:
-            with closing(_connect(self.folder)) as connection, connection.makefile("rb") as answers:
-                _read_answer(answers)
-                connection.sendall(b'{"execute": "qmp_capabilities"}\n')
-                _read_answer(answers)
-                question = {"execute": command, "arguments": dict(arguments or {})}
-                connection.sendall(json.dumps(question).encode() + b"\n")
-                answer = _read_answer(answers)
-        except (OSError, ValueError) as error:
-            raise LabError(f"QEMU of {self.shape.name} does not answer {command}: {error}") from error
-        if "error" in answer:
-            raise LabError(f"QEMU of {self.shape.name} refuses {command}: {answer['error'].get('desc')}")
-        return answer.get("return")
+        return ask(self.folder, command, arguments)
+
+
+def ask(folder: Path, command: str, arguments: Mapping[str, object] | None = None) -> Any:
+    """Ask the QEMU of a host's folder over QMP. Raises LabError when it does not answer or refuses."""
+    try:
+        with closing(_connect(folder)) as connection, connection.makefile("rb") as answers:
+            _read_answer(answers)
+            connection.sendall(b'{"execute": "qmp_capabilities"}\n')
+            _read_answer(answers)
+            question = {"execute": command, "arguments": dict(arguments or {})}
+            connection.sendall(json.dumps(question).encode() + b"\n")
+            answer = _read_answer(answers)
+    except (OSError, ValueError) as error:
+        raise LabError(f"QEMU of {folder.name} does not answer {command}: {error}") from error
+    if "error" in answer:
+        raise LabError(f"QEMU of {folder.name} refuses {command}: {answer['error'].get('desc')}")
+    return answer.get("return")
 
 
 def _start(command: list[str], folder: Path, log: IO[bytes]) -> "subprocess.Popen[bytes]":

@@ -68,9 +68,9 @@ _NODE = """\
 
 @dataclass(frozen=True)
 class SimulatedHost:
-    """One simulated host. state: `up`, or `dead` when the keeper is gone. sessions: logins; vms: running domains.
+    """One simulated host. sessions: logins; vms: running domains. uptime_s: None for a host that does not run.
 
-    uptime_s: since its last start, None for a dead host.
+    state: `up`, `off` (the fault power-off), or `dead` when the keeper is gone.
     """
 
     name: str
@@ -170,7 +170,7 @@ def status(*, folder: LabFolder | None = None) -> list[SimulatedHost]:
         found.append(
             SimulatedHost(
                 name=name,
-                state="up" if seat else "dead",
+                state="dead" if seat is None else "off" if seat["is_off"] else "up",
                 address=ADDRESS,
                 port=seat["port"] if seat else lab.read_port(name),
                 user=user,
@@ -181,7 +181,7 @@ def status(*, folder: LabFolder | None = None) -> list[SimulatedHost]:
                 latency_ms=lab.read_latency_s(name) * 1000,
                 sessions=seat["sessions"] if seat else 0,
                 vms=seat["vms"] if seat else 0,
-                uptime_s=round(time.time() - seat["booted_at"], 1) if seat else None,
+                uptime_s=round(time.time() - seat["booted_at"], 1) if seat and not seat["is_off"] else None,
             )
         )
     return found
@@ -194,6 +194,13 @@ def reboot(name: str, *, folder: LabFolder | None = None) -> None:
         raise _unknown(lab, name)
     with lab.locked():
         _ask(lab, {"call": "reboot", "hosts": [name]})
+
+
+def heed_faults(name: str, *, folder: LabFolder | None = None) -> None:
+    """Let the keeper bring a host into the state that its faults say. Raises LabError."""
+    lab = simulated_folder(folder or default_folder())
+    with lab.locked():
+        _ask(lab, {"call": "faults", "hosts": [name]})
 
 
 def shell_command(name: str, command: Sequence[str] = (), *, folder: LabFolder | None = None) -> list[str]:

@@ -15,6 +15,9 @@ _CHUNK = 1 << 16
 def main() -> None:
     """Connect, then copy both ways until one side ends."""
     folder = Path(os.environ[HOST_VARIABLE])
+    services = json.loads((folder / "state.json").read_text()).get("services", {})
+    if not services.get("libvirtd.service", True):
+        sys.exit("virt-ssh-helper: cannot connect to '/var/run/libvirt/libvirt-sock': No such file or directory")
     # Through /proc, because a socket's path has at most 107 bytes.
     descriptor = os.open(folder.parent.parent, os.O_PATH | os.O_DIRECTORY)
     connection = socket.socket(socket.AF_UNIX)

@@ -23,14 +23,16 @@ from vgpuctl.lab.simulated.layout import ADDRESS, SimulatedFolder
 from vgpuctl.lab.simulated.libvirt_seat import LibvirtSeat
 from vgpuctl.lab.simulated.machine.programs import enable_vfs
 from vgpuctl.lab.simulated.machine.state import MachineFolder
+from vgpuctl.lab.simulated.machine.usage import LIBVIRTD, SSHD
 
 _LIBVIRTD_LIMIT_S = 20.0
 _CHUNK = 1 << 16
+_BACKLOG = 64
 
 
 @dataclass
 class Seat:
-    """One host that is up. sessions: its sshds by pid."""
+    """One host. sessions: its sshds by pid. is_off: without power. is_listening: its sshd takes connections."""
 
     name: str
     machine: MachineFolder
@@ -40,6 +42,8 @@ class Seat:
     accepting: "asyncio.Task[None] | None" = None
     sessions: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     relays: set["asyncio.Task[None]"] = field(default_factory=set)
+    is_off: bool = False
+    is_listening: bool = True
 
     @property
     def port(self) -> int:
@@ -144,6 +148,8 @@ class Keeper:
         """Read one JSON line: a question of the lab's commands, or a host's virt-ssh-helper, whose bytes follow."""
         try:
             request = json.loads(await reader.readline())
+            if request["call"] == "libvirt" and not _runs(self._seats[request["host"]], LIBVIRTD):
+                return
             if request["call"] == "libvirt":
                 await self._seats[request["host"]].libvirt.serve(reader, writer)
                 return
@@ -169,9 +175,13 @@ class Keeper:
         elif request["call"] == "reboot":
             for name in names:
                 await self._reboot(self._seats[name])
+        elif request["call"] == "faults":
+            for name in names:
+                await self._heed_faults(self._seats[name])
         return {
             name: {
                 "port": seat.port,
+                "is_off": seat.is_off,
                 "sessions": len(seat.sessions),
                 "vms": seat.libvirt.running(),
                 "booted_at": seat.machine.state().booted_at,
@@ -193,7 +203,7 @@ class Keeper:
         self._lab.write_port(name, int(listener.getsockname()[1]))
         seat = Seat(name, machine, listener, libvirt, self._lab.read_latency_s(name))
         self._seats[name] = seat
-        seat.accepting = asyncio.create_task(self._accept(seat))
+        self._set_doors(seat)
 
     async def _remove(self, seat: Seat) -> None:
         await self._cut(seat)
@@ -204,8 +214,11 @@ class Keeper:
         """End every session of a host and take no new one."""
         if seat.accepting is not None:
             seat.accepting.cancel()
+            seat.accepting = None
         for process in list(seat.sessions.values()):
             process.terminate()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGCONT)
         for relay in list(seat.relays):
             relay.cancel()
         seat.libvirt.drop_clients()
@@ -220,7 +233,42 @@ class Keeper:
         await self._cut(seat)
         await seat.libvirt.power_off()
         seat.machine.reboot()
-        seat.accepting = asyncio.create_task(self._accept(seat))
+        seat.is_off = False
+        self._set_doors(seat)
+
+    async def _heed_faults(self, seat: Seat) -> None:
+        """Bring a host into the state that its faults say: power, libvirt, sshd, network."""
+        wants_power = "power-off" not in seat.machine.state().host_faults
+        if wants_power and seat.is_off:
+            await self._reboot(seat)
+            return
+        if not wants_power and not seat.is_off:
+            seat.is_off = True
+            await self._cut(seat)
+            await seat.libvirt.power_off()
+        if not _runs(seat, LIBVIRTD):
+            seat.libvirt.drop_clients()
+        self._set_doors(seat)
+
+    def _set_doors(self, seat: Seat) -> None:
+        """Let sshd listen or not, and connections through or not. A port without a listener stays the host's own."""
+        is_cut = "network" in seat.machine.state().host_faults
+        wants_listener = not seat.is_off and _runs(seat, SSHD)
+        if seat.accepting is not None and (is_cut or not wants_listener):
+            seat.accepting.cancel()
+            seat.accepting = None
+        if wants_listener and not seat.is_listening:
+            seat.listener.listen(_BACKLOG)
+        elif seat.is_listening and not wants_listener:
+            port = seat.port
+            seat.listener.close()
+            seat.listener = _bound(port)
+        seat.is_listening = wants_listener
+        if seat.accepting is None and wants_listener and not is_cut:
+            seat.accepting = asyncio.create_task(self._accept(seat))
+        for pid in seat.sessions:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGSTOP if is_cut else signal.SIGCONT)
 
     # Logins
 
@@ -263,6 +311,10 @@ class Keeper:
         seat.sessions.pop(process.pid, None)
 
 
+def _runs(seat: Seat, service: str) -> bool:
+    return seat.machine.state().services.get(service, True)
+
+
 async def _relay(one: socket.socket, other: socket.socket, delay_s: float) -> None:
     """Copy both ways, each byte `delay_s` late, until both sides have ended."""
     with one, other:
@@ -303,15 +355,25 @@ async def _copy(source: socket.socket, target: socket.socket, delay_s: float) ->
 
 def _listen(port: int) -> socket.socket:
     """Listen on a host's port, on any free one when it has none yet or somebody else has it now."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((ADDRESS, port))
+        listener = _bound(port)
     except OSError:
-        listener.bind((ADDRESS, 0))
-    listener.listen(64)
-    listener.setblocking(False)
+        listener = _bound(0)
+    listener.listen(_BACKLOG)
     return listener
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket that has a port and does not listen yet: the kernel refuses connections."""
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setblocking(False)
+    try:
+        bound.bind((ADDRESS, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def main() -> None:

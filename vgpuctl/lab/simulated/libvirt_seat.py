@@ -50,6 +50,12 @@ _ANSWERED_HERE = (
     Procedure.CONNECT_UNREGISTER_CLOSE_CALLBACK,
 )
 _DEFINES = (Procedure.DOMAIN_DEFINE_XML, Procedure.DOMAIN_DEFINE_XML_FLAGS)
+_WRITES_TO_DISK = (
+    Procedure.DOMAIN_DEFINE_XML,
+    Procedure.DOMAIN_DEFINE_XML_FLAGS,
+    Procedure.STORAGE_VOL_CREATE_XML,
+    Procedure.STORAGE_VOL_CREATE_XML_FROM,
+)
 _STARTS = (Procedure.DOMAIN_CREATE, Procedure.DOMAIN_CREATE_WITH_FLAGS)
 _ENDS = (
     Procedure.DOMAIN_DESTROY,
@@ -153,6 +159,8 @@ class LibvirtSeat:
     def _work_of(self, packet: Packet) -> Callable[[Packet], Awaitable[Packet]]:
         if packet.program == QEMU_PROGRAM:
             return self._ask_monitor
+        if packet.procedure in _WRITES_TO_DISK and "disk-full" in self._machine.state().host_faults:
+            return self._refuse_for_want_of_space
         works: dict[int, Callable[[Packet], Awaitable[Packet]]] = {
             Procedure.AUTH_LIST: self._list_no_authentication,
             Procedure.STORAGE_VOL_UPLOAD: self._say_ok,
@@ -167,6 +175,9 @@ class LibvirtSeat:
 
     async def _say_ok(self, packet: Packet) -> Packet:
         return packet.reply()
+
+    async def _refuse_for_want_of_space(self, packet: Packet) -> Packet:
+        return packet.error("cannot write to /var/lib/libvirt: No space left on device")
 
     async def _list_no_authentication(self, packet: Packet) -> Packet:
         return packet.reply(struct.pack(">II", 1, 0))

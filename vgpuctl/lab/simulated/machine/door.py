@@ -77,6 +77,10 @@ class SimulatedHost(Host):
         """Whoever logs in may change the machine."""
         return True
 
+    def now(self) -> float:
+        """The seconds since the epoch by the machine's clock, which may be wrong."""
+        return super().now() + self.machine.state().host_faults.get("clock-skew", 0)
+
     def write_text(self, path: str, text: str) -> None:
         """Hand the text to the simulated kernel. Raises OSError."""
         with self.machine.change() as state:

@@ -42,7 +42,7 @@ def device(address: str) -> str:
 def build(shape: Shape, state: State) -> Tree:
     """Everything the machine shows now."""
     tree = _system(shape, state)
-    used = {driver for driver in state.drivers.values() if driver}
+    used = {driver for driver in state.drivers.values() if driver} | {card.driver for card in shape.cards}
     for driver in sorted(used | {"vfio-pci", "pci-pf-stub"}):
         for name in ("bind", "unbind", "new_id"):
             tree[f"/sys/bus/pci/drivers/{driver}/{name}"] = ""

@@ -4,7 +4,11 @@
 from vgpuctl.lab.simulated.machine.shape import NVIDIA, Card, Shape
 from vgpuctl.lab.simulated.machine.state import Process, State
 
-# Services that hold every card while they run (reference 9, row 6).
+# libvirtd and sshd are real; the keeper heeds whether they run. Of the others, CLIENTS
+# hold every card while they run (reference 9, row 6).
+LIBVIRTD, SSHD = "libvirtd.service", "ssh.service"
+# The fault of the host that a stopped service is.
+_FAULTS = {LIBVIRTD: "libvirtd", SSHD: "sshd"}
 CLIENTS = {"nvidia-persistenced.service": "nvidia-persistenced", "nvidia-dcgm.service": "nv-hostengine"}
 
 
@@ -16,6 +20,7 @@ def is_used(state: State, card: Card) -> bool:
 def start_service(shape: Shape, state: State, name: str) -> None:
     """Start a service; a client of the cards takes those on their driver."""
     state.services[name] = True
+    state.host_faults.pop(_FAULTS.get(name, ""), None)
     if name in CLIENTS:
         pid, state.next_pid = state.next_pid, state.next_pid + 1
         state.processes += [

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of a whole host, through the lab's command and from outside: SSH, libvirt, power (docs/lab.md)."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.operator import Operator
+from tests.lab.simulated_fixtures import missing_for_simulated
+from vgpuctl import lab
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import HostUnreachable, UsageError, VgpuctlError
+from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.hosts.agent_client import AgentClient
+from vgpuctl.hosts.connection import Connection
+from vgpuctl.hosts.settings import SshSettings
+from vgpuctl.inventory.load import load_inventory
+
+NAME = "sim-001"
+DOMAIN = "<domain type='kvm'><name>web</name><memory>1024</memory><os><type>hvm</type></os></domain>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
+    if missing := missing_for_simulated():
+        pytest.skip(missing)
+    folder = lab.LabFolder(tmp_path_factory.mktemp("faults") / "lab")
+    lab.simulated.up(1, mix="a40*2", folder=folder)
+    yield folder
+    lab.simulated.down(folder=folder)
+
+
+@pytest.fixture
+def healthy(folder: lab.LabFolder) -> Iterator[lab.LabFolder]:
+    yield folder
+    lab.faults.clear(NAME, folder=folder)
+
+
+def connection(folder: lab.LabFolder) -> Connection:
+    inventory = next(host.inventory for host in lab.simulated.status(folder=folder))
+    settings = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=None)
+    return Connection(load_inventory([str(inventory)]).target(NAME), settings=settings)
+
+
+def facts(folder: lab.LabFolder) -> HostFacts:
+    with connection(folder) as session:
+        return AgentClient(session).facts()
+
+
+def state(folder: lab.LabFolder) -> str:
+    (host,) = lab.simulated.status(folder=folder)
+    return host.state
+
+
+def port(folder: lab.LabFolder) -> int:
+    (host,) = lab.simulated.status(folder=folder)
+    return host.port
+
+
+def test_a_stopped_sshd_refuses_and_keeps_its_port(healthy: lab.LabFolder) -> None:
+    before = port(healthy)
+    with connection(healthy) as open_before:
+        agent = AgentClient(open_before)
+        agent.facts()
+        lab.faults.begin(NAME, "sshd", folder=healthy)
+        with pytest.raises(HostUnreachable):
+            facts(healthy)
+        assert agent.facts().hostname == NAME
+    lab.faults.clear(NAME, ["sshd"], folder=healthy)
+    assert facts(healthy).hostname == NAME
+    assert port(healthy) == before
+
+
+def test_a_cut_network_is_silence_until_it_ends(healthy: lab.LabFolder) -> None:
+    with connection(healthy) as session:
+        agent = AgentClient(session)
+        agent.facts()
+        lab.faults.begin(NAME, "network", folder=healthy)
+        with socket.create_connection(("127.0.0.1", port(healthy)), timeout=5) as client:
+            client.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                client.recv(1)
+        lab.faults.clear(NAME, folder=healthy)
+        assert agent.facts().hostname == NAME
+
+
+def test_a_stopped_libvirtd_leaves_the_agent(healthy: lab.LabFolder) -> None:
+    lab.faults.begin(NAME, "libvirtd", folder=healthy)
+    services = {one.name: one.active for one in facts(healthy).services or ()}
+    assert services["libvirtd.service"] is False
+    with connection(healthy) as session, pytest.raises(VgpuctlError), session.libvirt_uri() as uri, Hypervisor(uri):
+        pass
+    lab.faults.clear(NAME, folder=healthy)
+    with connection(healthy) as session, session.libvirt_uri() as uri, Hypervisor(uri) as hypervisor:
+        assert hypervisor.domains() == []
+
+
+def test_a_full_disk_takes_no_definition(healthy: lab.LabFolder) -> None:
+    with connection(healthy) as session, session.libvirt_uri() as uri, Hypervisor(uri) as hypervisor:
+        lab.faults.begin(NAME, "disk-full", folder=healthy)
+        with pytest.raises(VgpuctlError, match="No space left on device"):
+            hypervisor.define(DOMAIN)
+        lab.faults.clear(NAME, folder=healthy)
+        hypervisor.define(DOMAIN)
+        hypervisor.undefine("web")
+
+
+def test_power_goes_and_comes_back_as_a_cold_start(healthy: lab.LabFolder) -> None:
+    lab.faults.begin(NAME, "power-off", folder=healthy)
+    lab.faults.begin(NAME, "busy", folder=healthy)
+    assert state(healthy) == "off"
+    with pytest.raises(HostUnreachable):
+        facts(healthy)
+    lab.faults.clear(NAME, folder=healthy)
+    assert (state(healthy), lab.faults.active(NAME, folder=healthy)) == ("up", [])
+    assert facts(healthy).gpus[0].vfs == ()
+
+
+def test_the_command_sets_lists_and_ends_faults(healthy: lab.LabFolder, tmp_path: Path) -> None:
+    operator = Operator(tmp_path, tmp_path, f"sqlite:///{tmp_path}/store.db")
+    command = ("lab", "--folder", str(healthy.path), "fault", NAME)
+    found = operator.json(*command, "refuse", "0x40", "--card", "0000:43:00.0")
+    assert found == [{"fault": "refuse", "card": "0000:43:00.0", "value": 0x40}]
+    assert "0x40" in operator.does(*command, "--list").out
+    assert operator.json(*command, "--clear") == []
+    assert operator.is_refused(*command, "refuse", "soon")["exit_code"] == UsageError.exit_code
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "card"),
+    [("storm", None, None), ("busy", 7, None), ("xid", 0, None), ("sshd", None, "0000:41:00.0"), ("busy", None, "1")],
+)
+def test_a_fault_that_cannot_be_is_refused(
+    kind: str, value: int | None, card: str | None, folder: lab.LabFolder
+) -> None:
+    with pytest.raises(UsageError):
+        lab.faults.begin(NAME, kind, value, card=card, folder=folder)
+    assert lab.faults.active(NAME, folder=folder) == []

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of a simulated machine, as the agent meets them (reference 9)."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.agent.simulated import PF, VM, Machine
+from vgpuctl.agent.dispatch import read_facts
+from vgpuctl.agent.wire.steps import ResetFunction, SetMigMode, SetServiceActive, SetVgpuType, SetVirtualFunctions
+from vgpuctl.cli import lab_fault
+from vgpuctl.lab.faults import KINDS
+from vgpuctl.lab.simulated.machine import faults
+from vgpuctl.lab.simulated.machine.domains import HostDevice, end, start
+from vgpuctl.lab.simulated.machine.programs import run_program
+
+
+def begin(machine: Machine, kind: str, value: int = 1) -> None:
+    with machine.files.change() as state:
+        if KINDS[kind].of_card:
+            faults.set_on_card(machine.files, state, machine.card, kind, value)
+        else:
+            faults.set_on_host(machine.files, state, kind, value)
+
+
+def log(machine: Machine) -> str:
+    return (machine.files.root / "dev/kmsg").read_text()
+
+
+def test_the_command_offers_every_kind() -> None:
+    assert list(lab_fault.KINDS) == list(KINDS)
+
+
+def test_creations_are_refused_with_the_chosen_code(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40", with_vfs=True)
+    vf = machine.gpu().vfs[0].address
+    begin(machine, "refuse", 0x66)
+    refused = machine.refused(SetVgpuType(vf, machine.type_id("A40-8Q")))
+    assert (refused.code, refused.errno, refused.rm_code) == ("vgpu-refused", "EIO", "0x66")
+    begin(machine, "refuse", 0)
+    assert machine.done(SetVgpuType(vf, machine.type_id("A40-8Q")))
+
+
+@pytest.mark.parametrize("kind", ["unbind-lock", "busy"])
+def test_the_unbind_lock_is_not_granted(kind: str, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40")
+    begin(machine, kind)
+    _, output, _ = run_program(machine.files, ["sriov-manage", "-e", PF])
+    assert f"Cannot obtain unbindLock for {PF}" in output
+    assert "Could not acquire UnbindLock" in log(machine)
+    begin(machine, kind, 0)
+    assert machine.done(SetVirtualFunctions(PF, machine.card.total_vfs))
+
+
+def test_a_busy_gpu_keeps_its_mig_mode(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a100-pcie-40gb")
+    begin(machine, "busy")
+    assert machine.refused(SetMigMode(PF, True)).code == "mig-mode-pending"
+
+
+def test_a_vgpu_cannot_be_removed_for_a_while(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40", with_vfs=True)
+    vf = machine.gpu().vfs[0].address
+    machine.done(SetVgpuType(vf, machine.type_id("A40-8Q")))
+    start(machine.files, VM, "web", [HostDevice(function=vf)])
+    end(machine.files, set())
+    begin(machine, "removal-delay", 400)
+    began = time.monotonic()
+    assert machine.done(SetVgpuType(vf, "0"))
+    assert time.monotonic() - began >= 0.3
+
+
+def test_a_gpu_falls_off_the_bus_and_comes_back(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40", with_vfs=True)
+    begin(machine, "fallen")
+    assert "NVRM: Xid (PCI:0000:41:00): 79" in log(machine)
+    facts = read_facts(machine.host)
+    assert "GPU is lost" in (facts.nvml_problem or "")
+    assert any("NVML does not show it" in one for one in facts.gpus[0].unread)
+    vf = facts.gpus[0].vfs[0].address
+    assert machine.refused(SetVgpuType(vf, machine.type_id("A40-8Q"))).rm_code == "0xf"
+    begin(machine, "fallen", 0)
+    assert machine.gpu().unread == ()
+
+
+def test_xid_and_memory_errors_are_logged_and_counted(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40")
+    begin(machine, "xid", 31)
+    begin(machine, "ecc", 3)
+    assert "): 31, pid=" in log(machine) and "): 48, pid=" in log(machine)
+    library = machine.host.nvml()
+    library.nvmlInit()
+    assert library.nvmlDeviceGetTotalEccErrors(library.nvmlDeviceGetHandleByIndex(0), 1, 0) == 3
+
+
+def test_a_pf_left_on_its_stub_is_seen_and_repaired(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40", with_vfs=True)
+    begin(machine, "pf-stub")
+    assert "left on pci-pf-stub" in machine.gpu().problems[0]
+    assert machine.done(SetVirtualFunctions(PF, machine.card.total_vfs))
+    assert machine.gpu().driver == "nvidia"
+
+
+def test_the_hosts_clock_is_wrong(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40")
+    begin(machine, "clock-skew", 3600)
+    assert read_facts(machine.host).read_at - time.time() == pytest.approx(3600, abs=30)
+
+
+def test_a_service_that_is_started_again_ends_the_fault(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40")
+    begin(machine, "libvirtd")
+    services = {one.name: one.active for one in read_facts(machine.host).services or ()}
+    assert services["libvirtd.service"] is False
+    assert machine.done(SetServiceActive("libvirtd.service", True))
+    assert machine.files.state().host_faults == {}
+
+
+def test_a_reboot_ends_every_fault(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40")
+    for kind in ("busy", "clock-skew"):
+        begin(machine, kind)
+    machine.files.reboot()
+    assert (machine.files.state().faults, machine.files.state().host_faults) == ({}, {})
+    assert machine.done(ResetFunction(PF))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of simulated hosts: in the machine's state, and at the keeper's doors."""
+
+from vgpuctl.errors import LabError, UsageError
+from vgpuctl.lab.folder import LabFolder
+from vgpuctl.lab.simulated import fleet
+from vgpuctl.lab.simulated.layout import simulated_folder
+from vgpuctl.lab.simulated.machine import faults
+from vgpuctl.lab.simulated.machine.drivers import STUB
+from vgpuctl.lab.simulated.machine.shape import Card
+from vgpuctl.lab.simulated.machine.state import MachineFolder, is_nvidia
+
+Active = tuple[str, str | None, int]
+# What the keeper has to heed; the agent sees the others by itself.
+_AT_THE_DOORS = ("libvirtd", "sshd", "network", "power-off")
+_OF_HOST = (*_AT_THE_DOORS, "disk-full", "clock-skew")
+
+
+def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None) -> str | None:
+    """Let a fault begin; the card it is on, None for one of the host."""
+    machine = _machine(lab, host)
+    if kind in _OF_HOST:
+        with machine.change() as state:
+            faults.set_on_host(machine, state, kind, value)
+        _heed(lab, host, kind)
+        return None
+    card = _card(machine, host, address)
+    with machine.change() as state:
+        faults.set_on_card(machine, state, card, kind, value)
+    return card.address
+
+
+def end(lab: LabFolder, host: str, kind: str, address: str | None) -> None:
+    """End a fault."""
+    machine = _machine(lab, host)
+    with machine.change() as state:
+        if address is None:
+            faults.set_on_host(machine, state, kind, 0)
+        else:
+            faults.set_on_card(machine, state, _card(machine, host, address), kind, 0)
+    _heed(lab, host, kind)
+
+
+def active(lab: LabFolder, host: str) -> list[Active]:
+    """The faults that a host has now."""
+    state = _machine(lab, host).state()
+    found: list[Active] = [(kind, None, value) for kind, value in state.host_faults.items()]
+    for card, kinds in state.faults.items():
+        # Setting the VFs again repairs a PF that was left on its stub.
+        is_stranded = state.drivers.get(card) == STUB
+        found += [(kind, card, value) for kind, value in kinds.items() if kind != faults.PF_STUB or is_stranded]
+    return found
+
+
+def _heed(lab: LabFolder, host: str, kind: str) -> None:
+    if kind in _AT_THE_DOORS:
+        fleet.heed_faults(host, folder=lab)
+
+
+def _machine(lab: LabFolder, host: str) -> MachineFolder:
+    folder = simulated_folder(lab).host(host)
+    if not (folder / "state.json").is_file():
+        raise LabError(f"the simulated host {host} is not complete", hint="`vgpuctl lab down` removes it")
+    return MachineFolder(folder)
+
+
+def _card(machine: MachineFolder, host: str, address: str | None) -> Card:
+    cards = [card for card in machine.shape.cards if is_nvidia(card)]
+    for card in cards:
+        if address in (None, card.address):
+            return card
+    there = ", ".join(card.address for card in cards) or "none"
+    raise UsageError(f"{host} has no NVIDIA GPU {address or ''}".rstrip(), hint=f"its GPUs: {there}")

@@ -12,8 +12,9 @@ import pytest
 from vgpuctl import lab
 from vgpuctl.errors import LabError, UsageError
 from vgpuctl.lab.card_table import card_table
-from vgpuctl.lab.cards import qemu_devices
+from vgpuctl.lab.cards import numa_arguments, qemu_devices
 from vgpuctl.lab.initramfs import Archive, modules_in_order
+from vgpuctl.lab.lab_file import read_lab_file
 from vgpuctl.lab.process import RecordedProcess, checked, record
 from vgpuctl.lab.simulated.mix import parse_mix
 
@@ -187,6 +188,7 @@ def test_down_after_a_crash_removes_what_is_left(tmp_path: Path) -> None:
                 "shape": "gpu1=nvidia-t4:mdev",
                 "memory_mib": 1024,
                 "accelerator": "tcg",
+                "number": 1,
                 "seconds": 1.0,
             }
         )
@@ -195,3 +197,51 @@ def test_down_after_a_crash_removes_what_is_left(tmp_path: Path) -> None:
     assert [host.state for host in lab.status(folder=folder)] == ["dead"]
     assert lab.down(folder=folder, purge=True) == ["gpu1", "gpu2"]
     assert not folder.path.exists()
+
+
+def test_cards_on_numa_nodes_have_buses_of_their_node() -> None:
+    shape = lab.parse_host("two=a40@0,t4@1,t4:mdev@1,l40s")
+    assert shape.buses == (0x41, 0x81, 0x82, 0x42)
+    assert [line.split()[1] for line in card_table(shape).splitlines() if line.startswith("card ")] == [
+        "0000:41:00.0",
+        "0000:81:00.0",
+        "0000:82:00.0",
+        "0000:42:00.0",
+    ]
+    assert lab.parse_host(shape.text) == shape
+    arguments = " ".join(numa_arguments(shape, 4096, 2))
+    assert "nodeid=0,memdev=memory0,cpus=0-0" in arguments
+    assert "nodeid=1,memdev=memory1,cpus=1-1" in arguments
+    assert numa_arguments(lab.parse_host("one=a40"), 4096, 2) == []
+
+
+def test_a_lab_file_names_hosts_of_both_kinds(tmp_path: Path) -> None:
+    file = tmp_path / "lab.yml"
+    file.write_text(
+        "memory: 2GiB\nhosts:\n  gpu1: [a40, t4]\n  gpu2: [h100@0, l40s@1]\n"
+        "simulated: {count: 100, mix: 'a40:50,t4:20', latency_ms: 5}\n"
+    )
+    read = read_lab_file(file)
+    assert [shape.name for shape in read.shapes] == ["gpu1", "gpu2"]
+    assert [shape.numa_nodes for shape in read.shapes] == [1, 2]
+    assert (read.memory_mib, read.simulated_count, read.latency_ms) == (2048, 100, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("hosts: [", "not YAML"),
+        ("hosts: {gpu1: [a40@7]}", "NUMA node"),
+        ("hosts: {gpu1: [nothing]}", "nothing"),
+        ("host: {}", "host"),
+        ("{}", "names no host"),
+        ("simulated: {count: 0}", "at least 1"),
+        ("memory: many\nhosts: {gpu1: [a40]}", "many"),
+    ],
+)
+def test_a_wrong_lab_file_is_refused_by_name(tmp_path: Path, text: str, part: str) -> None:
+    file = tmp_path / "lab.yml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=part) as refused:
+        read_lab_file(file)
+    assert str(file) in refused.value.message

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vgpuctl.lab import LabFolder, LabHost
     from vgpuctl.lab.simulated import SimulatedHost
 
+_MEMORY = "4GiB"
 _SIMULATED_COLUMNS = ("HOST", "STATE", "PORT", "UPTIME", "LATENCY", "SESSIONS", "VMS", "CARDS")
 _COLUMNS = ("HOST", "STATE", "PORT", "MEMORY", "RUNS ON", "READY AFTER", "CARDS")
 
@@ -44,13 +45,21 @@ def command(context: click.Context, folder: Path | None) -> None:
     "--host",
     "hosts",
     multiple=True,
-    metavar="NAME[=BOARD[:INTERFACE],…]",
+    metavar="NAME[=BOARD[:INTERFACE][@NODE],…]",
     help="A host and its cards; several times. INTERFACE is mdev, mdev-vf, vf-profile, passthrough or vf; without"
-    " it a card has the one that its board has on a current host."
+    " it a card has the one that its board has on a current host. @0 or @1 puts a card on that NUMA node."
     "  [default: gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf]",
 )
 @click.option(
-    "--memory", default="4GiB", show_default=True, metavar="SIZE", help="Memory of each host that is started."
+    "-f",
+    "--file",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A lab file that says all of this (docs/lab.md).",
+)
+@click.option(
+    "--memory", default=_MEMORY, show_default=True, metavar="SIZE", help="Memory of each host that is started."
 )
 @click.option(
     "--simulated",
@@ -77,6 +86,7 @@ def command(context: click.Context, folder: Path | None) -> None:
 def up(
     folder: Path | None,
     hosts: tuple[str, ...],
+    file: Path | None,
     memory: str,
     simulated: int | None,
     mix: str | None,
@@ -88,26 +98,33 @@ def up(
     A host that was up before a crash of this machine starts again from its disk.
     """
     from vgpuctl import lab
+    from vgpuctl.lab.lab_file import LabFile, read_lab_file
 
-    if simulated is not None:
+    if file is not None:
+        if hosts or simulated is not None or mix is not None or latency_ms or memory != _MEMORY:
+            raise UsageError("--file with another option of what to start", hint="say it all in the file")
+        wanted = read_lab_file(file)
+    elif simulated is not None:
         if hosts:
-            raise UsageError("--host and --simulated at once", hint="run `lab up` once for each kind")
-        many = lab.simulated.up(
-            simulated, mix=mix or lab.simulated.DEFAULT_MIX, latency_ms=latency_ms, folder=_folder(folder), say=say
-        )
-        if as_json:
-            print_json({"inventory": str(many[0].inventory), "simulated": [_described(host) for host in many]})
-        else:
-            click.echo(many[0].inventory)
-        return
-    if mix is not None or latency_ms:
-        raise UsageError("--mix and --latency-ms belong to --simulated")
-    shapes = [lab.parse_host(text) for text in hosts]
-    started = lab.up(shapes, folder=_folder(folder), memory_mib=parse_mib(memory, what="--memory"), say=say)
-    if as_json:
-        print_json({"inventory": str(started[0].inventory), "hosts": [_described(host) for host in started]})
+            raise UsageError("--host and --simulated at once", hint="run `lab up` once for each kind, or use --file")
+        wanted = LabFile((), 0, simulated, mix or lab.simulated.DEFAULT_MIX, latency_ms)
     else:
-        click.echo(started[0].inventory)
+        if mix is not None or latency_ms:
+            raise UsageError("--mix and --latency-ms belong to --simulated")
+        shapes = tuple(lab.parse_host(text) for text in hosts) or (lab.parse_host(lab.DEFAULT_HOST),)
+        wanted = LabFile(shapes, parse_mib(memory, what="--memory"), 0, "", 0)
+    few = lab.up(wanted.shapes, folder=_folder(folder), memory_mib=wanted.memory_mib, say=say) if wanted.shapes else []
+    many: list[SimulatedHost] = []
+    if wanted.simulated_count:
+        many = lab.simulated.up(
+            wanted.simulated_count, mix=wanted.mix, latency_ms=wanted.latency_ms, folder=_folder(folder), say=say
+        )
+    inventories = [str(one[0].inventory) for one in (few, many) if one]
+    if as_json:
+        described = {"hosts": [_described(host) for host in few], "simulated": [_described(host) for host in many]}
+        print_json({"inventory": inventories[0], "inventories": inventories, **described})
+    else:
+        click.echo("\n".join(inventories))
 
 
 @command.command("down")

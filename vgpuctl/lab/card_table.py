@@ -18,12 +18,14 @@ _ENGINES = ("sm", "ce", "dec", "enc", "jpeg", "ofa")
 
 def card_table(shape: HostShape) -> str:
     """What the host writes to `/proc/vgpulab/cards`."""
-    return "".join(f"{line}\n" for index, card in enumerate(shape.cards, start=1) for line in _card(shape, index, card))
+    return "".join(
+        f"{line}\n" for bus, card in zip(shape.buses, shape.cards, strict=True) for line in _card(shape, bus, card)
+    )
 
 
-def _card(shape: HostShape, index: int, card: Card) -> Iterator[str]:
+def _card(shape: HostShape, bus: int, card: Card) -> Iterator[str]:
     board = card.board
-    address = f"0000:{index:02x}:00.0"
+    address = f"0000:{bus:02x}:00.0"
     subsystem = board.subsystems[0] if board.subsystems else board.pci
     table = boards.mig_profiles(board)
     pci_class, revision = _CLASS_VGA_CONTROLLER if board.companions else _CLASS_3D_CONTROLLER, "a1"

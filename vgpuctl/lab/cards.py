@@ -14,6 +14,8 @@ from vgpuctl.lab.boards import find_boards, interfaces, total_vfs
 
 DEFAULT_HOST = "gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf"
 MOST_CARDS = 8
+NUMA_NODES = 2
+_ROOT_BUSES = (0x40, 0x80)
 # Enabling them costs time; 48 is what an RTX PRO 6000 has.
 MOST_VIRTUAL_FUNCTIONS = 48
 _HOST_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -44,11 +46,13 @@ class Card:
 
     board: Board
     interface: CardInterface
+    numa_node: int | None = None
 
     @property
     def text(self) -> str:
         """The card as `--host` takes it."""
-        return f"{self.board.key}:{self.interface}"
+        node = "" if self.numa_node is None else f"@{self.numa_node}"
+        return f"{self.board.key}:{self.interface}{node}"
 
     @property
     def virtual_functions(self) -> int:
@@ -60,10 +64,27 @@ class Card:
 
 @dataclass(frozen=True)
 class HostShape:
-    """One emulated host as asked for: its name and its cards, in the order of their PCI buses 01, 02, …"""
+    """One emulated host as asked for: its name and its cards.
+
+    The cards have the PCI buses 01, 02, … in their order; on a host with NUMA nodes, those of node 0 have 41, 42, …
+    and those of node 1 have 81, 82, …, each behind a PCI bus of its node.
+    """
 
     name: str
     cards: tuple[Card, ...]
+
+    @property
+    def numa_nodes(self) -> int:
+        """How many NUMA nodes the host has: two as soon as one of its cards names a node."""
+        return NUMA_NODES if any(card.numa_node is not None for card in self.cards) else 1
+
+    @property
+    def buses(self) -> tuple[int, ...]:
+        """The PCI bus of each card, in their order."""
+        if self.numa_nodes == 1:
+            return tuple(range(1, len(self.cards) + 1))
+        nodes = [card.numa_node or 0 for card in self.cards]
+        return tuple(_ROOT_BUSES[node] + nodes[:index].count(node) + 1 for index, node in enumerate(nodes))
 
     @property
     def text(self) -> str:
@@ -72,7 +93,7 @@ class HostShape:
 
 
 def parse_host(text: str) -> HostShape:
-    """Read one `--host NAME[=BOARD[:INTERFACE],…]`; without cards the default host's. Raises UsageError."""
+    """Read one `--host NAME[=BOARD[:INTERFACE][@NODE],…]`; without cards the default host's. Raises UsageError."""
     name, _, cards = text.partition("=")
     if not _HOST_NAME.fullmatch(name):
         raise UsageError(
@@ -85,7 +106,11 @@ def parse_host(text: str) -> HostShape:
 
 
 def _parse_card(text: str) -> Card:
-    name, colon, interface = text.partition(":")
+    described, at, node = text.partition("@")
+    if at and node not in [str(number) for number in range(NUMA_NODES)]:
+        raise UsageError(f"card {text!r}: {node!r} is not a NUMA node", hint="BOARD[:INTERFACE]@0 or @1")
+    numa_node = int(node) if at else None
+    name, colon, interface = described.partition(":")
     found = find_boards(name)
     if len(found) != 1:
         near = ", ".join(board.key for board in found[:8]) or "none"
@@ -98,12 +123,12 @@ def _parse_card(text: str) -> Card:
             hint="it plays NVIDIA's boards, and Intel's whose number of VFs is known",
         )
     if not colon:
-        return Card(board, allowed[0])
+        return Card(board, allowed[0], numa_node)
     if interface not in allowed:
         raise UsageError(
             f"card {text!r}: a {board.name} has no interface {interface!r}", hint=f"it has {', '.join(allowed)}"
         )
-    return Card(board, CardInterface(interface))
+    return Card(board, CardInterface(interface), numa_node)
 
 
 def _is_played(board: Board, interface: str) -> bool:
@@ -113,9 +138,13 @@ def _is_played(board: Board, interface: str) -> bool:
 def qemu_devices(shape: HostShape) -> list[str]:
     """QEMU's arguments for the cards: an `nvme` device per card, each behind a root port of its own."""
     arguments: list[str] = []
+    if shape.numa_nodes > 1:
+        for node, bus in enumerate(_ROOT_BUSES):
+            arguments += ["-device", f"pxb-pcie,id=node{node},bus=pcie.0,bus_nr={bus},numa_node={node}"]
     for index, card in enumerate(shape.cards, start=1):
         port, serial = f"rp{index}", f"gpu{index}"
-        arguments += ["-device", f"pcie-root-port,id={port},slot={index},chassis={index},addr={0x10 + index:#x}"]
+        place = f"addr={0x10 + index:#x}" if shape.numa_nodes == 1 else f"bus=node{card.numa_node or 0}"
+        arguments += ["-device", f"pcie-root-port,id={port},slot={index},chassis={index},{place}"]
         count = card.virtual_functions
         if count:
             sriov = f"sriov_max_vfs={count},sriov_vq_flexible={2 * count},sriov_vi_flexible={count}"
@@ -127,4 +156,16 @@ def qemu_devices(shape: HostShape) -> list[str]:
             arguments += ["-device", f"intel-hda,bus={port},addr=0.1,multifunction=on"]
         else:
             arguments += ["-device", f"nvme,bus={port},serial={serial}"]
+    return arguments
+
+
+def numa_arguments(shape: HostShape, memory_mib: int, processors: int) -> list[str]:
+    """QEMU's arguments that share memory and processors out over the host's NUMA nodes; none with one node."""
+    if shape.numa_nodes == 1:
+        return []
+    arguments: list[str] = []
+    for node in range(shape.numa_nodes):
+        share = processors // shape.numa_nodes
+        arguments += ["-object", f"memory-backend-ram,id=memory{node},size={memory_mib // shape.numa_nodes}M"]
+        arguments += ["-numa", f"node,nodeid={node},memdev=memory{node},cpus={node * share}-{(node + 1) * share - 1}"]
     return arguments

@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 LEAST_MEMORY_MIB = 1024
 _READY = "vgpulab: ready"
 _SIGNS_OF_DEATH = ("Kernel panic", "vgpulab: stuck")
-_READY_LIMIT_S = {"tcg": 240.0, "kvm": 90.0}
+_READY_LIMIT_S = {"tcg": 600.0, "kvm": 90.0}
 
 
 def _silent(_line: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from vgpuctl.errors import LabError
-from vgpuctl.lab.cards import HostShape, qemu_devices
+from vgpuctl.lab.cards import HostShape, numa_arguments, qemu_devices
 from vgpuctl.lab.folder import LabFolder, write_private
 from vgpuctl.lab.initramfs import initramfs
 from vgpuctl.lab.kernel import Kernel
@@ -72,6 +72,7 @@ class Machine:
             *("-machine", "q35,sata=off,smbus=off,vmport=off,kernel-irqchip=split", "-accel", accelerator),
             *("-cpu", _PROCESSOR[self.accelerator], "-smp", str(self.processors)),
             *("-m", f"{self.memory_mib}M"),
+            *numa_arguments(self.shape, self.memory_mib, self.processors),
             *("-kernel", str(self.kernel.image), "-initrd", "initramfs", "-append", arguments),
             *("-chardev", "file,id=console,path=console.log", "-serial", "chardev:console"),
             *("-qmp", f"unix:{_QMP_SOCKET},server=on,wait=off"),

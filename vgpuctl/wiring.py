@@ -28,6 +28,7 @@ class Settings:
     forks: int = 10
     known_hosts: Path | None = None
     connect_timeout_s: float = 10.0
+    command_timeout_s: float = 60.0
     ovn_northbound: str | None = None
     ovn_key: Path | None = None
     ovn_certificate: Path | None = None
@@ -59,7 +60,12 @@ def open_services(settings: Settings, say: Callable[[str], None]) -> Services:
             ssh_config_file=home / "config",
             connect_timeout_s=settings.connect_timeout_s,
         )
-        return HostSession(name, Connection(inventory.target(name), settings=ssh), _agent, _hypervisor)
+        return HostSession(name, Connection(inventory.target(name), settings=ssh), open_agent, _hypervisor)
+
+    def open_agent(connection: "Connection") -> "AgentClient":
+        from vgpuctl.hosts.agent_client import AgentClient
+
+        return AgentClient(connection, answer_timeout_s=settings.command_timeout_s)
 
     def northbound() -> "Northbound":
         from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
@@ -76,12 +82,6 @@ def open_services(settings: Settings, say: Callable[[str], None]) -> Services:
         forks=settings.forks,
         say=say,
     )
-
-
-def _agent(connection: "Connection") -> "AgentClient":
-    from vgpuctl.hosts.agent_client import AgentClient
-
-    return AgentClient(connection)
 
 
 def _hypervisor(uri: str, host: str) -> "Hypervisor":

@@ -45,6 +45,8 @@ class Operator:
             "VGPUCTL_INVENTORY": str(self.inventory),
             "VGPUCTL_DATABASE_URL": self.database,
             "PYTHONWARNINGS": "error",
+            # An emulated host shares two processors with all other tests.
+            "VGPUCTL_COMMAND_TIMEOUT": "300",
             **self.variables,
         }
 

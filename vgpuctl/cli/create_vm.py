@@ -37,14 +37,12 @@ def command(refresh: bool, dry_run: bool, wait: bool, shutdown_timeout_s: float,
     The same command again changes nothing; with another size it refuses and says what differs.
     When anything fails, everything is taken back.
     """
-    from vgpuctl.cli.services import services
+    from vgpuctl.cli.services import services, take_service_options
     from vgpuctl.model.times import format_duration
     from vgpuctl.usecases.create_vm import create_vm
     from vgpuctl.usecases.wait import wait_for_console
 
-    where = {
-        key: given.pop(key) for key in ("inventories", "limit", "database", "known_hosts", "connect_timeout_s", "forks")
-    }
+    where = take_service_options(given)
     requests = read_requests(**given)
     with services(**where) as opened:
         results = []

@@ -50,6 +50,15 @@ def ssh(function: Command) -> Command:
             help="Seconds to wait for a host's SSH port.",
         ),
         click.option(
+            "--command-timeout",
+            "command_timeout_s",
+            type=click.FloatRange(1, 3600),
+            envvar="VGPUCTL_COMMAND_TIMEOUT",
+            default=60.0,
+            show_default=True,
+            help="Seconds to wait for a host's answer; changes get five times as long.  [env: VGPUCTL_COMMAND_TIMEOUT]",
+        ),
+        click.option(
             "--known-hosts",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",

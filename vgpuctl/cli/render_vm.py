@@ -21,13 +21,11 @@ from vgpuctl.cli.vm_options import read_requests, vm_flags
 @options.as_json
 def command(existing: bool, as_json: bool, **given: Any) -> None:
     """Print the domain XML that create-vm would define now. Writes nothing anywhere."""
-    from vgpuctl.cli.services import services
+    from vgpuctl.cli.services import services, take_service_options
     from vgpuctl.usecases.render_vm import render_existing, render_request
     from vgpuctl.usecases.vms import find_vm
 
-    where = {
-        key: given.pop(key) for key in ("inventories", "limit", "database", "known_hosts", "connect_timeout_s", "forks")
-    }
+    where = take_service_options(given)
     requests = read_requests(**given)
     with services(**where) as opened:
         rendered = [

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a command's options to services and back: the few lines that every command would otherwise repeat."""
 
+import inspect
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from vgpuctl.cli.output import say
 from vgpuctl.errors import PartialFailure, VgpuctlError
@@ -19,6 +21,7 @@ def services(
     forks: int = 10,
     known_hosts: Path | None = None,
     connect_timeout_s: float = 10.0,
+    command_timeout_s: float = 60.0,
 ) -> Services:
     """Open the services that these options describe; use it in a `with` block."""
     return open_services(
@@ -29,6 +32,7 @@ def services(
             forks,
             known_hosts,
             connect_timeout_s,
+            command_timeout_s,
             ovn_northbound=os.environ.get("VGPUCTL_OVN_NORTHBOUND") or None,
             ovn_key=_path("VGPUCTL_OVN_KEY"),
             ovn_certificate=_path("VGPUCTL_OVN_CERTIFICATE"),
@@ -36,6 +40,11 @@ def services(
         ),
         say,
     )
+
+
+def take_service_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of `services` out of a command's options, so that the rest is what the user asks for."""
+    return {name: given.pop(name) for name in inspect.signature(services).parameters if name in given}
 
 
 def _path(variable: str) -> Path | None:

@@ -20,9 +20,9 @@ from vgpuctl.hosts.agent_bootstrap import ANSWER, BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
 from vgpuctl.model.host_target import HostTarget
 
-START_TIMEOUT_S = 60.0
-FACTS_TIMEOUT_S = 60.0
-APPLY_TIMEOUT_S = 300.0
+ANSWER_TIMEOUT_S = 60.0
+# A change may wait for a driver, for instance while it enables VFs or winds a vGPU down.
+_APPLY_FACTOR = 5
 _SHOWN_LINES = 5
 _SHOWN_CHARACTERS = 200
 
@@ -56,10 +56,12 @@ class Connection(Protocol):
 class AgentClient:
     """One agent on one host, started by the first call and serving until `close`.
 
-    writes: how often the agent has written to the host since it started.
+    writes: how often the agent has written to the host since it started. answer_timeout_s: how long its start and its
+    answer to a question may take; changes may take five times as long.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, answer_timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._timeout_s = answer_timeout_s
         self.writes = 0
         self._connection = connection
         self._target = connection.target
@@ -77,7 +79,7 @@ class AgentClient:
         Raises AgentProblem when something could not be read, AgentBroken, PythonMissing and what the connection
         raises.
         """
-        reply = self._ask(Request("facts"), FACTS_TIMEOUT_S)
+        reply = self._ask(Request("facts"), self._timeout_s)
         if reply.facts is None:
             raise self._broken("it answered `facts` without any")
         return reply.facts
@@ -87,15 +89,15 @@ class AgentClient:
 
         Raises AgentProblem at the first step that fails; its `done` has the changes made until then.
         """
-        return list(self._ask(Request("apply", tuple(steps), dry_run=dry_run), APPLY_TIMEOUT_S).changes)
+        return list(self._ask(Request("apply", tuple(steps), dry_run=dry_run), self._timeout_s * _APPLY_FACTOR).changes)
 
     def holders(self, target: str) -> list[Holder]:
         """Return the processes that have a function (PCI address) or a mediated device (UUID) open."""
-        return list(self._ask(Request("holders", target=target), FACTS_TIMEOUT_S).holders)
+        return list(self._ask(Request("holders", target=target), self._timeout_s).holders)
 
     def signs(self) -> HostSigns:
         """Read the signs of trouble that are no facts: logs, units, Secure Boot. Raises as `facts`."""
-        reply = self._ask(Request("signs"), FACTS_TIMEOUT_S)
+        reply = self._ask(Request("signs"), self._timeout_s)
         if reply.signs is None:
             raise self._broken("it answered `signs` without any")
         return reply.signs
@@ -136,7 +138,7 @@ class AgentClient:
             [python, "-I", "-S", "-c", BOOTSTRAP, bundle.sha256, str(len(bundle.data))]
         )
         try:
-            answer = process.read_line(START_TIMEOUT_S)
+            answer = process.read_line(self._timeout_s)
             word = answer.decode(errors="replace").strip()
             if word == f"{ANSWER} need":
                 process.write(bundle.data)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _CHUNK = 256 * 1024
 # stdout wakes the reader at once; stderr and a stdin that was blocked are looked at this often.
 _SLICE_S = 0.1
+_SHOWN_COMMAND = 80
 _SLICE_SENDING_S = 0.01
 # A process that ended while a child of its own still holds stdout: sshd sends no end of file.
 _SILENCE_AFTER_EXIT_S = 1.0
@@ -207,7 +208,9 @@ class RemoteProcess:
             self._owner.release()
 
     def _name(self) -> str:
-        return f"`{' '.join(self.argv)[:120]}`"
+        words = " ".join(self.argv)
+        shown = words.splitlines()[0][:_SHOWN_COMMAND] if words else ""
+        return f"`{shown}`" if shown == words else f"`{shown} …`"
 
     def _send(self, data: bytes, limit: TimeLimit) -> None:
         pending = memoryview(data)
@@ -283,5 +286,6 @@ class RemoteProcess:
             context=become.strip_markers(self._command, bytes(self._stderr))
             .decode("utf-8", "replace")
             .splitlines()[-20:],
-            hint="look on the host for what it waits for: a lock, a driver that hangs (dmesg), or a slow disk",
+            hint="look on the host for what it waits for: a lock, a driver that hangs (dmesg), or a slow disk;"
+            " --command-timeout gives it longer",
         )

@@ -2,6 +2,7 @@
 """Faults of a whole host, through the lab's command and from outside: SSH, libvirt, power (docs/lab.md)."""
 
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,6 +127,18 @@ def test_the_command_sets_lists_and_ends_faults(healthy: lab.LabFolder, tmp_path
     assert "0x40" in operator.does(*command, "--list").out
     assert operator.json(*command, "--clear") == []
     assert operator.is_refused(*command, "refuse", "soon")["exit_code"] == UsageError.exit_code
+
+
+def test_a_shell_on_the_host_has_the_cards_programs(folder: lab.LabFolder) -> None:
+    def shell(*words: str) -> "subprocess.CompletedProcess[str]":
+        command = lab.simulated.shell_command(NAME, words, folder=folder)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    listed = shell("nvidia-smi", "-L")
+    assert (listed.returncode, listed.stdout.count("NVIDIA A40 (UUID: GPU-")) == (0, 2), listed.stderr
+    assert shell("nvidia-smi", "-i", "7", "-L").returncode == 6
+    assert "already has VFs enabled" in shell("sriov-manage", "-e", "0000:41:00.0").stdout
+    assert "ssh.service loaded active" in shell("systemctl", "list-units").stdout
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import errno
 import re
 import shlex
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -15,9 +16,15 @@ from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.steps import (
     BindDriver,
+    CreateGpuInstance,
     CreateMdev,
     DeleteMdev,
+    DestroyGpuInstance,
     ResetFunction,
+    ResetGpu,
+    SetHeterogeneousMode,
+    SetMigMode,
+    SetVgpuScheduler,
     SetVgpuType,
     SetVirtualFunctions,
     Step,
@@ -51,6 +58,7 @@ class Bench(ABC):
         self.agent = agent
         # As they were with their VFs and without any vGPU: reading a card takes seconds where a CPU is emulated.
         self._cards: dict[str, Gpu] = {}
+        self.has_nvml = False
 
     @abstractmethod
     def write(self, path: str, text: str) -> str:
@@ -60,31 +68,56 @@ class Bench(ABC):
     def read(self, path: str) -> str:
         """Read a file of the host: its text or an errno's name."""
 
+    @abstractmethod
+    def reboot(self) -> None:
+        """Restart the host and connect again."""
+
+    def cannot_play(self, case: dict[str, Any]) -> str | None:
+        """Why a case is not for this host: it has not the card, or no NVML."""
+        if case["card"] not in self._cards:
+            return f"the host has no card with {case['card']}"
+        return "the host has no NVML" if case.get("needs") == "nvml" and not self.has_nvml else None
+
     def prepare(self) -> None:
-        """Enable the VFs and find the cards: the host has one of each kind."""
+        """Enable the VFs and find the cards, one of each kind. The card with MIG has none when a case begins."""
         for gpu in self.agent.facts().gpus:
             if gpu.total_vfs:
                 self.agent.apply([SetVirtualFunctions(gpu.address, gpu.total_vfs)])
-        for gpu in self.agent.facts().gpus:
+        facts = self.agent.facts()
+        self.has_nvml = facts.nvml_version is not None
+        for gpu in facts.gpus:
             kinds = [kind for kind in gpu.sharing if kind != "passthrough"]
-            self._cards[kinds[0] if kinds else "passthrough"] = gpu
-        assert set(self._cards) == {"vf-profile", "mdev-vf", "mdev", "passthrough", "vf"}
+            self._cards["mig" if gpu.mig else kinds[0] if kinds else "passthrough"] = gpu
+        assert {"vf-profile", "mdev-vf", "mdev", "passthrough", "vf"} <= set(self._cards)
+        if "mig" in self._cards:
+            self.agent.apply([SetVirtualFunctions(self._cards["mig"].address, 0)])
 
     def play(self, case: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """Take every step of a case and tidy up: the answers, and those that the case wants."""
         before = self._cards[case["card"]]
         wanted = [
-            step["types"] if step["do"] == "types" else self._fill(step["answer"], before) for step in case["steps"]
+            step["types"] if step["do"] == "types" else self._fill(step["answer"], before)
+            for step in case["steps"]
+            if step["do"] != "reboot"
         ]
         try:
-            return [self._take(step, before) for step in case["steps"]], wanted
+            return [self._take(step, before) for step in self._steps(case)], wanted
         finally:
             self._tidy(case["steps"], before)
+
+    def _steps(self, case: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        for step in case["steps"]:
+            if step["do"] == "reboot":
+                self.reboot()
+            else:
+                yield step
 
     def summary(self, kind: str) -> dict[str, Any]:
         """What the agent said of an empty card, without what is the host's own: addresses, groups, models."""
         gpu = self._cards[kind]
+        modes = {"modes": (gpu.mig, gpu.heterogeneous, gpu.scheduler)} if self.has_nvml else {}
         return {
+            **modes,
             "sharing": gpu.sharing,
             "driver": gpu.driver,
             "vfs": [(vf.number, vf.driver, vf.current_type) for vf in gpu.vfs],
@@ -108,6 +141,9 @@ class Bench(ABC):
             now = next(gpu for gpu in self.agent.facts().gpus if gpu.address == card.address)
             # A host without vgpuConfig.xml does not know the names of types that no VF lists now.
             return {name: sum(each.creatable for each in now.types if each.name == name) for name in step["types"]}
+        if what == "instances":
+            now = next(gpu for gpu in self.agent.facts().gpus if gpu.address == card.address)
+            return [f"{one.profile}@{one.start}" for one in now.mig.instances] if now.mig and now.mig.current else "off"
         try:
             (change,) = self.agent.apply([self._step(what, filled, card)])
         except AgentProblem as problem:
@@ -126,8 +162,29 @@ class Bench(ABC):
             return BindDriver(tuple(filled["functions"]), filled["driver"])
         if what == "reset":
             return ResetFunction(filled["function"])
+        on_gpu = self._step_on_gpu(what, filled, card)
+        if on_gpu is not None:
+            return on_gpu
         assert what == "vfs", what
         return SetVirtualFunctions(card.address, card.total_vfs if filled["count"] == "all" else filled["count"])
+
+    @staticmethod
+    def _step_on_gpu(what: str, filled: dict[str, Any], card: Gpu) -> Step | None:
+        if what == "mig":
+            return SetMigMode(card.address, filled["enabled"])
+        if what == "reset-gpu":
+            return ResetGpu(card.address)
+        if what == "create-instance":
+            return CreateGpuInstance(
+                card.address, filled["profile"], filled["start"], filled.get("count", 1), filled.get("compute", False)
+            )
+        if what == "destroy-instance":
+            return DestroyGpuInstance(card.address, filled["profile"], filled["start"], filled.get("count", 0))
+        if what == "mixed-size":
+            return SetHeterogeneousMode(card.address, filled["enabled"])
+        if what == "scheduler":
+            return SetVgpuScheduler(card.address, filled["policy"], filled.get("slice_us"))
+        return None
 
     def _tidy(self, taken: list[dict[str, Any]], card: Gpu) -> None:
         """Take back whatever the steps may have done; what they did not is `same`."""
@@ -137,7 +194,25 @@ class Bench(ABC):
         functions = {step["function"] for step in filled if step["do"] in ("set-type", "set-id")} - {card.address}
         steps += [SetVgpuType(function, "0") for function in sorted(functions)]
         steps += [BindDriver(tuple(step["functions"]), None) for step in filled if step["do"] == "bind"]
-        self.agent.apply(steps)
+        done = {step["do"] for step in taken}
+        if "mixed-size" in done and card.heterogeneous is not None:
+            steps.append(SetHeterogeneousMode(card.address, False))
+        if "scheduler" in done:
+            steps.append(SetVgpuScheduler(card.address, "best-effort"))
+        if "reboot" in done:
+            steps = []
+        if card.mig:
+            self._tidy_mig(steps, sorted({step["profile"] for step in taken if "profile" in step}), card)
+        elif "reboot" in done:
+            self.agent.apply([SetVirtualFunctions(card.address, card.total_vfs)])
+        else:
+            self.agent.apply(steps)
+
+    def _tidy_mig(self, steps: list[Step], profiles: list[str], card: Gpu) -> None:
+        now = next(gpu for gpu in self.agent.facts().gpus if gpu.address == card.address)
+        self.agent.apply([*(steps if now.vfs else []), SetVirtualFunctions(card.address, 0)])
+        instances: list[Step] = [DestroyGpuInstance(card.address, profile, None, 0) for profile in profiles]
+        self.agent.apply([*instances, SetMigMode(card.address, False)])
 
     def _fill(self, value: Any, card: Gpu) -> Any:
         if isinstance(value, list):
@@ -150,9 +225,14 @@ class Bench(ABC):
 class SimulatedBench(Bench):
     """A simulated host; its door is opened in this process, as the agent on the host opens it."""
 
-    def __init__(self, agent: AgentClient, folder: Path) -> None:
+    def __init__(self, agent: AgentClient, folder: Path, restart: Callable[[], AgentClient]) -> None:
         super().__init__(agent)
         self._door = SimulatedHost(str(folder))
+        self._restart = restart
+
+    def reboot(self) -> None:
+        """Restart the simulated host."""
+        self.agent = self._restart()
 
     def write(self, path: str, text: str) -> str:
         """Write to the simulated machine."""
@@ -176,6 +256,15 @@ class KernelBench(Bench):
     def __init__(self, agent: AgentClient, host: KernelHost) -> None:
         super().__init__(agent)
         self._host = host
+
+    def reboot(self) -> None:
+        """It takes a minute, which tests/lab/test_lab_up.py spends."""
+        raise AssertionError("a case with a reboot is not for the emulated host")
+
+    def cannot_play(self, case: dict[str, Any]) -> str | None:
+        """Also a case that restarts the host."""
+        restarts = any(step["do"] == "reboot" for step in case["steps"])
+        return "a restart takes a minute" if restarts else super().cannot_play(case)
 
     def install(self, text: str | None) -> None:
         """Put NVIDIA's list of types on the host, as its driver's package does; None takes it away."""

@@ -22,6 +22,7 @@ from vgpuctl.lab.process import checked, needed_program
 from vgpuctl.lab.simulated import interpreter
 from vgpuctl.lab.simulated.layout import ADDRESS, SimulatedFolder, simulated_folder
 from vgpuctl.lab.simulated.machine import shape as shapes
+from vgpuctl.lab.simulated.machine.programs import PROGRAMS
 from vgpuctl.lab.simulated.machine.state import make
 from vgpuctl.lab.simulated.mix import DEFAULT_MIX, parse_mix, shape_of, share_out
 
@@ -243,6 +244,8 @@ def _prepare(lab: SimulatedFolder) -> None:
     write_private(lab.programs / "python3", shebang + (_SOURCES / "interpreter.py").read_text(), 0o700)
     write_private(lab.programs / "virt-ssh-helper", shebang + (_SOURCES / "helper.py").read_text(), 0o700)
     write_private(lab.programs / "sudo", _SUDO, 0o700)
+    for program in PROGRAMS:
+        write_private(lab.programs / program, shebang + (_SOURCES / "program.py").read_text(), 0o700)
     if os.geteuid() == 0:
         # sshd refuses to start without it; Debian makes it when its own sshd starts.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)

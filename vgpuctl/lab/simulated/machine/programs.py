@@ -9,6 +9,8 @@ from vgpuctl.lab.simulated.machine.kernel import Kernel
 from vgpuctl.lab.simulated.machine.shape import Card
 from vgpuctl.lab.simulated.machine.state import MachineFolder, State, is_nvidia
 
+# What a shell on the host finds on its PATH; the agent finds more.
+PROGRAMS = ("nvidia-smi", "sriov-manage", "systemctl")
 _DRIVER = "nvidia"
 
 

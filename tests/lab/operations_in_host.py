@@ -107,6 +107,43 @@ def vfio_reset(name: str) -> str:
     return "ok"
 
 
+def control(line: str) -> str:
+    """One command of /proc/vgpulab/control and its answer."""
+    file = os.open("/proc/vgpulab/control", os.O_RDWR)
+    try:
+        os.write(file, line.encode())
+        return os.read(file, 4096).decode().rstrip("\n")
+    finally:
+        os.close(file)
+
+
+def attach(line: str) -> str:
+    """A command of the control file whose effect lasts while the file is open, until `release`."""
+    file = os.open("/proc/vgpulab/control", os.O_RDWR)
+    held[line] = [file]
+    os.write(file, line.encode())
+    return os.read(file, 4096).decode().rstrip("\n")
+
+
+def another(line: str) -> str:
+    """What another process than this one, which may hold devices, is answered."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, control(line).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader) as output:
+        return output.read()
+
+
+def state(word: str, address: str) -> list[str]:
+    """The lines of /proc/vgpulab/state that begin so, without that."""
+    start = f"{word} {address} "
+    return [line[len(start) :] for line in read("/proc/vgpulab/state").splitlines() if line.startswith(start)]
+
+
 def hold(path: str) -> str:
     held[path] = [os.open(path, os.O_RDWR)]
     return "ok"
@@ -175,6 +212,10 @@ OPERATIONS = {
     "vfio-config-write": vfio_config_write,
     "vfio-reset": vfio_reset,
     "hold": hold,
+    "control": control,
+    "attach": attach,
+    "another": another,
+    "state": state,
     "release": vfio_close,
     "log": kernel_log,
     "program": program,

@@ -9,6 +9,19 @@ done
 for volume in $($virsh vol-list default | awk '$1 != "idle.img" { print $1 }'); do $virsh vol-delete "$volume" default >/dev/null; done
 rm -rf /etc/mdevctl.d/[0-9]* /etc/vgpuctl/* /var/lib/vgpuctl/*
 
+control() {
+    exec 3<>/proc/vgpulab/control
+    echo "$1" >&3
+    read -r answer <&3
+    exec 3>&-
+    [ "$answer" != "${answer#ok}" ]
+}
+gpus=$(awk '$1 == "card" && $3 != "interface=vf" { print $2 }' /proc/vgpulab/cards)
+for address in $gpus; do
+    for fault in fallen busy unbind-lock removal-delay refuse xid ecc; do
+        control "fault $address $fault 0" || exit 1
+    done
+done
 for mdev in /sys/bus/mdev/devices/*; do
     [ ! -e "$mdev" ] || echo 1 >"$mdev/remove"
 done
@@ -46,5 +59,18 @@ for address in $cards $companions; do
     elif [ -e "$device/sriov_numvfs" ] && [ "$(cat "$device/sriov_numvfs")" != 0 ]; then
         /usr/lib/nvidia/sriov-manage -d "$address" || exit 1
     fi
+done
+# Modes and the scheduler, which a start of the host resets.
+for address in $gpus; do
+    state=$(grep "^card $address " /proc/vgpulab/state)
+    case $state in *" hetero=1 "*) control "heterogeneous $address 0" || exit 1 ;; esac
+    case $state in *" sched_policy=1 "*) ;; *) control "scheduler $address policy=1 arr=0 slice_us=2000 frequency=480" || exit 1 ;; esac
+    case $state in *" mig_pending=1 "* | *" mig=1 "*)
+        sed -n "s/^ci $address gi=\\([0-9]*\\) id=\\([0-9]*\\) .*/ci-destroy $address \\1 \\2/p
+            s/^gi $address id=\\([0-9]*\\) .*/gi-destroy $address \\1/p" /proc/vgpulab/state | sort |
+            while read -r command; do control "$command" || exit 1; done || exit 1
+        control "mig-mode $address 0" || exit 1
+        ;;
+    esac
 done
 exit 0

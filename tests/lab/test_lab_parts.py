@@ -11,6 +11,7 @@ import pytest
 
 from vgpuctl import lab
 from vgpuctl.errors import LabError, UsageError
+from vgpuctl.lab.builds import IN_HOST
 from vgpuctl.lab.card_table import card_table
 from vgpuctl.lab.cards import numa_arguments, qemu_devices
 from vgpuctl.lab.initramfs import Archive, modules_in_order
@@ -87,6 +88,24 @@ def test_every_type_of_a_card_has_an_id_and_no_two_have_the_same() -> None:
     ids = [line.split()[1] for line in lines if line.startswith("type ")]
     assert len(set(ids)) == len(ids)
     assert any(line.startswith("type 60") and line.endswith(" name=NVIDIA L40S-4C") for line in lines)
+
+
+def test_an_ampere_boards_mig_mode_is_written_down_and_comes_back_with_the_table(tmp_path: Path) -> None:
+    table = tmp_path / "cards"
+    table.write_text(card_table(lab.parse_host("h=a100-40,h100,a30")))
+
+    def keep(*arguments: str, **environment: str) -> str:
+        command = ["sh", str(IN_HOST / "keep-mig-mode"), *arguments]
+        environment = {**os.environ, "VGPULAB_MIG_MODES": str(tmp_path / "modes"), **environment}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert keep(str(table)) == table.read_text()
+    for address, mode in (("0000:01:00.0", "1"), ("0000:02:00.0", "1"), ("0000:03:00.0", "1"), ("0000:03:00.0", "0")):
+        keep(PCI_SLOT_NAME=address, VGPULAB_MIG_MODE=mode)
+    now = keep(str(table)).splitlines()
+    assert [line for line in now if "mig_mode=1" in line] == [now[0]]
+    assert now[0].endswith(" slices=7 mig_mode=1 name=NVIDIA A100 PCIe 40GB")
+    assert len(now) == len(table.read_text().splitlines())
 
 
 def test_each_card_has_a_root_port_of_its_own_in_the_order_of_the_buses() -> None:

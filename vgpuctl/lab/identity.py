@@ -78,6 +78,8 @@ _DEFAULT_POOL = """\
 </pool>
 """
 
+# Ampere keeps its MIG mode over a reboot.
+_UDEV_RULES = 'ACTION=="change", SUBSYSTEM=="pci", ENV{VGPULAB_MIG_MODE}=="?*", RUN+="/run/lab/keep-mig-mode"\n'
 # Only what these hosts need: each further library and lookup of a `sudo` costs under TCG.
 _NSSWITCH = "".join(f"{name}: files\n" for name in ("passwd", "group", "shadow", "gshadow")) + "hosts: files dns\n"
 _PAM_SUDO = "auth required pam_deny.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
@@ -132,6 +134,7 @@ def host_files(
         "etc/nsswitch.conf": (_NSSWITCH, 0o644),
         "etc/pam.d/sudo": (_PAM_SUDO, 0o644),
         "etc/pam.d/sudo-i": (_PAM_SUDO, 0o644),
+        "etc/udev/rules.d/90-vgpulab.rules": (_UDEV_RULES, 0o644),
         "etc/machine-id": (host_uuid(folder, shape.name).hex + "\n", 0o444),
         "etc/sudoers": (
             'Defaults secure_path="/usr/sbin:/usr/bin:/sbin:/bin"\n'
@@ -147,7 +150,7 @@ def host_files(
             hint="run `make setup`, or apt-get install sudo",
         )
     files = {path: (content.encode(), mode) for path, (content, mode) in text.items()}
-    for name, mode in (("boot", 0o755), ("sriov-manage", 0o755)):
+    for name, mode in (("boot", 0o755), ("sriov-manage", 0o755), ("keep-mig-mode", 0o755)):
         files[name] = ((IN_HOST / name).read_bytes(), mode)
     files["etc/inittab"] = ((IN_HOST / "inittab").read_bytes(), 0o644)
     files["guest/initramfs"] = (guest_initramfs(), 0o644)

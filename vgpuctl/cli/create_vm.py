@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-vm: parse, one use case per VM, print."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -8,6 +9,7 @@ import click
 from vgpuctl.cli import options
 from vgpuctl.cli.output import plain, print_json, print_table, say
 from vgpuctl.cli.vm_options import read_requests, vm_flags
+from vgpuctl.errors import UsageError
 
 
 @click.command("create-vm")
@@ -28,8 +30,22 @@ from vgpuctl.cli.vm_options import read_requests, vm_flags
     show_default=True,
     help="Seconds that each VM that gives way may take to shut down before the plug is pulled.",
 )
+@click.option(
+    "--queue",
+    "may_wait",
+    is_flag=True,
+    help="Wait for its turn when it does not fit now; `vgpuctl controller` starts it.",
+)
 @options.as_json
-def command(refresh: bool, dry_run: bool, wait: bool, shutdown_timeout_s: float, as_json: bool, **given: Any) -> None:
+def command(
+    refresh: bool,
+    dry_run: bool,
+    wait: bool,
+    shutdown_timeout_s: float,
+    may_wait: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Create a tenant's VM with its GPU slices and start it.
 
     When it fits only if less important preemptible VMs, or VMs on borrowed quota, give way, they are stopped and give
@@ -44,6 +60,9 @@ def command(refresh: bool, dry_run: bool, wait: bool, shutdown_timeout_s: float,
 
     where = take_service_options(given)
     requests = read_requests(**given)
+    if may_wait:
+        _queue(requests, where, dry_run=dry_run or wait, as_json=as_json)
+        return
     with services(**where) as opened:
         results = []
         for request in requests:
@@ -94,3 +113,30 @@ def command(refresh: bool, dry_run: bool, wait: bool, shutdown_timeout_s: float,
             ],
             empty="no VM",
         )
+
+
+def _queue(requests: Sequence[Any], where: dict[str, Any], *, dry_run: bool, as_json: bool) -> None:
+    """Create or queue each VM, and tell which became of it."""
+    from vgpuctl.cli.services import services
+    from vgpuctl.model.queue import QueueEntry
+    from vgpuctl.usecases.queue import queue_vm
+
+    if dry_run:
+        raise UsageError("--queue goes with neither --dry-run nor --wait", hint="`vgpuctl list-queue` tells what waits")
+    with services(**where) as opened:
+        results = [queue_vm(opened, request) for request in requests]
+    if as_json:
+        print_json(
+            [
+                {"queued": True, "vm": None, "leases": [], "entry": result}
+                if isinstance(result, QueueEntry)
+                else {"queued": False, "vm": result.vm, "leases": result.leases, "entry": None}
+                for result in results
+            ]
+        )
+        return
+    for result in results:
+        if isinstance(result, QueueEntry):
+            say(f"{result.name}: waits in the queue: {result.reason}")
+        else:
+            say(f"{result.vm.domain_name}: {result.vm.state} on {result.vm.host}")

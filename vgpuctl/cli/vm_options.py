@@ -100,8 +100,14 @@ _FLAGS = (
     ),
     click.option(
         "--preemptible",
-        type=click.Choice(["stop"]),
-        help="A VM of a higher priority may take its slices; it is then kept stopped.",
+        type=click.Choice(["stop", "requeue"]),
+        help="A VM of a higher priority may take its slices; it is then kept stopped, or queued to start again.",
+    ),
+    click.option(
+        "--for",
+        "duration",
+        metavar="DURATION",
+        help="How long it is needed: 90m, 2h, 1d12h; `vgpuctl controller` then stops it.  [default: an open end]",
     ),
 )
 
@@ -143,10 +149,12 @@ def read_requests(
     autostart: bool,
     priority: str,
     preemptible: str | None,
+    duration: str | None,
 ) -> list[Any]:
     """The VmRequests of a command line: one from flags, or all of a file. Raises UsageError."""
     from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.model.priority import parse_priority
+    from vgpuctl.model.times import parse_duration
     from vgpuctl.model.units import parse_mib
     from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest
     from vgpuctl.model.wishes import read_wishes
@@ -190,6 +198,7 @@ def read_requests(
                 wishes=read_wishes(policy=policy, required=required, preferred=preferred, group=group),
                 security_groups=tuple(security_groups),
                 bandwidth_mbps=bandwidth_mbps,
+                duration_s=parse_duration(duration, what="--for") if duration is not None else None,
             )
         )
     ]

@@ -30,6 +30,7 @@ class Preemption(StrEnum):
     """What becomes of a VM that had to give way to another."""
 
     STOP = "stop"
+    REQUEUE = "requeue"
 
 
 class VmState(StrEnum):
@@ -83,6 +84,7 @@ class VmRequest:
     take its slices, and what becomes of it then; None for never. security_groups: of the tenant, for its port in an OVN
     network. bandwidth_mbps: the most its port may send, and receive; None for no limit.
     wishes: where it is placed; a VM that is there is not moved for them.
+    duration_s: how long it is needed, None for an open end.
     """
 
     name: str
@@ -102,17 +104,22 @@ class VmRequest:
     wishes: Wishes = NO_WISHES
     security_groups: tuple[str, ...] = ()
     bandwidth_mbps: int | None = None
+    duration_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Vm:
-    """A VM of the store. uuid: the libvirt domain's, given once and kept."""
+    """A VM of the store. uuid: the libvirt domain's, given once and kept.
+
+    ends_at: when its declared time is over (seconds since the epoch, UTC), None while it does not run or has no end.
+    """
 
     uuid: str
     request: VmRequest
     host: str
     state: VmState
     problem: str | None = None
+    ends_at: float | None = None
 
     @property
     def domain_name(self) -> str:

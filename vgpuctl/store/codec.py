@@ -18,7 +18,7 @@ from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.vm import VmRequest
 
-REQUEST_VERSION = 4
+REQUEST_VERSION = 5
 SLICE_VERSION = 1
 
 _Value = TypeVar("_Value")

@@ -5,14 +5,15 @@ from vgpuctl.store.events import EventRows
 from vgpuctl.store.host_records import HostRecordRows
 from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.operations import OperationRows
+from vgpuctl.store.queue import QueueRows
 from vgpuctl.store.quotas import QuotaRows
 from vgpuctl.store.vms import VmRows
 from vgpuctl.store.vpcs import VpcRows
 
 
-class Session(QuotaRows, VmRows, VpcRows, LeaseRows, EventRows, OperationRows, HostRecordRows):
+class Session(QuotaRows, QueueRows, VmRows, VpcRows, LeaseRows, EventRows, OperationRows, HostRecordRows):
     """What `Store.transaction()` and `Store.reading()` give: tenants with quotas and usage, pools, VMs, networks,
-    leases, hosts, events and the journal.
+    leases, hosts, the queue, events and the journal.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

@@ -10,8 +10,10 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from vgpuctl.errors import StoreUnusable
+from vgpuctl.model.queue import QueueEntry
 from vgpuctl.store import postgresql, sqlite, upgrade
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
+from vgpuctl.store.claims import Claim, claim_by_operation, claim_row
 from vgpuctl.store.failures import translate
 from vgpuctl.store.session import Session
 
@@ -57,6 +59,24 @@ class Store:
         finally:
             with self.transaction() as session:
                 session.end_operation(operation_id)
+
+    @contextlib.contextmanager
+    def claim(self, entry: QueueEntry) -> Iterator[Claim | None]:
+        """Serve one entry of the queue alone: None when another process does, or when it is gone.
+
+        The claim ends with the block, or with the process. PostgreSQL: a row lock on a connection of its own; SQLite:
+        an operation of this process, which counts no more when the process is dead.
+        """
+        if self._engine.dialect.name == "sqlite":
+            with claim_by_operation(self, entry) as claimed:
+                yield claimed
+            return
+        try:
+            with self._engine.connect() as connection:
+                yield claim_row(connection, entry)
+                connection.commit()
+        except SQLAlchemyError as exc:
+            raise translate(exc, store_name=self.name) from exc
 
     def close(self) -> None:
         """Close every connection."""

@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0005"
+SCHEMA_VERSION = "0006"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -53,6 +53,7 @@ vms = Table(
     Column("request", Text, nullable=False),
     Column("request_version", Integer, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("ends_at", Double),
     UniqueConstraint("tenant", "name"),
     Index(None, "host"),
 )
@@ -235,6 +236,28 @@ usage = Table(
     Column("ended_at", Double),
     Index(None, "tenant", "begun_at"),
     sqlite_autoincrement=True,
+)
+
+queue = Table(
+    "queue",
+    metadata,
+    Column("id", _BIG, primary_key=True, autoincrement=True),
+    Column("kind", Text, nullable=False),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("request_version", Integer, nullable=False),
+    Column("queued_at", Double, nullable=False),
+    Column("reason", Text),
+    UniqueConstraint("tenant", "name"),
+    sqlite_autoincrement=True,
+)
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
 )
 
 _PARTIAL_UNIQUE = {

@@ -67,8 +67,18 @@ class VmRows(TenantRows):
         return None
 
     def set_vm_state(self, uuid: str, state: VmState, problem: str | None = None) -> None:
-        """Set a VM's state; the problem is replaced, by none too. Raises NotFound."""
+        """Set a VM's state; the problem is replaced, by none too. Raises NotFound.
+
+        The declared time of a VM begins when it begins to run, and is none while it is stopped.
+        """
         self._change_vm(uuid, state=state.value, problem=_problem(problem))
+        if state is VmState.STOPPED:
+            self._change_vm(uuid, ends_at=None)
+        elif state is VmState.RUNNING:
+            for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid, _VMS.c.ends_at.is_(None))):
+                duration_s = _vm(row).request.duration_s
+                if duration_s is not None:
+                    self._change_vm(uuid, ends_at=self._clock() + duration_s)
 
     def set_vm_host(self, uuid: str, host: str) -> None:
         """Set the host of a VM. Raises NotFound."""
@@ -119,7 +129,7 @@ class VmRows(TenantRows):
 
 def _vm(row: Row[Any]) -> Vm:
     request = codec.decode_request(row.request, row.request_version, what=f"VM {row.name} of tenant {row.tenant}")
-    return Vm(row.uuid, request, row.host, VmState(row.state), row.problem)
+    return Vm(row.uuid, request, row.host, VmState(row.state), row.problem, row.ends_at)
 
 
 def _problem(problem: str | None) -> str | None:

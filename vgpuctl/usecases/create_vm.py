@@ -164,6 +164,7 @@ def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
         "preemptible",
         "security_groups",
         "bandwidth_mbps",
+        "duration_s",
     ):
         before, after = getattr(there, field), getattr(wanted, field)
         if field == "gpus":

@@ -3,10 +3,13 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState
+from vgpuctl.model.queue import QueueKind
+from vgpuctl.model.vm import Hold, Preemption, Vm, VmRequest, VmState
 from vgpuctl.quota import charge
 from vgpuctl.quota.borrowing import ChargedVm, borrowed_vms, may_reclaim
 from vgpuctl.scheduler.victims import Candidate, Eviction, choose_victims
@@ -56,6 +59,8 @@ def find_eviction(services: Services, request: VmRequest, capacities: Sequence[H
 def carry_out(services: Services, request: VmRequest, eviction: Eviction, *, timeout_s: float) -> None:
     """Stop the victims and give their slices back; their disks and rows stay, `start-vm` starts them again.
 
+    Those whose owner chose so wait in the queue to be started again on their host.
+
     timeout_s: how long a guest may take to shut down before the plug is pulled.
     Raises ConcurrentChange when another run works on a victim, and the host's errors.
     """
@@ -67,10 +72,15 @@ def carry_out(services: Services, request: VmRequest, eviction: Eviction, *, tim
         if vm is None:
             continue
         services.say(f"{victim.name}: gives way to {cause}")
-        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s)
-        with services.store.transaction() as session:
-            session.set_vm_state(vm.uuid, VmState.STOPPED, f"gave way to {cause}")
-            session.add_event("vm-preempted", vm.domain_name, f"for {cause}")
+        reason = f"gave way to {cause}"
+        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=reason, first=partial(_note, vm, reason))
+
+
+def _note(vm: Vm, reason: str, session: Session) -> None:
+    session.add_event("vm-preempted", vm.domain_name, reason)
+    waits = session.queued(vm.request.tenant, vm.request.name) is not None
+    if vm.request.preemptible is Preemption.REQUEUE and not waits:
+        session.join_queue(QueueKind.START, replace(vm.request, host=vm.host), reason)
 
 
 def _borrowed(session: Session, tenant: str, vms: Sequence[Vm], leases: Sequence[Lease]) -> frozenset[str]:

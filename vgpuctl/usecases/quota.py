@@ -19,6 +19,13 @@ def refuse_early(services: Services, request: VmRequest) -> None:
         _refuse(session, request, charge.of_request(request))
 
 
+def refuse_for_ever(session: Session, request: VmRequest) -> None:
+    """Raise QuotaExceeded for a request that would not fit if its tenant used nothing."""
+    found = excesses(session.quotas(request.tenant), {}, charge.of_request(request))
+    if found:
+        raise _exceeded(request, found)
+
+
 def refuse_over_quota(session: Session, request: VmRequest, leases: Sequence[Lease], *, is_new: bool = True) -> None:
     """Raise QuotaExceeded when the VM with these leases does not fit into its tenant's quotas.
 
@@ -36,12 +43,16 @@ def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int]) -> N
         asked = {**asked, Resource.GPU_HOURS: 0}
     found = excesses(quotas, session.used(request.tenant), asked)
     if found:
-        names = ", ".join(one.resource for one in found)
-        raise QuotaExceeded(
-            f"VM {request.name} does not fit into the quota of tenant {request.tenant}: {names}",
-            context=[str(one) for one in found],
-            hint=_hint(request.tenant, found[0]),
-        )
+        raise _exceeded(request, found)
+
+
+def _exceeded(request: VmRequest, found: Sequence[Excess]) -> QuotaExceeded:
+    names = ", ".join(one.resource for one in found)
+    return QuotaExceeded(
+        f"VM {request.name} does not fit into the quota of tenant {request.tenant}: {names}",
+        context=[str(one) for one in found],
+        hint=_hint(request.tenant, found[0]),
+    )
 
 
 def _hint(tenant: str, excess: Excess) -> str:

@@ -26,14 +26,14 @@ class Repair:
     outcome: str
 
 
-def repair(services: Services, *, dry_run: bool) -> tuple[Repair, ...]:
-    """Look at every VM of the store and mend those whose last run is dead; living runs are left alone.
+def repair(services: Services, *, dry_run: bool, only: Vm | None = None) -> tuple[Repair, ...]:
+    """Look at every VM of the store (or `only` one) and mend those whose last run is dead; living runs are left alone.
 
     One VM that cannot be mended never hides the others: its outcome begins with `failed`.
     """
     with services.store.reading() as session:
-        vms = session.vms()
-        leases = session.leases()
+        vms = session.vms() if only is None else [only]
+        leases = session.leases(vm_uuid=None if only is None else only.uuid)
         operations = session.open_operations()
     busy = {intent.subject for intent in operations if may_run(intent)}
     repairs: list[Repair] = []
@@ -63,7 +63,7 @@ def repair(services: Services, *, dry_run: bool) -> tuple[Repair, ...]:
     if not dry_run:
         with services.store.transaction() as session:
             for intent in operations:
-                if not may_run(intent):
+                if not may_run(intent) and (only is None or intent.subject == only.uuid):
                     session.end_operation(intent.id)
     return tuple(repairs)
 

@@ -1,35 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
 """stop-vm: shut a VM down; its slices are kept for it, or go back to the pool."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from vgpuctl.errors import StateError
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import Hold, Vm, VmState
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.release import release_slices
 from vgpuctl.usecases.services import Services
 
 
-def stop_vm(services: Services, vm: Vm, *, hold: Hold, timeout_s: float) -> tuple[Vm, bool]:
+def stop_vm(
+    services: Services,
+    vm: Vm,
+    *,
+    hold: Hold,
+    timeout_s: float,
+    problem: str | None = None,
+    first: Callable[[Session], None] | None = None,
+) -> tuple[Vm, bool]:
     """Stop `vm`. Returns it as it is now, and whether anything changed.
 
     hold: `release` also undefines the domain's claim on the devices; the next start places it again on its host.
+    problem: why it was stopped, when its owner did not ask for it. first: what must be known
+    of it in the store before anything is done to it.
     """
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
     with operation(services, "stop-vm", vm):
         with services.store.transaction() as session:
             leases = session.leases(vm_uuid=vm.uuid)
+            if first is not None:
+                first(session)
         changed = vm.state is VmState.RUNNING
+        kept = LeaseState.RELEASING if hold is Hold.RELEASE else LeaseState.BUILT
         if changed:
             host = services.host(vm.host)
             services.say(f"{vm.domain_name}: shutting down")
             host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s)
+        if changed or problem is not None:
             with services.store.transaction() as session:
-                session.set_vm_state(vm.uuid, VmState.STOPPED)
+                session.set_vm_state(vm.uuid, VmState.STOPPED, problem)
                 for lease in leases:
-                    session.set_lease_state(lease.id, LeaseState.BUILT)
+                    session.set_lease_state(lease.id, kept)
         if hold is Hold.RELEASE and leases:
             release_slices(services, services.host(vm.host), leases)
             changed = True

@@ -10,6 +10,7 @@ import yaml
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.priority import parse_priority
+from vgpuctl.model.times import parse_duration
 from vgpuctl.model.units import parse_mib
 from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest, check_name
 from vgpuctl.model.wishes import read_wishes
@@ -63,6 +64,7 @@ class VmFile(msgspec.Struct, forbid_unknown_fields=True):
     group: str | None = None
     security_groups: list[str] = []
     bandwidth_mbps: int | None = None
+    duration: str | None = None
 
 
 def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
@@ -136,6 +138,7 @@ def _read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
             ),
             security_groups=tuple(vm.security_groups),
             bandwidth_mbps=vm.bandwidth_mbps,
+            duration_s=None if vm.duration is None else parse_duration(vm.duration, what=f"{where}: duration"),
         )
     )
 

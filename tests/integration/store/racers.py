@@ -119,3 +119,34 @@ def take_within_quota(url: str, barrier: Barrier, tell: Callable[[object], objec
                 break
             taken += 1
     tell(taken)
+
+
+def serve_queue(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
+    """Serve every entry that nobody else serves, in the manner of a controller."""
+    served: list[str] = []
+    with open_store(url) as store:
+        barrier.wait(START_LIMIT_S)
+        while True:
+            with store.reading() as session:
+                entries = session.queue()
+            if not entries:
+                break
+            for entry in entries:
+                with store.claim(entry) as claim:
+                    if claim is not None:
+                        served.append(entry.name)
+                        claim.done()
+    tell(served)
+
+
+def die_while_serving(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
+    """Claim the first entry, say that it is done, and be killed before that becomes true."""
+    with open_store(url) as store:
+        with store.reading() as session:
+            entry = session.queue()[0]
+        with store.claim(entry) as claim:
+            assert claim is not None
+            claim.note("being served")
+            tell("serving")
+            barrier.wait(START_LIMIT_S)
+            os.kill(os.getpid(), signal.SIGKILL)

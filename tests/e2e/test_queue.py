@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue and its controller, on a simulated host with one A40."""
+
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.operator import Operator
+from tests.e2e.test_interrupted import KILLED_RUN
+from tests.e2e.witness import FleetWitness
+from tests.postgres_fixture import LocalPostgres
+
+SMALL = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--host", "sim-001")
+WHOLE = ("--gpu", "A40-48Q", *SMALL)
+ONCE = ("controller", "--once", "--shutdown-timeout", "0", "--limit", "sim-001")
+TEMPLATES = Path(__file__).parents[2] / "templates"
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Operator:
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does("list-gpus", "--refresh")
+    return fleet_operator
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(operator: Operator) -> Iterator[None]:
+    yield
+    _clear(operator)
+
+
+def _clear(operator: Operator) -> None:
+    for waiting in operator.json("list-queue")["queue"]:
+        operator.does("leave-queue", waiting["entry"]["request"]["name"], "--tenant", "acme")
+    for vm in operator.json("list-vms"):
+        operator.does("delete-vm", vm["vm"]["request"]["name"], "--tenant", "acme", "--yes", "--timeout", "0")
+
+
+def _queue(operator: Operator) -> list[dict[str, Any]]:
+    queue: list[dict[str, Any]] = operator.json("list-queue")["queue"]
+    return queue
+
+
+def _states(operator: Operator) -> dict[str, str]:
+    return {one["vm"]["request"]["name"]: one["vm"]["state"] for one in operator.json("list-vms")}
+
+
+def test_vms_wait_their_turn_and_start_when_there_is_room(operator: Operator) -> None:
+    assert not operator.json("create-vm", "first", "--queue", "--for", "1h", *WHOLE)[0]["queued"]
+    second = ("create-vm", "second", "--queue", "--for", "1h", *WHOLE)
+    assert operator.json(*second)[0]["queued"]
+    assert operator.json(*second)[0]["queued"]
+    assert operator.is_refused(*second, "--priority", "high")["reference"] == "vm-differs"
+    operator.does("create-vm", "third", "--queue", "--priority", "high", *WHOLE)
+    now = time.time()
+    assert [one["entry"]["request"]["name"] for one in _queue(operator)] == ["second", "third"]
+    assert [one["expected_at"] for one in _queue(operator)] == [
+        pytest.approx(now + 3600, abs=300), pytest.approx(now + 7200, abs=300),
+    ]  # fmt: skip
+    assert operator.json("set-queue", "priority")["changed"]
+    assert [one["entry"]["request"]["name"] for one in _queue(operator)] == ["third", "second"]
+    assert "third" in operator.does("list-queue").out
+    assert {one["outcome"].split(":")[0] for one in operator.json(*ONCE)} == {"waits"}
+
+    operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
+    assert operator.json(*ONCE)[0] == {"name": "acme.third", "outcome": "started"}
+    assert _states(operator) == {"third": "running"}
+    (waiting,) = _queue(operator)
+    assert (waiting["entry"]["request"]["name"], waiting["expected_at"]) == ("second", None)
+    operator.does("leave-queue", "second", "--tenant", "acme")
+    assert operator.is_refused("leave-queue", "second", "--tenant", "acme")["reference"] == "not-found"
+    operator.does("set-queue", "fifo")
+
+
+def test_a_requeued_vm_starts_again_after_the_one_it_gave_way_to(operator: Operator) -> None:
+    operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
+    operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", "--shutdown-timeout", "0", *WHOLE)
+    assert _states(operator) == {"batch": "stopped", "urgent": "running"}
+    assert [one["entry"]["reason"] for one in _queue(operator)] == ["gave way to acme.urgent"]
+    time.sleep(1.1)
+    assert [one["outcome"] for one in operator.json(*ONCE)] == ["ended", "started"]
+    assert _states(operator) == {"batch": "running", "urgent": "stopped"}
+    assert _queue(operator) == []
+
+
+def test_a_quota_that_could_never_admit_it_refuses_at_once(operator: Operator) -> None:
+    operator.does("set-quota", "acme", "slices:A40-48Q=0")
+    assert operator.is_refused("create-vm", "never", "--queue", *WHOLE)["reference"] == "quota-exceeded"
+    operator.does("set-quota", "acme", "slices:A40-48Q=none")
+    assert _queue(operator) == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_controller_killed_anywhere_loses_nothing(
+    kind: str, operator: Operator, fleet_witness: FleetWitness, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "sqlite":
+        _kill_everywhere(replace(operator, database=f"sqlite:///{tmp_path}/store.db"), fleet_witness, (3, 12))
+        return
+    postgres: LocalPostgres = request.getfixturevalue("postgres")
+    with postgres.create_database() as database:
+        _kill_everywhere(replace(operator, database=database), fleet_witness, (7,))
+
+
+def _kill_everywhere(operator: Operator, witness: FleetWitness, numbers: tuple[int, ...]) -> None:
+    """Kill a controller after these side effects; the next one brings the VM up all the same."""
+    operator.does("create-tenant", "acme")
+    operator.does("list-gpus", "--refresh", "--limit", "sim-001")
+    before = witness.state()
+    for number in numbers:
+        operator.does("create-vm", "blocker", *WHOLE)
+        operator.does("create-vm", "waits", "--queue", *WHOLE)
+        operator.does("delete-vm", "blocker", "--tenant", "acme", "--yes", "--timeout", "0")
+        killed = operator.run(str(number), *ONCE, program=KILLED_RUN)
+        assert killed.code == -9, f"not killed at {number}: {killed.err}"
+        operator.json(*ONCE)
+        assert _states(operator) == {"waits": "running"}, f"killed after side effect {number}"
+        assert _queue(operator) == []
+        assert operator.json("repair") == []
+        operator.does("delete-vm", "waits", "--tenant", "acme", "--yes", "--timeout", "0")
+        assert witness.state() == before
+
+
+def test_the_controller_runs_until_it_is_told_to_end(operator: Operator) -> None:
+    operator.does("create-vm", "first", *WHOLE)
+    operator.does("create-vm", "second", "--queue", *WHOLE)
+    with operator.start("controller", "--interval", "0.2", "--limit", "sim-001") as process:
+        operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
+        give_up = time.monotonic() + 60
+        while _queue(operator):
+            assert time.monotonic() < give_up, "the controller does not serve the queue"
+        process.send_signal(signal.SIGTERM)
+        _out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "acme.second: started" in err
+    assert _states(operator) == {"second": "running"}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "vgpuctl-controller@1.service"
+    unit.write_text((TEMPLATES / "vgpuctl-controller@.service").read_text())
+    verify = ["systemd-analyze", "verify", "--man=no", str(unit)]
+    done = subprocess.run(verify, capture_output=True, text=True, timeout=60, check=False)
+    assert "vgpuctl-controller" not in done.stderr, done.stderr

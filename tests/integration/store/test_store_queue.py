@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue in the store, and many controllers on it."""
+
+import signal
+import time
+
+import pytest
+
+from tests.integration.store import racers
+from tests.integration.store.conftest import Clock
+from tests.integration.store.samples import full_request, vm
+from tests.integration.store.test_store_concurrency import LIMIT_S, Race, run_race
+from vgpuctl.errors import ConcurrentChange, NotFound
+from vgpuctl.model.queue import QueueKind, QueuePolicy, QueueSettings
+from vgpuctl.model.vm import Preemption, VmRequest, VmState
+from vgpuctl.store.store import Store
+
+
+@pytest.fixture
+def filled(url: str, store: Store) -> str:
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        for number in range(24):
+            session.join_queue(QueueKind.CREATE, VmRequest(f"vm-{number}", "acme"))
+    return url
+
+
+def test_an_entry_comes_back_as_it_was_queued(store: Store, clock: Clock) -> None:
+    request = full_request()
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        session.join_queue(QueueKind.START, request, "gave way to \0 umbrella.x")
+        (entry,) = session.queue()
+        assert session.queued("acme", "web-1") == entry
+        assert session.queued("acme", "web-2") is None
+        session.note_in_queue(entry.id, "no room")
+        assert session.queue()[0].reason == "no room"
+    assert (entry.kind, entry.request, entry.queued_at) == (QueueKind.START, request, clock.now)
+    assert entry.reason == "gave way to \\x00 umbrella.x"
+    with pytest.raises(ConcurrentChange, match="waits in the queue already"), store.transaction() as session:
+        session.join_queue(QueueKind.CREATE, request)
+    with store.transaction() as session:
+        assert session.leave_queue(entry.id)
+        assert not session.leave_queue(entry.id)
+        with pytest.raises(NotFound):
+            session.join_queue(QueueKind.CREATE, VmRequest("x", "nobody"))
+
+
+def test_queue_settings_are_kept(store: Store) -> None:
+    wanted = QueueSettings(QueuePolicy.FAIR_SHARE, 90.5)
+    with store.transaction() as session:
+        assert session.queue_settings() == QueueSettings()
+        session.set_queue_settings(QueueSettings(QueuePolicy.PRIORITY))
+        session.set_queue_settings(wanted)
+        assert session.queue_settings() == wanted
+
+
+def test_a_declared_time_begins_when_the_vm_runs_and_is_none_while_it_is_stopped(store: Store, clock: Clock) -> None:
+    created = vm()
+    limited = type(created)(
+        created.uuid,
+        VmRequest("web-1", "acme", duration_s=60.0, preemptible=Preemption.REQUEUE),
+        "gpu1",
+        VmState.CREATING,
+    )
+    begin = clock.now
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        session.add_vm(limited)
+        assert session.vms()[0].ends_at is None
+        for later, state, ends_at in ((5, VmState.RUNNING, 65), (9, VmState.RUNNING, 65), (10, VmState.STOPPED, None),
+                                      (20, VmState.RUNNING, 80)):  # fmt: skip
+            clock.now = begin + later
+            session.set_vm_state(created.uuid, state)
+            assert session.vms()[0].ends_at == (None if ends_at is None else begin + ends_at)
+
+
+def test_many_controllers_serve_each_entry_once(store: Store, filled: str) -> None:
+    served = [name for answer in run_race(racers.serve_queue, filled) for name in answer]
+    assert sorted(served) == sorted(f"acme.vm-{number}" for number in range(24))
+    with store.reading() as session:
+        assert session.queue() == []
+        assert session.open_operations() == []
+
+
+def test_a_killed_controller_loses_nothing_and_holds_nothing(store: Store, filled: str) -> None:
+    race = Race(racers.die_while_serving, filled, count=1, spectators=1)
+    assert race.answer() == "serving"
+    with store.reading() as session:
+        first = session.queue()[0]
+    with store.claim(first) as claim:
+        assert claim is None, "two serve the same entry"
+    race.barrier.wait(LIMIT_S)
+    assert race.end() == [-signal.SIGKILL]
+    give_up = time.monotonic() + LIMIT_S
+    while True:  # PostgreSQL notices that the connection is gone
+        with store.claim(first) as claim:
+            if claim is not None:
+                claim.done()
+                break
+        assert time.monotonic() < give_up, "a dead controller still holds its entry"
+        time.sleep(0.02)
+    with store.reading() as session:
+        assert len(session.queue()) == 23
+    with store.claim(first) as claim:
+        assert claim is None

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims on entries of the queue: one process serves an entry, and its death frees it."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, delete, select, text, update
+
+from vgpuctl.errors import ConcurrentChange
+from vgpuctl.model.queue import QueueEntry
+from vgpuctl.store import codec, tables
+
+if TYPE_CHECKING:
+    from vgpuctl.store.store import Store
+
+_QUEUE = tables.queue
+_NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
+
+
+class Claim:
+    """An entry that this process serves. What is said here becomes true at the end of the block."""
+
+    def __init__(self, done: Callable[[], None], note: Callable[[str], None]) -> None:
+        self.done = done
+        self.note = note
+
+
+def claim_row(connection: Connection, entry: QueueEntry) -> Claim | None:
+    """Lock the entry's row (SELECT … FOR UPDATE SKIP LOCKED) for the length of the connection's transaction."""
+    connection.execute(text(_NO_IDLE_LIMIT))
+    row = connection.execute(select(_QUEUE.c.id).where(_QUEUE.c.id == entry.id).with_for_update(skip_locked=True))
+    if row.first() is None:
+        return None
+
+    def done() -> None:
+        connection.execute(delete(_QUEUE).where(_QUEUE.c.id == entry.id))
+
+    def note(reason: str) -> None:
+        connection.execute(update(_QUEUE).where(_QUEUE.c.id == entry.id).values(reason=codec.plain_text(reason)))
+
+    return Claim(done, note)
+
+
+@contextlib.contextmanager
+def claim_by_operation(store: "Store", entry: QueueEntry) -> Iterator[Claim | None]:
+    """Claim by an operation in the journal. All users of an SQLite store are on one machine, so the dead are known."""
+    try:
+        with store.transaction() as session:
+            if all(one.id != entry.id for one in session.queue()):
+                operation = None
+            else:
+                operation = session.begin_operation("serve-queue", subject_of(entry), entry.name, exclusive=True)
+    except ConcurrentChange:
+        operation = None
+    if operation is None:
+        yield None
+        return
+
+    def done() -> None:
+        with store.transaction() as session:
+            session.leave_queue(entry.id)
+
+    def note(reason: str) -> None:
+        with store.transaction() as session:
+            session.note_in_queue(entry.id, reason)
+
+    try:
+        yield Claim(done, note)
+    finally:
+        with store.transaction() as session:
+            session.end_operation(operation)
+
+
+def subject_of(entry: QueueEntry) -> str:
+    """What the journal calls the work on an entry."""
+    return f"queue:{entry.id}"

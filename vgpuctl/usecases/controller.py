@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""controller: serves the queue and ends VMs whose declared time is over. Any number may run; each may die anywhere.
+
+Nothing is kept in memory from round to round but the time of the last look at the hosts: the store says what is to be
+done, and every step can be done again.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import ConcurrentChange, NoCapacity, QuotaExceeded, VgpuctlError
+from vgpuctl.model.placement import Placement
+from vgpuctl.model.queue import QueueEntry, QueueKind, QueueSettings
+from vgpuctl.model.vm import Hold, Vm, VmState
+from vgpuctl.quota.queue_order import has_aged
+from vgpuctl.scheduler.calendar import place_at
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.store.claims import Claim
+from vgpuctl.usecases.create_vm import create_vm
+from vgpuctl.usecases.operations import may_run, refuse_while_busy
+from vgpuctl.usecases.pools import usable_hosts
+from vgpuctl.usecases.preemption import find_eviction
+from vgpuctl.usecases.queue import bookings_of, cached_capacities, on_network_host, ordered_queue
+from vgpuctl.usecases.repair import repair
+from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.start_vm import start_vm
+from vgpuctl.usecases.stop_vm import stop_vm
+from vgpuctl.usecases.survey import survey
+
+REFRESH_S = 300.0
+FAR_FUTURE = 1e15
+
+
+@dataclass(frozen=True)
+class Served:
+    """One thing that the controller did, or tried: `started`, `ended`, `waits: why`, `failed: why`."""
+
+    name: str
+    outcome: str
+
+
+def run(
+    services: Services,
+    stop: threading.Event,
+    *,
+    interval_s: float,
+    shutdown_timeout_s: float,
+    tell: Callable[[Sequence[Served]], None],
+) -> None:
+    """Work in rounds until `stop` is set. A round that fails is told and tried again."""
+    looked_at = 0.0
+    while not stop.is_set():
+        try:
+            if time.monotonic() - looked_at > REFRESH_S or not looked_at:
+                _look(services)
+                looked_at = time.monotonic()
+            tell(run_once(services, shutdown_timeout_s=shutdown_timeout_s, stop=stop))
+        except VgpuctlError as error:
+            services.say(f"this round failed, the next is tried in {interval_s:g} s: {error.message}")
+        stop.wait(interval_s)
+
+
+def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.Event | None = None) -> Sequence[Served]:
+    """One round: end what is over, mend what dead runs left, then start what fits, in the queue's order."""
+    done = [_end(services, vm, shutdown_timeout_s) for vm in _overdue(services)]
+    done += _mend(services)
+    with services.store.reading() as session:
+        ordered = ordered_queue(session, time.time())
+        settings = session.queue_settings()
+    may_overtake = True
+    for entry in ordered:
+        if stop is not None and stop.is_set():
+            break
+        if not may_overtake and entry.request.gpus:
+            continue
+        with services.store.claim(entry) as claim:
+            if claim is None:
+                continue
+            served, waits_for_room = _serve(services, entry, claim, shutdown_timeout_s)
+            done.append(served)
+        if waits_for_room and _holds_back(services, entry, settings):
+            may_overtake = False
+    return done
+
+
+def _serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout_s: float) -> tuple[Served, bool]:
+    """Try to start one entry. The second value: whether it waits for room on hosts."""
+    try:
+        if entry.kind is QueueKind.START:
+            _start_again(services, entry)
+        else:
+            refusal = _no_room(services, entry)
+            if refusal is not None:
+                claim.note(refusal)
+                return Served(entry.name, f"waits: {refusal}"), True
+            create_vm(services, entry.request, shutdown_timeout_s=shutdown_timeout_s)
+    except (NoCapacity, QuotaExceeded, ConcurrentChange) as refusal:
+        claim.note(refusal.message)
+        return Served(entry.name, f"waits: {refusal.message}"), isinstance(refusal, NoCapacity)
+    except VgpuctlError as error:
+        claim.note(f"failed, tried again: {error.message}")
+        return Served(entry.name, f"failed: {error.message}"), False
+    claim.done()
+    return Served(entry.name, "started"), False
+
+
+def _start_again(services: Services, entry: QueueEntry) -> None:
+    """Start a VM that gave way; one that is gone or runs by now needs nothing.
+
+    Raises ConcurrentChange while it is just being stopped.
+    """
+    with services.store.reading() as session:
+        vm = session.vm(entry.request.tenant, entry.request.name)
+    if vm is not None:
+        refuse_while_busy(services, vm)
+    if vm is not None and vm.state is VmState.STOPPED:
+        start_vm(services, vm)
+
+
+def _no_room(services: Services, entry: QueueEntry) -> str | None:
+    """Why an entry does not fit as far as the store knows, None when it is worth a try. No host is contacted.
+
+    A VM that is there already, since an earlier controller died after creating it, needs no room.
+    """
+    request = on_network_host(services, entry.request)
+    hosts = set(usable_hosts(services, request))
+    with services.store.reading() as session:
+        if session.vm(request.tenant, request.name) is not None:
+            return None
+        capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
+        leases = session.leases()
+    answer = explain(request, capacities, leases)
+    if isinstance(answer, Placement) or find_eviction(services, request, capacities) is not None:
+        return None
+    return answer[0].reason if len(answer) == 1 else f"none of {len(answer)} GPUs and hosts can take it now"
+
+
+def _holds_back(services: Services, entry: QueueEntry, settings: QueueSettings) -> bool:
+    """Whether the entry has waited so long that nobody overtakes it, and could start if enough VMs ended."""
+    return has_aged(entry, settings, time.time()) and _fits_empty(services, entry)
+
+
+def _fits_empty(services: Services, entry: QueueEntry) -> bool:
+    try:
+        hosts = set(usable_hosts(services, entry.request))
+    except NoCapacity:
+        return False
+    with services.store.reading() as session:
+        capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
+        bookings = [one for one in bookings_of(session) if one.host in hosts]
+    return (
+        place_at(
+            entry.request, capacities, [replace(one, end=FAR_FUTURE) for one in bookings], FAR_FUTURE, FAR_FUTURE + 1
+        )
+        is not None
+    )
+
+
+def _mend(services: Services) -> list[Served]:
+    """Finish or take back what runs left that are known to be dead, and VMs of the queue that could not be built."""
+    with services.store.reading() as session:
+        dead = [one for one in session.open_operations() if not may_run(one)]
+        subjects = {one.subject for one in dead}
+        queued = {(one.request.tenant, one.request.name) for one in session.queue()}
+        vms = [
+            vm
+            for vm in session.vms()
+            if vm.uuid in subjects or (vm.state is VmState.BROKEN and (vm.request.tenant, vm.request.name) in queued)
+        ]
+    mended = [
+        Served(one.subject, f"repaired: {one.found}: {one.outcome}")
+        for vm in vms
+        for one in repair(services, dry_run=False, only=vm)
+    ]
+    there = {vm.uuid for vm in vms}
+    with services.store.transaction() as session:
+        for one in dead:
+            if one.subject not in there:
+                session.end_operation(one.id)
+    return mended
+
+
+def _overdue(services: Services) -> list[Vm]:
+    now = time.time()
+    with services.store.reading() as session:
+        return [
+            vm for vm in session.vms() if vm.state is VmState.RUNNING and vm.ends_at is not None and vm.ends_at <= now
+        ]
+
+
+def _end(services: Services, vm: Vm, shutdown_timeout_s: float) -> Served:
+    """Stop a VM whose declared time is over and give its slices back; its disk stays."""
+    try:
+        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=shutdown_timeout_s, problem="its time is over")
+    except VgpuctlError as error:
+        return Served(vm.domain_name, f"failed: {error.message}")
+    return Served(vm.domain_name, "ended")
+
+
+def _look(services: Services) -> None:
+    """Read every host, so that what changed outside of vgpuctl is seen."""
+    seen = survey(services, services.hosts(), refresh=True)
+    for name, failure in seen.failures:
+        services.forget_host(name)
+        services.say(f"{name} does not answer and is left out: {failure.message}")

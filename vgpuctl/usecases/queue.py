@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-vm --queue, list-queue, leave-queue and set-queue."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.errors import ConcurrentChange, NoCapacity, NotFound, QuotaExceeded, VgpuctlError, VmDiffers
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.queue import QueueEntry, QueueKind, QueueSettings
+from vgpuctl.model.traits import NO_TRAITS
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.quota.charge import Amounts
+from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.quota.queue_order import in_order
+from vgpuctl.quota.resources import Resource
+from vgpuctl.scheduler.calendar import Booking, first_start
+from vgpuctl.scheduler.host_rules import host_reserve_mib
+from vgpuctl.store.claims import subject_of
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.create_vm import CreatedVm, create_vm, find_existing, list_differences
+from vgpuctl.usecases.operations import may_run
+from vgpuctl.usecases.ports import network_of, on_its_host
+from vgpuctl.usecases.quota import refuse_for_ever
+from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.survey import groups_there, promised_memory
+
+if TYPE_CHECKING:
+    from vgpuctl.inventory.load import Inventory
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One entry at its position, from 1. expected_at: when it will start as far as declared ends tell, else None."""
+
+    position: int
+    entry: QueueEntry
+    expected_at: float | None
+
+
+def queue_vm(services: Services, request: VmRequest) -> CreatedVm | QueueEntry:
+    """Create the VM now if nobody waits and it fits, else have it wait for its turn. The same again changes nothing.
+
+    Raises VmDiffers for another specification, QuotaExceeded when the tenant's quota could never admit it.
+    """
+    existing = find_existing(services, request)
+    if existing is not None:
+        return existing
+    with services.store.reading() as session:
+        there = session.queued(request.tenant, request.name)
+        somebody_waits = bool(session.queue())
+        refuse_for_ever(session, request)
+    if there is not None:
+        return _same(there, request)
+    reason = "others wait before it"
+    if not somebody_waits:
+        try:
+            return create_vm(services, request)
+        except (NoCapacity, QuotaExceeded) as refusal:
+            reason = refusal.message
+    with services.store.transaction() as session:
+        session.join_queue(QueueKind.CREATE, request, reason)
+        session.add_event("vm-queued", f"{request.tenant}.{request.name}", reason)
+        entry = session.queued(request.tenant, request.name)
+    assert entry is not None
+    return entry
+
+
+def leave_queue(services: Services, tenant: str, name: str) -> QueueEntry:
+    """Take a VM out of the queue. Raises NotFound, and ConcurrentChange while it is just being started."""
+    with services.store.transaction() as session:
+        session.tenant(tenant)
+        entry = session.queued(tenant, name)
+        if entry is None:
+            raise NotFound(f"VM {name} of tenant {tenant} does not wait in the queue", hint="see `vgpuctl list-queue`")
+        refuse_while_served(session, entry)
+        session.leave_queue(entry.id)
+        session.add_event("vm-left-queue", entry.name)
+    return entry
+
+
+def set_queue(services: Services, settings: QueueSettings) -> bool:
+    """Set how the queue is put in order. Returns whether anything changed."""
+    with services.store.transaction() as session:
+        if session.queue_settings() == settings:
+            return False
+        session.set_queue_settings(settings)
+        session.add_event("queue-set", "queue", f"{settings.policy}, ageing {settings.ageing_s:.0f} s")
+    return True
+
+
+def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSettings, Sequence[Waiting]]:
+    """The queue in the order in which it is served now, with the expected start of each. No host is contacted.
+
+    has_inventory: whether labels and maintenance of the inventory count for the expected start.
+    """
+    now = time.time()
+    with services.store.reading() as session:
+        settings = session.queue_settings()
+        ordered = ordered_queue(session, now)
+        capacities = cached_capacities(session, services.inventory if has_inventory else None)
+        bookings = bookings_of(session)
+        pools = session.pools()
+    waiting = []
+    for position, entry in enumerate(ordered, 1):
+        closed = closed_hosts(entry.request.tenant, pools)
+        usable = [one for one in capacities if one.name not in closed]
+        start = first_start(on_network_host(services, entry.request), usable, bookings, now)
+        waiting.append(Waiting(position, entry, None if start is None else start.at))
+        if start is not None:
+            length = math.inf if entry.request.duration_s is None else entry.request.duration_s
+            end = start.at + length
+            placement, memory_mib = start.placement, entry.request.memory_mib
+            bookings.append(Booking(entry.name, placement.host, placement.slices, start.at, end, memory_mib=memory_mib))
+    return settings, waiting
+
+
+def ordered_queue(session: Session, now: float) -> list[QueueEntry]:
+    """The queue in the order in which it is served now."""
+    entries = session.queue()
+    used = {tenant: session.used(tenant) for tenant in {entry.request.tenant for entry in entries}}
+    return in_order(
+        entries, session.queue_settings(), now, used=used, capacity=fleet_capacity(cached_capacities(session))
+    )
+
+
+def cached_capacities(session: Session, inventory: "Inventory | None" = None) -> list[HostCapacity]:
+    """The hosts whose facts are in the store; with an inventory only its hosts, with what it says of them."""
+    promised, groups = promised_memory(session), groups_there(session)
+    names = None if inventory is None else set(inventory.select(None))
+    return [
+        HostCapacity(
+            name,
+            known.facts,
+            known.generation,
+            promised[name],
+            NO_TRAITS if inventory is None else inventory.traits(name),
+            groups[name],
+        )
+        for name, known in session.all_facts().items()
+        if names is None or name in names
+    ]
+
+
+def on_network_host(services: Services, request: VmRequest) -> VmRequest:
+    """The request with the host that its network is on; as it is, where the network cannot be used now."""
+    try:
+        return on_its_host(request, network_of(services, request))
+    except VgpuctlError:
+        return request
+
+
+def fleet_capacity(capacities: Sequence[HostCapacity]) -> Amounts:
+    """What the whole fleet has of the resources that tenants share."""
+    return {
+        Resource.VCPUS: sum(one.facts.cpus for one in capacities),
+        Resource.MEMORY: sum(one.facts.memory_mib - host_reserve_mib(one.facts.memory_mib) for one in capacities),
+        Resource.FRAMEBUFFER: sum(_memory_mib(gpu) for one in capacities for gpu in one.facts.gpus),
+    }
+
+
+def _memory_mib(gpu: Gpu) -> int:
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    return gpu.memory_mib or (board.memory_mib if board is not None else 0)
+
+
+def bookings_of(session: Session) -> list[Booking]:
+    """What is taken now, with its end where one was declared."""
+    vms = {vm.uuid: vm for vm in session.vms()}
+    by_vm: dict[str, list[Booking]] = {}
+    for lease in session.leases():
+        vm = vms.get(lease.vm_uuid)
+        ends_at = vm.ends_at if vm is not None else None
+        by_vm.setdefault(lease.vm_uuid, []).append(
+            Booking(
+                f"{lease.tenant}.{lease.vm_name}",
+                lease.host,
+                (lease.slice,),
+                0.0,
+                math.inf if ends_at is None else ends_at,
+                lease.vm_uuid,
+                vm.request.memory_mib if vm is not None and ends_at is not None else 0,
+            )
+        )
+    return [replace(own[0], slices=tuple(one.slices[0] for one in own)) for own in by_vm.values()]
+
+
+def refuse_while_served(session: Session, entry: QueueEntry) -> None:
+    """Raise ConcurrentChange while a controller that lives starts this VM."""
+    if any(one.subject == subject_of(entry) and may_run(one) for one in session.open_operations()):
+        raise ConcurrentChange(f"a controller is just starting {entry.name}", hint="wait for it, then delete the VM")
+
+
+def _same(there: QueueEntry, request: VmRequest) -> QueueEntry:
+    differences = list_differences(there.request, request)
+    if differences:
+        raise VmDiffers(
+            f"VM {request.name} of tenant {request.tenant} waits in the queue with another specification",
+            context=differences,
+            hint=f"take it out first: vgpuctl leave-queue {request.name} --tenant {request.tenant}",
+        )
+    return there

@@ -18,6 +18,7 @@ from vgpuctl.hosts.agent_client import AgentClient
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.inventory.load import load_inventory
+from vgpuctl.lab import kernel_faults
 
 NAME = "sim-001"
 DOMAIN = "<domain type='kvm'><name>web</name><memory>1024</memory><os><type>hvm</type></os></domain>"
@@ -127,6 +128,15 @@ def test_the_command_sets_lists_and_ends_faults(healthy: lab.LabFolder, tmp_path
     assert "0x40" in operator.does(*command, "--list").out
     assert operator.json(*command, "--clear") == []
     assert operator.is_refused(*command, "refuse", "soon")["exit_code"] == UsageError.exit_code
+
+
+@pytest.mark.parametrize("scripts", [kernel_faults.BEGINS, kernel_faults.ENDS], ids=["begins", "ends"])
+def test_the_scripts_for_emulated_hosts_are_shell_and_every_one_has_its_end(scripts: dict[str, str]) -> None:
+    assert set(scripts) == set(kernel_faults.BEGINS)
+    for kind, text in scripts.items():
+        script = text.format(value=7, card="0000:01:00.0")
+        done = subprocess.run(["sh", "-n"], input=script, capture_output=True, text=True, timeout=10, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), kind
 
 
 def test_a_shell_on_the_host_has_the_cards_programs(folder: lab.LabFolder) -> None:

@@ -12,11 +12,13 @@ from vgpuctl.lab import lifecycle
 from vgpuctl.lab.cards import parse_host
 from vgpuctl.lab.folder import LabFolder, write_private
 from vgpuctl.lab.machine import ask
+from vgpuctl.lab.network import NETDEV
 from vgpuctl.lab.records import read_record
 
 Active = tuple[str, str | None, int]
 _FILL = "/var/lib/vgpuctl/lab-fault-fill"
-_NETWORK_CARDS = "net"
+# QEMU's names of the card that leads to this machine, and of the one between the hosts.
+_NETWORK_CARDS = ("net", NETDEV)
 _LIBVIRTD_BEGINS = """
 pid=$(cat /run/libvirtd.pid) && kill $pid || exit 1
 for _ in $(seq 100); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done
@@ -47,14 +49,14 @@ device=/sys/bus/pci/devices/{card}
 [ "$(basename "$(readlink $device/driver)")" = pci-pf-stub ] || exit 0
 echo >$device/driver_override; echo {card} >$device/driver/unbind && echo {card} >/sys/bus/pci/drivers/nvidia/bind
 """
-_BEGINS = {
+BEGINS = {
     "libvirtd": _LIBVIRTD_BEGINS,
     "sshd": _SSHD_BEGINS,
     "disk-full": _DISK_BEGINS,
     "clock-skew": "date -s @$(($(date +%s) + {value})) >/dev/null",
     "pf-stub": _STUB_BEGINS,
 }
-_ENDS = {
+ENDS = {
     "libvirtd": _LIBVIRTD_ENDS,
     "sshd": "true",
     "disk-full": f"rm -f {_FILL}",
@@ -74,9 +76,9 @@ def begin(lab: LabFolder, host: str, kind: str, value: int, card: str | None, *,
             raise LabError(f"{host} was never started")
         record.process.end(grace_s=5)
     elif kind == "network":
-        ask(lab.host(host), "set_link", {"name": _NETWORK_CARDS, "up": False})
-    elif kind in _BEGINS:
-        _run(lab, host, kind, _BEGINS[kind].format(value=value, card=where))
+        _set_links(lab, host, up=False)
+    elif kind in BEGINS:
+        _run(lab, host, kind, BEGINS[kind].format(value=value, card=where))
     else:
         _tell_module(lab, host, where, kind, value)
     _write(lab, host, [*active(lab, host), (kind, where, value)])
@@ -92,9 +94,9 @@ def end(lab: LabFolder, host: str, kind: str, card: str | None) -> None:
         if record is not None:
             lifecycle.up([parse_host(record.shape)], folder=lab, memory_mib=record.memory_mib)
     elif kind == "network":
-        ask(lab.host(host), "set_link", {"name": _NETWORK_CARDS, "up": True})
-    elif kind in _ENDS:
-        _run(lab, host, kind, _ENDS[kind].format(value=value, card=card))
+        _set_links(lab, host, up=True)
+    elif kind in ENDS:
+        _run(lab, host, kind, ENDS[kind].format(value=value, card=card))
     else:
         _tell_module(lab, host, card, kind, 0)
     _write(lab, host, [one for one in known if (one[0], one[1]) != (kind, card)])
@@ -131,6 +133,11 @@ def _card(lab: LabFolder, host: str, wanted: str | None) -> str:
     if wanted is not None and wanted not in cards:
         raise UsageError(f"{host} has no NVIDIA GPU {wanted}", hint=f"its GPUs: {', '.join(cards)}")
     return wanted or cards[0]
+
+
+def _set_links(lab: LabFolder, host: str, *, up: bool) -> None:
+    for name in _NETWORK_CARDS:
+        ask(lab.host(host), "set_link", {"name": name, "up": up})
 
 
 def _tell_module(lab: LabFolder, host: str, card: str | None, kind: str, value: int) -> None:

@@ -13,11 +13,25 @@ static bool is_heterogeneous(const struct view *view)
 	return lab_number(view->target.gi == NO_NUMBER ? view->card : view_gi(view, view->target.gi), "hetero", 0) == 1;
 }
 
+/* Only a GPU instance that takes several vGPUs has the mode. */
+static bool takes_several(const struct view *view)
+{
+	unsigned int profile = lab_number(view_gi(view, view->target.gi), "profile", NO_NUMBER);
+	const struct lab_line *type = view->gpu->card;
+
+	while ((type = lab_next_below(lab_boards(), type, "type")))
+		if (lab_number(type, "gi", NO_NUMBER) == profile && lab_number(type, "per_gi", 1) > 1)
+			return true;
+	return false;
+}
+
 static nvmlReturn_t read_mode(const struct view *view, nvmlVgpuHeterogeneousMode_v1_t *mode)
 {
 	if (mode->version != NVML_STRUCT_VERSION(nvmlVgpuHeterogeneousMode_v1_t, 1))
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 	if (!lab_number(view->gpu->card, "hetero", 0))
+		return NVML_ERROR_NOT_SUPPORTED;
+	if (view->target.gi != NO_NUMBER && !takes_several(view))
 		return NVML_ERROR_NOT_SUPPORTED;
 	mode->mode = is_heterogeneous(view);
 	return NVML_SUCCESS;

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent reads the same from both NVMLs of the lab: the emulated hosts' library, and the simulated hosts' own.
+
+The library is the real one over files as the kernel module writes them; their text is made from the simulated state.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent.simulated import Machine
+from tests.lab.nvml_fixtures import ModuleDouble, module, nvml, nvml_library
+from vgpuctl.agent.facts import nvml_gpus
+from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
+from vgpuctl.agent.nvml import Nvml
+from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVgpuScheduler, Step
+from vgpuctl.lab.card_table import card_table
+from vgpuctl.lab.cards import parse_host
+from vgpuctl.lab.simulated.machine import modes
+from vgpuctl.lab.simulated.machine.nvml import SimulatedNvml
+
+__all__ = ["module", "nvml", "nvml_library"]
+
+PF, EMULATED = "0000:41:00.0", "0000:01:00.0"
+MIG = (SetMigMode(PF, True),)
+CASES: dict[str, tuple[str, tuple[Step, ...]]] = {
+    "time-sliced": ("a40", ()),
+    "without-sriov": ("t4", ()),
+    "scheduler": ("l40s", (SetVgpuScheduler(PF, "equal-share", 4000),)),
+    "mig-off": ("a100-pcie-40gb", ()),
+    "mig-on": ("h100-pcie", MIG),
+    "instances": (
+        "a100-pcie-40gb",
+        (
+            *MIG,
+            CreateGpuInstance(PF, "1g.5gb", None, 2, compute_instance=True),
+            CreateGpuInstance(PF, "3g.20gb", 0),
+        ),
+    ),
+    "several-in-an-instance": (
+        "rtx-pro-6000-blackwell-server",
+        (*MIG, CreateGpuInstance(PF, "2g.48gb+gfx", 6)),
+    ),
+}
+
+
+def state_text(machine: Machine) -> str:
+    """What the kernel module would write of the simulated card's state."""
+    state, card = machine.files.state(), machine.card
+    current, pending = (int(one) for one in state.mig_mode(card))
+    scheduler = modes.scheduler(state, card)
+    lines = [
+        f"card {EMULATED} driver=nvidia interface={card.interface} usage=0 unbind_lock=0 vgpus=0"
+        f" framebuffer={card.memory_mib} vgpu_framebuffer=0 uuid={card.uuid} vfs=0 mig={current} mig_pending={pending}"
+        f" hetero=0 sched_policy={scheduler.policy} sched_arr={scheduler.arr}"
+        f" sched_slice_us={scheduler.slice_ns // 1000} sched_frequency=480 fallen=0 ecc_errors=0 retired_pages=0"
+        " last_xid=0"
+    ]
+    for one in state.instances_of(card):
+        place = f"profile={one.profile_id} start={one.start} size={one.size} in_use=0"
+        lines.append(f"gi {EMULATED} id={one.id} {place} hetero=0")
+        lines += [
+            f"ci {EMULATED} gi={one.id} id={each.id} profile={each.profile_id} start={each.start} size={each.size}"
+            " in_use=0"
+            for each in one.computes
+        ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def read(library: Any) -> NvmlGpu:
+    """The one card as the agent reads it, without what is the host's own."""
+    library.nvmlInit()
+    with Nvml(library) as opened:
+        gpus, problems = nvml_gpus.read(opened)
+    assert problems == []
+    (gpu,) = gpus.values()
+    return dataclasses.replace(gpu, uuid=None, types=tuple(sorted(gpu.types, key=lambda one: int(one.type_id))))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_both_libraries_tell_the_agent_the_same(name: str, nvml: Any, module: ModuleDouble, tmp_path: Path) -> None:
+    board, steps = CASES[name]
+    machine = Machine(tmp_path / "simulated", board)
+    if steps:
+        machine.done(*steps)
+    module.write(cards=card_table(parse_host(f"gpu1={board}")), state=state_text(machine))
+    assert read(SimulatedNvml(machine.files)) == read(nvml)

@@ -218,6 +218,18 @@ def test_down_after_a_crash_removes_what_is_left(tmp_path: Path) -> None:
     assert not folder.path.exists()
 
 
+def test_down_ends_a_process_that_another_version_of_the_lab_wrote_down(tmp_path: Path) -> None:
+    folder = lab.LabFolder(tmp_path / "lab")
+    with subprocess.Popen(["sleep", "60"]) as child:
+        known = record(child.pid)
+        with folder.locked():
+            folder.host("gpu1").mkdir(parents=True)
+        process = {"pid": known.pid, "start_time": known.start_time, "boot_id": known.boot_id}
+        (folder.host("gpu1") / "host.json").write_text(json.dumps({"process": process, "of_another_time": True}))
+        assert lab.down(folder=folder, purge=True) == ["gpu1"]
+        assert not known.is_running()
+
+
 def test_cards_on_numa_nodes_have_buses_of_their_node() -> None:
     shape = lab.parse_host("two=a40@0,t4@1,t4:mdev@1,l40s")
     assert shape.buses == (0x41, 0x81, 0x82, 0x42)

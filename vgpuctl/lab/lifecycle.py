@@ -21,7 +21,15 @@ from vgpuctl.lab.kernel import Kernel, ensure_kernel
 from vgpuctl.lab.machine import Machine, probed_accelerator
 from vgpuctl.lab.network import address_with_prefix, end_switch, ensure_switch
 from vgpuctl.lab.process import RecordedProcess, needed_program
-from vgpuctl.lab.records import HostRecord, LabHost, number_for, read_record, write_inventory, write_record
+from vgpuctl.lab.records import (
+    HostRecord,
+    LabHost,
+    number_for,
+    read_process,
+    read_record,
+    write_inventory,
+    write_record,
+)
 
 Say = Callable[[str], None]
 LEAST_MEMORY_MIB = 1024
@@ -83,9 +91,9 @@ def down(names: Sequence[str] = (), *, folder: LabFolder | None = None, purge: b
                 raise _unknown(lab, name)
         ended = [name for name in there if not names or name in names]
         for name in ended:
-            record = read_record(lab, name)
-            if record:
-                record.process.end(grace_s=5)
+            process = read_process(lab, name)
+            if process:
+                process.end(grace_s=5)
             shutil.rmtree(lab.host(name))
         write_inventory(lab)
         if not lab.host_names():

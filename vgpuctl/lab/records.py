@@ -89,6 +89,14 @@ def read_record(folder: LabFolder, name: str) -> HostRecord | None:
         return None
 
 
+def read_process(folder: LabFolder, name: str) -> RecordedProcess | None:
+    """The process of a host, also of one that another version of the lab wrote down in another form."""
+    try:
+        return RecordedProcess(**json.loads((folder.host(name) / "host.json").read_text())["process"])
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
+        return None
+
+
 def number_for(folder: LabFolder, name: str) -> int:
     """The number of a host in its lab: the one it has, else the lowest free one. Raises LabError when none is free."""
     records = {one: read_record(folder, one) for one in folder.host_names()}

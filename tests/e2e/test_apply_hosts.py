@@ -68,7 +68,7 @@ def test_every_host_reaches_its_layout_and_the_second_run_writes_nothing(layouts
     assert planned["sim-001"]["undo"] == [{"op": "sriov.set", "address": GPU, "count": 0}]
     assert "A40-8Q" in planned["sim-001"]["later"][0]
     checked = applied(layouts, "--check")
-    assert checked["sim-002"]["changed"] == 1 and checked["sim-002"]["writes"] == 0
+    assert checked["sim-002"]["changed"] == 2 and checked["sim-002"]["writes"] == 0
     assert layouts.states() == before, "plan-hosts and --check changed a host"
 
     first = applied(layouts)
@@ -76,7 +76,7 @@ def test_every_host_reaches_its_layout_and_the_second_run_writes_nothing(layouts
     assert layouts.vfs("sim-001") == {GPU: 32} == layouts.vfs("sim-003")
     assert [len(layouts.machine(name).state().vgpus) for name in sorted(first)] == [2, 0, 2, 1]
     assert layouts.machine("sim-004").state().drivers["0000:43:00.0"] == "vfio-pci"
-    assert first["sim-001"]["changed"] == 3 and first["sim-001"]["writes"] > 0
+    assert first["sim-001"]["changed"] == 4 and first["sim-001"]["writes"] > 0
 
     after = layouts.states()
     second = applied(layouts)
@@ -92,7 +92,7 @@ def test_what_people_see_is_a_line_per_step_and_a_recap(layouts: LayoutFleet) ->
     out = layouts.operator.does("apply-hosts", "--diff").out
     assert "changed: [sim-001] 0000:41:00.0: enable 32 VFs of 0000:41:00.0\n    - 0\n    + 32\n" in out
     assert "ok: [sim-004] 0000:41:00.0: vgpu, as declared" in out
-    assert "sim-001 : ok=1   changed=1   skipped=0   failed=0   unreachable=0" in out
+    assert "sim-001 : ok=1   changed=2   skipped=0   failed=0   unreachable=0" in out
 
 
 def test_a_failing_host_hides_no_other_and_shows_its_undo(layouts: LayoutFleet) -> None:
@@ -112,7 +112,7 @@ def test_a_failing_host_hides_no_other_and_shows_its_undo(layouts: LayoutFleet) 
     assert done.code == 10
     assert hosts["sim-001"]["error"]["reference"] == "layout-refused" and hosts["sim-001"]["failed"] == 1
     assert "has no plain VFs" in hosts["sim-001"]["lines"][-1]["reason"]
-    assert hosts["sim-002"]["changed"] == 1 and layouts.vfs("sim-002") == {GPU: 32}
+    assert hosts["sim-002"]["changed"] == 2 and layouts.vfs("sim-002") == {GPU: 32}
     assert "nouveau" in hosts["sim-003"]["lines"][-1]["reason"] and not layouts.vfs("sim-003")
     assert hosts["sim-004"]["is_unreachable"] and hosts["sim-004"]["error"]["reference"] == "host-unreachable"
 
@@ -120,10 +120,10 @@ def test_a_failing_host_hides_no_other_and_shows_its_undo(layouts: LayoutFleet) 
 def test_batches_end_with_the_failures_that_are_allowed(layouts: LayoutFleet) -> None:
     impossible = {"gpus": [{"match": "all", "kind": "mig", "geometry": {}}]}
     layouts.declare(sim_001=EQUAL, sim_002=impossible, sim_003=EQUAL)
-    hosts = applied(layouts, "--serial", "1")
+    hosts = applied(layouts, "--no-boot", "--serial", "1")
     assert [(one["is_begun"], one["changed"]) for one in hosts.values()] == [(True, 1), (True, 0), (False, 0)]
     assert not layouts.vfs("sim-003")
-    again = applied(layouts, "--serial", "1,50%", "--max-failures", "1")
+    again = applied(layouts, "--no-boot", "--serial", "1,50%", "--max-failures", "1")
     assert [(one["is_begun"], one["changed"]) for one in again.values()] == [(True, 0), (True, 0), (True, 1)]
     refused = layouts.operator.is_refused("apply-hosts", "--serial", "0")
     assert refused["exit_code"] == 2

@@ -19,10 +19,18 @@ MAX_REQUEST_BYTES = 16 << 20
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Serve requests until stdin closes."""
+    """Serve requests until stdin closes, or restore the layout of a manifest."""
     parser = argparse.ArgumentParser(prog="vgpuctl-agent", description=__doc__)
     parser.add_argument("--root", default="/", help="folder to take for the machine's root (default /)")
-    serve(Host(parser.parse_args(argv).root))
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    apply = commands.add_parser("apply", help="bring the host into the layout of a manifest and end")
+    apply.add_argument("--manifest", required=True, metavar="FILE", help="what apply-hosts installed")
+    arguments = parser.parse_args(argv)
+    if arguments.command == "apply":
+        from vgpuctl.agent import restore
+
+        sys.exit(restore.main(Host(arguments.root), arguments.manifest))
+    serve(Host(arguments.root))
 
 
 def serve(host: Host) -> None:

@@ -36,6 +36,11 @@ def answer(host: Host, request: Request) -> Reply:
             return Reply(__version__, host.writes, facts=read_facts(host))
         if request.call == "holders":
             return Reply(__version__, host.writes, holders=read_holders(host, request.target or ""))
+        if request.call == "boot" and request.boot is not None:
+            from vgpuctl.agent.changes import boot
+
+            with nullcontext() if request.dry_run else host.lock():
+                changes.append(boot.ensure(host, request.boot, dry_run=request.dry_run))
         if request.call == "signs":
             from vgpuctl.agent.facts import signs
 
@@ -73,10 +78,14 @@ def read_holders(host: Host, target: str) -> Tuple[Holder, ...]:
 
 def apply(host: Host, steps: Tuple[Step, ...], changes: List[Change], *, dry_run: bool) -> None:
     """Take the steps in order under the host's lock and add what each did to `changes`. Raises Problem."""
+    from vgpuctl.agent.changes import boot
+
     with nullcontext() if dry_run else host.lock():
         for step in steps:
             try:
                 changes.append(take(host, step, dry_run=dry_run))
+                if changes[-1].changed and not dry_run:
+                    boot.note_slice(host, step)
             except Problem as problem:
                 if not dry_run:
                     raise

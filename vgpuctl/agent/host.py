@@ -185,6 +185,60 @@ class Host:
         finally:
             os.close(descriptor)
 
+    def read_bytes(self, path: str) -> Optional[bytes]:
+        """Return a file's bytes from the disk, None when there is no such file."""
+        try:
+            with open(self.path(path), "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise read_problem(path, error) from error
+
+    def disk_link(self, path: str) -> Optional[str]:
+        """Return the text of a symbolic link on the disk, None when there is none."""
+        try:
+            return os.readlink(self.path(path))
+        except OSError:
+            return None
+
+    def own_program(self) -> bytes:
+        """Return the agent's own file."""
+        path = sys.argv[0]
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise read_problem(path, error) from error
+
+    def put_file(self, path: str, data: bytes, mode: int) -> None:
+        """Write a whole file of the disk: under another name beside it, then renamed. Raises Problem."""
+        self.writes += 1
+        place = self.path(path)
+        temporary = f"{place}.{os.getpid()}"
+        try:
+            os.makedirs(os.path.dirname(place), mode=0o755, exist_ok=True)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, place)
+        except OSError as error:
+            raise _put_problem(path, error) from error
+
+    def put_link(self, path: str, target: str) -> None:
+        """Make a symbolic link of the disk, in place of what is there. Raises Problem."""
+        self.writes += 1
+        place = self.path(path)
+        temporary = f"{place}.{os.getpid()}"
+        try:
+            os.makedirs(os.path.dirname(place), mode=0o755, exist_ok=True)
+            os.symlink(target, temporary)
+            os.rename(temporary, place)
+        except OSError as error:
+            raise _put_problem(path, error) from error
+
     def run(self, argv: Sequence[str], *, timeout_s: float, changes: bool = False) -> Completed:
         """Run a program to its end; `changes` counts it as a write.
 
@@ -304,6 +358,11 @@ def read_problem(path: str, error: OSError) -> Problem:
     """Translate a failed read: could not be read is never the same as empty."""
     name = errno_name(error)
     return Problem("unreadable", f"{path} cannot be read: {name} ({error.strerror})", path=path, errno=name)
+
+
+def _put_problem(path: str, error: OSError) -> Problem:
+    name = errno_name(error)
+    return Problem("write-refused", f"{path} cannot be written: {name} ({error.strerror})", path=path, errno=name)
 
 
 def errno_name(error: OSError) -> str:

@@ -31,6 +31,7 @@ from vgpuctl.cli.output import print_json, say
 )
 @click.option("--reset", is_flag=True, help="Reset GPUs whose pending MIG mode needs it.")
 @click.option("--undo", is_flag=True, help="Where a host's run fails, take back what it did there.")
+@click.option("--no-boot", is_flag=True, help="Do not install the unit that restores the layout at boot.")
 @options.database
 @options.ssh
 @options.as_json
@@ -42,6 +43,7 @@ def command(
     disrupt: bool,
     reset: bool,
     undo: bool,
+    no_boot: bool,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -57,7 +59,7 @@ def command(
     from vgpuctl.usecases.rollout import parse_serial
 
     sizes = parse_serial(serial)
-    run = RunOptions(check=check, disrupt=disrupt, reset=reset, undo=undo)
+    run = RunOptions(check=check, disrupt=disrupt, reset=reset, undo=undo, boot=not no_boot)
     with (
         services(**where) as opened,
         RunDisplay(hosts=len(opened.hosts()), quiet=as_json, diff=diff) as display,

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Protocol, Self
 
+from vgpuctl.agent.wire.boot import BootFiles
 from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
@@ -94,6 +95,11 @@ class AgentClient:
     def holders(self, target: str) -> list[Holder]:
         """Return the processes that have a function (PCI address) or a mediated device (UUID) open."""
         return list(self._ask(Request("holders", target=target), self._timeout_s).holders)
+
+    def install_boot(self, files: BootFiles, *, dry_run: bool = False) -> Change:
+        """Install what restores the host's layout at boot. Raises as `apply`."""
+        (change,) = self._ask(Request("boot", dry_run=dry_run, boot=files), APPLY_TIMEOUT_S).changes
+        return change
 
     def signs(self) -> HostSigns:
         """Read the signs of trouble that are no facts: logs, units, Secure Boot. Raises as `facts`."""

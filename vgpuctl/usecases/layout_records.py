@@ -24,9 +24,15 @@ class Debts:
 
 
 def slices_made(services: Services, host: str, facts: HostFacts) -> frozenset[str]:
-    """The mdevs and VFs whose vGPU a layout made, in this boot of the host and still of the same type."""
+    """The mdevs and VFs whose vGPU a layout made, in this boot of the host and still of the same type.
+
+    What a layout made before the boot counts where the boot's unit made it again.
+    """
     with services.store.reading() as session:
         made = _read_slices(session, host, facts.boot_id)
+        if not made and facts.boot is not None and facts.boot.restored_boot_id == facts.boot_id:
+            before = _read_slices(session, host, None)
+            made = {device: type_id for device, type_id in before.items() if device in facts.boot.slices}
     found = {vgpu.mdev_uuid or vgpu.function: vgpu.type_id for gpu in facts.gpus for vgpu in existing_vgpus(gpu)}
     return frozenset(device for device, type_id in made.items() if found.get(device) == type_id)
 
@@ -79,10 +85,11 @@ def settle(services: Services, host: str, left: Debts) -> None:
             session.save_host_record(host, _DEBTS, json.dumps(asdict(left)))
 
 
-def _read_slices(session: Session, host: str, boot_id: str) -> dict[str, str]:
+def _read_slices(session: Session, host: str, boot_id: str | None) -> dict[str, str]:
+    """What was made in a boot; None for the last boot that anything was made in."""
     record = session.host_record(host, _SLICES)
     content = json.loads(record.content) if record else {}
-    return dict(content["made"]) if content.get("boot_id") == boot_id else {}
+    return dict(content["made"]) if content and boot_id in (None, content["boot_id"]) else {}
 
 
 def _read_debts(session: Session, host: str) -> Debts:

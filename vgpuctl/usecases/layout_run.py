@@ -4,17 +4,29 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from vgpuctl.agent.wire.boot import UNIT_NAME, BootFiles
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.steps import SetServiceActive, Step
 from vgpuctl.errors import AgentProblem, LayoutDiffers, LayoutRefused, VgpuctlError
+from vgpuctl.guests.boot_unit import render_boot_unit
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.vm import Hold, VmState
-from vgpuctl.planner.layout import Difference, Disturbed, HostPlan, Phase, PlannedStep, Selection, select_steps
+from vgpuctl.planner.layout import (
+    Difference,
+    Disturbed,
+    HostPlan,
+    Phase,
+    PlannedStep,
+    Selection,
+    manifest_of,
+    select_steps,
+    slices_of,
+)
 from vgpuctl.planner.layout.matching import entries_for
 from vgpuctl.usecases.check_hosts import note_state
 from vgpuctl.usecases.host_snapshot import saved_snapshot
 from vgpuctl.usecases.layout_lines import AppliedHost, Line, Outcome
-from vgpuctl.usecases.layout_records import Debts, debts_of, makes_slice, note_slice, owe, settle
+from vgpuctl.usecases.layout_records import Debts, debts_of, makes_slice, note_slice, owe, settle, slices_made
 from vgpuctl.usecases.plan_hosts import PlannedHost, read_and_plan
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.start_vm import start_vm
@@ -32,13 +44,15 @@ class RunOptions:
     """What a run may do.
 
     check: plan and write nothing. disrupt: stop known VMs that are in the way, and start them again. reset: reset
-    GPUs whose pending mode needs it. undo: take back what was done on a host whose run failed.
+    GPUs whose pending mode needs it. undo: take back what was done on a host whose run failed. boot: install what
+    restores the layout at boot.
     """
 
     check: bool = False
     disrupt: bool = False
     reset: bool = False
     undo: bool = False
+    boot: bool = True
 
 
 class LayoutRun:
@@ -116,6 +130,7 @@ class LayoutRun:
         with self._services.store.transaction() as session:
             session.save_facts(self._host, planned.facts, at=planned.facts.read_at)
         self._end(planned, chosen)
+        self._install_boot(planned)
 
     def _read(self) -> PlannedHost:
         return read_and_plan(self._services, self._host, self._layout)
@@ -134,6 +149,7 @@ class LayoutRun:
         for text in planned.plan.later:
             self._line(Outcome.SKIPPED, None, text, reason="known only once the steps before are done")
         self._end(planned, chosen)
+        self._install_boot(planned)
 
     def _begin(self, planned: PlannedHost) -> None:
         plan = planned.plan
@@ -175,6 +191,20 @@ class LayoutRun:
         left = [one for one in plan.differences if one.remedy is None]
         if left and not self._options.check:
             raise LayoutDiffers(f"{self._host}: not as declared", context=[str(one) for one in left])
+
+    def _install_boot(self, planned: PlannedHost) -> None:
+        """Install the manifest of the state that was reached; with --check, say whether it would be another."""
+        if not self._options.boot:
+            return
+        facts, host = planned.facts, self._services.host(self._host)
+        with self._services.store.reading() as session:
+            leases = session.leases(host=self._host)
+        slices = slices_of(facts, leases, slices_made(self._services, self._host, facts))
+        unit = render_boot_unit(host.connection.target.python_interpreter, self._layout.stop_services)
+        files = BootFiles(manifest_of(self._layout, facts), slices, unit)
+        change = host.agent.install_boot(files, dry_run=self._options.check)
+        outcome = Outcome.CHANGED if change.changed else Outcome.OK
+        self._line(outcome, None, f"{UNIT_NAME} restores it at boot", before=change.before, after=change.after)
 
     def _take_steps(self, steps: Sequence[PlannedStep], facts: HostFacts) -> bool:
         """Take them one by one and stop at the first that fails. Returns whether a mode now waits for a reset."""

@@ -3,7 +3,7 @@
 
 from typing import Dict, Optional, Tuple
 
-from vgpuctl.agent.facts import gpus, hugepages, iommu, numa, nvidia, nvml_gpus, services, software
+from vgpuctl.agent.facts import boot, gpus, hugepages, iommu, numa, nvidia, nvml_gpus, services, software
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml
@@ -45,6 +45,7 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         services=_read_services(host),
         hugepages=hugepages.read(host),
         network_interfaces=tuple(host.listdir_optional("/sys/class/net") or ()),
+        boot=boot.read(host),
     )
 
 

@@ -82,7 +82,12 @@ def from_json(cls: Type[T], value: object, path: str = "") -> T:
 
 
 def to_json(value: object) -> Any:
-    """Turn frozen values into what `json.dumps` takes; tuples become lists, None stays."""
+    """Turn frozen values into what `json.dumps` takes; tuples become lists, None stays, steps carry their op."""
+    if isinstance(value, STEPS):
+        return {
+            "op": value.op,
+            **{field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)},
+        }
     if dataclasses.is_dataclass(value):
         return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, (list, tuple)):
@@ -96,7 +101,8 @@ def to_json(value: object) -> Any:
 
 def step_to_json(step: Step) -> Dict[str, Any]:
     """Turn a step into its wire form, `{"op": OP, **fields}`."""
-    return {"op": step.op, **to_json(step)}
+    wire: Dict[str, Any] = to_json(step)
+    return wire
 
 
 def step_from_json(value: object, path: str = "") -> Step:
@@ -112,6 +118,8 @@ def step_from_json(value: object, path: str = "") -> Step:
 
 def _convert(hint: Any, value: object, path: str) -> object:
     origin = typing.get_origin(hint)
+    if hint == Step:
+        return step_from_json(value, path)
     if origin is Union:
         return _convert_union(hint, value, path)
     if origin is tuple:

@@ -7,6 +7,7 @@ Python 3.9, standard library only. One request is one JSON line, one reply is on
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
+from vgpuctl.agent.wire.boot import BootFiles
 from vgpuctl.agent.wire.decode import (
     WireError,
     from_json,
@@ -24,7 +25,7 @@ from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 
 PROTOCOL = 1
-CALLS = ("ping", "facts", "apply", "holders", "signs")
+CALLS = ("ping", "facts", "apply", "holders", "signs", "boot")
 
 
 @dataclass(eq=False)
@@ -52,14 +53,15 @@ class Problem(Exception):
 class Request:
     """What is asked of the agent.
 
-    call: one of CALLS. steps and dry_run belong to `apply`. target belongs to `holders`: a PCI address or an
-    mdev's UUID.
+    call: one of CALLS. steps belong to `apply`, boot to `boot`, dry_run to both. target belongs to `holders`: a PCI
+    address or an mdev's UUID.
     """
 
     call: str
     steps: Tuple[Step, ...] = ()
     dry_run: bool = False
     target: Optional[str] = None
+    boot: Optional[BootFiles] = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,9 @@ def request_to_json(request: Request) -> Dict[str, Any]:
     if request.call == "apply":
         obj["dry_run"] = request.dry_run
         obj["steps"] = [step_to_json(step) for step in request.steps]
+    if request.boot is not None:
+        obj["dry_run"] = request.dry_run
+        obj["boot"] = to_json(request.boot)
     if request.target is not None:
         obj["target"] = request.target
     return obj
@@ -100,6 +105,7 @@ def request_from_json(value: object) -> Request:
     wanted = {
         "apply": {"protocol", "call", "steps", "dry_run"},
         "holders": {"protocol", "call", "target"},
+        "boot": {"protocol", "call", "boot", "dry_run"},
     }.get(call, {"protocol", "call"})
     for key in obj:
         if key not in wanted:
@@ -110,6 +116,7 @@ def request_from_json(value: object) -> Request:
         tuple(step_from_json(step, f"steps[{number}]") for number, step in enumerate(steps)),
         get_bool(obj, "dry_run") if "dry_run" in obj else False,
         get_str(obj, "target") if call == "holders" else None,
+        from_json(BootFiles, obj.get("boot"), "boot") if call == "boot" else None,
     )
 
 

@@ -9,6 +9,8 @@ never an empty value.
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
+from vgpuctl.agent.wire.boot import BootFacts
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -211,6 +213,7 @@ class HostFacts:
     """One host as the agent saw it. read_at: seconds since the epoch by the host's clock.
 
     services, hugepages, network_interfaces: None when the agent did not read them, which is not the same as none.
+    boot: what restores the layout at boot, None where nothing is installed.
     """
 
     hostname: str
@@ -235,3 +238,4 @@ class HostFacts:
     services: Optional[Tuple[ServiceFacts, ...]] = None
     hugepages: Optional[Tuple[HugepageFacts, ...]] = None
     network_interfaces: Optional[Tuple[str, ...]] = None
+    boot: Optional[BootFacts] = None

@@ -16,6 +16,7 @@ HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
 PACKAGE_VARIABLE = "VGPUCTL_SIMULATED_PACKAGE"
 _DOOR = "vgpuctl.lab.simulated.machine.door"
 _HOST = "vgpuctl.agent.host"
+_RUN_FILE = "from vgpuctl.agent.__main__ import main; main()"
 
 
 class DoorFinder(MetaPathFinder):
@@ -55,10 +56,17 @@ class DoorLoader(Loader):
 
 
 def main() -> None:
-    """Take python3's own arguments: `[-I] [-S] -c PROGRAM ARGUMENT…`; anything else is the real Python's."""
+    """Take python3's own arguments: `[-I] [-S] -c PROGRAM ARGUMENT…`, or the machine's own agent, `FILE.pyz ARGUMENT…`.
+
+    Anything else is the real Python's.
+    """
     arguments = sys.argv[1:]
     while arguments and arguments[0] in ("-I", "-S"):
         arguments.pop(0)
+    if arguments and arguments[0].endswith(".pyz") and HOST_VARIABLE in os.environ:
+        path = f"{os.environ[HOST_VARIABLE]}/root{arguments[0]}"
+        arguments = ["-c", _RUN_FILE, *arguments[1:]]
+        sys.path.insert(0, path)
     if len(arguments) < 2 or arguments[0] != "-c" or HOST_VARIABLE not in os.environ:
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     home = f"{os.environ[HOST_VARIABLE]}/home"

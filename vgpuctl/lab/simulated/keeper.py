@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpuctl.lab.process import needed_program, record
+from vgpuctl.lab.simulated.boot_units import run_boot_units
 from vgpuctl.lab.simulated.layout import ADDRESS, SimulatedFolder
 from vgpuctl.lab.simulated.libvirt_seat import LibvirtSeat
 from vgpuctl.lab.simulated.machine.programs import enable_vfs
@@ -198,6 +199,7 @@ class Keeper:
         machine.reboot()
         enable_vfs(machine)
         libvirt = LibvirtSeat(machine, folder / "node.xml", folder / "libvirt")
+        await run_boot_units(self._lab, machine)
         await libvirt.open(self._libvirt_socket())
         listener = _listen(self._lab.read_port(name))
         self._lab.write_port(name, int(listener.getsockname()[1]))
@@ -233,6 +235,8 @@ class Keeper:
         await self._cut(seat)
         await seat.libvirt.power_off()
         seat.machine.reboot()
+        await run_boot_units(self._lab, seat.machine)
+        await seat.libvirt.start_autostarted()
         seat.is_off = False
         self._set_doors(seat)
 

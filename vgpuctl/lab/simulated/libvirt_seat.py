@@ -40,7 +40,7 @@ from vgpuctl.lab.simulated.machine.domains import HostDevice, StartRefused
 from vgpuctl.lab.simulated.machine.state import MachineFolder
 
 _DOMAIN_TYPE = re.compile(r"<domain\b[^>]*?\btype=(['\"])(\w+)\1")
-_LIST_ACTIVE, _LIST_ALL = 1, 0
+_LIST_ACTIVE, _LIST_INACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 2, 1 << 10, 0
 # What the test driver's undefine knows: managed save and snapshot metadata. The rest it has nothing of.
 _KNOWN_UNDEFINE_FLAGS = 0x3
 _ANSWERED_HERE = (
@@ -141,6 +141,11 @@ class LibvirtSeat:
             for domain in await self._list(_LIST_ACTIVE):
                 await self._call(Procedure.DOMAIN_DESTROY, domain.encoded)
             await self._note_ends()
+
+    async def start_autostarted(self) -> None:
+        """Start the domains that are to start with the host, as libvirt's daemon does when it comes up."""
+        for domain in await self._list(_LIST_INACTIVE | _LIST_AUTOSTART):
+            await self._start(Packet(REMOTE_PROGRAM, Procedure.DOMAIN_CREATE, Kind.CALL, 0, 0, domain.encoded))
 
     def running(self) -> int:
         """How many VMs run."""

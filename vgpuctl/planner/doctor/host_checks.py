@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 
+from vgpuctl.agent.wire.boot import UNIT_NAME
 from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
 from vgpuctl.planner.doctor.finding import Finding, Severity
 
@@ -94,3 +95,19 @@ def group_open(seen: Examined) -> Iterator[Finding]:
     for text in seen.said("group-open"):
         mend = "journalctl -u nvidia-vgpu-mgr has the driver's reason; `vgpuctl repair` where the slice is gone"
         yield Finding("group-open", Severity.ERROR, HOST, text, mend)
+
+
+def boot_contract(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: the unit that restores the layout at boot did not run, or did not restore everything."""
+    boot = seen.facts.boot
+    if boot is None:
+        return
+    mend = f"journalctl -u {UNIT_NAME} on the host; `vgpuctl apply-hosts` brings the layout back and installs it anew"
+    for text in boot.problems:
+        yield Finding("boot-contract", Severity.ERROR, HOST, text, mend)
+    if boot.restored_boot_id != seen.facts.boot_id:
+        read = f"{UNIT_NAME} left no result in this boot"
+        yield Finding("boot-contract", Severity.ERROR, HOST, read, mend)
+    if not boot.is_enabled:
+        read = f"{UNIT_NAME} is not enabled"
+        yield Finding("boot-contract", Severity.ERROR, HOST, read, "`vgpuctl apply-hosts` enables it")

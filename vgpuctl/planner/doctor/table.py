@@ -43,6 +43,7 @@ CHECKS: tuple[Check, ...] = (
     Check("mixed-generations", 22, host_checks.mixed_generations),
     Check("group-open", 23, host_checks.group_open),
     Check("stop-race", 24, vgpu_checks.stop_race),
+    Check("boot-contract", 0, host_checks.boot_contract),
     Check("unread", 0, gpu_checks.unread),
 )
 

@@ -5,6 +5,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -233,6 +234,8 @@ class MachineFolder:
                 setattr(state, name, getattr(fresh, name))
             (self.root / "dev/kmsg").write_text("")
             (self.root / "run/lock/vgpuctl.lock").unlink(missing_ok=True)
+            # /run is in memory.
+            shutil.rmtree(self.root / "run/vgpuctl", ignore_errors=True)
 
     def log(self, line: str) -> None:
         """Let the kernel say something."""

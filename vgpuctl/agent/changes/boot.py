@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Install what restores the layout at boot, and keep its list of slices while VMs come and go."""
+
+import json
+from typing import Any, Dict, List, Optional, Sequence
+
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire import boot as wire
+from vgpuctl.agent.wire.boot import BootFiles, ManifestStep
+from vgpuctl.agent.wire.decode import WireError, from_json, to_json
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.steps import Change, CreateMdev, DeleteMdev, SetVgpuType, Step
+
+OP = "boot.install"
+_TIMEOUT_S = 60.0
+
+
+def ensure(host: Host, files: BootFiles, *, dry_run: bool) -> Change:
+    """Bring agent, manifest, slices and unit to what is wanted; the same again writes nothing.
+
+    The manifest comes last of the files, so that a manifest never meets an older agent.
+    Raises Problem `write-refused`.
+    """
+    wanted: Dict[str, bytes] = {
+        wire.AGENT: host.own_program(),
+        wire.SLICES: _slices_text(files.slices),
+        wire.UNIT: files.unit.encode(),
+        wire.MANIFEST: _text(to_json(files.manifest)),
+    }
+    stale = [path for path, data in wanted.items() if host.read_bytes(path) != data]
+    links = [path for path in wire.UNIT_LINKS if host.disk_link(path) != wire.UNIT]
+    if not stale and not links:
+        return Change(OP, wire.FOLDER, "installed", "installed", changed=False)
+    before = "none" if wire.MANIFEST in stale and host.read_bytes(wire.MANIFEST) is None else "older"
+    if not dry_run:
+        for path in stale:
+            host.put_file(path, wanted[path], 0o600 if path != wire.UNIT else 0o644)
+        for path in links:
+            host.put_link(path, wire.UNIT)
+        _reload(host, is_needed=bool(links) or wire.UNIT in stale)
+        boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
+        note_result(host, boot_id, [], [name_of(one.step) for one in files.slices])
+    return Change(OP, wire.FOLDER, before, "installed", changed=True)
+
+
+def note_slice(host: Host, step: Step) -> None:
+    """Keep the list of slices true after a step; a host without the list is left alone."""
+    if not isinstance(step, (CreateMdev, DeleteMdev, SetVgpuType)):
+        return
+    slices = read_slices(host)
+    if slices is None:
+        return
+    kept = [one for one in slices if name_of(one.step) != name_of(step)]
+    if isinstance(step, CreateMdev) or (isinstance(step, SetVgpuType) and step.type_id != "0"):
+        function = step.parent if isinstance(step, CreateMdev) else step.address
+        kept.append(ManifestStep(step, host.link_name(f"/sys/bus/pci/devices/{function}/physfn") or function))
+    if kept != slices:
+        host.put_file(wire.SLICES, _slices_text(kept), 0o600)
+
+
+def read_slices(host: Host) -> Optional[List[ManifestStep]]:
+    """The slices to be made at boot, None where nothing is installed. Raises Problem `unreadable`."""
+    text = host.read_optional(wire.SLICES)
+    if text is None:
+        return None
+    try:
+        return [from_json(ManifestStep, one) for one in json.loads(text)["steps"]]
+    except (WireError, ValueError, KeyError, TypeError) as error:
+        raise Problem("unreadable", f"{wire.SLICES} cannot be read: {error}", path=wire.SLICES) from error
+
+
+def note_result(host: Host, boot_id: str, problems: List[str], slices: List[str]) -> None:
+    """Leave what came of it for the next look at the host; it goes with the boot."""
+    from vgpuctl.agent.facts.boot import digest
+
+    manifest = host.read_optional(wire.MANIFEST) or ""
+    result = {
+        "restored_boot_id": boot_id,
+        "restored_manifest": digest(manifest),
+        "problems": problems,
+        "slices": slices,
+    }
+    host.put_file(wire.RESULT, _text(result), 0o644)
+
+
+def name_of(step: Step) -> str:
+    """The device of a slice: the mdev's UUID, or the VF."""
+    return step.uuid if isinstance(step, (CreateMdev, DeleteMdev)) else str(getattr(step, "address", ""))
+
+
+def _reload(host: Host, *, is_needed: bool) -> None:
+    """Let systemd see the unit; a host that systemd does not run has no use for it."""
+    if not is_needed or not host.exists("/run/systemd/system"):
+        return
+    done = host.run(["systemctl", "daemon-reload"], timeout_s=_TIMEOUT_S, changes=True)
+    if done.status:
+        raise Problem("systemd-refused", f"systemctl daemon-reload failed: {done.errors.strip()}", path=wire.UNIT)
+
+
+def _slices_text(slices: Sequence[ManifestStep]) -> bytes:
+    ordered = sorted(slices, key=lambda one: (one.gpu or "", name_of(one.step)))
+    return _text({"version": wire.VERSION, "steps": to_json(ordered)})
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring the host from a fresh boot into its layout, by the manifest that apply-hosts installed.
+
+Runs from the systemd unit before libvirt starts VMs. A card that is another than the manifest's is left alone, and so
+is the rest of a card whose step failed; the others go on. What it says goes to the journal.
+"""
+
+import json
+import sys
+from typing import List, Optional, Set
+
+from vgpuctl.agent.changes import boot
+from vgpuctl.agent.dispatch import take
+from vgpuctl.agent.facts import nvidia, pci
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire import boot as wire
+from vgpuctl.agent.wire.boot import Manifest, ManifestGpu, ManifestStep
+from vgpuctl.agent.wire.decode import WireError, from_json
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.steps import Change, CreateMdev, ResetGpu, SetMigMode, SetVgpuType
+
+# The driver offers the types of new VFs a moment after the VFs are there.
+_TRIES = 20
+_PAUSE_S = 0.5
+_PENDING = "mig-mode-pending"
+
+
+class Restore:
+    """One run. problems: a sentence for everything that was not restored."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._left_alone: Set[str] = set()
+        self.problems: List[str] = []
+        self.slices: List[str] = []
+
+    def run(self, path: str) -> bool:
+        """Restore what the manifest at `path` says; whether everything is as it says."""
+        host = self._host
+        try:
+            manifest = read_manifest(host, path)
+            with host.lock():
+                self._take_all(manifest)
+                boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
+                boot.note_result(host, boot_id, self.problems, self.slices)
+        except Problem as problem:
+            self._complain(problem.message)
+        return not self.problems
+
+    def _take_all(self, manifest: Manifest) -> None:
+        for gpu in manifest.gpus:
+            reason = misfit(self._host, gpu)
+            if reason is not None:
+                self._left_alone.add(gpu.address)
+                self._complain(f"{gpu.address} is left alone: {reason}")
+        for one in manifest.steps:
+            self._take(one)
+        known = {gpu.address for gpu in manifest.gpus}
+        for one in boot.read_slices(self._host) or []:
+            if one.gpu not in known:
+                self._complain(f"{boot.name_of(one.step)} is left alone: the manifest has no GPU {one.gpu}")
+            elif self._take(one):
+                self.slices.append(boot.name_of(one.step))
+
+    def _take(self, one: ManifestStep) -> bool:
+        if one.gpu in self._left_alone:
+            return False
+        try:
+            change = self._patiently(one)
+        except Problem as problem:
+            if one.gpu is not None and not isinstance(one.step, (CreateMdev, SetVgpuType)):
+                self._left_alone.add(one.gpu)
+            self._complain(f"{one.gpu or 'host'}: {one.step.op} failed: {problem.message}")
+            return False
+        if change.changed:
+            _say(f"{change.op} {change.target}: {change.before} -> {change.after}")
+        return True
+
+    def _patiently(self, one: ManifestStep) -> Change:
+        for attempt in range(_TRIES):
+            try:
+                return take(self._host, one.step, dry_run=False)
+            except Problem as problem:
+                if problem.code == _PENDING and isinstance(one.step, SetMigMode):
+                    return take(self._host, ResetGpu(one.step.address), dry_run=False)
+                is_early = isinstance(one.step, (CreateMdev, SetVgpuType)) and problem.code in (
+                    "not-found",
+                    "type-not-offered",
+                )
+                if not is_early or attempt == _TRIES - 1:
+                    raise
+            self._host.wait(_PAUSE_S)
+        raise AssertionError("the last try returns or raises")
+
+    def _complain(self, text: str) -> None:
+        self.problems.append(text)
+        # systemd reads the number as the line's priority: 3 is an error (sd-daemon(3)).
+        _say(f"<3>{text}")
+
+
+def read_manifest(host: Host, path: str) -> Manifest:
+    """Read a manifest. Raises Problem `bad-manifest`."""
+    text = host.read(path)
+    try:
+        manifest = from_json(Manifest, json.loads(text))
+    except (WireError, ValueError) as error:
+        raise Problem("bad-manifest", f"{path} cannot be read: {error}", path=path) from error
+    if manifest.version != wire.VERSION:
+        raise Problem("bad-manifest", f"{path} has version {manifest.version}, this agent knows {wire.VERSION}")
+    return manifest
+
+
+def misfit(host: Host, wanted: ManifestGpu) -> Optional[str]:
+    """Why the card at an address is not the manifest's; None when it is."""
+    try:
+        found = pci.read(host, wanted.address)
+    except Problem as problem:
+        return problem.message
+    ids = (found.vendor_id, found.device_id, found.subsystem_id)
+    if ids != (wanted.vendor_id, wanted.device_id, wanted.subsystem_id):
+        return (
+            f"it is {found.vendor_id}:{found.device_id} (subsystem {found.subsystem_id}), "
+            f"the manifest has {wanted.vendor_id}:{wanted.device_id} (subsystem {wanted.subsystem_id})"
+        )
+    uuid = nvidia.read_information(host, wanted.address).get("GPU UUID")
+    if wanted.uuid is not None and uuid is not None and uuid.lower() != wanted.uuid.lower():
+        return f"it is {uuid}, the manifest has {wanted.uuid}"
+    return None
+
+
+def main(host: Host, path: str) -> int:
+    """Restore and return the exit status."""
+    restore = Restore(host)
+    is_restored = restore.run(path)
+    _say("the layout is restored" if is_restored else "<3>the layout is NOT restored as a whole")
+    return 0 if is_restored else 1
+
+
+def _say(text: str) -> None:
+    """One line for the journal."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

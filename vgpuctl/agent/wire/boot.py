@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What restores a host's layout at boot: the files that are installed, and what came of it. Python 3.9.
+
+On the host: FOLDER has the agent, the manifest, the slices and the unit; systemd finds the unit by a link.
+"""
+
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+from vgpuctl.agent.wire.steps import Step
+
+FOLDER = "/etc/vgpuctl"
+AGENT = f"{FOLDER}/agent.pyz"
+MANIFEST = f"{FOLDER}/manifest.json"
+SLICES = f"{FOLDER}/slices.json"
+UNIT_NAME = "vgpuctl-restore.service"
+UNIT = f"{FOLDER}/{UNIT_NAME}"
+UNIT_LINKS = (
+    f"/etc/systemd/system/{UNIT_NAME}",
+    f"/etc/systemd/system/multi-user.target.wants/{UNIT_NAME}",
+)
+RESULT = "/run/vgpuctl/restored.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class ManifestGpu:
+    """Which card the steps are for; another one in its place gets none of them. uuid: None where none was told."""
+
+    address: str
+    vendor_id: str
+    device_id: str
+    subsystem_id: Optional[str] = None
+    uuid: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class ManifestStep:
+    """One step. gpu: None for the host's own."""
+
+    step: Step
+    gpu: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The way from a fresh boot to the layout, without the slices, which come and go with VMs."""
+
+    gpus: Tuple[ManifestGpu, ...]
+    steps: Tuple[ManifestStep, ...]
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class BootFiles:
+    """What is installed. slices: those that exist now and are to exist after a boot, with the GPU they are on."""
+
+    manifest: Manifest
+    slices: Tuple[ManifestStep, ...]
+    unit: str
+
+
+@dataclass(frozen=True)
+class BootFacts:
+    """What is installed and what came of it. manifest: the sha256 of the installed file.
+
+    is_enabled: systemd's links lead to the unit. restored_boot_id: of the boot that the result is of, None where there
+    is none. restored_manifest: the sha256 that was restored. problems: sentences. slices: devices that were made again.
+    """
+
+    manifest: str
+    is_enabled: bool
+    restored_boot_id: Optional[str] = None
+    restored_manifest: Optional[str] = None
+    problems: Tuple[str, ...] = ()
+    slices: Tuple[str, ...] = ()

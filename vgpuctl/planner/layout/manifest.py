@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way from a fresh boot to the layout a host is in now, for the unit that restores it (reference 9, boot order).
+
+VFs, GPU instances, mixed sizes and the scheduler do not outlive a boot; what does is no change when asked again.
+"""
+
+from collections.abc import Collection, Sequence
+
+from vgpuctl.agent.wire.boot import Manifest, ManifestGpu, ManifestStep
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.steps import (
+    BindDriver,
+    CreateGpuInstance,
+    CreateMdev,
+    SetHeterogeneousMode,
+    SetHugepages,
+    SetMigMode,
+    SetVgpuScheduler,
+    SetVgpuType,
+    SetVirtualFunctions,
+    Step,
+)
+from vgpuctl.model.layout import HostLayout, MigVgpuLayout, PassthroughLayout, VgpuLayout
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.occupancy import existing_vgpus
+from vgpuctl.planner.layout.driver import VFIO_PCI
+from vgpuctl.planner.layout.matching import entries_for
+
+
+def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
+    """The manifest of a host that is in its layout. Equal input, equal manifest."""
+    gpus: list[ManifestGpu] = []
+    steps = [ManifestStep(SetHugepages(size_kib, count)) for size_kib, count in layout.hugepages]
+    for gpu in sorted(facts.gpus, key=lambda one: one.address):
+        entries = entries_for(gpu, layout.gpus)
+        if len(entries) != 1:
+            continue
+        gpus.append(ManifestGpu(gpu.address, gpu.vendor_id, gpu.device_id, gpu.subsystem_id, gpu.uuid))
+        steps += [ManifestStep(step, gpu.address) for step in _steps(gpu, entries[0].layout)]
+    return Manifest(tuple(gpus), tuple(steps))
+
+
+def slices_of(facts: HostFacts, leases: Sequence[Lease], made: Collection[str]) -> tuple[ManifestStep, ...]:
+    """The vGPUs that vgpuctl has on the host, leased or made by a layout; nobody else's."""
+    ours = {one.slice.device for one in leases} | {one.slice.function for one in leases if one.slice.mdev_uuid is None}
+    ours |= {one.slice.mdev_uuid for one in leases if one.slice.mdev_uuid} | set(made)
+    found: list[ManifestStep] = []
+    for gpu in sorted(facts.gpus, key=lambda one: one.address):
+        for vgpu in existing_vgpus(gpu):
+            if (vgpu.mdev_uuid or vgpu.function) not in ours or vgpu.type_id is None:
+                continue
+            step: Step = SetVgpuType(vgpu.function, vgpu.type_id)
+            if vgpu.mdev_uuid is not None:
+                step = CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid)
+            found.append(ManifestStep(step, gpu.address))
+    return tuple(found)
+
+
+def _steps(gpu: Gpu, layout: object) -> list[Step]:
+    """One GPU's, in the order of a boot."""
+    steps: list[Step] = []
+    if isinstance(layout, PassthroughLayout):
+        if layout.driver == VFIO_PCI:
+            steps.append(BindDriver((gpu.address, *(other.address for other in gpu.companions)), VFIO_PCI))
+        return steps
+    if gpu.mig is not None:
+        steps.append(SetMigMode(gpu.address, gpu.mig.current))
+    if gpu.vfs:
+        steps.append(SetVirtualFunctions(gpu.address, len(gpu.vfs)))
+    for one in gpu.mig.instances if gpu.mig else ():
+        compute = one.compute_instances > 0
+        steps.append(CreateGpuInstance(gpu.address, one.profile, one.start, compute_instance=compute))
+    if gpu.heterogeneous:
+        steps.append(SetHeterogeneousMode(gpu.address, True))
+    for one in gpu.mig.instances if gpu.mig else ():
+        if one.heterogeneous:
+            steps.append(SetHeterogeneousMode(gpu.address, True, one.start))
+    if isinstance(layout, VgpuLayout | MigVgpuLayout) and layout.scheduler is not None:
+        declared = layout.scheduler
+        steps.append(SetVgpuScheduler(gpu.address, str(declared.policy), declared.time_slice_us))
+    return steps

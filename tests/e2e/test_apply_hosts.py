@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,9 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
 
 @pytest.fixture(autouse=True)
 def _fresh(layouts: LayoutFleet) -> None:
-    """Hosts as after a start, with no layout and no store."""
+    """Hosts as after a start, with no layout, nothing installed and no store."""
     for name in lab.simulated.names(folder=layouts.folder):
+        shutil.rmtree(layouts.machine(name).root / "etc", ignore_errors=True)
         lab.simulated.reboot(name, folder=layouts.folder)
         layouts.machine(name).reboot()
     for path in layouts.operator.home.glob("store.db*"):

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of many hosts: vgpuctl beside ansible-core and plain OpenSSH, on the same simulated hosts in the same run.
+
+Wall time, CPU time and memory of the controller: the command's own processes, without the hosts' side, which runs on
+the same machine. Hosts, forks and order are the same for all. `facts` reads every host's facts (`list-hosts`), first
+without the agent on the hosts, then with it; `check` is `apply-hosts --check`. Ansible runs with pipelining and a
+ControlPersist socket of its own per run. OpenSSH logs in and runs `true`.
+
+Run it with `python -m tests.bench.fan_out --hosts 10,100 [--forks 10] [--rounds 3]`.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpuctl import lab
+from vgpuctl.lab.simulated.layout import simulated_folder
+
+_SAMPLE_S = 0.25
+_LAYOUT = "vgpu: {version: 1, gpus: [{match: all, kind: vgpu}]}\n"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run cost. memory_mib: the largest sum over its processes of what they alone have (PSS)."""
+
+    wall_s: float
+    cpu_s: float
+    memory_mib: float
+
+
+def main() -> None:
+    """Measure every tool for every number of hosts and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", default="10,100")
+    parser.add_argument("--forks", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--latency-ms", type=float, default=0.0)
+    parser.add_argument("--without", default="", help="names of runs to leave out, such as setup,ping")
+    given = parser.parse_args()
+    print(
+        f"forks {given.forks}, latency {given.latency_ms:g} ms, load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores"
+    )
+    print(f"{'hosts':>5} {'run':22} {'wall s':>8} {'ms/host':>8} {'CPU s':>8} {'ms/host':>8} {'MiB':>7}")
+    for text in given.hosts.split(","):
+        with tempfile.TemporaryDirectory(prefix="fan-out-") as name:
+            _measure(Path(name), int(text), given)
+
+
+def _measure(home: Path, hosts: int, given: argparse.Namespace) -> None:
+    folder = lab.LabFolder(home / "lab")
+    lab.simulated.up(hosts, mix="a40:50,l40s:30,t4:20", latency_ms=given.latency_ms, folder=folder)
+    try:
+        inventory = home / "inventory"
+        (inventory / "group_vars").mkdir(parents=True)
+        shutil.copy(simulated_folder(folder).inventory, inventory / "hosts.yml")
+        (inventory / "group_vars/all.yml").write_text(_LAYOUT)
+        left_out = set(given.without.split(","))
+        for name, commands in _runs(home, inventory, folder, given.forks).items():
+            if name.partition(" ")[0] in left_out or name in left_out:
+                continue
+            rounds = 1 if "first" in name else given.rounds
+            costs = [_run(home, commands(number)) for number in range(rounds)]
+            wall, cpu, memory = (
+                statistics.median(getattr(cost, field) for cost in costs) for field in ("wall_s", "cpu_s", "memory_mib")
+            )
+            print(
+                f"{hosts:5} {name:22} {wall:8.2f} {wall / hosts * 1000:8.0f} {cpu:8.2f} {cpu / hosts * 1000:8.0f} "
+                f"{memory:7.1f}",
+                flush=True,
+            )
+    finally:
+        lab.simulated.down(folder=folder)
+
+
+def _runs(home: Path, inventory: Path, folder: lab.LabFolder, forks: int) -> dict[str, Callable[[int], list[str]]]:
+    """Every run by name: from the round's number to the command."""
+    ours = [sys.executable, "-m", "vgpuctl"]
+    where = ["-i", str(inventory), "--forks", str(forks), "--json"]
+    ansible = [str(Path(sys.executable).parent / "ansible"), "all", "-i", str(inventory), "-f", str(forks), "-o"]
+    names = lab.simulated.names(folder=folder)
+    logins = home / "logins"
+    lines = [
+        " ".join(f"'{word}'" for word in lab.simulated.shell_command(one, ["true"], folder=folder)) for one in names
+    ]
+    logins.write_text("\n".join(lines))
+    return {
+        "openssh true": lambda _: [
+            "xargs",
+            "-a",
+            str(logins),
+            "-P",
+            str(forks),
+            "-d",
+            "\n",
+            "-n",
+            "1",
+            "sh",
+            "-c",
+            'eval "$0"',
+        ],
+        "vgpuctl facts, first": lambda _: [*ours, "list-hosts", *where],
+        "vgpuctl facts": lambda _: [*ours, "list-hosts", *where],
+        "vgpuctl check": lambda _: [*ours, "apply-hosts", "--check", *where],
+        "ping (ansible)": lambda number: [*ansible, "-m", "ping", "-e", f"ansible_control_path_dir={home}/p{number}"],
+        "setup (ansible)": lambda number: [*ansible, "-m", "setup", "-e", f"ansible_control_path_dir={home}/s{number}"],
+    }
+
+
+def _run(home: Path, command: Sequence[str]) -> Cost:
+    """Run one command in a session of its own and take its CPU time from the kernel when it ends."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "VGPUCTL_DATABASE_URL": f"sqlite:///{home}/store.db",
+        "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_HOST_KEY_CHECKING": "1",
+        "ANSIBLE_DEPRECATION_WARNINGS": "0",
+    }
+    log = home / "log"
+    with log.open("wb") as output:
+        began = time.perf_counter()
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
+        sampler = _Sampler(process.pid)
+        sampler.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+    sampler.stop()
+    if process.returncode:
+        tail = log.read_text(errors="replace")[-600:]
+        raise SystemExit(f"{' '.join(command)[:200]} ended with {process.returncode}: {tail}")
+    return Cost(wall, usage.ru_utime + usage.ru_stime, sampler.most_kib / 1024)
+
+
+class _Sampler(threading.Thread):
+    """Watches the memory of a session's processes."""
+
+    def __init__(self, session: int) -> None:
+        super().__init__(daemon=True)
+        self.most_kib = 0
+        self._session = session
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopped.wait(_SAMPLE_S):
+            self.most_kib = max(self.most_kib, sum(_memory_kib(pid) for pid in self._pids()))
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+    def _pids(self) -> list[int]:
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                if int(fields[3]) == self._session:
+                    found.append(int(entry.name))
+        return found
+
+
+def _memory_kib(pid: int) -> int:
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    main()

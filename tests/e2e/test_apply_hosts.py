@@ -125,8 +125,8 @@ def test_batches_end_with_the_failures_that_are_allowed(layouts: LayoutFleet) ->
     hosts = applied(layouts, "--no-boot", "--serial", "1")
     assert [(one["is_begun"], one["changed"]) for one in hosts.values()] == [(True, 1), (True, 0), (False, 0)]
     assert not layouts.vfs("sim-003")
-    again = applied(layouts, "--no-boot", "--serial", "1,50%", "--max-failures", "1")
-    assert [(one["is_begun"], one["changed"]) for one in again.values()] == [(True, 0), (True, 0), (True, 1)]
+    again = applied(layouts, "--no-boot", "--serial", "1,50%", "--max-failures", "1", "--limit", "sim-002,sim-003")
+    assert [(one["is_begun"], one["changed"]) for one in again.values()] == [(True, 0), (True, 1)]
     refused = layouts.operator.is_refused("apply-hosts", "--serial", "0")
     assert refused["exit_code"] == 2
 
@@ -144,8 +144,6 @@ def test_a_tenants_vm_is_disturbed_only_with_leave_and_runs_again(layouts: Layou
     assert "VM web-1 of acme" in refused["lines"][1]["reason"]
     assert refused["lines"][1]["hint"] == "--disrupt allows it"
     assert layouts.states() == held
-    shown = operator.does("plan-hosts").out
-    assert "disturbs VM web-1 of acme" in shown
     allowed = applied(layouts, "--disrupt")["sim-001"]
     texts = [(line["outcome"], line["text"]) for line in allowed["lines"]]
     assert ("changed", "stop VM web-1 of acme and take its slices back") in texts

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.lab.simulated_fixtures import missing_for_simulated
 from vgpuctl import lab
-from vgpuctl.lab.simulated.machine import rules
+from vgpuctl.lab.simulated.machine import rules, usage
 from vgpuctl.lab.simulated.machine.drivers import Drivers
 from vgpuctl.lab.simulated.machine.state import MachineFolder
 
@@ -32,14 +32,14 @@ LINES = {
 
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
-    """sim-001 for drift; sim-002 with what can fail: four A40, a GeForce and an old and a new board."""
+    """sim-001 for drift; sim-002 and sim-003 with what can fail, among them an old and a new board."""
     if missing := missing_for_simulated():
         if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
             pytest.fail(missing)
         pytest.skip(missing)
     home: Path = tmp_path_factory.mktemp("checks")
     sick = "a40*2+a40/mdev-vf+a40/passthrough+rtx-3090+tesla-m60+rtx-pro-6000-blackwell-server"
-    fleet = layout_fleet(home, 2, f"a40,{sick}")
+    fleet = layout_fleet(home, 3, f"a40,{sick},h100-pcie*2+l40s+t4")
     yield fleet
     lab.simulated.down(folder=fleet.folder)
 
@@ -118,6 +118,38 @@ def provoke(machine: MachineFolder) -> None:
         place = machine.root / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
+
+
+def test_failures_of_modes_and_services_are_found(layouts: LayoutFleet) -> None:
+    mig = {"kind": "mig-vgpu", "geometry": {"2g.20gb": 1}}
+    layouts.declare(
+        sim_003={
+            "gpus": [
+                {"match": {"address": FIRST}, **mig},
+                {"match": {"address": SECOND}, **mig},
+                {"match": {"board": "L40S"}, "kind": "vgpu", "size_mode": "mixed-size"},
+                {"match": {"board": "T4"}, "kind": "vgpu"},
+            ]
+        }
+    )
+    machine = layouts.machine("sim-003")
+    with machine.change() as state:
+        state.mig_modes[FIRST] = (False, True)
+        state.mig_modes[SECOND] = (True, True)
+        card = next(one for one in machine.shape.cards if one.address == THIRD)
+        Drivers(machine, state).set_vfs(card, card.total_vfs)
+        usage.start_service(machine.shape, state, "nvidia-dcgm.service")
+        usage.stop_service(state, "nvidia-vgpu-mgr.service")
+    code, hosts = findings(layouts, "--limit", "sim-003")
+    found = {(one["check"], one["subject"]) for one in hosts["sim-003"]["findings"]}
+    wanted = {
+        ("mode-pending", FIRST),
+        ("mig-without-instance", SECOND),
+        ("mixed-size-lost", THIRD),
+        ("gpu-in-use", FOURTH),
+        ("vgpu-manager", "host"),
+    }
+    assert code == 1 and wanted <= found, wanted - found
 
 
 def test_a_host_that_does_not_answer_is_no_drift(layouts: LayoutFleet) -> None:

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent: one JSON request a line on stdin, one JSON reply a line on stdout, until stdin closes."""
 
-import argparse
 import json
 import os
 import queue
 import sys
 import threading
-import traceback
 from typing import List, Optional
 
 from vgpuctl import __version__
@@ -20,6 +18,12 @@ MAX_REQUEST_BYTES = 16 << 20
 
 def main(argv: Optional[List[str]] = None) -> None:
     """Serve requests until stdin closes, or restore the layout of a manifest."""
+    if not (sys.argv[1:] if argv is None else argv):
+        serve(Host())
+        return
+    # Not needed for a session over SSH, whose start it would make slower.
+    import argparse
+
     parser = argparse.ArgumentParser(prog="vgpuctl-agent", description=__doc__)
     parser.add_argument("--root", default="/", help="folder to take for the machine's root (default /)")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -71,6 +75,8 @@ def answer_line(host: Host, line: bytes) -> Reply:
 
         return answer(host, request)
     except Exception as error:  # noqa: BLE001 - the protocol's last resort
+        import traceback
+
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         return Reply(__version__, host.writes, problem=Problem("internal-error", text))
 

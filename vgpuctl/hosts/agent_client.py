@@ -98,7 +98,7 @@ class AgentClient:
 
     def install_boot(self, files: BootFiles, *, dry_run: bool = False) -> Change:
         """Install what restores the host's layout at boot. Raises as `apply`."""
-        (change,) = self._ask(Request("boot", dry_run=dry_run, boot=files), APPLY_TIMEOUT_S).changes
+        (change,) = self._ask(Request("boot", dry_run=dry_run, boot=files), self._timeout_s).changes
         return change
 
     def signs(self) -> HostSigns:

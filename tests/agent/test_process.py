@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from tests.agent import machine
 from vgpuctl.agent.wire.steps import CreateMdev, DeleteMdev, ResetFunction
 from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, CommandTimedOut, PythonMissing
+from vgpuctl.hosts import bundle as agent_bundle
 from vgpuctl.hosts.agent_client import AgentClient
 from vgpuctl.hosts.bundle import build_agent
 from vgpuctl.model.host_target import HostTarget
@@ -56,11 +58,18 @@ def line(**fields: object) -> bytes:
 
 def test_two_builds_are_equal_bytes() -> None:
     first = build_agent()
-    build_agent.cache_clear()
+    agent_bundle._build.cache_clear()
     second = build_agent()
     assert first is not second
     assert first == second
     assert first.sha256 == hashlib.sha256(first.data).hexdigest()
+
+
+def test_many_hosts_at_once_zip_the_agent_once() -> None:
+    agent_bundle._build.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        built = list(pool.map(lambda _: build_agent(), range(8)))
+    assert all(one is built[0] for one in built)
 
 
 def test_the_agent_needs_nothing_but_python(agent_file: Path, root: Path) -> None:

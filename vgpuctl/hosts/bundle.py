@@ -4,6 +4,7 @@
 import hashlib
 import importlib.util
 import io
+import threading
 import zipfile
 from dataclasses import dataclass
 from functools import cache
@@ -30,8 +31,20 @@ class Bundle:
     sha256: str
 
 
-@cache
+_BUILDING = threading.Lock()
+
+
 def build_agent() -> Bundle:
+    """The agent of this installation, zipped once however many threads ask at once.
+
+    Raises AgentBroken when pynvml (nvidia-ml-py) is not installed here.
+    """
+    with _BUILDING:
+        return _build()
+
+
+@cache
+def _build() -> Bundle:
     """Zip the agent of this installation. Equal sources give equal bytes (fixed order, times and modes).
 
     Raises AgentBroken when pynvml (nvidia-ml-py) is not installed here.

@@ -28,13 +28,18 @@ def command(as_json: bool, **where: Any) -> None:
     if as_json:
         print_json(
             [
-                {"host": host.name, "facts": host.facts, "problem": host.problem and host.problem.message}
+                {
+                    "host": host.name,
+                    "layout": host.layout,
+                    "facts": host.facts,
+                    "problem": host.problem and host.problem.message,
+                }
                 for host in hosts
             ]
         )
     else:
         print_table(
-            ["HOST", "STATE", "GPUS", "CPUS", "MEMORY", "KERNEL", "LIBVIRT", "QEMU", "DRIVER"],
+            ["HOST", "STATE", "GPUS", "CPUS", "MEMORY", "KERNEL", "LIBVIRT", "QEMU", "DRIVER", "LAYOUT"],
             [
                 (
                     host.name,
@@ -46,9 +51,10 @@ def command(as_json: bool, **where: Any) -> None:
                     host.facts.libvirt_version,
                     host.facts.qemu_version,
                     host.facts.nvidia_driver,
+                    host.layout,
                 )
                 if host.facts is not None
-                else (host.name, host.problem and host.problem.reference, *[None] * 7)
+                else (host.name, host.problem and host.problem.reference, *[None] * 8)
                 for host in hosts
             ],
             empty="no host",

@@ -8,17 +8,23 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 from vgpuctl.catalog.lookup import board_by_pci
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.lease import Lease
+from vgpuctl.planner.layout import plan_host
+from vgpuctl.usecases.layout_records import slices_made
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.survey import Survey, survey
 
 
 @dataclass(frozen=True)
 class ListedHost:
-    """One host of the inventory: its facts, or why it does not answer."""
+    """One host of the inventory: its facts, or why it does not answer.
+
+    layout: `as declared`, `2 differences`, or None where no layout is declared.
+    """
 
     name: str
     facts: HostFacts | None
     problem: VgpuctlError | None
+    layout: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,10 @@ def list_hosts(services: Services) -> Sequence[ListedHost]:
     seen = survey(services, names, refresh=True)
     facts = {capacity.name: capacity.facts for capacity in seen.capacities}
     problems = dict(seen.failures)
-    return [ListedHost(name, facts.get(name), problems.get(name)) for name in names]
+    return [
+        ListedHost(name, facts.get(name), problems.get(name), _layout_state(services, name, facts.get(name)))
+        for name in names
+    ]
 
 
 def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
@@ -81,6 +90,16 @@ def list_profiles(services: Services, *, refresh: bool) -> tuple[Sequence[Listed
         for listed in gpus
         for profile in sorted(listed.gpu.types, key=lambda type_: (type_.framebuffer_mib or 0, type_.name))
     ], seen
+
+
+def _layout_state(services: Services, name: str, facts: HostFacts | None) -> str | None:
+    layout = services.inventory.layout(name) if facts is not None else None
+    if facts is None or layout is None:
+        return None
+    with services.store.reading() as session:
+        leases = session.leases(host=name)
+    plan = plan_host(layout, facts, leases, slices_made(services, name, facts))
+    return "as declared" if plan.is_in_layout else f"{len(plan.differences)} differences"
 
 
 def board_name(gpu: Gpu) -> str:

@@ -32,6 +32,10 @@ def test_everything_about_the_host_is_what_the_host_says(facts: dict[str, Any], 
     assert facts["nvml_problem"] is None
     assert facts["nvml_version"].endswith(facts["nvidia_driver"])
     assert facts["nvidia_driver"] in witness.run("cat /proc/driver/nvidia/version")
+    listed = witness.run("nvidia-smi -L")
+    nvidia = [gpu for gpu in facts["gpus"] if gpu["driver"] == "nvidia"]
+    assert nvidia
+    assert all(f"{gpu['name']} (UUID: {gpu['uuid']})" in listed for gpu in nvidia)
     assert facts["cpus"] == int(witness.run("nproc"))
 
 

@@ -32,10 +32,13 @@ def test_the_card_table_takes_its_numbers_from_the_catalogue() -> None:
         "card 0000:01:00.0 interface=vf-profile device=10de:2235 subsystem=10de:145a class=030200 revision=a1"
         " framebuffer=49152 vfs=32 uuid=GPU-"
     )
-    assert lines[0].endswith(" architecture=ampere memory=46068 power=300 hetero=1 mig=0 name=NVIDIA A40")
+    assert lines[0].endswith(
+        " architecture=ampere memory=46068 power=300 bar1=65536 ecc=1 hetero=1 mig=0 name=NVIDIA A40"
+    )
     assert (
         "type 562 framebuffer=8192 max=6 heads=4 frl=60 resolution=7680x4320 vdev=2235:14dc placement=8"
-        " guest_framebuffer=7616 class=Quadro license=vWS name=NVIDIA A40-8Q"
+        " guest_framebuffer=7616 class=Quadro"
+        " license=Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0 name=NVIDIA A40-8Q"
     ) in lines
     assert lines[-1].startswith("companion 0000:02:00.1 device=10de:1aef ")
 

@@ -12,6 +12,8 @@ from vgpuctl.lab.process import checked, needed_program
 MODULE_SOURCES = Path(__file__).parent / "kernel_module"
 IN_HOST = Path(__file__).parent / "in_host"
 NVML_SOURCES = Path(__file__).parent / "nvml_library"
+SMI_SOURCES = Path(__file__).parent / "nvidia_smi"
+_C_OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 DISK_GIB = 16
 
 
@@ -53,22 +55,31 @@ def ensure_shim(folder: LabFolder) -> Path:
 
 
 def ensure_nvml(folder: LabFolder) -> Path:
-    """Build the lab's NVML, which tells what the kernel module knows. Returns the path of `libnvidia-ml.so.1`."""
-    target = folder.cache / "nvml" / _key(_sources(NVML_SOURCES), "")
+    """Build the lab's NVML and nvidia-smi. Returns the folder with `libnvidia-ml.so.1` and `nvidia-smi`."""
+    target = folder.cache / "nvml" / _key([*_sources(NVML_SOURCES), *_sources(SMI_SOURCES)], "")
     with built(target) as building:
         if building:
-            build_nvml(building)
-    return target / "libnvidia-ml.so.1"
+            build_nvidia_smi(building, build_nvml(building))
+    return target
 
 
 def build_nvml(folder: Path) -> Path:
     """Compile the lab's NVML into a folder. Returns the library's path."""
     library = folder / "libnvidia-ml.so.1"
     sources = [str(file) for file in _sources(NVML_SOURCES) if file.suffix == ".c"]
-    options = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-shared"]
-    command = [needed_program("cc", package="gcc"), *options, "-Wl,-soname,libnvidia-ml.so.1"]
+    options = ["-fPIC", "-fvisibility=hidden", "-shared", "-Wl,-soname,libnvidia-ml.so.1"]
+    command = [needed_program("cc", package="gcc"), *_C_OPTIONS, *options]
     checked([*command, "-o", str(library), *sources], what="building the lab's NVML", timeout_s=120)
     return library
+
+
+def build_nvidia_smi(folder: Path, library: Path) -> Path:
+    """Compile the lab's nvidia-smi, which asks that NVML, into a folder. Returns the program's path."""
+    program = folder / "nvidia-smi"
+    sources = [str(file) for file in _sources(SMI_SOURCES) if file.suffix == ".c"]
+    command = [needed_program("cc", package="gcc"), *_C_OPTIONS, "-o", str(program)]
+    checked([*command, *sources, str(library)], what="building the lab's nvidia-smi", timeout_s=120)
+    return program
 
 
 def ensure_empty_disk(folder: LabFolder) -> Path:

@@ -13,6 +13,13 @@ _CLASS_VGA_CONTROLLER = "030000"
 _CLASS_3D_CONTROLLER = "030200"
 _CLASS_OTHER_DISPLAY = "038000"
 _CLASS_HD_AUDIO = "040300"
+# What the types' licences are called by the driver: published output of `nvidia-smi vgpu -s -v`.
+_LICENSES = {
+    "Q": "Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0",
+    "B": "GRID-Virtual-PC,2.0;Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0",
+    "A": "GRID-Virtual-Apps,3.0",
+    "C": "NVIDIA-vComputeServer,9.0;Quadro-Virtual-DWS,5.0",
+}
 _ENGINES = ("sm", "ce", "dec", "enc", "jpeg", "ofa")
 
 
@@ -65,6 +72,8 @@ def _nvidia_keys(shape: HostShape, address: str, board: Board, table: MigTable |
         "architecture": board.architecture.split()[0].lower(),
         "memory": board.memory_reported_mib or board.memory_mib,
         "power": board.tdp_w,
+        "bar1": board.bar1_mib,
+        "ecc": 1 if boards.vgpu_types(board) else None,
         "hetero": int(bool(board.mixed_size)),
         "mig": int(table is not None),
     }
@@ -92,7 +101,7 @@ def _type(entry: CatalogType, type_id: int) -> str:
         per_gi=entry.max_per_gi,
         guest_framebuffer=entry.guest_fb_mib,
         **{"class": boards.CLASSES[entry.series]},
-        license=",".join(entry.license) or None,
+        license=_LICENSES[entry.series],
         name=boards.full_name(entry),
     )
 

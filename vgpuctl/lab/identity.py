@@ -157,7 +157,8 @@ def host_files(
     files["guest/idle.img"] = (idle_disk(), 0o644)
     files["vgpulab.ko"] = (module.read_bytes(), 0o644)
     files["driver_link_shim.so"] = (shim.read_bytes(), 0o755)
-    files[f"lib/{nvml.name}"] = (nvml.read_bytes(), 0o755)
+    for name in ("libnvidia-ml.so.1", "nvidia-smi"):
+        files[f"nvidia/{name}"] = ((nvml / name).read_bytes(), 0o755)
     if libvirt_cache and libvirt_cache.is_dir():
         for file in sorted(libvirt_cache.rglob("*")):
             if file.is_file():

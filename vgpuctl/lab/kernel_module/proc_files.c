@@ -214,7 +214,7 @@ int vgpulab_proc_init(void)
 	    !proc_create_single("version", 0444, driver_folder, version_show) ||
 	    !proc_create_single("state", 0444, lab_folder, vgpulab_state_show) ||
 	    !proc_create("control", 0666, lab_folder, &vgpulab_control_operations) ||
-	    !proc_create("cards", 0600, lab_folder, &cards_operations)) {
+	    !proc_create("cards", 0644, lab_folder, &cards_operations)) {
 		vgpulab_proc_stop_cards();
 		vgpulab_proc_exit();
 		return -ENOMEM;

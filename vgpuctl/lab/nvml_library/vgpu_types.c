@@ -9,6 +9,7 @@
 #define MOST_TYPES 128
 #define BAR1_MIB 256
 #define CAPABILITIES 5
+#define MOST_PER_VM 16
 
 /* Answer with a list as NVML does: count is what there is room for, and becomes what there is. */
 nvmlReturn_t tell_ids(const unsigned int *ids, unsigned int found, unsigned int *count, unsigned int *told)
@@ -213,10 +214,18 @@ API nvmlVgpuTypeGetMaxInstances(nvmlDevice_t device, nvmlVgpuTypeId_t id, unsign
 	return NVML_SUCCESS;
 }
 
-/* Up to 16 of the types that give a whole frame buffer's features, one of the others (`per_vm` in the table). */
+/* NVIDIA documents several vGPUs in one VM for Q and C types. */
 API nvmlVgpuTypeGetMaxInstancesPerVm(nvmlVgpuTypeId_t id, unsigned int *most)
 {
-	return tell_number(id, "per_vm", 1, most);
+	const struct lab_line *type;
+	nvmlReturn_t ret = look_up(id, most, &type);
+	char class[16];
+
+	if (ret != NVML_SUCCESS)
+		return ret;
+	lab_word(type, "class", class, sizeof(class));
+	*most = !strcmp(class, "Quadro") || !strcmp(class, "Compute") ? MOST_PER_VM : 1;
+	return NVML_SUCCESS;
 }
 
 API nvmlVgpuTypeGetMaxInstancesPerGpuInstance(nvmlVgpuTypeMaxInstance_v1_t *info)
@@ -248,13 +257,17 @@ API nvmlVgpuTypeGetBAR1Info(nvmlVgpuTypeId_t id, nvmlVgpuTypeBar1Info_v1_t *info
 /* The part of the framebuffer that the guest does not get, in bytes. */
 API nvmlVgpuTypeGetFbReservation(nvmlVgpuTypeId_t id, unsigned int *size)
 {
-	nvmlReturn_t ret = tell_number(id, "reserved", NO_NUMBER, size);
+	const struct lab_line *type;
+	nvmlReturn_t ret = look_up(id, size, &type);
+	unsigned int guest;
 
-	if (ret == NVML_SUCCESS && *size == NO_NUMBER)
+	if (ret != NVML_SUCCESS)
+		return ret;
+	guest = lab_number(type, "guest_framebuffer", NO_NUMBER);
+	if (guest == NO_NUMBER)
 		return NVML_ERROR_NOT_SUPPORTED;
-	if (ret == NVML_SUCCESS)
-		*size *= MIB;
-	return ret;
+	*size = (lab_number(type, "framebuffer", 0) - guest) * MIB;
+	return NVML_SUCCESS;
 }
 
 /* No emulated type has NVLink, GPUDirect or a rule of exclusiveness. */

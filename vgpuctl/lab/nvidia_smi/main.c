@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line. What this nvidia-smi does not have it refuses, as the real one refuses what it does not know. */
+#include <stdio.h>
+#include <string.h>
+
+#include "smi.h"
+
+static const char usage[] =
+	"nvidia-smi of the vgpuctl lab: the part of NVIDIA's that the lab plays.\n\n"
+	"    nvidia-smi                                a summary\n"
+	"    nvidia-smi -L                             GPUs and MIG devices\n"
+	"    nvidia-smi --version\n"
+	"    nvidia-smi [-i ID] -mig 0|1               set the MIG mode\n"
+	"    nvidia-smi [-i ID] --gpu-reset\n"
+	"    nvidia-smi [-i ID] --query-gpu=FIELDS --format=csv[,noheader][,nounits]\n"
+	"    nvidia-smi vgpu [-i ID] [-q | -s [-v] | -c [-v] | -ss | -ghm | -shm 0|1] [-gi ID]\n"
+	"    nvidia-smi vgpu set-scheduler-state -h\n"
+	"    nvidia-smi mig [-i ID] -lgip | -lgipp | -lgi | -lcip | -lci | -cgi LIST [-C] | -dgi | -cci LIST | -dci\n"
+	"                   [-gi IDS] [-ci IDS]\n";
+
+static int show_version(void)
+{
+	char driver[80] = "N/A", nvml[80] = "N/A";
+
+	nvmlSystemGetDriverVersion(driver, sizeof(driver));
+	nvmlSystemGetNVMLVersion(nvml, sizeof(nvml));
+	printf("NVIDIA-SMI version  : %s\n", driver);
+	/* NVML's own number, without the CUDA version before it and the patch level behind it. */
+	printf("NVML version        : %.*s\n", (int)strcspn(driver, ".") + 1 +
+	       (int)strcspn(driver + strcspn(driver, ".") + (strchr(driver, '.') ? 1 : 0), "."), driver);
+	printf("DRIVER version      : %s\n", driver);
+	printf("CUDA Version        : %s\n", strncmp(nvml, "13", 2) ? "12.4" : "13.0");
+	return NVML_SUCCESS;
+}
+
+static int run_top_level(const struct options *options)
+{
+	static const char *const known[] = { "-i", "--id", "-L", "--list-gpus", "-mig", "--multi-instance-gpu", "-r",
+					     "--gpu-reset", "--query-gpu", "--format", "--version", NULL };
+	const char *strange = unknown_option(options, known);
+	struct selection selection;
+	int ret;
+
+	if (strange) {
+		printf("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n");
+		return NVML_ERROR_INVALID_ARGUMENT;
+	}
+	if (has_option(options, "--version", NULL))
+		return show_version();
+	ret = select_devices(&selection, option(options, "-i", "--id"));
+	if (ret)
+		return ret;
+	if (has_option(options, "-L", "--list-gpus"))
+		return list_devices(&selection);
+	if (has_option(options, "-mig", "--multi-instance-gpu"))
+		return set_mig_mode(&selection, option(options, "-mig", "--multi-instance-gpu"));
+	if (has_option(options, "-r", "--gpu-reset"))
+		return reset_devices(&selection);
+	if (has_option(options, "--query-gpu", "--query-gpu"))
+		return query_devices(&selection, option(options, "--query-gpu", "--query-gpu"),
+				     option(options, "--format", "--format"));
+	return summarise_devices(&selection);
+}
+
+int main(int count, char **words)
+{
+	struct options options = { count - 1, words + 1 };
+	int ret;
+
+	if (has_option(&options, "-h", "--help") && !(count > 2 && !strcmp(words[2], "set-scheduler-state"))) {
+		fputs(usage, stdout);
+		return NVML_SUCCESS;
+	}
+	ret = nvmlInit_v2();
+	if (ret == NVML_ERROR_DRIVER_NOT_LOADED) {
+		puts("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the "
+		     "latest NVIDIA driver is installed and running.\n");
+		return ret;
+	}
+	if (ret) {
+		printf("Failed to initialize NVML: %s\n", nvmlErrorString(ret));
+		return ret;
+	}
+	if (count > 1 && !strcmp(words[1], "vgpu"))
+		ret = vgpu_command(&(struct options){ count - 2, words + 2 });
+	else if (count > 1 && !strcmp(words[1], "mig"))
+		ret = mig_command(&(struct options){ count - 2, words + 2 });
+	else
+		ret = run_top_level(&options);
+	nvmlShutdown();
+	return ret;
+}

@@ -31,6 +31,11 @@ from vgpuctl.errors import UsageError
     help="Seconds that each VM that gives way may take to shut down before the plug is pulled.",
 )
 @click.option(
+    "--reservation",
+    metavar="NAME",
+    help="Take the slices that are reserved for now under this name; --gpu is left out.",
+)
+@click.option(
     "--queue",
     "may_wait",
     is_flag=True,
@@ -42,6 +47,7 @@ def command(
     dry_run: bool,
     wait: bool,
     shutdown_timeout_s: float,
+    reservation: str | None,
     may_wait: bool,
     as_json: bool,
     **given: Any,
@@ -60,6 +66,8 @@ def command(
 
     where = take_service_options(given)
     requests = read_requests(**given)
+    if may_wait and reservation is not None:
+        raise UsageError("--queue and --reservation exclude each other")
     if may_wait:
         _queue(requests, where, dry_run=dry_run or wait, as_json=as_json)
         return
@@ -67,7 +75,12 @@ def command(
         results = []
         for request in requests:
             created = create_vm(
-                opened, request, dry_run=dry_run, refresh=refresh, shutdown_timeout_s=shutdown_timeout_s
+                opened,
+                request,
+                dry_run=dry_run,
+                refresh=refresh,
+                shutdown_timeout_s=shutdown_timeout_s,
+                reservation=reservation,
             )
             if wait and not dry_run:
                 wait_for_console(opened, created.vm)

@@ -18,6 +18,7 @@ from vgpuctl.errors import Interrupted, VgpuctlError
 
 COMMANDS = {
     "apply-hosts": "Bring every host into its declared layout.",
+    "cancel-reservation": "Cancel a reservation.",
     "check-hosts": "Check hosts for drift and for the known failure modes.",
     "console": "Connect this terminal to a VM's serial console.",
     "controller": "Serve the queue and end VMs whose time is over, until it is stopped.",
@@ -41,11 +42,13 @@ COMMANDS = {
     "list-pools": "List the pools of hosts and who may use them.",
     "list-profiles": "List the vGPU types and what can still be created.",
     "list-queue": "List the VMs that wait for their turn.",
+    "list-reservations": "List what is reserved, and when.",
     "list-tenants": "List the tenants, their quotas and what they use.",
     "list-vms": "List the VMs of the store.",
     "plan-hosts": "Show what would bring every host into its declared layout.",
     "render-vm": "Print the domain XML of a VM without creating it.",
     "repair": "Finish or take back what an interrupted run left.",
+    "reserve": "Reserve GPU slices for a time.",
     "set-queue": "Choose who comes first in the queue.",
     "set-quota": "Change what a tenant may use.",
     "show-inventory": "Show hosts, groups and variables of the inventory.",

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.reservation import Window
+from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.relieve import relieve
@@ -51,20 +53,50 @@ def first_start(
     None when it never does, as far as the bookings tell.
     """
     length = math.inf if request.duration_s is None else request.duration_s
-    times = sorted({not_before, *(one.end for one in bookings if not_before < one.end < math.inf)})
-    for at in times[:MOST_TIMES]:
-        found = place_at(request, capacities, bookings, at, at + length)
+    for at in _times(bookings, not_before):
+        found = place_over(request, capacities, bookings, [(at, at + length)])
         if found is not None:
             return Start(at, found)
     return None
 
 
-def place_at(
-    request: VmRequest, capacities: Sequence[HostCapacity], bookings: Sequence[Booking], begin: float, end: float
+def first_windows(
+    request: VmRequest, capacities: Sequence[HostCapacity], bookings: Sequence[Booking], windows: Sequence[Window]
+) -> float | None:
+    """The first time, from the first window's begin on, to which the windows could be moved together."""
+    begin = windows[0][0]
+    for at in _times(bookings, begin):
+        moved = [(one + at - begin, other + at - begin) for one, other in windows]
+        if place_over(request, capacities, bookings, moved) is not None:
+            return at
+    return None
+
+
+def place_over(
+    request: VmRequest, capacities: Sequence[HostCapacity], bookings: Sequence[Booking], windows: Sequence[Window]
 ) -> Placement | None:
-    """Where the request fits from begin to end; everything that is taken in between counts all the time."""
-    leases = [lease for one in bookings if one.overlaps(begin, end) for lease in leases_of(one)]
-    return Fleet([_at(capacity, bookings, begin, end) for capacity in capacities], leases).place(request)
+    """Where the request fits in all of these windows; everything that is taken in any of them counts all the time."""
+    there = {one.name: one for one in bookings if _is_in(one, windows)}
+    leases = distinct([lease for one in there.values() for lease in leases_of(one)])
+    return Fleet([_at(capacity, bookings, windows) for capacity in capacities], leases).place(request)
+
+
+def distinct(leases: Sequence[Lease]) -> list[Lease]:
+    """The leases with each function of a host once: what follows each other on it is not taken twice at a time."""
+    found: dict[tuple[str, str], Lease] = {}
+    for lease in leases:
+        held = lease.slice
+        key = lease.id if held.sharing is Sharing.MDEV else held.function
+        found.setdefault((lease.host, key), lease)
+    return list(found.values())
+
+
+def _times(bookings: Sequence[Booking], not_before: float) -> list[float]:
+    return sorted({not_before, *(one.end for one in bookings if not_before < one.end < math.inf)})[:MOST_TIMES]
+
+
+def _is_in(booking: Booking, windows: Sequence[Window]) -> bool:
+    return any(booking.overlaps(begin, end) for begin, end in windows)
 
 
 def leases_of(booking: Booking) -> list[Lease]:
@@ -77,12 +109,12 @@ def leases_of(booking: Booking) -> list[Lease]:
     ]  # fmt: skip
 
 
-def _at(capacity: HostCapacity, bookings: Sequence[Booking], begin: float, end: float) -> HostCapacity:
+def _at(capacity: HostCapacity, bookings: Sequence[Booking], windows: Sequence[Window]) -> HostCapacity:
     """The host without the VMs that do not run then, and with the memory of those that will."""
     here = [one for one in bookings if one.host == capacity.name]
-    gone = [one for one in here if one.vm_uuid is not None and not one.overlaps(begin, end)]
+    gone = [one for one in here if one.vm_uuid is not None and not _is_in(one, windows)]
     freed_mib = sum(one.memory_mib for one in gone)
-    later_mib = sum(one.memory_mib for one in here if one.vm_uuid is None and one.overlaps(begin, end))
+    later_mib = sum(one.memory_mib for one in here if one.vm_uuid is None and _is_in(one, windows))
     facts = capacity.facts
     if gone:
         slices = [held for one in gone for held in one.slices]

@@ -16,10 +16,12 @@ from vgpuctl.agent.wire import facts as facts_module
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.lease import Slice
+from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest
 
 REQUEST_VERSION = 5
 SLICE_VERSION = 1
+RESERVATION_VERSION = 1
 
 _Value = TypeVar("_Value")
 
@@ -39,6 +41,12 @@ def decode_slice(text: str, version: int, *, what: str) -> Slice:
     """Read a lease's slice. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, SLICE_VERSION, what=what)
     return _decode(text, Slice, what=what)
+
+
+def decode_reservation(text: str, version: int, *, what: str) -> Reservation:
+    """Read a reservation. Raises StoreUnusable for a newer version or a damaged row."""
+    _check_version(version, RESERVATION_VERSION, what=what)
+    return _decode(text, Reservation, what=what)
 
 
 def decode_facts(text: str, *, what: str) -> HostFacts:

@@ -7,11 +7,14 @@ from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.queue import QueueRows
 from vgpuctl.store.quotas import QuotaRows
+from vgpuctl.store.reservations import ReservationRows
 from vgpuctl.store.vms import VmRows
 from vgpuctl.store.vpcs import VpcRows
 
 
-class Session(QuotaRows, QueueRows, VmRows, VpcRows, LeaseRows, EventRows, OperationRows, HostRecordRows):
+class Session(
+    QuotaRows, QueueRows, ReservationRows, VmRows, VpcRows, LeaseRows, EventRows, OperationRows, HostRecordRows
+):
     """What `Store.transaction()` and `Store.reading()` give: tenants with quotas and usage, pools, VMs, networks,
     leases, hosts, the queue, events and the journal.
 

@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0006"
+SCHEMA_VERSION = "0007"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -258,6 +258,18 @@ settings = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("tenant", Text, ForeignKey("tenants.name"), primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("content_version", Integer, nullable=False),
+    Column("vm_uuid", Text),
+    Column("created_at", Double, nullable=False),
 )
 
 _PARTIAL_UNIQUE = {

@@ -15,15 +15,16 @@ from vgpuctl.model.placement import Placement
 from vgpuctl.model.queue import QueueEntry, QueueKind, QueueSettings
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.quota.queue_order import has_aged
-from vgpuctl.scheduler.calendar import place_at
+from vgpuctl.scheduler.calendar import place_over
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.store.claims import Claim
 from vgpuctl.usecases.create_vm import create_vm
 from vgpuctl.usecases.operations import may_run, refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.preemption import find_eviction
-from vgpuctl.usecases.queue import bookings_of, cached_capacities, on_network_host, ordered_queue
+from vgpuctl.usecases.queue import cached_capacities, on_network_host, ordered_queue
 from vgpuctl.usecases.repair import repair
+from vgpuctl.usecases.reservations import bookings_of, with_promises
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.start_vm import start_vm
 from vgpuctl.usecases.stop_vm import stop_vm
@@ -130,7 +131,7 @@ def _no_room(services: Services, entry: QueueEntry) -> str | None:
         if session.vm(request.tenant, request.name) is not None:
             return None
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
-        leases = session.leases()
+        leases = with_promises(session, session.leases(), request)
     answer = explain(request, capacities, leases)
     if isinstance(answer, Placement) or find_eviction(services, request, capacities) is not None:
         return None
@@ -149,10 +150,13 @@ def _fits_empty(services: Services, entry: QueueEntry) -> bool:
         return False
     with services.store.reading() as session:
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
-        bookings = [one for one in bookings_of(session) if one.host in hosts]
+        bookings = [one for one in bookings_of(session) if one.host in hosts and one.vm_uuid is not None]
     return (
-        place_at(
-            entry.request, capacities, [replace(one, end=FAR_FUTURE) for one in bookings], FAR_FUTURE, FAR_FUTURE + 1
+        place_over(
+            entry.request,
+            capacities,
+            [replace(one, end=FAR_FUTURE) for one in bookings],
+            [(FAR_FUTURE, FAR_FUTURE + 1)],
         )
         is not None
     )

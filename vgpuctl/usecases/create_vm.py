@@ -10,6 +10,7 @@ from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlErro
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.judge import FleetView
 from vgpuctl.scheduler.place import place
@@ -20,6 +21,7 @@ from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
 from vgpuctl.usecases.preemption import SHUTDOWN_TIMEOUT_S, carry_out, find_eviction
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
+from vgpuctl.usecases.reservations import placement_of, refuse_for_reservation, use_now, with_promises
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import apply, build_slices, check_leases, describe_slice, leases_of, plan_leases
 from vgpuctl.usecases.survey import survey
@@ -52,15 +54,20 @@ def create_vm(
     dry_run: bool = False,
     refresh: bool = False,
     shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
+    reservation: str | None = None,
 ) -> CreatedVm:
     """Create and start one VM, or find that it is there already.
 
     When it fits only if less important VMs give way, they are shut down, within shutdown_timeout_s each.
+    reservation: take the slices that were promised under this name, until the present window ends.
 
     Raises NotFound (tenant), VmDiffers (a VM of this name with another specification), QuotaExceeded, NoCapacity,
     HostError, GuestError; after any of them nothing is left behind, or the lease is `broken` and says why.
     """
-    existing = find_existing(services, request)
+    used = None
+    if reservation is not None:
+        used, request = use_now(services, request, reservation)
+    existing = find_existing(services, request, is_reserved=used is not None)
     if existing is not None:
         return existing
     refuse_early(services, request)
@@ -76,12 +83,15 @@ def create_vm(
     surprise: VgpuctlError | None = None
     victims: tuple[Candidate, ...] = ()
     for _attempt in range(PLACEMENTS_TRIED):
-        existing = find_existing(services, request)
+        existing = find_existing(services, request, is_reserved=used is not None)
         if existing is not None:
             return existing
         try:
-            leases, view = read_leases(services)
-            placement = place(wanted, capacities, leases, view=view)
+            if used is not None:
+                placement = placement_of(used)
+            else:
+                leases, view = read_leases(services, wanted)
+                placement = place(wanted, capacities, leases, view=view)
         except NoCapacity as full:
             if not refresh:
                 refresh = True
@@ -90,6 +100,7 @@ def create_vm(
                 continue
             eviction = find_eviction(services, wanted, capacities)
             if eviction is None:
+                refuse_for_reservation(services, wanted, capacities, full)
                 raise
             victims = eviction.victims
             if dry_run:
@@ -100,7 +111,7 @@ def create_vm(
             capacities = _look_again(services, eviction.placement.host, capacities, remember=True)
             continue
         try:
-            created = _create_on(services, request, network, placement, capacities, dry_run=dry_run)
+            created = _create_on(services, request, network, placement, capacities, used, dry_run=dry_run)
             return replace(created, victims=victims)
         except ConcurrentChange as error:
             services.say(f"{placement.host}: {error.message}; placing again")
@@ -113,9 +124,10 @@ def create_vm(
     )
 
 
-def find_existing(services: Services, request: VmRequest) -> CreatedVm | None:
+def find_existing(services: Services, request: VmRequest, *, is_reserved: bool = False) -> CreatedVm | None:
     """The VM of this name when it is there with the same specification; None when there is none.
 
+    is_reserved: its time and host follow from a reservation, and are not compared.
     Raises NotFound for the tenant, VmDiffers, or StateError when an earlier run did not finish.
     """
     with services.store.reading() as session:
@@ -124,6 +136,8 @@ def find_existing(services: Services, request: VmRequest) -> CreatedVm | None:
         if vm is None:
             return None
         leases = session.leases(vm_uuid=vm.uuid)
+    if is_reserved:
+        request = replace(request, duration_s=vm.request.duration_s, host=vm.request.host)
     differences = list_differences(vm.request, request)
     if differences:
         raise VmDiffers(
@@ -141,10 +155,10 @@ def find_existing(services: Services, request: VmRequest) -> CreatedVm | None:
     return CreatedVm(vm, tuple(leases), changed=False)
 
 
-def read_leases(services: Services) -> tuple[Sequence[Lease], FleetView]:
-    """Every live lease of the store, and the host that was chosen last."""
+def read_leases(services: Services, request: VmRequest) -> tuple[Sequence[Lease], FleetView]:
+    """Every live lease and what is promised while the request would run, and the host that was chosen last."""
     with services.store.reading() as session:
-        return session.leases(), FleetView(last_host=session.last_placed_host())
+        return with_promises(session, session.leases(), request), FleetView(last_host=session.last_placed_host())
 
 
 def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
@@ -196,6 +210,7 @@ def _create_on(
     network: Network | None,
     placement: Placement,
     capacities: Sequence[HostCapacity],
+    reservation: Reservation | None,
     *,
     dry_run: bool,
 ) -> CreatedVm:
@@ -218,6 +233,8 @@ def _create_on(
         refuse_over_quota(session, request, leases)
         session.reserve(placement.host, generation, leases)
         session.add_vm(vm)
+        if reservation is not None:
+            session.use_reservation(reservation, vm.uuid)
         attachment = take_port(session, vm, network)
         operation_id = session.begin_operation("create-vm", vm.uuid, vm.domain_name, exclusive=True)
     with ending(services, operation_id):

@@ -14,6 +14,7 @@ from vgpuctl.quota import charge
 from vgpuctl.quota.borrowing import ChargedVm, borrowed_vms, may_reclaim
 from vgpuctl.scheduler.victims import Candidate, Eviction, choose_victims
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.reservations import with_promises
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.stop_vm import stop_vm
 
@@ -31,6 +32,7 @@ def find_eviction(services: Services, request: VmRequest, capacities: Sequence[H
     with services.store.reading() as session:
         vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
         leases = session.leases()
+        taken = with_promises(session, leases, request)
         borrowed = _borrowed(session, request.tenant, vms, leases)
         quotas, used = session.quotas(request.tenant), session.used(request.tenant)
         now = time.time()
@@ -48,12 +50,12 @@ def find_eviction(services: Services, request: VmRequest, capacities: Sequence[H
         all_candidates.append(candidate)
         if gives_way:
             less_important.append(candidate)
-    found = choose_victims(request, capacities, leases, all_candidates)
+    found = choose_victims(request, capacities, taken, all_candidates)
     if found is None or len(less_important) == len(all_candidates):
         return found
     if may_reclaim(quotas, used, charge.of_slices(found.placement.slices)):
         return found
-    return choose_victims(request, capacities, leases, less_important)
+    return choose_victims(request, capacities, taken, less_important)
 
 
 def carry_out(services: Services, request: VmRequest, eviction: Eviction, *, timeout_s: float) -> None:

@@ -4,7 +4,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpuctl import catalog
@@ -26,6 +26,7 @@ from vgpuctl.usecases.create_vm import CreatedVm, create_vm, find_existing, list
 from vgpuctl.usecases.operations import may_run
 from vgpuctl.usecases.ports import network_of, on_its_host
 from vgpuctl.usecases.quota import refuse_for_ever
+from vgpuctl.usecases.reservations import bookings_of
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.survey import groups_there, promised_memory
 
@@ -166,27 +167,6 @@ def fleet_capacity(capacities: Sequence[HostCapacity]) -> Amounts:
 def _memory_mib(gpu: Gpu) -> int:
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     return gpu.memory_mib or (board.memory_mib if board is not None else 0)
-
-
-def bookings_of(session: Session) -> list[Booking]:
-    """What is taken now, with its end where one was declared."""
-    vms = {vm.uuid: vm for vm in session.vms()}
-    by_vm: dict[str, list[Booking]] = {}
-    for lease in session.leases():
-        vm = vms.get(lease.vm_uuid)
-        ends_at = vm.ends_at if vm is not None else None
-        by_vm.setdefault(lease.vm_uuid, []).append(
-            Booking(
-                f"{lease.tenant}.{lease.vm_name}",
-                lease.host,
-                (lease.slice,),
-                0.0,
-                math.inf if ends_at is None else ends_at,
-                lease.vm_uuid,
-                vm.request.memory_mib if vm is not None and ends_at is not None else 0,
-            )
-        )
-    return [replace(own[0], slices=tuple(one.slices[0] for one in own)) for own in by_vm.values()]
 
 
 def refuse_while_served(session: Session, entry: QueueEntry) -> None:

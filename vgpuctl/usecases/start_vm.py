@@ -15,6 +15,7 @@ from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.ports import attachment_of, connect
 from vgpuctl.usecases.quota import refuse_over_quota
+from vgpuctl.usecases.reservations import with_promises
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import build_slices, check_leases, leases_of, plan_leases
 from vgpuctl.usecases.undo import Undo
@@ -63,7 +64,7 @@ def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
 def _reserve_again(services: Services, vm: Vm, facts: HostFacts) -> Sequence[Lease]:
     with services.store.reading() as session:
         generation = session.generation(vm.host)
-        leases = session.leases()
+        leases = with_promises(session, session.leases(), vm.request, vm)
     try:
         placement = place(replace(vm.request, host=vm.host), [HostCapacity(vm.host, facts, generation)], leases)
     except NoCapacity as full:

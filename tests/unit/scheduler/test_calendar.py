@@ -12,7 +12,7 @@ from tests.unit.fleet_factory import emulated_a40, host, vm
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.sharing import Sharing
-from vgpuctl.scheduler.calendar import Booking, first_start, place_at
+from vgpuctl.scheduler.calendar import Booking, first_start, first_windows, place_over
 
 NOW = 1000.0
 
@@ -76,10 +76,30 @@ def test_a_start_holds_all_the_time_and_no_earlier_one_was_possible(
     length_s = math.inf if duration_s is None else duration_s
     start = first_start(request, fleet, there, NOW)
     times = sorted({NOW, *(one.end for one in there if NOW < one.end < math.inf)})
-    possible = [at for at in times if place_at(request, fleet, there, at, at + length_s) is not None]
+    possible = [at for at in times if place_over(request, fleet, there, [(at, at + length_s)]) is not None]
     assert (None if start is None else start.at) == min(possible, default=None)
     if start is not None:
         taken = {held.function for held in start.placement.slices}
         for one in there:
             if one.overlaps(start.at, start.at + length_s):
                 assert not taken & {held.function for held in one.slices}
+
+
+def test_windows_are_moved_together_to_where_all_of_them_fit() -> None:
+    card = emulated_a40()
+    fleet = [host("gpu1", card)]
+    there = [promised(1500.0, 2000.0, "0000:41:00.4", "A40-48Q", 49152),
+             replace(promised(3500.0, 4000.0, "0000:41:00.4", "A40-48Q", 49152), name="acme.other")]  # fmt: skip
+    once, twice = [(1200.0, 1700.0)], [(1200.0, 1700.0), (3200.0, 3700.0)]
+    assert place_over(vm("A40-8Q"), fleet, there, once) is None
+    assert first_windows(vm("A40-8Q"), fleet, there, once) == 2000.0
+    assert first_windows(vm("A40-8Q"), fleet, there, twice) == 2000.0
+    assert first_windows(vm("A40-8Q"), fleet, there, [(1200.0, 1700.0), (2800.0, 3300.0)]) == 4000.0
+
+
+def test_what_follows_on_one_function_is_not_taken_twice_at_a_time() -> None:
+    card = emulated_a40()
+    there = [running(card, "now", 2000.0), promised(2000.0, 3000.0, "0000:41:00.4")]
+    start = first_start(vm("A40-24Q"), [host("gpu1", card)], there, NOW)
+    assert start is not None
+    assert start.at == NOW

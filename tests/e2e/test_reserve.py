@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations as an operator meets them, on a simulated host with one A40."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.e2e.operator import Operator
+
+SMALL = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--limit", "sim-001")
+WHERE = ("--tenant", "umbrella", "--gpu", "A40-48Q", "--limit", "sim-001")
+
+
+@pytest.fixture
+def operator(fleet_operator: Operator) -> Iterator[Operator]:
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does("create-tenant", "umbrella")
+    fleet_operator.does("list-gpus", "--refresh")
+    yield fleet_operator
+    for vm in fleet_operator.json("list-vms"):
+        name, tenant = vm["vm"]["request"]["name"], vm["vm"]["request"]["tenant"]
+        fleet_operator.does("delete-vm", name, "--tenant", tenant, "--yes", "--timeout", "0")
+
+
+def _at(seconds: float) -> str:
+    return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat(timespec="seconds")
+
+
+def test_what_is_reserved_is_lent_to_short_vms_only_and_given_to_its_tenant_in_time(operator: Operator) -> None:
+    later = ("reserve", "training", *WHERE, "--from", _at(7200), "--until", _at(10800))
+    assert operator.json(*later)["changed"]
+    assert not operator.json(*later)["changed"]
+    endless = operator.is_refused("create-vm", "endless", "--gpu", "A40-24Q", *SMALL)
+    assert (endless["reference"], "give --for 1h" in endless["hint"]) == ("no-capacity", True)
+    operator.does("create-vm", "short", "--gpu", "A40-24Q", "--for", "1h", *SMALL)
+    overlap = operator.is_refused("reserve", "other", *WHERE, "--from", _at(9000), "--until", _at(12600))
+    assert overlap["reference"] == "no-capacity"
+    assert "the first time it would fit is from" in overlap["hint"]
+    mine = ("create-vm", "mine", "--tenant", "umbrella", "--reservation", "training", *SMALL[2:])
+    early = operator.is_refused(*mine)
+    assert (early["reference"], "begins at" in early["message"]) == ("state", True)
+    assert [one["name"] for one in operator.json("list-reservations")] == ["training"]
+    operator.does("cancel-reservation", "training", "--tenant", "umbrella")
+    assert operator.is_refused("cancel-reservation", "training", "--tenant", "umbrella")["reference"] == "not-found"
+    operator.does("delete-vm", "short", "--tenant", "acme", "--yes", "--timeout", "0")
+
+    operator.does("reserve", "now", *WHERE, "--from", _at(-60), "--until", _at(3600), "--every", "1d")
+    assert operator.is_refused("create-vm", "endless", "--gpu", "A40-24Q", *SMALL)["reference"] == "no-capacity"
+    used = ("create-vm", "mine", "--tenant", "umbrella", "--reservation", "now", *SMALL[2:])
+    (created,) = operator.json(*used)
+    assert created["vm"]["request"]["duration_s"] == pytest.approx(3600, abs=400)
+    assert [one["slice"]["profile"] for one in created["leases"]] == ["A40-48Q"]
+    assert not operator.json(*used)[0]["changed"]
+    second = ("create-vm", "second", *used[2:])
+    assert "uses reservation now already" in operator.is_refused(*second)["message"]
+    operator.does("cancel-reservation", "now", "--tenant", "umbrella")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--from", "2001-01-01", "--until", "2001-01-02"), "past"),
+        (("--from", "2091-01-02", "--until", "2091-01-01"), "before it begins"),
+        (("--from", "2091-01-01", "--until", "2091-01-03", "--every", "1d"), "before it ended"),
+        (("--from", "soon", "--until", "2091-01-03"), "no time"),
+    ],
+)
+def test_times_that_make_no_sense_are_refused(operator: Operator, arguments: tuple[str, ...], said: str) -> None:
+    refused = operator.is_refused("reserve", "x", *WHERE, *arguments)
+    assert (refused["reference"], said in refused["message"]) == ("usage", True), refused

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations in the store. Each change counts in its host's generation, so that no placement overlooks it."""
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select, update
+
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.store import codec, tables
+from vgpuctl.store.hosts import HostRows
+from vgpuctl.store.tenants import TenantRows
+
+_RESERVATIONS = tables.reservations
+
+
+class ReservationRows(HostRows, TenantRows):
+    """Add, find, use and cancel reservations."""
+
+    def reservations(self) -> list[Reservation]:
+        """Every reservation, those that are over too; by tenant and name."""
+        rows = self._read(select(_RESERVATIONS))
+        return sorted(map(_reservation, rows), key=lambda one: (one.tenant, one.name))
+
+    def reservation(self, tenant: str, name: str) -> Reservation | None:
+        """One reservation, None when there is none."""
+        for one in self.reservations():
+            if (one.tenant, one.name) == (tenant, name):
+                return one
+        return None
+
+    def add_reservation(self, reservation: Reservation, seen_generation: int) -> None:
+        """Add one, if its host's leases are as they were seen. Raises NotFound (tenant), ConcurrentChange."""
+        self.tenant(reservation.tenant)
+        self.bump_generation(reservation.host, seen_generation)
+        self._write(
+            insert(_RESERVATIONS).values(
+                tenant=reservation.tenant,
+                name=reservation.name,
+                host=reservation.host,
+                content=codec.encode(replace(reservation, vm_uuid=None)),
+                content_version=codec.RESERVATION_VERSION,
+                vm_uuid=None,
+                created_at=self._clock(),
+            ),
+            conflict=f"tenant {reservation.tenant} has a reservation {reservation.name} already",
+        )
+
+    def use_reservation(self, reservation: Reservation, vm_uuid: str | None) -> None:
+        """Note which VM uses it; None when none does any more."""
+        self._write(update(_RESERVATIONS).where(*_key(reservation)).values(vm_uuid=vm_uuid))
+
+    def cancel_reservation(self, reservation: Reservation) -> bool:
+        """Delete one. Returns False when it was gone already."""
+        self._count_change(reservation.host)
+        return self._write(delete(_RESERVATIONS).where(*_key(reservation))).rowcount == 1
+
+
+def _key(reservation: Reservation) -> tuple[Any, Any]:
+    return _RESERVATIONS.c.tenant == reservation.tenant, _RESERVATIONS.c.name == reservation.name
+
+
+def _reservation(row: Row[Any]) -> Reservation:
+    what = f"reservation {row.name} of tenant {row.tenant}"
+    return replace(codec.decode_reservation(row.content, row.content_version, what=what), vm_uuid=row.vm_uuid)

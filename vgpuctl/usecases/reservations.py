@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reserve, list-reservations and cancel-reservation; and what reservations mean for who is placed now."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpuctl.errors import ConcurrentChange, NoCapacity, NotFound, StateError, UsageError
+from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.times import format_duration, format_time
+from vgpuctl.model.vm import Vm, VmRequest, check_name
+from vgpuctl.scheduler.calendar import Booking, distinct, first_windows, leases_of, place_over
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.pools import usable_hosts
+from vgpuctl.usecases.quota import refuse_for_ever
+from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.survey import survey
+
+TRIES = 3
+
+
+def reserve(
+    services: Services,
+    tenant: str,
+    name: str,
+    gpus: Sequence[GpuRequest],
+    *,
+    begin: float,
+    end: float,
+    every_s: float | None,
+) -> tuple[Reservation, bool]:
+    """Promise slices for a time. Returns the reservation, and False when it was there already.
+
+    Raises UsageError, NotFound (tenant), QuotaExceeded, StateError for another reservation of this name, and
+    NoCapacity with the first time it would fit.
+    """
+    check_name(name, what="reservation")
+    _check_times(begin, end, every_s)
+    request = VmRequest(name, tenant, tuple(gpus), vcpus=1, memory_mib=1)
+    for _try in range(TRIES):
+        with services.store.reading() as session:
+            session.tenant(tenant)
+            there = session.reservation(tenant, name)
+            refuse_for_ever(session, request)
+        if there is not None:
+            if (there.gpus, there.begin, there.end, there.every_s) != (request.gpus, begin, end, every_s):
+                raise StateError(
+                    f"tenant {tenant} has another reservation {name}: {describe(there)}",
+                    hint="cancel it first, or choose another name",
+                )
+            return there, False
+        wanted = Reservation(tenant, name, request.gpus, "", (), begin, end, every_s)
+        capacities = survey(services, usable_hosts(services, request), refresh=False).capacities
+        with services.store.reading() as session:
+            bookings = bookings_of(session)
+        placement = place_over(request, capacities, bookings, wanted.windows())
+        if placement is None:
+            raise _conflict(request, wanted, first_windows(request, capacities, bookings, wanted.windows()))
+        made = replace(wanted, host=placement.host, slices=placement.slices)
+        generation = next(one.generation for one in capacities if one.name == placement.host)
+        try:
+            with services.store.transaction() as session:
+                session.add_reservation(made, generation)
+                session.add_event("reserved", f"{tenant}.{name}", describe(made))
+        except ConcurrentChange as error:
+            services.say(f"{placement.host}: {error.message}; looking again")
+            continue
+        return made, True
+    raise ConcurrentChange(f"no place for reservation {name} held in {TRIES} tries", hint="try again")
+
+
+def cancel_reservation(services: Services, tenant: str, name: str) -> Reservation:
+    """Delete a reservation; a VM that uses it runs on. Raises NotFound."""
+    with services.store.transaction() as session:
+        there = _find(session, tenant, name)
+        session.cancel_reservation(there)
+        session.add_event("reservation-cancelled", f"{tenant}.{name}")
+    return there
+
+
+def list_reservations(services: Services, *, tenant: str | None, past: bool) -> Sequence[Reservation]:
+    """The reservations that are not over, or all; by their next begin."""
+    now = time.time()
+    with services.store.reading() as session:
+        found = [one for one in session.reservations() if tenant in (None, one.tenant)]
+    return sorted(
+        (one for one in found if past or not one.is_over(now)),
+        key=lambda one: (one.window_after(now) or (one.begin, one.end), one.tenant, one.name),
+    )
+
+
+def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservation, VmRequest]:
+    """The reservation that a new VM uses in its present window, and the VM's request with what follows from it.
+
+    Raises NotFound, UsageError for other GPUs, and StateError outside its windows or while another VM uses it.
+    """
+    now = time.time()
+    with services.store.reading() as session:
+        there = _find(session, request.tenant, name)
+        user = next((vm for vm in session.vms() if vm.uuid == there.vm_uuid), None)
+    window = there.window_after(now)
+    if window is None or now < window[0]:
+        when = "is over" if window is None else f"begins at {format_time(window[0])} UTC"
+        raise StateError(
+            f"reservation {name} of tenant {request.tenant} {when}", hint="see `vgpuctl list-reservations`"
+        )
+    if request.gpus and request.gpus != there.gpus:
+        raise UsageError(f"reservation {name} is for {_text(there.gpus)}", hint="leave --gpu out")
+    if user is not None and (user.request.tenant, user.request.name) != (request.tenant, request.name):
+        raise StateError(f"VM {user.request.name} uses reservation {name} already", hint="delete it first")
+    left_s = window[1] - now
+    duration_s = left_s if request.duration_s is None else min(left_s, request.duration_s)
+    return there, replace(request, gpus=there.gpus, host=there.host, duration_s=duration_s)
+
+
+def placement_of(reservation: Reservation) -> Placement:
+    """Where a VM that uses it is placed: on the very slices that were promised."""
+    return Placement(reservation.host, reservation.slices)
+
+
+def with_promises(session: Session, leases: Sequence[Lease], request: VmRequest, vm: Vm | None = None) -> list[Lease]:
+    """The leases, and what is promised to others for a time in which the request would still run.
+
+    vm: it may have the slices of the reservation that it uses.
+    """
+    now = time.time()
+    end = math.inf if request.duration_s is None else now + request.duration_s
+    promised = [one for one in _promises(session, now) if one.overlaps(now, end)]
+    own = None if vm is None else vm.uuid
+    users = {_booking_name(one): one.vm_uuid for one in session.reservations()}
+    kept = [one for one in promised if own is None or users.get(one.name) != own]
+    return distinct([*leases, *(lease for one in kept for lease in leases_of(one))])
+
+
+def refuse_for_reservation(
+    services: Services, request: VmRequest, capacities: Sequence[HostCapacity], full: NoCapacity
+) -> None:
+    """Raise NoCapacity that says until when the request would fit, when only a reservation is in its way."""
+    now = time.time()
+    with services.store.reading() as session:
+        leases = session.leases()
+        begins = [one.begin for one in _promises(session, now) if one.begin > now]
+    if not begins or Fleet(capacities, leases).place(request) is None:
+        return
+    first = min(begins)
+    raise NoCapacity(
+        f"{full.message}: what is free now is reserved",
+        context=full.context,
+        hint=f"a VM that ends before {format_time(first)} UTC fits: give --for {format_duration(first - now)} or less;"
+        " see `vgpuctl list-reservations`",
+    ) from full
+
+
+def bookings_of(session: Session) -> list[Booking]:
+    """What is taken now, with its end where one was declared, and what is promised."""
+    vms = {vm.uuid: vm for vm in session.vms()}
+    by_vm: dict[str, list[Booking]] = {}
+    for lease in session.leases():
+        vm = vms.get(lease.vm_uuid)
+        ends_at = vm.ends_at if vm is not None else None
+        by_vm.setdefault(lease.vm_uuid, []).append(
+            Booking(
+                f"{lease.tenant}.{lease.vm_name}",
+                lease.host,
+                (lease.slice,),
+                0.0,
+                math.inf if ends_at is None else ends_at,
+                lease.vm_uuid,
+                vm.request.memory_mib if vm is not None and ends_at is not None else 0,
+            )
+        )
+    taken = [replace(own[0], slices=tuple(one.slices[0] for one in own)) for own in by_vm.values()]
+    return taken + _promises(session, time.time())
+
+
+def describe(reservation: Reservation) -> str:
+    """A reservation in a few words: `A40-8Q from 2026-11-01 14:00 to 2026-11-01 16:00 UTC`."""
+    window = f"from {format_time(reservation.begin)} to {format_time(reservation.end)} UTC"
+    return f"{_text(reservation.gpus)} {window}" + ("" if reservation.every_s is None else ", repeated")
+
+
+def _promises(session: Session, now: float) -> list[Booking]:
+    """The windows of every reservation, from now on; without the present one where a VM uses it."""
+    holding = {lease.vm_uuid for lease in session.leases()}
+    found = []
+    for one in session.reservations():
+        for begin, end in one.windows():
+            is_used = begin <= now < end and one.vm_uuid in holding
+            if end > now and not is_used:
+                found.append(Booking(_booking_name(one), one.host, one.slices, begin, end))
+    return found
+
+
+def _booking_name(reservation: Reservation) -> str:
+    return f"{reservation.tenant}.reservation {reservation.name}"
+
+
+def _find(session: Session, tenant: str, name: str) -> Reservation:
+    session.tenant(tenant)
+    there = session.reservation(tenant, name)
+    if there is None:
+        raise NotFound(f"tenant {tenant} has no reservation {name!r}", hint="see `vgpuctl list-reservations`")
+    return there
+
+
+def _check_times(begin: float, end: float, every_s: float | None) -> None:
+    if end <= begin:
+        raise UsageError("the reservation ends before it begins", hint="give --until later than --from")
+    if end <= time.time():
+        raise UsageError(f"the reservation would be over: {format_time(end)} UTC is past", hint="give a later --until")
+    if every_s is not None and every_s < end - begin:
+        raise UsageError("the reservation would begin again before it ended", hint="give a longer --every")
+
+
+def _conflict(request: VmRequest, wanted: Reservation, first: float | None) -> NoCapacity:
+    hint = "no time in the calendar is free for it; ask for less, or end VMs without a declared end"
+    if first is not None:
+        length = wanted.end - wanted.begin
+        hint = f"the first time it would fit is from {format_time(first)} to {format_time(first + length)} UTC"
+    return NoCapacity(f"{describe(wanted)} is not free for tenant {request.tenant}", hint=hint)
+
+
+def _text(gpus: Sequence[GpuRequest]) -> str:
+    return ", ".join(gpu.text for gpu in gpus)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MIG, mixed sizes, scheduler and faults in the emulated host's kernel, on boards that have them.
 
-The module is loaded anew with a table of other boards, of four VFs each, and afterwards with the host's own.
+The module is loaded anew with a table of other boards, of few VFs, and afterwards with the host's own.
 The numbers in brackets are sections of the project's host interface reference; the rules themselves are compared with
 the catalogue in tests/unit/lab/test_kernel_rules.py.
 """
@@ -28,7 +28,7 @@ def boards(kernel_host: KernelHost, do: Do) -> Iterator[dict[str, Card]]:
     """An A100 40 GB (types on VFs by profile) and an RTX PRO 6000 (mediated devices)."""
     do()
     table = card_table(lab.parse_host("gpu1=a100-40,rtx-pro-6000:mdev-vf"))
-    table = "\n".join(line.replace(" vfs=10 ", " vfs=4 ").replace(" vfs=48 ", " vfs=4 ") for line in table.split("\n"))
+    table = "\n".join(line.replace(" vfs=10 ", " vfs=4 ").replace(" vfs=48 ", " vfs=2 ") for line in table.split("\n"))
     code, output, errors = kernel_host.run(f"cat >/tmp/boards <<'END'\n{table}END\n{_LOAD.format('/tmp/boards')}")
     assert code == 0, output + errors
     yield read_table(table)

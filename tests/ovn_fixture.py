@@ -4,10 +4,14 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import pytest
 
 _SCHEMAS = Path("/usr/share/ovn")
 _LIMIT_S = 20.0
@@ -112,3 +116,20 @@ class LocalOvn:
 
 def _path() -> str:
     return os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+
+@pytest.fixture(scope="module")
+def central() -> Iterator[LocalOvn]:
+    """One OVN central for one test file. VGPUCTL_TESTS_MUST_RUN=1 (CI) makes its absence a failure."""
+    missing = missing_for_ovn()
+    if missing is not None:
+        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    # A socket's name is limited to 108 characters, pytest's folders are long.
+    folder = Path(tempfile.mkdtemp(prefix="vgpuctl-", dir="/tmp"))
+    try:
+        with LocalOvn(folder) as ovn:
+            yield ovn
+    finally:
+        shutil.rmtree(folder)

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tenants' networks carried by OVN: a real northd's databases beside simulated hosts, the real command."""
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.e2e.operator import Operator
-from tests.ovn_fixture import LocalOvn, missing_for_ovn
+from tests.ovn_fixture import LocalOvn, central
+
+__all__ = ["central"]
 
 KILLED_RUN = ("-m", "tests.e2e.killed_run")
 SIZE = ("--memory", "96MiB", "--vcpus", "1")
@@ -20,21 +17,6 @@ OUTSIDE = (
     *("create-outside", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
     *("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider", "--chassis", "sim-001"),
 )
-
-
-@pytest.fixture(scope="module")
-def central() -> Iterator[LocalOvn]:
-    missing = missing_for_ovn()
-    if missing is not None:
-        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
-            pytest.fail(missing)
-        pytest.skip(missing)
-    folder = Path(tempfile.mkdtemp(prefix="vgpuctl-", dir="/tmp"))
-    try:
-        with LocalOvn(folder) as ovn:
-            yield ovn
-    finally:
-        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +96,13 @@ def test_a_database_that_is_away_leaves_no_half_made_network_and_the_same_comman
     assert _count(central, "Logical_Switch") == 0
     assert _network(operator, "acme")
     assert operator.json("repair") == []
+    central.stop()
+    try:
+        refused = operator.is_refused("create-vm", "web", "--tenant", "acme", "--network", "front", *SIZE)
+        assert refused["reference"] == "ovn-unreachable"
+        assert operator.json("list-vms") == []
+    finally:
+        central.start()
     done = operator.run("apply", "delete-network", "front", "--tenant", "acme", "--yes", program=KILLED_RUN)
     assert done.code == -9
     operator.does("repair")

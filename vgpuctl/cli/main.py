@@ -45,6 +45,8 @@ COMMANDS = {
     "list-reservations": "List what is reserved, and when.",
     "list-tenants": "List the tenants, their quotas and what they use.",
     "list-vms": "List the VMs of the store.",
+    "offboard-tenant": "Take back everything of a tenant.",
+    "onboard": "Make a tenant what its file says.",
     "plan-hosts": "Show what would bring every host into its declared layout.",
     "render-vm": "Print the domain XML of a VM without creating it.",
     "repair": "Finish or take back what an interrupted run left.",

@@ -8,7 +8,9 @@ Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
 
 import base64
 import binascii
+import os
 import re
+from pathlib import Path
 
 from vgpuctl.errors import UsageError
 from vgpuctl.guests.iso_image import iso_image
@@ -20,6 +22,8 @@ from vgpuctl.model.vpc import GENEVE_OVERHEAD
 _KEY = re.compile(
     r"(?P<kind>ssh-(?:rsa|ed25519)|ecdsa-sha2-nistp(?:256|384|521)|sk-[a-z0-9@.-]+) (?P<data>[A-Za-z0-9+/]+=*)(?: .*)?"
 )
+# NVIDIA Virtual GPU Client Licensing User Guide: the client takes every .tok file of this folder.
+LICENCE_TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
 # First lines cloud-init knows (doc/rtd/explanation/format.rst).
 _USER_DATA_STARTS = (
     "#cloud-config",
@@ -54,6 +58,10 @@ def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = No
         "meta-data": render_template("meta-data.j2", instance_id=vm.uuid, hostname=hostname, ssh_authorized_keys=keys),
         "user-data": user_data,
     }
+    if cloud_init.licence_token_file is not None:
+        files["vendor-data"] = render_template(
+            "vendor-data.j2", path=LICENCE_TOKEN_PATH, content=_read_secret(cloud_init.licence_token_file)
+        )
     if cloud_init.network_config is not None:
         _check_yaml(cloud_init.network_config, what="network-config")
         files["network-config"] = cloud_init.network_config
@@ -64,6 +72,25 @@ def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = No
             "network-config.j2", mac_address=mac_address(vm.uuid), attachment=None
         )
     return files
+
+
+def check_secret(path: str) -> None:
+    """Accept a secret's file that nobody but its owner can read. Raises UsageError; the content is never shown."""
+    _read_secret(path)
+
+
+def _read_secret(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            content = file.read()
+    except OSError as error:
+        raise UsageError(f"the secret {path} cannot be read: {error.strerror}") from error
+    if mode & 0o077:
+        raise UsageError(
+            f"the secret {path} can be read by others: its mode is {mode:04o}", hint=f"run `chmod 600 {path}`"
+        )
+    return base64.b64encode(content).decode()
 
 
 def _port_config(attachment: Attachment) -> str:

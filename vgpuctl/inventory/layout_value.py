@@ -46,7 +46,8 @@ class Value:
 
     def refuse(self, what: str, *, hint: str | None = None) -> InventoryError:
         """Build the error `FILE:LINE: NAME of host 'HOST' WHAT`."""
-        return InventoryError(f"{self.origin}: {self.name} of host {self.host!r} {what}", hint=hint)
+        whose = f" of host {self.host!r}" if self.host else ""
+        return InventoryError(f"{self.origin}: {self.name}{whose} {what}", hint=hint)
 
     def mapping(self) -> "dict[str, Value]":
         """The entries of a mapping with text keys, each as a value of its own."""

@@ -161,6 +161,15 @@ def monitor_of(subnet: ipaddress.IPv4Network) -> str:
     return str(subnet.broadcast_address - 1)
 
 
+def last_free_address(subnet: ipaddress.IPv4Network, taken: Collection[str]) -> str | None:
+    """The highest address of the network that nobody holds, None when it is full."""
+    numbers = {int(ipaddress.IPv4Address(address)) for address in taken}
+    for number in range(int(subnet.broadcast_address) - 1, int(subnet.network_address), -1):
+        if number not in numbers:
+            return str(ipaddress.IPv4Address(number))
+    return None
+
+
 def first_free_address(subnet: ipaddress.IPv4Network, taken: Collection[str]) -> str | None:
     """The lowest address of the network that nobody holds, None when it is full."""
     numbers = {int(ipaddress.IPv4Address(address)) for address in taken}

@@ -54,16 +54,22 @@ class DiskRequest:
 
 @dataclass(frozen=True)
 class CloudInit:
-    """The cloud-init seed. user_data and network_config are whole documents as the user wrote them."""
+    """The cloud-init seed. user_data and network_config are whole documents as the user wrote them.
+
+    licence_token_file: a file of the operator's machine whose content goes into the seed and nowhere else.
+    """
 
     ssh_authorized_keys: tuple[str, ...] = ()
     user_data: str | None = None
     network_config: str | None = None
     hostname: str | None = None
+    licence_token_file: str | None = None
 
     def is_wanted(self) -> bool:
         """Whether there is anything to seed."""
-        return bool(self.ssh_authorized_keys or self.user_data or self.network_config or self.hostname)
+        return any(
+            (self.ssh_authorized_keys, self.user_data, self.network_config, self.hostname, self.licence_token_file)
+        )
 
 
 @dataclass(frozen=True)

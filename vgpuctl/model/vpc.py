@@ -28,7 +28,7 @@ class Protocol(StrEnum):
 
 
 class VpcKind(StrEnum):
-    """What belongs to a tenant's networks."""
+    """What belongs to a tenant and its networks, beside VMs and the networks themselves."""
 
     GATEWAY = "gateway"
     SECURITY_GROUP = "security-group"
@@ -37,6 +37,7 @@ class VpcKind(StrEnum):
     LOAD_BALANCER = "load-balancer"
     DIRECT_LINE = "direct-line"
     PEERING = "peering"
+    CONTACT = "contact"
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,20 @@ class PeeringSpec:
         return self.tenant
 
 
-VpcSpec = Gateway | SecurityGroup | FloatingAddress | PortForward | LoadBalancer | DirectLine | PeeringSpec
+@dataclass(frozen=True)
+class Contact:
+    """Whom the operator asks about a tenant."""
+
+    kind: ClassVar[VpcKind] = VpcKind.CONTACT
+    address: str
+
+    @property
+    def key(self) -> str:
+        """A tenant has one at most."""
+        return "contact"
+
+
+VpcSpec = Contact | Gateway | SecurityGroup | FloatingAddress | PortForward | LoadBalancer | DirectLine | PeeringSpec
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from typing import Any, Self
 from vgpuctl.errors import OvnRefused, OvnUnreachable, UsageError
 from vgpuctl.ovn.rows import Reference, Row
 
-OWNER, KEY = "vgpuctl-owner", "vgpuctl-key"
+OWNER, KEY = "vgpuctl-owner", "vgpuctl-key"  # as in owned_rows, which is loaded with ovs
+# Whose switches tenants' routers have ports on; see topology.outside_owner.
+SHARED_OWNERS = "outside/"
 TABLES = (
     "Logical_Switch",
     "Logical_Switch_Port",
@@ -68,6 +70,8 @@ class Northbound:
         """Connect and read the tables. Raises OvnUnreachable."""
         from ovsdbapp.backend.ovs_idl import connection, idlutils
 
+        from vgpuctl.ovn.owned_rows import OwnedRowsIdl
+
         self._use_certificates()
         hint = "check that ovn-central runs and that this machine may reach its northbound database"
         try:
@@ -75,7 +79,7 @@ class Northbound:
             for table in TABLES:
                 schema.register_table(table)
             self._connection = connection.Connection(
-                connection.OvsdbIdl(self.address.remote, schema, leader_only=False), timeout=self._timeout_s
+                OwnedRowsIdl(self.address.remote, schema, leader_only=False), timeout=self._timeout_s
             )
             self._connection.start()
         except Exception as failure:
@@ -123,12 +127,7 @@ class Northbound:
     def owners(self) -> set[str]:
         """Every owner that has rows."""
         with self._connection.lock:
-            return {
-                row.external_ids[OWNER]
-                for table in TABLES
-                for row in self._connection.idl.tables[table].rows.values()
-                if OWNER in row.external_ids
-            }
+            return set(self._connection.idl.owned)
 
     def _use_certificates(self) -> None:
         if not self.address.remote.startswith("ssl:"):
@@ -212,13 +211,12 @@ class _Reconcile:
         """Nothing is left to do; ovsdbapp asks every command."""
 
     def _read_owned(self) -> dict[tuple[str, str, str], Any]:
-        """Rows of the wanted owners, and switches of others, which shared ports are added to."""
+        """Rows of the wanted owners, and of others that they share a switch with."""
+        parents = {row.parent.owner for rows in self._wanted.values() for row in rows if row.parent is not None}
+        shared = {owner for owner in self._idl.owned if owner.startswith(SHARED_OWNERS)}
         found = {}
-        for table in TABLES:
-            for row in self._idl.tables[table].rows.values():
-                owner = row.external_ids.get(OWNER)
-                if owner is not None and (owner in self._wanted or table == "Logical_Switch"):
-                    found[owner, table, row.external_ids.get(KEY, "")] = row
+        for owner in {*self._wanted, *parents, *shared}:
+            found.update(self._idl.owned.get(owner, {}))
         return found
 
     def _set_columns(self, row: Any, columns: Mapping[str, object]) -> bool:

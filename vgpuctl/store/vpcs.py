@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import delete, insert, select, update
 
 from vgpuctl.errors import AddressesExhausted, NotFound, StateError, StoreUnusable
-from vgpuctl.model.network import AddressKind, Network, first_free_address
+from vgpuctl.model.network import AddressKind, Network, last_free_address
 from vgpuctl.model.vpc import Outside, VpcKind, VpcSpec
 from vgpuctl.store import codec, tables
 from vgpuctl.store.networks import NetworkRows
@@ -56,13 +56,13 @@ class VpcRows(NetworkRows):
         return [_decode(row.spec, kind, what=f"{wanted} {row.name} of tenant {tenant}") for row in rows]
 
     def hold_network_address(self, network: Network, holder: str) -> str:
-        """The address of a network that an object of its tenant holds; the lowest free one when it holds none yet."""
+        """The address of a network that an object of its tenant holds; the highest free one when it holds none yet."""
         addresses = tables.addresses
         holder = f"{network.request.tenant}/{holder}"
         mine = (addresses.c.network_id == network.id, addresses.c.holder == holder)
         for row in self._read(select(addresses.c.address).where(*mine)):
             return str(row.address)
-        address = first_free_address(network.subnet, self.addresses(network.id))
+        address = last_free_address(network.subnet, self.addresses(network.id))
         if address is None:
             raise AddressesExhausted(f"network {network.label} ({network.request.cidr}) has no free address")
         self._hold_address(network.id, address, AddressKind.BALANCER, holder)

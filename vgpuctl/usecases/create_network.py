@@ -83,11 +83,7 @@ def find_existing(services: Services, request: NetworkRequest) -> Network | None
         network = session.find_network(request.tenant, request.name)
     if network is None:
         return None
-    differences = [
-        f"{field}: {getattr(network.request, field)!s} there, {getattr(request, field)!s} wanted"
-        for field in ("cidr", "dns", "isolated", "backend", "host")
-        if getattr(network.request, field) != getattr(request, field)
-    ]
+    differences = list_differences(network.request, request)
     if differences:
         raise NetworkDiffers(
             f"network {request.name} of tenant {request.tenant} exists with another specification",
@@ -100,6 +96,15 @@ def find_existing(services: Services, request: NetworkRequest) -> Network | None
             hint="run `vgpuctl delete-network` or `vgpuctl repair`, then this command again",
         )
     return network
+
+
+def list_differences(there: NetworkRequest, wanted: NetworkRequest) -> list[str]:
+    """One line per field that differs: `cidr: 10.0.0.0/24 there, 10.0.1.0/24 wanted`."""
+    return [
+        f"{field}: {getattr(there, field)!s} there, {getattr(wanted, field)!s} wanted"
+        for field in ("cidr", "dns", "isolated", "backend", "host")
+        if getattr(there, field) != getattr(wanted, field)
+    ]
 
 
 def refuse_overlap(network: Network, session: Session) -> None:

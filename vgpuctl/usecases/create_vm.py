@@ -271,8 +271,9 @@ def _build(
     leases = _advance(services, leases, LeaseState.BUILT)
     services.say(f"{vm.domain_name}: {len(leases)} slice{'s' if len(leases) != 1 else ''} built")
     if attachment is not None:
-        undoing.push("port", lambda: disconnect(services, vm))
+        # A refused change needs no undo: the next look at the network finds what the store does not know.
         connect(services, attachment.network)
+        undoing.push("port", lambda: disconnect(services, vm))
     undoing.push("domain", lambda: guest.remove_domain(host, vm))
     xml = guest.define(host, vm, leases, facts, attachment)
     services.say(f"{vm.domain_name}: defined, starting")

@@ -9,6 +9,8 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.network import parse_address
 from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import Outside
+from vgpuctl.ovn.topology import outside_owner
+from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.services import Services
 
 _LARGEST_POOL = 65536
@@ -33,6 +35,9 @@ def delete_outside(services: Services, name: str) -> bool:
         deleted = session.delete_outside(name)
         if deleted:
             session.add_event("outside-deleted", name)
+    if services.has_northbound:
+        with locked(services, OVN_SUBJECT):
+            services.northbound.apply({outside_owner(name): []})
     return deleted
 
 

@@ -68,6 +68,22 @@ def repair(services: Services, *, dry_run: bool, only: Vm | None = None) -> tupl
     return tuple(repairs)
 
 
+def mend_vm(services: Services, vm: Vm) -> str | None:
+    """Finish or take back what a killed run left of one VM. Returns what was found, None when nothing was wrong.
+
+    Raises ConcurrentChange while a living run works on it, and the host's errors.
+    """
+    with services.store.reading() as session:
+        leases = session.leases(vm_uuid=vm.uuid)
+    with operation(services, "repair", vm):
+        found = _diagnose(services, vm, leases)
+        if found is None:
+            return None
+        what, outcome, mend = found
+        mend()
+    return f"{what}: {outcome}"
+
+
 def _mend_ledger(services: Services, *, dry_run: bool) -> list[Repair]:
     """Make the usage ledger agree with the leases. It is a matter of the store alone."""
     with services.store.reading() as session:

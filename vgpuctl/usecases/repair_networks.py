@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """repair's part for networks: finish what was begun, and tell the backends again what the store says."""
 
+import contextlib
 from collections.abc import Collection, Iterator
 
 from vgpuctl.errors import VgpuctlError
@@ -48,7 +49,7 @@ def mend_networks(services: Services, *, busy: Collection[str], dry_run: bool) -
 def _mend_strays(services: Services, *, dry_run: bool) -> Iterator[Finding]:
     """Take away OVN's rows of tenants and outside networks that the store does not know, or that have no network."""
     try:
-        with locked(services, OVN_SUBJECT):
+        with contextlib.nullcontext() if dry_run else locked(services, OVN_SUBJECT):
             with services.store.reading() as session:
                 known = {tenant_owner(network.request.tenant) for network in session.networks()}
                 known |= {outside_owner(outside.name) for outside in session.outsides()}

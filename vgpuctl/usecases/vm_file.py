@@ -86,7 +86,7 @@ def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
             entries.append(document)
     if not entries:
         raise UsageError(f"{path} holds no VM", hint="write one VM per document, or a list under `vms:`")
-    requests = [_read_entry(entry, f"{path}, VM {number}", tenant) for number, entry in enumerate(entries, 1)]
+    requests = [read_entry(entry, f"{path}, VM {number}", tenant) for number, entry in enumerate(entries, 1)]
     seen: set[tuple[str, str]] = set()
     for request in requests:
         key = (request.tenant, request.name)
@@ -96,7 +96,8 @@ def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
     return requests
 
 
-def _read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
+def read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
+    """Read one VM. where: the place, for errors. tenant: used where the entry names none. Raises UsageError."""
     try:
         vm = msgspec.convert(entry, VmFile)
     except msgspec.ValidationError as error:

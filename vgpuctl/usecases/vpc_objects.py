@@ -7,6 +7,7 @@ from vgpuctl.errors import NetworkInUse, NotFound, StateError, UsageError
 from vgpuctl.model.network import Network
 from vgpuctl.model.vpc import (
     DEFAULT_GROUP,
+    Contact,
     DirectLine,
     FloatingAddress,
     Gateway,
@@ -36,6 +37,23 @@ def without_given(spec: VpcSpec) -> VpcSpec:
     return spec
 
 
+KINDS: tuple[type[VpcSpec], ...] = (
+    Contact,
+    Gateway,
+    SecurityGroup,
+    DirectLine,
+    LoadBalancer,
+    FloatingAddress,
+    PortForward,
+    PeeringSpec,
+)
+
+
+def all_objects(session: Session, tenant: str) -> list[VpcSpec]:
+    """Every object of a tenant, in an order in which they can be made."""
+    return [spec for kind in KINDS for spec in session.vpc_objects(tenant, kind)]
+
+
 def set_object(session: Session, tenant: str, wanted: VpcSpec) -> str:
     """Keep one object in the caller's transaction, with the addresses it needs.
 
@@ -45,6 +63,8 @@ def set_object(session: Session, tenant: str, wanted: VpcSpec) -> str:
 
 
 def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
+    if isinstance(wanted, Contact):
+        return wanted
     if isinstance(wanted, SecurityGroup):
         return _check_group(session, tenant, wanted)
     if isinstance(wanted, Gateway):
@@ -105,7 +125,6 @@ def _network(session: Session, tenant: str, name: str) -> Network:
 def _with_block(session: Session, tenant: str, wanted: PeeringSpec) -> PeeringSpec:
     if wanted.tenant == tenant:
         raise UsageError(f"tenant {tenant} cannot be its own neighbour")
-    session.tenant(wanted.tenant)
     refuse_overlapping_neighbours(carried(session, tenant), carried(session, wanted.tenant))
     blocks = session.peering_blocks()
     block = blocks.get(frozenset((tenant, wanted.tenant)))

@@ -111,7 +111,7 @@ def outputs(told: str) -> list[str]:
     return re.findall(r'output\("([^"]+)"\)', told)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def traces(central: LocalOvn) -> Iterator[Traces]:
     for number, chassis in enumerate(CHASSIS, start=1):
         central.sbctl("chassis-add", chassis, "geneve", f"127.0.0.{number}")

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""offboard-tenant: show what goes, ask, take it back, prove it."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json, say
+
+
+@click.command("offboard-tenant")
+@click.argument("name")
+@options.yes
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0, 3600),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for each guest to shut down before the plug is pulled.",
+)
+@options.dry_run
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(name: str, yes: bool, timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
+    """Take back everything of a tenant: VMs, slices, networks, addresses, grants and quotas.
+
+    Its name and its usage stay. At the end every host is asked whether anything is left.
+    """
+    from vgpuctl.cli.services import services
+    from vgpuctl.usecases.offboard_tenant import belongings, offboard_tenant
+
+    with services(**where) as opened:
+        lines = belongings(opened, name).lines()
+        for line in lines:
+            say(line)
+        asked: tuple[str, ...] = ()
+        if not dry_run:
+            if not yes:
+                click.confirm(f"Take all of this back from {name}, with disks?", abort=True, err=True)
+            asked = offboard_tenant(opened, name, timeout_s=timeout_s)
+            say(f"{name}: nothing is left on {len(asked)} hosts")
+    if as_json:
+        print_json({"tenant": name, "taken_back": lines, "hosts_asked": asked, "dry_run": dry_run})

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""onboard: one file, one tenant."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json, print_table, say
+
+
+@click.command("onboard")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--diff", is_flag=True, help="Show what changes in each object.")
+@click.option("--prune", is_flag=True, help="Remove the tenant's objects that the file does not have.")
+@options.dry_run
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.as_json
+def command(file: Path, diff: bool, prune: bool, dry_run: bool, as_json: bool, **where: Any) -> None:
+    """Make a tenant what its file says: quotas, pools, networks, security groups, ways in and out, VMs.
+
+    The same command again changes nothing, and finishes what a killed run began.
+    """
+    from vgpuctl.cli.services import services
+    from vgpuctl.model.network import Backend
+    from vgpuctl.usecases.onboard import count, onboard
+    from vgpuctl.usecases.tenant_file import read_tenant_file
+
+    with services(**where) as opened:
+        backend = Backend.OVN if opened.has_northbound else Backend.LIBVIRT
+        wanted = read_tenant_file(file, default_backend=backend)
+        outcomes = onboard(opened, wanted, dry_run=dry_run, prune=prune)
+    if as_json:
+        changed = any(one.outcome in ("created", "changed", "removed") for one in outcomes)
+        print_json({"tenant": wanted.tenant, "changed": changed and not dry_run, "objects": outcomes})
+        return
+    print_table(
+        ["KIND", "NAME", "OUTCOME"], [(one.kind, one.name, one.outcome) for one in outcomes], empty="nothing to do"
+    )
+    if diff:
+        for one in outcomes:
+            for line in one.detail:
+                click.echo(f"{one.kind} {one.name}: {line}")
+    said = ", ".join(f"{number} {word}" for word, number in count(outcomes).items())
+    say(f"{wanted.tenant}: {said}" + (" (nothing was written)" if dry_run else ""))

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tenant as its onboarding file declares it (docs/onboarding.md)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vgpuctl.model.network import NetworkRequest
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vpc import VpcSpec
+
+
+@dataclass(frozen=True)
+class TenantFile:
+    """Everything of one tenant. limits, guaranteed: amounts by resource, in the quota's unit.
+
+    objects: what belongs to its networks, in an order in which they can be made.
+    """
+
+    tenant: str
+    limits: Mapping[str, int | None] = field(default_factory=dict)
+    guaranteed: Mapping[str, int | None] = field(default_factory=dict)
+    pools: tuple[str, ...] = ()
+    networks: tuple[NetworkRequest, ...] = ()
+    objects: tuple[VpcSpec, ...] = ()
+    vms: tuple[VmRequest, ...] = ()

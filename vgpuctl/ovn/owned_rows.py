@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rows of the northbound database are whose, kept while the database tells of changes.
+
+Looking through every row for each tenant's would make one more network cost more with every network there is.
+"""
+
+from typing import Any
+
+from ovs.db.idl import ROW_DELETE
+from ovsdbapp.backend.ovs_idl.connection import OvsdbIdl
+
+OWNER, KEY = "vgpuctl-owner", "vgpuctl-key"
+Place = tuple[str, str, str]
+
+
+class OwnedRowsIdl(OvsdbIdl):  # type: ignore[misc]  # ovsdbapp has no types
+    """The copy of the database that also keeps its rows by owner. owned: owner → (owner, table, key) → row."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.owned: dict[str, dict[Place, Any]] = {}
+        self._places: dict[Any, Place] = {}
+        super().__init__(*arguments, **options)
+
+    def notify(self, event: str, row: Any, updates: Any = None) -> None:
+        """Take note of one row that came, changed or went."""
+        before = self._places.pop(row.uuid, None)
+        if before is not None:
+            rows = self.owned[before[0]]
+            rows.pop(before, None)
+            if not rows:
+                del self.owned[before[0]]
+        owner = None if event == ROW_DELETE else row.external_ids.get(OWNER)
+        if owner is not None:
+            place = (owner, row._table.name, row.external_ids.get(KEY, ""))
+            self._places[row.uuid] = place
+            self.owned.setdefault(owner, {})[place] = row

@@ -30,6 +30,8 @@ class EmulatedGpu:
     vgpus: dict[str, str] = field(default_factory=dict)
     uuids: dict[str, str] = field(default_factory=dict)
     numa_node: int | None = 0
+    is_mixed: bool = False
+    starts: dict[str, int] = field(default_factory=dict)
 
     @property
     def on_vfs(self) -> bool:
@@ -54,6 +56,8 @@ class EmulatedGpu:
             return RuleBroken(0x38, f"{key} is used")
         if self.on_vfs and key not in self.functions:
             return RuleBroken(0x57, f"no VF {key}")
+        if self.is_mixed:
+            return None if self.places_of(name) else RuleBroken(0x1A, "no creatable placement id")
         if any(self._size(other) != wanted.fb_mib for other in self.vgpus.values()):
             return RuleBroken(0x56, "sizes must be equal")
         if len(self.vgpus) >= wanted.max_instances:
@@ -65,6 +69,8 @@ class EmulatedGpu:
         broken = self.refusal(name, key)
         if broken is not None:
             raise broken
+        if self.is_mixed:
+            self.starts[key] = self.places_of(name)[0]
         self.vgpus[key] = name
         if self.sharing == "mdev-vf":
             self.uuids[key] = uuid or f"00000000-0000-4000-8000-{len(self.uuids):012d}"
@@ -72,7 +78,20 @@ class EmulatedGpu:
     def delete(self, key: str) -> None:
         """Delete the vGPU of a VF, or by UUID."""
         del self.vgpus[key]
+        self.starts.pop(key, None)
         self.uuids.pop(key, None)
+
+    def places_of(self, name: str) -> list[int]:
+        """The creatable placement ids of a type, by the published table of the board."""
+        table = catalog.mixed_size_table(self.board)
+        assert table is not None
+        size = self._size(name) // 1024
+        taken = {
+            unit
+            for key, start in self.starts.items()
+            for unit in range(start, start + self._size(self.vgpus[key]) // 1024)
+        }
+        return [start for start in table.sizes[size] if not taken & set(range(start, start + size))]
 
     def can_create(self, name: str) -> bool:
         """Whether one more of this type could be created anywhere on the card."""
@@ -82,6 +101,12 @@ class EmulatedGpu:
     def creatable(self, one: catalog.CatalogType) -> int:
         if not self.can_create(one.name):
             return 0
+        if self.is_mixed:
+            end = left = 0
+            for start in self.places_of(one.name):
+                if start >= end:
+                    left, end = left + 1, start + one.fb_mib // 1024
+            return min(left, len(self.functions) - len(self.vgpus))
         left = one.max_instances - len(self.vgpus)
         return min(left, len(self.functions) - len(self.vgpus)) if self.on_vfs else left
 
@@ -123,6 +148,7 @@ class EmulatedGpu:
             reset_methods=("flr", "bus"),
             memory_mib=self.board.memory_reported_mib or self.board.memory_mib,
             mig_mode=None,
+            heterogeneous=True if self.is_mixed else None,
         )
 
     def _size(self, name: str) -> int:
@@ -155,6 +181,8 @@ class EmulatedGpu:
             framebuffer_mib=one.fb_mib,
             max_instances=one.max_instances,
             creatable=self.creatable(one),
+            creatable_starts=tuple(self.places_of(one.name)) if self.is_mixed else None,
+            placement_size=one.fb_mib // 1024 if self.is_mixed else 0,
         )
 
 

@@ -33,7 +33,8 @@ class Slice:
     gpu: the physical function. function: what is exclusively used: the VF, or the PF for passthrough; for `mdev`
     (many per PF) the PF too, made unique by mdev_uuid. companions travel with a whole card. type_id as written on
     the host; profile its short name, or `passthrough`/`vf`. first_drivers: (address, driver) found before
-    vgpuctl took the functions, restored on delete.
+    vgpuctl took the functions, restored on delete. placement_start: in mixed-size mode, where the driver is expected to
+    place it (its first creatable place).
     """
 
     gpu: str
@@ -46,6 +47,7 @@ class Slice:
     companions: tuple[str, ...] = ()
     numa_node: int | None = None
     first_drivers: tuple[tuple[str, str], ...] = ()
+    placement_start: int | None = None
 
     @property
     def device(self) -> str:

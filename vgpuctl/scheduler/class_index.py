@@ -16,6 +16,9 @@ Price = tuple[float, ...]
 Cost = Callable[[State], Price | None]
 """What choosing a member in this state costs, smallest best; None when it cannot be chosen. Always the same answer."""
 
+SPARE_CLASSES = 4096
+"""Classes kept beyond four for each member; at more, those without members are forgotten and every question is new."""
+
 MOST_QUESTIONS = 4096
 """Questions whose answers are kept; at more, all are dropped and asked again."""
 
@@ -64,6 +67,8 @@ class ClassIndex(Generic[State]):
         """Add a member, or move it to another state."""
         number = self._numbers.get(state)
         if number is None:
+            if len(self._classes) > SPARE_CLASSES + 4 * len(self._class_of):
+                self._forget_empty()
             number = self._numbers[state] = len(self._classes)
             self._classes.append(_Class(state))
         old = self._class_of.get(name)
@@ -127,6 +132,13 @@ class ClassIndex(Generic[State]):
         order.asked = len(self._classes)
         order.entries.extend(fresh)
         order.entries.sort()
+
+    def _forget_empty(self) -> None:
+        kept = [found for found in self._classes if found.members]
+        self._forget()
+        self._classes = kept
+        self._numbers = {found.state: number for number, found in enumerate(kept)}
+        self._class_of = {name: number for number, found in enumerate(kept) for name in found.members}
 
     def _forget(self) -> None:
         self._orders.clear()

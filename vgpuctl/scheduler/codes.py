@@ -9,6 +9,7 @@ class Code(StrEnum):
 
     HOST_UNKNOWN = "host-unknown"
     HOST_WANTED_OTHER = "host-wanted-other"
+    HOST_POOL = "host-pool"
     HOST_MAINTENANCE = "host-maintenance"
     HOST_LABELS = "host-labels"
     GROUP_APART = "group-apart"
@@ -35,5 +36,6 @@ class Code(StrEnum):
     MIG_ON = "mig-on"
     NO_MIG_INSTANCE = "no-mig-instance"
     EQUAL_SIZE = "equal-size"
+    NO_PLACE_LEFT = "no-place-left"
     GPU_FULL = "gpu-full"
     REFUSED_BY_HOST = "refused-by-host"

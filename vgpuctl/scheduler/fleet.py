@@ -14,7 +14,7 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Label
-from vgpuctl.scheduler.class_index import ClassIndex
+from vgpuctl.scheduler.class_index import MOST_QUESTIONS, ClassIndex
 from vgpuctl.scheduler.gpu_class import Card, GpuClasses
 from vgpuctl.scheduler.gpu_state import GpuState, read_gpu
 from vgpuctl.scheduler.host_rules import room_mib
@@ -50,6 +50,11 @@ class Host:
     def free(self) -> float:
         """How much of its GPUs is free, 0 to 1, in steps that make equal hosts equal."""
         return round(sum(card.free for card in self.cards.values()) / max(1, len(self.cards)), 3)
+
+    @property
+    def state(self) -> Hashable:
+        """Equal for hosts that differ in name and the order of their GPUs alone."""
+        return (self.cpus, self.room_mib, self.labels, tuple(sorted(card.number for card in self.cards.values())))
 
     def promise(self, memory_mib: int) -> bool:
         """Count memory of a VM, negative when it goes. Returns whether the rounded room is another now."""
@@ -227,6 +232,8 @@ class Fleet:
         key = (request.gpus, request.vcpus, request.memory_mib, policy, wishes.required, wishes.preferred)
         found = self._questions.get(key)
         if found is None:
+            if len(self._questions) >= MOST_QUESTIONS:
+                self._questions.clear()
             found = self._questions[key] = Question(key, request, Judge(policy, wishes.preferred))
         return found
 

@@ -56,6 +56,16 @@ class Future:
         """What is given up by going from one state to the other."""
         return self.value(before) - self.value(after)
 
+    def loss_on_gpu(self, board: str, free: GpuFree, demand: Demand) -> float:
+        """What a GPU with this much free gives up by taking a share, whatever CPUs and memory its host has.
+
+        It orders the GPUs of one host as `loss` does where those do not limit, for a small part of the work.
+        """
+        found = self._boards.get(board)
+        if found is None:
+            found = self._boards[board] = self._on_board(board)
+        return found.loss_on_gpu(free, demand)
+
     def _on_board(self, board: str) -> "_OnBoard":
         allowed = {one: count for one, count in self._types.items() if not one.boards or board in one.boards}
         total = sum(self._types.values())
@@ -77,6 +87,7 @@ class _OnBoard:
         self._by_memory: dict[int, list[int]] = {}
         self._by_gpu: dict[GpuFree, list[int]] = {}
         self._by_gpus: dict[tuple[GpuFree, ...], list[int]] = {}
+        self._gpu_losses: dict[tuple[GpuFree, int, int], float] = {}
         self._has_several = any(one.gpus > 1 for one in types)
 
     def value(self, cpu: int, memory_mib: int, gpus: tuple[GpuFree, ...]) -> float:
@@ -84,10 +95,29 @@ class _OnBoard:
         found = self._values.get(key)
         if found is None:
             if len(self._values) >= MOST_REMEMBERED:
-                for memory in (self._values, self._by_gpus, self._by_gpu, self._by_cpu, self._by_memory):
+                for memory in (
+                    self._values,
+                    self._by_gpus,
+                    self._by_gpu,
+                    self._by_cpu,
+                    self._by_memory,
+                    self._gpu_losses,
+                ):
                     memory.clear()
             found = self._values[key] = self._work_out(*key)
         return found
+
+    def loss_on_gpu(self, free: GpuFree, demand: Demand) -> float:
+        key = (free, demand.share, demand.gpu_memory_mib)
+        loss = self._gpu_losses.get(key)
+        if loss is None:
+            left = (free[0] - demand.share, free[1] - demand.gpu_memory_mib)
+            loss = self._gpu_losses[key] = self._value_of_gpu(free) - self._value_of_gpu(left)
+        return loss
+
+    def _value_of_gpu(self, free: GpuFree) -> float:
+        """Each fit counts as much as the first."""
+        return sum((table[1] * _on_gpu(one, free) for one, table in zip(self._types, self._tables, strict=True)), 0.0)
 
     def _work_out(self, cpu: int, memory: int, gpus: tuple[GpuFree, ...]) -> float:
         if not gpus:

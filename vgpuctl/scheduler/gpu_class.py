@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 
 from vgpuctl.agent.wire.facts import Gpu
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.occupancy import strangers_in_group
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuReading, GpuState
@@ -51,7 +51,7 @@ class Card:
         self._has_equal_functions = len(set(self._kinds.values())) <= 1
         if self._has_equal_functions:
             self._kinds.clear()
-        self._unseen: list[tuple[str, int]] = []
+        self._unseen: list[tuple[str, int, int]] = []
         self._whole = 0
         self._state: GpuState | None = None
         self._number: int | None = None
@@ -92,7 +92,7 @@ class Card:
         if promised.sharing is Sharing.PASSTHROUGH:
             self._whole += 1
         elif promised.sharing.is_vgpu() and promised.device not in self.reading.devices:
-            bisect.insort(self._unseen, (promised.profile, promised.framebuffer_mib or 0))
+            bisect.insort(self._unseen, _counted(promised))
         if promised.sharing.needs_virtual_functions():
             self.functions.add(promised.function)
 
@@ -104,9 +104,14 @@ class Card:
         if promised.sharing is Sharing.PASSTHROUGH:
             self._whole -= 1
         elif promised.sharing.is_vgpu() and promised.device not in self.reading.devices:
-            self._unseen.remove((promised.profile, promised.framebuffer_mib or 0))
+            self._unseen.remove(_counted(promised))
         if promised.sharing.needs_virtual_functions() and promised.function not in self.reading.functions:
             self.functions.discard(promised.function)
+
+
+def _counted(promised: Slice) -> tuple[str, int, int]:
+    start = promised.placement_start
+    return (promised.profile, promised.framebuffer_mib or 0, -1 if start is None else start)
 
 
 def _kinds(gpu: Gpu) -> dict[str, Hashable]:

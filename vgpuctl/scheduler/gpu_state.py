@@ -18,11 +18,15 @@ from vgpuctl.model.traits import NO_GPU_TRAITS, NO_TRAITS, GpuTraits, HostTraits
 
 @dataclass(frozen=True)
 class HeldVgpu:
-    """One vGPU that counts on the GPU. seen: the host showed it, so its `creatable` already counts it."""
+    """One vGPU that counts on the GPU. seen: the host showed it, so its `creatable` already counts it.
+
+    start: where it is expected to lie in mixed-size mode, of one that was not seen.
+    """
 
     name: str | None
     framebuffer_mib: int | None
     seen: bool
+    start: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class GpuState:
         if added.sharing.needs_virtual_functions():
             state = replace(state, functions=self.functions | {added.function})
         if added.sharing.is_vgpu():
-            held = HeldVgpu(added.profile, added.framebuffer_mib, seen=False)
+            held = HeldVgpu(added.profile, added.framebuffer_mib, seen=False, start=added.placement_start)
             state = replace(state, vgpus=(*self.vgpus, held))
         return state
 
@@ -96,7 +100,8 @@ class GpuReading:
                 whole = _name(lease)
                 continue
             if promised.sharing.is_vgpu() and promised.device not in self.devices:
-                vgpus.append(HeldVgpu(promised.profile, promised.framebuffer_mib, seen=False))
+                start = promised.placement_start
+                vgpus.append(HeldVgpu(promised.profile, promised.framebuffer_mib, seen=False, start=start))
             if promised.sharing.needs_virtual_functions():
                 functions.add(promised.function)
         return GpuState(

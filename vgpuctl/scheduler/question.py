@@ -85,6 +85,7 @@ class Question:
             example.type_id,
             framebuffer_mib=example.framebuffer_mib,
             numa_node=example.numa_node,
+            placement_start=example.placement_start,
         )
 
     def may_fit(self, cards: Sequence[tuple[int, GpuState]]) -> bool:

@@ -140,6 +140,9 @@ class SoftFleet:
 
     def _best(self, demand: Demand, state: HostState, found: list[tuple[int, ...]]) -> tuple[float, tuple[int, ...]]:
         """The cheapest of these ways to take a demand from a host in this state."""
+        if len(found) > 1 and self._policy.names == (PolicyName.FRAGMENTATION,):
+            gpus = state.gpus
+            found = [min(found, key=lambda one: (self._future.loss_on_gpu(state.board, gpus[one[0]], demand), one))]
         if len(found) == 1:
             return self._cost(state, after(demand, state, found[0])), found[0]
         return min((self._cost(state, after(demand, state, positions)), positions) for positions in found)

@@ -20,7 +20,7 @@ from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest
 
 REQUEST_VERSION = 5
-SLICE_VERSION = 1
+SLICE_VERSION = 2
 RESERVATION_VERSION = 1
 
 _Value = TypeVar("_Value")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which VMs stand on borrowed quota, and who may ask for it back."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpuctl.quota.borrowing import ChargedVm, borrowed_vms, may_reclaim
@@ -23,6 +23,7 @@ vms_of = st.lists(
 
 
 @given(vms_of, st.integers(0, 30), st.integers(0, 30))
+@settings(deadline=None)
 def test_what_is_not_borrowed_lies_within_the_guarantees(
     made: list[tuple[int, dict[str, int]]], framebuffer: int, cards: int
 ) -> None:

@@ -32,6 +32,11 @@ HOSTS: dict[str, tuple[Callable[[], list[EmulatedGpu]], list[str]]] = {
     "A40 mdev-vf": (lambda: [emulated_a40(sharing="mdev-vf")], A40_TYPES),
     "A40 vf-profile": (lambda: [emulated_a40(sharing="vf-profile")], A40_TYPES),
     "two A40 vf-profile": (lambda: [emulated_a40(), emulated_a40("0000:51:00.0")], A40_TYPES),
+    "A40 mixed sizes": (lambda: [replace(emulated_a40(), is_mixed=True)], A40_TYPES),
+    "two A40 of two modes": (
+        lambda: [replace(emulated_a40(sharing="mdev-vf"), is_mixed=True), emulated_a40("0000:51:00.0")],
+        A40_TYPES,
+    ),
     "T4 mdev": (lambda: [emulated_t4()], T4_TYPES),
     "few VFs": (lambda: [replace(emulated_a40(), vf_count=3)], A40_TYPES),
 }

@@ -57,6 +57,14 @@ def whole_card_lease(gpu: str) -> Lease:
     return lease("gpu1", Slice(gpu, Sharing.PASSTHROUGH, "passthrough", gpu))
 
 
+def mixed(*vgpus: tuple[str, int]) -> HostCapacity:
+    """An A40 in mixed-size mode with these types at these places."""
+    gpu = replace(emulated_a40(), is_mixed=True)
+    for function, (name, start) in zip(gpu.functions, vgpus, strict=False):
+        gpu.vgpus[function], gpu.starts[function] = name, start
+    return host("gpu1", gpu)
+
+
 RACK = Wishes(required=(("rack", "r1"),))
 NO_VFS = {"vfs": (), "types": (), "sharing": ()}
 CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
@@ -261,6 +269,14 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
         (),
         "members are to be apart",
     ),
+    (
+        "no place in a row",
+        "no-place-left",
+        vm("A40-24Q"),
+        mixed(("A40-8Q", 0), ("A40-8Q", 24)),
+        (),
+        "none of the places where A40-24Q can begin has 24 GiB free in a row",
+    ),
     ("no GPU", "no-gpu", vm("A40-8Q"), host("gpu1"), (), "the host has no GPU"),
     ("not together", "not-together", vm("2*A40-48Q"), a40_host(), (), "take 1 of the 2 wanted"),
 ]
@@ -286,7 +302,7 @@ def test_another_host_than_the_wanted_is_refused_and_a_wanted_host_that_is_unkno
 
 
 def test_every_code_has_a_case_here_and_a_line_in_the_docs() -> None:
-    assert {case[1] for case in CASES} | {"host-unknown", "group-together"} == {str(code) for code in Code}
+    assert {case[1] for case in CASES} | {"host-unknown", "group-together", "host-pool"} == {str(code) for code in Code}
     page = (Path(__file__).parents[3] / "docs" / "placement.md").read_text()
     assert [code for code in Code if f"`{code}`" not in page] == []
 

@@ -193,7 +193,8 @@ class _Reader:
             return ("vf",), ()
         else:
             return (), ()
-        return (kind,), tuple(vgpu_types.without_absent_mig(types, used))
+        types = vgpu_room.with_starts(vgpu_types.without_absent_mig(types, used), self._nvml)
+        return (kind,), tuple(types)
 
     def _described_types(self) -> Dict[str, Description]:
         """Return what NVML says of the GPU's types, and vgpuConfig.xml where NVML is silent."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many more vGPUs of a type fit where NVML tells more than a maximum: MIG, mixed sizes (reference 2.2)."""
 
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from vgpuctl.agent.facts.holders import OpenNodes
 from vgpuctl.agent.facts.mig import read_vgpus
@@ -9,6 +10,7 @@ from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.facts.nvml_mig import NvmlInstance, NvmlMig
 from vgpuctl.agent.facts.nvml_vgpu import NvmlType
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.facts import VgpuType
 
 
 def read(host: Host, address: str, gpu: Optional[NvmlGpu], nodes: OpenNodes) -> Dict[str, int]:
@@ -31,6 +33,18 @@ def read(host: Host, address: str, gpu: Optional[NvmlGpu], nodes: OpenNodes) -> 
         if each.mig_profile_id is not None:
             rooms[each.type_id] = _instance_room(each, gpu.mig, sitting, known)
     return rooms
+
+
+def with_starts(types: Sequence[VgpuType], gpu: Optional[NvmlGpu]) -> List[VgpuType]:
+    """Return the types with the places at which one can begin, in mixed-size mode."""
+    known = {each.type_id: each for each in gpu.types} if gpu is not None else {}
+    answer = []
+    for one in types:
+        told = known.get(one.type_id.rpartition("-")[2])
+        if told is not None and told.creatable_starts is not None:
+            one = replace(one, creatable_starts=told.creatable_starts, placement_size=told.placement_size)
+        answer.append(one)
+    return answer
 
 
 def _instance_room(

@@ -38,6 +38,8 @@ class VgpuType:
     type_id: what is written on this host: the mdev type's folder (`nvidia-558`) or the decimal id (`558`).
     name: the short profile name without vendor prefix (`A40-2Q`); full_name as the host prints it.
     creatable: how many more can be created on the whole GPU at this moment (reference 2.2).
+    creatable_starts: in mixed-size mode, where one can begin at this moment, taking placement_size each (reference
+    3.3); None in other modes, and where the driver does not tell.
     """
 
     type_id: str
@@ -46,6 +48,8 @@ class VgpuType:
     framebuffer_mib: Optional[int]
     max_instances: Optional[int]
     creatable: int
+    creatable_starts: Optional[Tuple[int, ...]] = None
+    placement_size: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of
 from vgpuctl.scheduler.kinds import mdev, mdev_vf, vf_profile
 from vgpuctl.scheduler.kinds.common import can_do_vgpu, numa_node, refuse_unusable
+from vgpuctl.scheduler.kinds.mixed_size import first_start
 from vgpuctl.scheduler.kinds.vgpu_types import fitting_types, left_after, refuse_missing_type, usable_types
 from vgpuctl.scheduler.kinds.virtual_functions import lowest_free
 from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
@@ -59,6 +60,7 @@ def _offer(kind: Sharing, offered: VgpuType, function: str, state: GpuState) -> 
             type_id=offered.type_id,
             framebuffer_mib=size,
             numa_node=numa_node(state),
+            placement_start=first_start(offered, state),
         ),
         (size or 0, 0 if carries else 1, left_after(offered, state)),
     )

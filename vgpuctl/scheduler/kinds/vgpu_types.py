@@ -10,6 +10,8 @@ from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.units import format_mib
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState, HeldVgpu, framebuffer_of, max_instances_of
+from vgpuctl.scheduler.kinds.mixed_size import count_left, starts_left
+from vgpuctl.scheduler.mig_fits import MigFits, MigProfile
 from vgpuctl.scheduler.offer import Refusal, Wanted
 
 _SERIES_ORDER = {"Q": 0, "C": 1, "B": 2, "A": 3}
@@ -49,6 +51,9 @@ def fitting_types(request: GpuRequest, state: GpuState) -> list[VgpuType]:
 
 def remaining(offered: VgpuType, state: GpuState) -> int:
     """How many more of a type the GPU takes, as far as counting goes: what the host says less what it has not seen."""
+    starts = starts_left(offered, state)
+    if starts is not None:
+        return count_left(starts, offered.placement_size)
     size = framebuffer_of(offered, state.board)
     slices = gpu_instance_slices(offered.name)
     left = offered.creatable
@@ -73,7 +78,14 @@ def refuse_type(offered: VgpuType, state: GpuState) -> Refusal | None:
         return Refusal(
             Code.NO_MIG_INSTANCE,
             f"no MIG instance is left that takes {offered.name}",
-            "create a GPU instance of its profile, or delete a VM that uses one",
+            _room_for_instance(profile_of(offered, state), state) or "delete a VM that uses one",
+        )
+    if offered.creatable_starts is not None:
+        size = framebuffer_of(offered, state.board) or 0
+        return Refusal(
+            Code.NO_PLACE_LEFT,
+            f"none of the places where {offered.name} can begin has {format_mib(size)} free in a row",
+            "ask for a smaller type, or delete a VM on this GPU",
         )
     used = len(_time_sliced(state))
     if used:
@@ -92,7 +104,7 @@ def refuse_missing_type(wanted: Wanted, state: GpuState) -> Refusal:
         return Refusal(
             Code.NO_MIG_INSTANCE,
             f"{known.name} needs a MIG instance {known.gi_profile}, and the GPU has none",
-            f"create a GPU instance {known.gi_profile}",
+            _room_for_instance(known.gi_profile, state),
         )
     if known is not None:
         blocking = _blocking_sizes(known.fb_mib, state)
@@ -110,6 +122,38 @@ def refuse_missing_type(wanted: Wanted, state: GpuState) -> Refusal:
         return Refusal(Code.NO_SUCH_TYPE, f"{state.title} has no vGPU type that fits {wanted.what}")
     shown = ", ".join(offered[:4]) + (f" and {len(offered) - 4} more" if len(offered) > 4 else "")
     return Refusal(Code.NO_SUCH_TYPE, f"no type of it fits {wanted.what}; it has {shown}")
+
+
+def profile_of(offered: VgpuType, state: GpuState) -> str | None:
+    """The GPU-instance profile that a MIG-backed type sits in, as the catalogue knows it."""
+    known = catalog.type_by_name(state.board, catalog.short_name(offered.name)) if state.board else None
+    return known.gi_profile if known else None
+
+
+def _room_for_instance(profile: str | None, state: GpuState) -> str | None:
+    """How the GPU could get an instance of this profile: where one fits beside those that are there.
+
+    None when nothing fits, however the idle instances lie.
+    """
+    mig = state.gpu.mig
+    if profile is None or mig is None or not mig.current or not mig.profiles:
+        return f"switch MIG on and create a GPU instance {profile}" if profile else None
+    shapes = {one.name: MigProfile(one.name, one.size, one.starts) for one in mig.profiles}
+    if profile not in shapes:
+        return None
+    fits = MigFits(shapes)
+    taken = busy = 0
+    for instance in mig.instances:
+        window = ((1 << instance.size) - 1) << instance.start
+        taken |= window
+        busy |= window if instance.in_use else 0
+    best = fits.best_start(profile, taken)
+    if best is not None:
+        return f"create a GPU instance {profile} at slot {best[1]}, where it leaves the most room for others"
+    best = fits.best_start(profile, busy)
+    if best is None:
+        return None
+    return f"delete the idle GPU instances that overlap slot {best[1]}, and create a {profile} there"
 
 
 def left_after(offered: VgpuType, state: GpuState) -> int:
@@ -190,7 +234,9 @@ def _time_sliced(state: GpuState) -> list[HeldVgpu]:
 
 
 def _mixes_sizes(state: GpuState) -> bool:
-    """Whether the host itself shows that sizes may differ on this GPU: mixed-size mode, or Intel GVT-g."""
+    """Whether sizes may differ on this GPU: mixed-size mode, or where the host shows it otherwise, as Intel GVT-g."""
+    if state.gpu.heterogeneous is not None:
+        return state.gpu.heterogeneous
     sizes = {held.framebuffer_mib for held in state.vgpus if held.seen and held.framebuffer_mib is not None}
     if not sizes:
         return False

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""explain-vm and capacity as an operator meets them, on simulated hosts."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.operator import Operator
+
+SMALL = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+VM = ("--tenant", "explained", "--gpu", "A40-8Q", *SMALL)
+COUNT = ("capacity", "--gpu", "A40-8Q", "--memory", "96MiB", "--vcpus", "1")
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Iterator[Operator]:
+    fleet_operator.does("list-gpus", "--refresh")
+    fleet_operator.does("create-tenant", "explained")
+    yield fleet_operator
+    for vm in fleet_operator.json("list-vms", "--tenant", "explained"):
+        name = vm["vm"]["request"]["name"]
+        fleet_operator.does("delete-vm", name, "--tenant", "explained", "--yes", "--timeout", "0")
+
+
+def test_a_vm_goes_where_it_was_explained_to_go_and_counts(operator: Operator) -> None:
+    before = operator.json(*COUNT)["now"]
+    (explained,) = operator.json("explain-vm", "web-1", *VM)
+    assert explained["fits"]
+    assert explained["vm"] is None
+    assert {one["code"] for one in explained["answers"]} >= {None, "no-such-type"}
+    operator.does("create-vm", "web-1", *VM)
+    (there,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "web-1"]
+    assert there["vm"]["host"] == explained["placement"]["host"]
+    assert operator.json(*COUNT)["now"] == before - 1
+    again = operator.json(*COUNT, "--after-defrag")
+    assert again["after_defrag"] >= again["now"] == sum(one["now"] for one in again["hosts"])
+    (itself,) = operator.json("explain-vm", "web-1", "--tenant", "explained")
+    assert itself["vm"]["host"] == itself["placement"]["host"]
+    assert "takes it" in operator.does("explain-vm", "web-1", "--tenant", "explained").out
+    assert "more fit" in operator.does(*COUNT, "--after-defrag").out
+
+
+def test_what_fits_nowhere_is_told_what_would_help(operator: Operator) -> None:
+    (explained,) = operator.json("explain-vm", "big", *VM, "--memory", "4000GiB", "--require-label", "rack=r1")
+    assert not explained["fits"]
+    (explained,) = operator.json("explain-vm", "big", *VM, "--memory", "4000GiB")
+    assert explained["changes"][0]["text"].startswith("it wanted at most")
+    assert "it would fit on" in operator.does("explain-vm", "big", *VM, "--memory", "4000GiB").out
+    assert operator.is_refused("explain-vm", "nobody", "--tenant", "explained")["reference"] == "not-found"
+    assert operator.is_refused("capacity", "--gpu", "A40-8Q,")["exit_code"] == 2

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every change that is told admits the request when it is made; the nearest comes first."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.fleet_factory import GIB, a40_host, lease, leases_of, t4_host, vm
+from vgpuctl.model.layout import GpuMatch
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.traits import GpuTraits, HostTraits
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.wishes import Together, Wishes, read_wishes
+from vgpuctl.scheduler import Fleet
+from vgpuctl.scheduler.victims import Candidate
+from vgpuctl.scheduler.what_if import changes_that_admit
+
+
+def changes(
+    request: VmRequest,
+    fleet: Sequence[HostCapacity],
+    leases: Sequence[Lease] = (),
+    vms: Sequence[Candidate] = (),
+) -> list[tuple[str, str]]:
+    assert Fleet(fleet, leases).place(request) is None
+    return [(one.text, one.placement.host) for one in changes_that_admit(request, fleet, leases, vms)]
+
+
+GROUP = frozenset({("acme", "web")})
+
+
+@pytest.mark.parametrize(
+    ("request_", "fleet", "expected"),
+    [
+        (vm("A40-8Q", on="b"), [a40_host("a"), t4_host("b")], ("it need not be on b", "a")),
+        (
+            vm("A40-8Q", wishes=read_wishes(required=["rack=r1"])),
+            [a40_host("a")],
+            ("it did not require rack=r1", "a"),
+        ),
+        (
+            vm("A40-8Q", wishes=Wishes(group="web", together=Together.APART)),
+            [replace(a40_host("a"), groups=GROUP)],
+            ("it were not bound to group web", "a"),
+        ),
+        (vm("A40-8Q", memory_mib=300 * GIB), [a40_host("a")], ("it wanted at most 254 GiB of memory", "a")),
+        (vm("A40-8Q", vcpus=64), [a40_host("a")], ("it wanted at most 32 vCPUs", "a")),
+        (vm("3*A40-48Q"), [a40_host("a", cards=2)], ("it wanted 2 of its 3 GPUs", "a")),
+        (
+            vm("A40-8Q"),
+            [replace(a40_host("a"), traits=HostTraits(maintenance="new fans"))],
+            ("a were out of maintenance (new fans)", "a"),
+        ),
+        (
+            vm("A40-8Q"),
+            [replace(a40_host("a"), traits=HostTraits(gpus=(GpuTraits(GpuMatch(), quarantine="Xid 79"),)))],
+            ("a's GPUs were out of quarantine (Xid 79)", "a"),
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_would_admit_it_is_told(request_: VmRequest, fleet: list[HostCapacity], expected: tuple[str, str]) -> None:
+    assert changes(request_, fleet) == [expected]
+
+
+def test_the_fewest_vms_that_would_have_to_go() -> None:
+    fleet = [a40_host("a"), a40_host("b")]
+    leases: list[Lease] = []
+    for name, text, host in (("one", "A40-8Q", "a"), ("two", "A40-8Q", "a"), ("big", "A40-48Q", "b")):
+        placement = Fleet(fleet, leases).place(vm(text, on=host))
+        assert placement is not None
+        leases.extend(lease(host, one, vm_name=name) for one in placement.slices)
+    vms = [Candidate(one.vm_uuid, f"acme.{one.vm_name}", one.host, 500, 0.0, 0, (one,)) for one in leases]
+    assert changes(vm("A40-24Q"), fleet, leases, vms) == [("acme.big on b was gone", "b")]
+    assert changes(vm("A40-24Q"), fleet, leases, vms[:2]) == [("acme.one, acme.two on a were gone", "a")]
+
+
+def test_nothing_is_told_when_nothing_helps() -> None:
+    assert changes(vm("A40-8Q"), [t4_host()]) == []
+    assert changes(vm("passthrough"), [a40_host()], leases_of(Fleet([a40_host()]).place(vm("A40-8Q")))) == []  # type: ignore[arg-type]  # it fits

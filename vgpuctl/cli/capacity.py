@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""capacity: how many more fit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import plain, print_json, print_table
+from vgpuctl.cli.services import report_failures
+
+
+@click.command("capacity")
+@click.option(
+    "--gpu",
+    "gpus",
+    multiple=True,
+    required=True,
+    metavar="WHAT",
+    help="What each VM has, as for create-vm: A40-8Q, 2*L40S-48Q, passthrough:H100; several times.",
+)
+@click.option("--vcpus", type=click.IntRange(1, 512), default=2, show_default=True, help="Virtual CPUs of each VM.")
+@click.option("--memory", default="2GiB", show_default=True, metavar="SIZE", help="Memory of each VM.")
+@click.option("--require-label", "required", multiple=True, metavar="KEY=VALUE", help="Only GPUs with this label.")
+@click.option("--tenant", metavar="NAME", help="Only hosts that this tenant may use; quotas do not count.")
+@click.option("--after-defrag", is_flag=True, help="Also: how many would fit if VMs were placed anew, and which move.")
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.refresh
+@options.as_json
+def command(
+    gpus: Sequence[str],
+    vcpus: int,
+    memory: str,
+    required: Sequence[str],
+    tenant: str | None,
+    after_defrag: bool,
+    refresh: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Count how many more VMs of one kind fit, by host, with the rules that place them. Nothing is created."""
+    from vgpuctl.cli.services import services
+    from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.model.units import parse_mib
+    from vgpuctl.model.vm import VmRequest
+    from vgpuctl.model.wishes import read_wishes
+    from vgpuctl.usecases.capacity import capacity
+
+    request = VmRequest(
+        name="capacity",
+        tenant=tenant or "",
+        gpus=tuple(parse_gpu_request(text) for text in gpus),
+        vcpus=vcpus,
+        memory_mib=parse_mib(memory, what="--memory"),
+        wishes=read_wishes(required=required),
+    )
+    with services(**where) as opened:
+        found = capacity(opened, request, after_defrag=after_defrag, refresh=refresh)
+    if as_json:
+        shown = dict(plain(found))
+        shown["failures"] = [{"host": name, "message": error.message} for name, error in found.failures]
+        print_json(shown)
+    else:
+        then = f", {found.after_defrag} after {len(found.moves)} moves" if found.after_defrag is not None else ""
+        click.echo(f"{found.now} more fit{then}")
+        print_table(
+            ["HOST", "NOW", "AFTER DEFRAG"],
+            [(one.host, one.now, one.after_defrag) for one in found.hosts],
+            empty="no host was read",
+        )
+        for move in found.moves:
+            chosen = ", ".join(f"{one.profile} on {one.gpu}" for one in move.placement.slices)
+            click.echo(f"move {move.name} from {move.host} to {move.placement.host}: {chosen}")
+    report_failures(found.failures, answered=len(found.hosts))

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""explain-vm: why a VM fits where it does, or nowhere."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json, print_table
+from vgpuctl.cli.services import report_failures
+from vgpuctl.cli.vm_options import read_requests, vm_flags
+
+
+@click.command("explain-vm")
+@vm_flags
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.refresh
+@options.as_json
+def command(refresh: bool, as_json: bool, **given: Any) -> None:
+    """Tell what every host and GPU answers to a VM: what takes it, what refuses it and why, and what would help.
+
+    A VM that is there and is named without --gpu is explained as if it were asked for anew. Nothing is created.
+    """
+    from vgpuctl.cli.services import services
+    from vgpuctl.usecases.explain_vm import explain_vm
+    from vgpuctl.usecases.vms import find_vm
+
+    where = {
+        key: given.pop(key) for key in ("inventories", "limit", "database", "known_hosts", "connect_timeout_s", "forks")
+    }
+    requests = read_requests(**given)
+    is_named_alone = given["file"] is None and not given["gpus"]
+    with services(**where) as opened:
+        explained = []
+        for request in requests:
+            vm = find_vm(opened, request.tenant, request.name)[0] if is_named_alone else None
+            explained.append(explain_vm(opened, vm.request if vm else request, vm=vm, refresh=refresh))
+    if as_json:
+        print_json([{"fits": one.placement is not None and one.quota is None, **_plain(one)} for one in explained])
+    else:
+        for one in explained:
+            _show(one)
+    for one in explained:
+        report_failures(one.failures, answered=len({answer.host for answer in one.answers}))
+
+
+def _plain(explained: Any) -> dict[str, Any]:
+    from vgpuctl.cli.output import plain
+
+    shown = dict(plain(explained))
+    shown["failures"] = [{"host": name, "message": error.message} for name, error in explained.failures]
+    return shown
+
+
+def _show(explained: Any) -> None:
+    from vgpuctl.model.units import format_mib
+
+    request, placement = explained.request, explained.placement
+    gpus = ", ".join(gpu.text for gpu in request.gpus) or "no GPU"
+    click.echo(
+        f"VM      {request.name} of tenant {request.tenant}: {gpus}, {request.vcpus} vCPUs,"
+        f" {format_mib(request.memory_mib)}"
+    )
+    if explained.vm is not None:
+        there = ", ".join(f"{lease.slice.profile} on {lease.slice.function}" for lease in explained.leases)
+        click.echo(f"is on   {explained.vm.host}" + (f": {there}" if there else ""))
+    if placement is None:
+        click.echo("fits    nowhere")
+    else:
+        chosen = ", ".join(f"{one.profile} on {one.function}" for one in placement.slices)
+        click.echo(f"fits    {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
+    if explained.quota is not None:
+        click.echo(f"quota   {explained.quota}")
+    for change in explained.changes:
+        click.echo(f"if      {change.text}, it would fit on {change.placement.host}")
+    print_table(
+        ["HOST", "GPU", "BOARD", "ANSWER", "WHY", "WHAT HELPS"],
+        [(one.host, one.gpu, one.board, one.code or "takes it", one.reason, one.remedy) for one in explained.answers],
+        empty="no host was read",
+    )

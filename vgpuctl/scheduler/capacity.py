@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many more VMs of one kind fit, with the rules that place them; and how many would if VMs could move."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.relieve import relieve
+
+
+@dataclass(frozen=True)
+class PlacedVm:
+    """A VM that is there with all it holds. memory_mib: 0 when its guest does not run."""
+
+    vm_uuid: str
+    name: str
+    request: VmRequest
+    host: str
+    memory_mib: int
+    leases: tuple[Lease, ...]
+
+
+@dataclass(frozen=True)
+class Move:
+    """One VM that would change its place."""
+
+    name: str
+    host: str
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class Defragmented:
+    """How many more fit after these moves, all together; None for the moves when no better packing was found."""
+
+    counts: Counter[str]
+    moves: tuple[Move, ...]
+
+
+def count_more(request: VmRequest, capacities: Sequence[HostCapacity], leases: Iterable[Lease]) -> Counter[str]:
+    """How many more VMs like this one fit, by host.
+
+    They are placed one after another with the rules of `place` until none fits, so the number is one that can be had.
+    Of one slice each it is the largest: GPUs do not depend on each other. Groups and the host of the request count.
+    """
+    by_host: dict[str, list[Lease]] = {capacity.name: [] for capacity in capacities}
+    for lease in leases:
+        by_host.setdefault(lease.host, []).append(lease)
+    if request.wishes.group is not None:
+        return _fill(request, Fleet(capacities, [one for found in by_host.values() for one in found]))
+    fleet = Fleet()
+    known: dict[Hashable, int] = {}
+    counts: Counter[str] = Counter()
+    for capacity in capacities:
+        fleet.put(capacity, by_host[capacity.name])
+        state = fleet.hosts[capacity.name].state
+        if state not in known:
+            alone = Fleet([capacity], by_host[capacity.name])
+            known[state] = sum(_fill(replace(request, host=None), alone).values())
+        if known[state] and request.host in (None, capacity.name):
+            counts[capacity.name] = known[state]
+    return counts
+
+
+def defragment(
+    request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease], vms: Sequence[PlacedVm]
+) -> Defragmented:
+    """How many more fit if the VMs were placed anew, the largest first, and which would be elsewhere then.
+
+    What no lease explains stays where it is. Hosts, labels and groups that the VMs wish are kept. When a VM finds no
+    place in the new order, or no more fit than do now, nothing moves.
+    """
+    now = count_more(request, capacities, leases)
+    fleet, moved = _repack(capacities, leases, vms)
+    if fleet is None:
+        return Defragmented(now, ())
+    then = _fill(request, fleet)
+    if sum(then.values()) <= sum(now.values()):
+        return Defragmented(now, ())
+    return Defragmented(then, tuple(moved))
+
+
+def _repack(
+    capacities: Sequence[HostCapacity], leases: Sequence[Lease], vms: Sequence[PlacedVm]
+) -> tuple[Fleet | None, list[Move]]:
+    moving = [vm for vm in vms if vm.leases]
+    gone = {vm.vm_uuid for vm in moving}
+    relieved = [_relieve(capacity, [vm for vm in moving if vm.host == capacity.name]) for capacity in capacities]
+    fleet = Fleet(relieved, [lease for lease in leases if lease.vm_uuid not in gone])
+    moves: list[Move] = []
+    for vm in sorted(moving, key=_size):
+        request = _as_it_is(vm)
+        placement = fleet.place(request)
+        if placement is None:
+            return None, []
+        new = [_moved(lease, placement, index) for index, lease in enumerate(vm.leases)]
+        fleet.take(placement.host, new, vm.memory_mib, _group(vm.request))
+        before = sorted((lease.host, lease.slice.gpu) for lease in vm.leases)
+        if before != sorted((lease.host, lease.slice.gpu) for lease in new):
+            moves.append(Move(vm.name, vm.host, placement))
+    return fleet, moves
+
+
+def _relieve(capacity: HostCapacity, vms: Sequence[PlacedVm]) -> HostCapacity:
+    memory_mib = sum(vm.memory_mib for vm in vms)
+    slices = [lease.slice for vm in vms for lease in vm.leases]
+    own = {_group(vm.request) for vm in vms}
+    return replace(
+        capacity,
+        facts=relieve(capacity.facts, slices, {vm.vm_uuid for vm in vms}, memory_mib),
+        promised_memory_mib=max(0, capacity.promised_memory_mib - memory_mib),
+        groups=frozenset(group for group in capacity.groups if group not in own),
+    )
+
+
+def _as_it_is(vm: PlacedVm) -> VmRequest:
+    """The request for what the VM has, where it named conditions."""
+    wanted = []
+    position = 0
+    for gpu in vm.request.gpus:
+        held = vm.leases[position : position + gpu.count]
+        position += gpu.count
+        if gpu.profile is not None or gpu.sharing is not None or not held:
+            wanted.append(gpu)
+        else:
+            wanted.append(replace(gpu, profile=held[0].slice.profile, minimum_memory_mib=None, exact_memory_mib=None))
+    return replace(vm.request, gpus=tuple(wanted))
+
+
+def _moved(lease: Lease, placement: Placement, index: int) -> Lease:
+    new = placement.slices[index]
+    return replace(lease, host=placement.host, slice=replace(new, mdev_uuid=lease.slice.mdev_uuid))
+
+
+def _size(vm: PlacedVm) -> tuple[int, int, str]:
+    """Several GPUs first, then the largest slices; where a VM must be comes before where it may be."""
+    return (-len(vm.leases), -max(lease.slice.framebuffer_mib or 0 for lease in vm.leases), vm.name)
+
+
+def _group(request: VmRequest) -> tuple[str, str] | None:
+    return None if request.wishes.group is None else (request.tenant, request.wishes.group)
+
+
+def _fill(request: VmRequest, fleet: Fleet) -> Counter[str]:
+    """Place one after another until none fits."""
+    counts: Counter[str] = Counter()
+    while (placement := fleet.place(request)) is not None:
+        number = sum(counts.values())
+        leases = [_lease(placement, number, index) for index in range(len(placement.slices))]
+        fleet.take(placement.host, leases, request.memory_mib, _group(request))
+        counts[placement.host] += 1
+    return counts
+
+
+def _lease(placement: Placement, number: int, index: int) -> Lease:
+    chosen = placement.slices[index]
+    identity = f"one-more-{number}-{index}"
+    if chosen.sharing.is_mediated():
+        chosen = replace(chosen, mdev_uuid=identity)
+    return Lease(identity, identity, "", identity, placement.host, index, chosen, LeaseState.RESERVED)

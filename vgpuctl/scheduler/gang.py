@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several VMs that are placed together or not at all."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.placement import Placement
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.fleet import Fleet
+
+MOST_TRIES = 2000
+"""Placements looked at for one gang, a guard against gangs made to be hard."""
+
+
+def place_together(fleet: Fleet, requests: Sequence[VmRequest]) -> list[Placement] | None:
+    """A placement for every request, in their order; None when they do not go together. The fleet is left as it was.
+
+    The hard ones are placed first, each where the policy wants it. When that leaves no place for another, the choice is
+    taken back and the next host tried; hosts in an equal state are tried once. Which GPU of a host is taken stays the
+    policy's choice.
+    """
+    order = sorted(range(len(requests)), key=lambda index: (*_hardness(requests[index]), index))
+    search = _Search(fleet, [requests[index] for index in order])
+    found = search.choose(0)
+    if found is None:
+        return None
+    by_request = dict(zip(order, found, strict=True))
+    return [by_request[index] for index in range(len(requests))]
+
+
+@dataclass
+class _Search:
+    """Depth first, the policy's choice first."""
+
+    fleet: Fleet
+    requests: Sequence[VmRequest]
+    tries: int = 0
+
+    def choose(self, index: int) -> list[Placement] | None:
+        if index == len(self.requests):
+            return []
+        request = self.requests[index]
+        group = None if request.wishes.group is None else (request.tenant, request.wishes.group)
+        for placement in self._choices(request):
+            self.tries += 1
+            if self.tries > MOST_TRIES:
+                return None
+            leases = _promised(placement, index)
+            self.fleet.take(placement.host, leases, request.memory_mib, group)
+            rest = self.choose(index + 1)
+            self.fleet.give_back(placement.host, leases, request.memory_mib, group)
+            if rest is not None:
+                return [placement, *rest]
+        return None
+
+    def _choices(self, request: VmRequest) -> Iterator[Placement]:
+        """The policy's choice, then one host of each other state."""
+        last = self.fleet.last_host
+        first = self.fleet.place(request)
+        if first is None:
+            return
+        yield first
+        tried = {self.fleet.hosts[first.host].state}
+        for name in sorted(self.fleet.hosts):
+            state = self.fleet.hosts[name].state
+            if request.host not in (None, name) or (state in tried and request.wishes.group is None):
+                continue
+            tried.add(state)
+            placement = self.fleet.place(replace(request, host=name))
+            if placement is not None and placement != first:
+                yield placement
+        self.fleet.last_host = last
+
+
+def _hardness(request: VmRequest) -> tuple[bool, int, int]:
+    """VMs that must be on one host first, then those with many GPUs, then those with much memory."""
+    return (request.host is None, -sum(gpu.count for gpu in request.gpus), -request.memory_mib)
+
+
+def _promised(placement: Placement, number: int) -> list[Lease]:
+    leases = []
+    for index, chosen in enumerate(placement.slices):
+        identity = f"together-{number}-{index}"
+        if chosen.sharing.is_mediated():
+            chosen = replace(chosen, mdev_uuid=identity)
+        leases.append(Lease(identity, identity, "", identity, placement.host, index, chosen, LeaseState.RESERVED))
+    return leases

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would have to change so that a request fits: each change is tried with the rules that place VMs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.units import format_mib
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.wishes import Wishes
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.victims import Candidate, choose_victims
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change, as the end of the sentence "it fits if …", and where the VM is then; the least effort is nearest."""
+
+    effort: int
+    text: str
+    placement: Placement
+
+
+def changes_that_admit(
+    request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease], vms: Sequence[Candidate]
+) -> list[Change]:
+    """Changes that admit a request that fits nowhere, the nearest first; empty when none of those tried does.
+
+    Tried one by one: what the request itself insists on, what the inventory forbids, and VMs that go (the fewest, of
+    all that are given).
+    """
+    found = [*_other_requests(request, capacities, leases), *_allowed_again(request, capacities, leases)]
+    eviction = choose_victims(request, capacities, leases, vms)
+    if eviction is not None:
+        names = ", ".join(victim.name for victim in eviction.victims)
+        gone = f"{names} on {eviction.placement.host} {'were' if len(eviction.victims) > 1 else 'was'} gone"
+        found.append(Change(2 + len(eviction.victims), gone, eviction.placement))
+    return sorted(found, key=lambda one: (one.effort, one.text))
+
+
+def _other_requests(
+    request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
+) -> Iterator[Change]:
+    """The same VM with one wish or size less."""
+    fleet = Fleet(capacities, leases)
+    wishes = request.wishes
+    if request.host is not None:
+        yield from _try(fleet, replace(request, host=None), f"it need not be on {request.host}", 0)
+    if wishes.required:
+        labels = ", ".join(f"{key}={value}" for key, value in wishes.required)
+        without = replace(request, wishes=replace(wishes, required=()))
+        yield from _try(fleet, without, f"it did not require {labels}", 0)
+    if wishes.group is not None and not wishes.together.is_preference():
+        without = replace(request, wishes=replace(wishes, group=None, together=Wishes().together))
+        yield from _try(fleet, without, f"it were not bound to group {wishes.group}", 0)
+    if request.gpus and sum(gpu.count for gpu in request.gpus) > 1:
+        fewer = _fewer(fleet, request)
+        if fewer is not None:
+            yield fewer
+    yield from _smaller(fleet, request)
+
+
+def _smaller(fleet: Fleet, request: VmRequest) -> Iterator[Change]:
+    """Less memory or fewer vCPUs, as much as the host with the most would give."""
+    best: Change | None = None
+    for room in sorted({host.room_mib for host in fleet.hosts.values() if host.room_mib < request.memory_mib}):
+        placement = fleet.place(replace(request, memory_mib=room)) if room >= 1 else None
+        if placement is None:
+            break
+        best = Change(1, f"it wanted at most {format_mib(room)} of memory", placement)
+    if best is not None:
+        yield best
+    for cpus in sorted({host.cpus for host in fleet.hosts.values() if 0 < host.cpus < request.vcpus}, reverse=True):
+        placement = fleet.place(replace(request, vcpus=cpus))
+        if placement is not None:
+            yield Change(1, f"it wanted at most {cpus} vCPUs", placement)
+            return
+
+
+def _fewer(fleet: Fleet, request: VmRequest) -> Change | None:
+    """The first of its wanted GPUs, as many as fit."""
+    wanted = [replace(gpu, count=1) for gpu in request.gpus for _ in range(gpu.count)]
+    for count in range(len(wanted) - 1, 0, -1):
+        placement = fleet.place(replace(request, gpus=tuple(wanted[:count])))
+        if placement is not None:
+            return Change(1, f"it wanted {count} of its {len(wanted)} GPUs", placement)
+    return None
+
+
+def _allowed_again(request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]) -> Iterator[Change]:
+    """Hosts out of maintenance, GPUs out of quarantine: each host alone, the first by name that would take it."""
+    for capacity in sorted(capacities, key=lambda one: one.name):
+        own = [lease for lease in leases if lease.host == capacity.name]
+        traits = capacity.traits
+        if traits.maintenance is not None:
+            fleet = Fleet([replace(capacity, traits=replace(traits, maintenance=None))], own)
+            found = list(_try(fleet, request, f"{capacity.name} were out of maintenance ({traits.maintenance})", 2))
+            if found:
+                yield found[0]
+                return
+        held = [entry for entry in traits.gpus if entry.quarantine is not None]
+        if held:
+            healed = tuple(replace(entry, quarantine=None) for entry in traits.gpus)
+            fleet = Fleet([replace(capacity, traits=replace(traits, gpus=healed))], own)
+            reasons = ", ".join(sorted({entry.quarantine or "" for entry in held}))
+            found = list(_try(fleet, request, f"{capacity.name}'s GPUs were out of quarantine ({reasons})", 2))
+            if found:
+                yield found[0]
+                return
+
+
+def _try(fleet: Fleet, request: VmRequest, text: str, effort: int) -> Iterator[Change]:
+    placement = fleet.place(request)
+    if placement is not None:
+        yield Change(effort, text, placement)

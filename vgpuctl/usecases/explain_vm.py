@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""explain-vm: what every host and GPU answers to a request, and the nearest changes that would admit it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import QuotaExceeded, VgpuctlError
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity, Placement, Rejection
+from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.scheduler.codes import Code
+from vgpuctl.scheduler.explain import rejections_of
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.judge import FleetView
+from vgpuctl.scheduler.relieve import relieve
+from vgpuctl.scheduler.victims import Candidate
+from vgpuctl.scheduler.what_if import Change, changes_that_admit
+from vgpuctl.usecases.quota import refuse_early
+from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.survey import survey
+
+
+@dataclass(frozen=True)
+class GpuAnswer:
+    """What one GPU, or a whole host (gpu None), says. code None: it could take part of the request or all of it."""
+
+    host: str
+    gpu: str | None
+    board: str | None
+    code: str | None = None
+    reason: str | None = None
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class ExplainedVm:
+    """vm: the one that is there, its own slices counted as free. placement: where it would go now, None for nowhere.
+
+    quota: why the tenant's quota refuses it. changes: each alone would admit it. failures: hosts that did not answer.
+    """
+
+    request: VmRequest
+    vm: Vm | None
+    leases: tuple[Lease, ...]
+    policy: str
+    placement: Placement | None
+    quota: str | None
+    answers: tuple[GpuAnswer, ...]
+    changes: tuple[Change, ...]
+    failures: tuple[tuple[str, VgpuctlError], ...]
+
+
+def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, refresh: bool = False) -> ExplainedVm:
+    """Answer for a request, or for a VM of the store as if it came anew. Writes nothing but the cache of facts.
+
+    Raises NotFound for the tenant, InventoryError when there is no host.
+    """
+    with services.store.reading() as session:
+        session.tenant(request.tenant)
+        closed = closed_hosts(request.tenant, session.pools())
+    seen = survey(services, services.hosts(), refresh=refresh)
+    with services.store.reading() as session:
+        leases = session.leases()
+        vms = session.vms()
+        view = FleetView(last_host=session.last_placed_host())
+    own = tuple(lease for lease in leases if vm is not None and lease.vm_uuid == vm.uuid)
+    left = [lease for lease in leases if lease not in own]
+    capacities = [_without(capacity, vm, own) for capacity in seen.capacities if capacity.name not in closed]
+    fleet = Fleet(capacities, left, view=view)
+    placement = fleet.place(request)
+    changes: list[Change] = []
+    if placement is None:
+        others = _candidates([one for one in vms if vm is None or one.uuid != vm.uuid], left)
+        changes = changes_that_admit(request, capacities, left, others)
+    rejections = rejections_of(fleet, request)
+    for capacity in seen.capacities:
+        if capacity.name in closed:
+            rejections.append(_refuse_pool(capacity.name, closed[capacity.name], request.tenant))
+    return ExplainedVm(
+        request=request,
+        vm=vm,
+        leases=own,
+        policy=str(fleet.policy_for(request)),
+        placement=placement,
+        quota=None if vm is not None else _ask_quota(services, request),
+        answers=tuple(_answers(seen.capacities, rejections)),
+        changes=tuple(changes),
+        failures=seen.failures,
+    )
+
+
+def _without(capacity: HostCapacity, vm: Vm | None, own: Sequence[Lease]) -> HostCapacity:
+    """The host as if the VM were not there."""
+    if vm is None or vm.host != capacity.name:
+        return capacity
+    holds_memory = vm.state is not VmState.STOPPED or bool(own)
+    memory_mib = vm.request.memory_mib if holds_memory else 0
+    running_mib = vm.request.memory_mib if vm.state is VmState.RUNNING else 0
+    return replace(
+        capacity,
+        facts=relieve(capacity.facts, [lease.slice for lease in own], [vm.uuid], running_mib),
+        promised_memory_mib=max(0, capacity.promised_memory_mib - memory_mib),
+        groups=capacity.groups - {(vm.request.tenant, vm.request.wishes.group or "")},
+    )
+
+
+def _candidates(vms: Sequence[Vm], leases: Sequence[Lease]) -> list[Candidate]:
+    """Every VM, whoever may be asked to go: what would help is told, and nobody is stopped."""
+    return [
+        Candidate(
+            vm_uuid=vm.uuid,
+            name=vm.domain_name,
+            host=vm.host,
+            priority=vm.request.priority,
+            work_s=0.0,
+            memory_mib=vm.request.memory_mib if vm.state is VmState.RUNNING else 0,
+            leases=tuple(lease for lease in leases if lease.vm_uuid == vm.uuid),
+        )
+        for vm in vms
+    ]
+
+
+def _ask_quota(services: Services, request: VmRequest) -> str | None:
+    try:
+        refuse_early(services, request)
+    except QuotaExceeded as refused:
+        return "; ".join([refused.message, *refused.context])
+    return None
+
+
+def _refuse_pool(host: str, pool: str, tenant: str) -> Rejection:
+    reason = f"in pool {pool}, which is not granted to {tenant}"
+    return Rejection(host, None, str(Code.HOST_POOL), reason, f"run `vgpuctl grant-pool {pool} {tenant}`")
+
+
+def _answers(capacities: Sequence[HostCapacity], rejections: Sequence[Rejection]) -> list[GpuAnswer]:
+    """One for each GPU of a host that takes part, in order; one for a host that refuses as a whole."""
+    by_place = {(one.host, one.gpu): one for one in rejections}
+    known = {capacity.name for capacity in capacities}
+    answers = [
+        GpuAnswer(one.host, None, None, one.code, one.reason, one.remedy) for one in rejections if one.host not in known
+    ]
+    for capacity in capacities:
+        whole = by_place.get((capacity.name, None))
+        if whole is not None:
+            answers.append(GpuAnswer(whole.host, None, None, whole.code, whole.reason, whole.remedy))
+        for gpu in sorted(capacity.facts.gpus, key=lambda one: one.address):
+            refused = by_place.get((capacity.name, gpu.address))
+            if refused is not None:
+                answers.append(
+                    GpuAnswer(refused.host, gpu.address, gpu.name, refused.code, refused.reason, refused.remedy)
+                )
+            elif whole is None or whole.code == Code.NOT_TOGETHER:
+                answers.append(GpuAnswer(capacity.name, gpu.address, gpu.name))
+        if whole is None and not capacity.facts.gpus:
+            answers.append(GpuAnswer(capacity.name, None, None))
+    return answers

@@ -25,13 +25,11 @@ def command(refresh: bool, as_json: bool, **given: Any) -> None:
 
     A VM that is there and is named without --gpu is explained as if it were asked for anew. Nothing is created.
     """
-    from vgpuctl.cli.services import services
+    from vgpuctl.cli.services import services, take_service_options
     from vgpuctl.usecases.explain_vm import explain_vm
     from vgpuctl.usecases.vms import find_vm
 
-    where = {
-        key: given.pop(key) for key in ("inventories", "limit", "database", "known_hosts", "connect_timeout_s", "forks")
-    }
+    where = take_service_options(given)
     requests = read_requests(**given)
     is_named_alone = given["file"] is None and not given["gpus"]
     with services(**where) as opened:

@@ -72,12 +72,6 @@ class Bench(ABC):
     def reboot(self) -> None:
         """Restart the host and connect again."""
 
-    def cannot_play(self, case: dict[str, Any]) -> str | None:
-        """Why a case is not for this host: it has not the card, or no NVML."""
-        if case["card"] not in self._cards:
-            return f"the host has no card with {case['card']}"
-        return "the host has no NVML" if case.get("needs") == "nvml" and not self.has_nvml else None
-
     def prepare(self) -> None:
         """Enable the VFs and find the cards, one of each kind. The card with MIG has none when a case begins."""
         for gpu in self.agent.facts().gpus:
@@ -260,11 +254,6 @@ class KernelBench(Bench):
     def reboot(self) -> None:
         """It takes a minute, which tests/lab/test_lab_up.py spends."""
         raise AssertionError("a case with a reboot is not for the emulated host")
-
-    def cannot_play(self, case: dict[str, Any]) -> str | None:
-        """Also a case that restarts the host."""
-        restarts = any(step["do"] == "reboot" for step in case["steps"])
-        return "a restart takes a minute" if restarts else super().cannot_play(case)
 
     def install(self, text: str | None) -> None:
         """Put NVIDIA's list of types on the host, as its driver's package does; None takes it away."""

@@ -147,6 +147,7 @@ def test_a_shell_on_the_host_has_the_cards_programs(folder: lab.LabFolder) -> No
     listed = shell("nvidia-smi", "-L")
     assert (listed.returncode, listed.stdout.count("NVIDIA A40 (UUID: GPU-")) == (0, 2), listed.stderr
     assert shell("nvidia-smi", "-i", "7", "-L").returncode == 6
+    assert shell("sriov-manage", "-e", "0000:41:00.0").returncode == 0
     assert "already has VFs enabled" in shell("sriov-manage", "-e", "0000:41:00.0").stdout
     assert "ssh.service loaded active" in shell("systemctl", "list-units").stdout
 

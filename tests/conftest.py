@@ -2,11 +2,17 @@
 """Options and servers of the whole test suite."""
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from tests.postgres_fixture import LocalPostgres, find_programs
+
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Begun in a shell's background, where interrupts are ignored; what the tests start would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

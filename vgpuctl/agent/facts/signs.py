@@ -89,13 +89,18 @@ def _ask_nvml(host: Host) -> Dict[str, Dict[str, Any]]:
 def _ask_gpus(library: Any) -> Dict[str, Dict[str, Any]]:
     found: Dict[str, Dict[str, Any]] = {}
     try:
-        for index in range(library.nvmlDeviceGetCount()):
+        count = library.nvmlDeviceGetCount()
+    except (library.NVMLError, AttributeError):
+        return found
+    for index in range(count):
+        try:
             device = library.nvmlDeviceGetHandleByIndex(index)
             bus_id = library.nvmlDeviceGetPciInfo(device).busId
-            name = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
-            found[normalise_bus_id(name)] = {**_ask_ecc(library, device), **_ask_fabric(library, device)}
-    except (library.NVMLError, AttributeError):
-        pass
+        except library.NVMLError:
+            # The facts name a GPU that does not answer; it must not hide the signs of the others.
+            continue
+        name = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
+        found[normalise_bus_id(name)] = {**_ask_ecc(library, device), **_ask_fabric(library, device)}
     return found
 
 

@@ -5,9 +5,11 @@ It leads nowhere else: hosts of another lab, and this machine, are not on it. Fr
 """
 
 import json
+import time
 from contextlib import suppress
 from dataclasses import asdict
 from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
 
 from vgpuctl.errors import LabError
 from vgpuctl.lab.folder import LabFolder, write_private
@@ -21,6 +23,7 @@ _FOLDER = "switch"
 _RECORD = "switch.json"
 # A Unix socket's path has at most 107 bytes; VDE adds a name such as `/001.12345` to the folder's.
 _LONGEST_FOLDER = 90
+_START_LIMIT_S = 20.0
 
 
 def address_of(number: int) -> IPv4Address:
@@ -63,14 +66,22 @@ def ensure_switch(lab: LabFolder) -> None:
     checked(
         [program, "-daemon", "-sock", str(folder), "-mode", "600", "-numports", "256", "-pidfile", str(number_file)],
         what="starting the lab's network",
-        timeout_s=20,
+        timeout_s=_START_LIMIT_S,
     )
-    with suppress(FileNotFoundError, ValueError):
-        started = record(int(number_file.read_text()))
-        number_file.unlink()
-        write_private(lab.path / _RECORD, json.dumps(asdict(started)) + "\n")
-        return
-    raise LabError("the lab's network did not start: vde_switch left no process number")
+    write_private(lab.path / _RECORD, json.dumps(asdict(_started_switch(number_file, folder / "ctl"))) + "\n")
+
+
+def _started_switch(number_file: Path, control: Path) -> RecordedProcess:
+    """Wait for the switch, which answers for its start before it has written its number and opened its sockets."""
+    deadline = time.monotonic() + _START_LIMIT_S
+    while time.monotonic() < deadline:
+        with suppress(FileNotFoundError, ValueError):
+            started = record(int(number_file.read_text()))
+            if control.is_socket():
+                number_file.unlink()
+                return started
+        time.sleep(0.02)
+    raise LabError(f"the lab's network did not start: vde_switch opened no socket within {_START_LIMIT_S:.0f} s")
 
 
 def end_switch(lab: LabFolder) -> None:

@@ -3,62 +3,91 @@
 
 Which is a number, the n-th side effect of all, or a name, the first return of that function.
 
-The interpreter's own profile hook watches the product's functions return; the product is not changed for it.
+The doors to hosts, libvirt, OVN and the store are wrapped while the command runs; the product is not changed for it.
 With 0 nothing is killed and the side effects are counted; the count is the last line of stderr.
 """
 
+import contextlib
+import functools
+import importlib
 import os
 import signal
 import sys
 import threading
-from types import FrameType
+from collections.abc import Callable, Iterator
 from typing import Any
 
-SIDE_EFFECTS = {
-    ("vgpuctl/hosts/agent_client.py", "apply"),
-    ("vgpuctl/guests/hypervisor.py", "define"),
-    ("vgpuctl/guests/hypervisor.py", "destroy"),
-    ("vgpuctl/guests/hypervisor.py", "set_autostart"),
-    ("vgpuctl/guests/hypervisor.py", "shutdown"),
-    ("vgpuctl/guests/hypervisor.py", "start"),
-    ("vgpuctl/guests/hypervisor.py", "undefine"),
-    ("vgpuctl/guests/networks.py", "ensure"),
-    ("vgpuctl/guests/networks.py", "remove"),
-    ("vgpuctl/ovn/northbound.py", "apply"),
-    ("vgpuctl/guests/storage.py", "delete_volume"),
-    ("vgpuctl/guests/storage.py", "ensure_disk"),
-    ("vgpuctl/guests/storage.py", "ensure_overlay"),
-    ("vgpuctl/guests/storage.py", "upload"),
-    ("vgpuctl/store/store.py", "transaction"),
+DOORS = {
+    ("vgpuctl.hosts.agent_client", "AgentClient"): ("apply",),
+    ("vgpuctl.guests.hypervisor", "Hypervisor"): (
+        "define",
+        "destroy",
+        "set_autostart",
+        "shutdown",
+        "start",
+        "undefine",
+    ),
+    ("vgpuctl.guests.networks", "LibvirtNetworks"): ("ensure", "remove"),
+    ("vgpuctl.guests.storage", "Storage"): ("delete_volume", "ensure_disk", "ensure_overlay", "upload"),
+    ("vgpuctl.ovn.northbound", "Northbound"): ("apply",),
 }
+
+
+class Watch:
+    """Counts side effects of the main thread and kills the process after the wanted one."""
+
+    def __init__(self, wanted: str) -> None:
+        self._wanted = wanted
+        self.seen = 0
+
+    def _done(self, name: str) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.seen += 1
+        if self._wanted in (str(self.seen), name):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def method(self, owner: type, name: str) -> None:
+        """Watch a method that has done its work when it returns or raises."""
+        original: Callable[..., Any] = getattr(owner, name)
+
+        @functools.wraps(original)
+        def watched(*arguments: Any, **options: Any) -> Any:
+            try:
+                return original(*arguments, **options)
+            finally:
+                self._done(name)
+
+        setattr(owner, name, watched)
+
+    def transaction(self, owner: type) -> None:
+        """Watch a block that has done its work when it is left."""
+        original: Callable[..., contextlib.AbstractContextManager[Any]] = owner.transaction  # type: ignore[attr-defined]
+
+        @contextlib.contextmanager
+        def watched(*arguments: Any) -> Iterator[Any]:
+            try:
+                with original(*arguments) as session:
+                    yield session
+            finally:
+                self._done("transaction")
+
+        owner.transaction = watched  # type: ignore[attr-defined]
 
 
 def main() -> int:
     """Run one command line, killed where argv says."""
     wanted, arguments = sys.argv[1], sys.argv[2:]
     from vgpuctl.cli.main import run
+    from vgpuctl.store.store import Store
 
-    seen = 0
-    main_thread = threading.main_thread()
-
-    def watch(frame: FrameType, event: str, value: Any) -> None:
-        nonlocal seen
-        if event != "return" or threading.current_thread() is not main_thread:
-            return
-        path, name = frame.f_code.co_filename, frame.f_code.co_name
-        if not any(path.endswith(file) and name == function for file, function in SIDE_EFFECTS):
-            return
-        # A generator that only hands out its value has not done its work yet: a transaction commits at its end.
-        if name == "transaction" and value is not None:
-            return
-        seen += 1
-        if wanted in (str(seen), name):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.setprofile(watch)
+    watch = Watch(wanted)
+    watch.transaction(Store)
+    for (module, owner), names in DOORS.items():
+        for name in names:
+            watch.method(getattr(importlib.import_module(module), owner), name)
     code = run(arguments)
-    sys.setprofile(None)
-    sys.stderr.write(f"{seen}\n")
+    sys.stderr.write(f"{watch.seen}\n")
     return code
 
 

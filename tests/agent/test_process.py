@@ -232,8 +232,9 @@ def test_the_agent_is_pushed_once_and_kept_private(home: Path, root: Path) -> No
     assert first.processes[0].received > len(bundle.data)
     folder = home / ".cache/vgpuctl"
     assert folder.stat().st_mode & 0o777 == 0o700
-    [file] = folder.iterdir()
+    compiled, file = sorted(folder.iterdir())
     assert (file.name, file.read_bytes()) == (f"agent-{bundle.sha256}.pyz", bundle.data)
+    assert compiled.name.startswith(f"agent-{bundle.sha256}.cpython-3")
     second = LocalConnection(home, root=root)
     with AgentClient(second) as client:
         client.facts()
@@ -274,6 +275,18 @@ def test_a_damaged_file_in_the_cache_is_replaced(damage: bytes, home: Path, root
     with AgentClient(LocalConnection(home, root=root)) as client:
         client.facts()
     assert file.read_bytes() == build_agent().data
+
+
+@pytest.mark.parametrize("damage", [b"", b"0" * 64 + b"not what the digits say"])
+def test_damaged_bytecode_in_the_cache_is_compiled_again(damage: bytes, home: Path, root: Path) -> None:
+    with AgentClient(LocalConnection(home, root=root)) as client:
+        client.facts()
+    compiled, _ = sorted((home / ".cache/vgpuctl").iterdir())
+    whole = compiled.read_bytes()
+    compiled.write_bytes(damage)
+    with AgentClient(LocalConnection(home, root=root)) as client:
+        assert client.facts().hostname == "gpu1"
+    assert compiled.read_bytes() == whole
 
 
 def test_an_open_cache_folder_is_not_trusted_and_closed(home: Path, root: Path) -> None:

@@ -6,6 +6,8 @@ ANSWER = "vgpuctl-agent"
 # It answers one line, `vgpuctl-agent have|need|old X.Y|damaged`, and after `need` reads the file's bytes from stdin.
 # It runs under Python 3.6 and later far enough to say that it is too old. A host whose home is not writable
 # keeps the file in /run, or in memory alone. Files that nobody used for a month go.
+# Beside the file lies the same agent compiled by the host's own Python, after 64 digits with its sha256: modules in a
+# zip would be compiled at each start. Its pycs are of the kind that is never checked against a source (PEP 552).
 BOOTSTRAP = """\
 import hashlib, os, pwd, stat, sys, time
 def say(text):
@@ -55,14 +57,37 @@ def keep(data, path):
         except OSError:
             pass
         return False
-def touch_and_clean(path):
+def touch(path):
     try:
         os.utime(path)
-        for entry in os.scandir(os.path.dirname(path)):
+    except OSError:
+        pass
+def clean(folder):
+    try:
+        for entry in os.scandir(folder):
             if entry.name.startswith("agent-") and entry.stat().st_mtime < time.time() - 30 * 86400:
                 os.unlink(entry.path)
     except OSError:
         pass
+def compiled(path):
+    import importlib.util, io, marshal, zipfile
+    target = "%s.%s" % (path[:-4], sys.implementation.cache_tag)
+    try:
+        with open(target, "rb") as file:
+            found = file.read()
+        if found[:64] == hashlib.sha256(found[64:]).hexdigest().encode():
+            touch(target)
+            return target
+    except OSError:
+        pass
+    buffer = io.BytesIO()
+    header = importlib.util.MAGIC_NUMBER + b"\\1\\0\\0\\0" + bytes(8)
+    with zipfile.ZipFile(path) as sources, zipfile.ZipFile(buffer, "w") as codes:
+        for name in sources.namelist():
+            code = compile(sources.read(name), path + "/" + name, "exec", dont_inherit=True)
+            codes.writestr(name + "c", header + marshal.dumps(code))
+    data = buffer.getvalue()
+    return target if keep(hashlib.sha256(data).hexdigest().encode() + data, target) else path
 def in_memory(data):
     descriptor = os.memfd_create("vgpuctl-agent")
     view = memoryview(data)
@@ -76,8 +101,9 @@ def start(digest, size):
     name = "/agent-" + digest + ".pyz"
     path = next((each + name for each in folders() if is_ours(each) and has(each + name, digest)), None)
     if path:
-        touch_and_clean(path)
         say("have")
+        touch(path)
+        clean(os.path.dirname(path))
     else:
         say("need")
         data = receive(size)
@@ -85,9 +111,10 @@ def start(digest, size):
             say("damaged")
             sys.exit(0)
         path = next((each + name for each in folders() if make(each) and keep(data, each + name)), None)
-        path = path or in_memory(data)
+    kept = path is not None
+    path = path or in_memory(data)
     sys.argv = [path]
-    sys.path.insert(0, path)
+    sys.path.insert(0, compiled(path) if kept else path)
 start(sys.argv[1], int(sys.argv[2]))
 from vgpuctl.agent.__main__ import main
 main()

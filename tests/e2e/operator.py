@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.warm_start import warm_start
+
 
 @dataclass(frozen=True)
 class Done:
@@ -66,15 +68,10 @@ class Operator:
 
     def run(self, *arguments: str, program: Sequence[str] = ("-m", "vgpuctl"), timeout_s: float = 400) -> Done:
         """Run a command to its end."""
-        with self.start(*arguments, program=program) as process:
-            try:
-                out, err = process.communicate(timeout=timeout_s)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                out, err = process.communicate()
-                raise AssertionError(f"vgpuctl {' '.join(arguments)} took over {timeout_s} s\n{out}\n{err}") from None
+        _, module = program
+        code, out, err = warm_start().run(module, arguments, self.environment, timeout_s)
         assert "Traceback" not in err, err
-        return Done(process.returncode, out, err)
+        return Done(code, out, err)
 
     def does(self, *arguments: str, timeout_s: float = 400) -> Done:
         """Run a command that must succeed."""

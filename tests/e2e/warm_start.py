@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs commands in processes of their own that need not import the product first.
+
+`vgpuctl` spends most of a short command on imports, and the tests run a thousand commands. A server imports the product
+once and forks for each command: the same code, streams, environment, exit code and kill -9 as in a new interpreter.
+Commands that a test starts and leaves running (`Operator.start`) are new interpreters.
+"""
+
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+_ROOMS = ("cli", "guests", "hosts", "ovn", "store", "usecases")
+_REQUEST_BYTES = 1 << 20
+
+
+class WarmStart:
+    """The server, as seen by the test process; it ends with it."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="vgpuctl-tests-")
+        self._path = f"{self._folder.name}/socket"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(self._path)
+            listening.listen(64)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.e2e.warm_start", str(listening.fileno())],
+                stdin=subprocess.PIPE,
+                pass_fds=(listening.fileno(),),
+                env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": "error"},
+            )
+
+    def run(
+        self, module: str, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+    ) -> tuple[int, str, str]:
+        """Run `python -m module arguments`, killed after timeout_s, and return its exit code, stdout and stderr."""
+        request = {
+            "module": module,
+            "arguments": list(arguments),
+            "environment": dict(environment),
+            "folder": str(Path.cwd()),
+        }
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+            Path(os.devnull).open("rb") as nothing,
+        ):
+            connection.connect(self._path)
+            descriptors = [nothing.fileno(), out.fileno(), err.fileno()]
+            socket.send_fds(connection, [json.dumps(request).encode()], descriptors)
+            pid = int(connection.recv(64))
+            connection.settimeout(timeout_s)
+            try:
+                code = connection.recv(64)
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                connection.settimeout(None)
+                connection.recv(64)
+                raise AssertionError(
+                    f"{module} {arguments} took over {timeout_s} s\n{_text(out)}\n{_text(err)}"
+                ) from None
+            return int(code), _text(out), _text(err)
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode()
+
+
+@cache
+def warm_start() -> WarmStart:
+    """The server of this test process."""
+    return WarmStart()
+
+
+def _serve(listening: socket.socket) -> None:
+    """Import the product, then fork for each connection until the test process closes our stdin."""
+    for room in _ROOMS:
+        package = importlib.import_module(f"vgpuctl.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"vgpuctl.{room}."):
+            if ".migrations." not in module.name:  # alembic runs these files itself
+                importlib.import_module(module.name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    gc.freeze()
+    while select.select([listening, sys.stdin], [], [])[0] == [listening]:
+        connection, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            _command(connection)
+            return
+        connection.close()
+
+
+def _command(connection: socket.socket) -> None:
+    """Fork once more: one process runs the command, the other answers for it. Returns in the one that runs it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    message, streams, _, _ = socket.recv_fds(connection, _REQUEST_BYTES, 3)
+    pid = os.fork()
+    if pid:
+        connection.send(str(pid).encode())
+        connection.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+        os._exit(0)
+    connection.close()
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    request = json.loads(message)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.argv = [request["module"], *request["arguments"]]
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=int(sys.argv[1])) as the_door:
+        _serve(the_door)

@@ -5,6 +5,9 @@ libvirt's client speaks to the socket as if the daemon were here; each open of t
 `virt-ssh-helper`, which finds the right daemon socket on the host (modular or monolithic).
 """
 
+import contextlib
+import fcntl
+import os
 import select
 import shutil
 import socket
@@ -22,6 +25,8 @@ from vgpuctl.model.host_target import HostTarget
 
 _CHUNK = 64 * 1024
 _SOCKET_PATH_LIMIT = 107
+_FOLDER_PREFIX = "vgpuctl-tunnel-"
+_SOCKET_NAME = "libvirt-sock"
 _JOIN_TIMEOUT_S = 5.0
 _POLL_MS = 1000
 # libvirt's wire, src/rpc/virnetprotocol.x and src/remote/remote_protocol.x: length, program, version, procedure, type,
@@ -47,7 +52,8 @@ class LibvirtTunnel:
         self._threads: list[threading.Thread] = []
         self._is_closed = False
         self._folder = _private_folder()
-        self._path = self._folder / "libvirt-sock"
+        self._folder_lock = _lock(self._folder)
+        self._path = self._folder / _SOCKET_NAME
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
     @property
@@ -93,6 +99,7 @@ class LibvirtTunnel:
         for thread in self._threads:
             thread.join(_JOIN_TIMEOUT_S)
         shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._folder_lock)
 
     def _start(self, work: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=work, name=name, daemon=True)
@@ -200,11 +207,31 @@ class _Bridge:
 
 def _private_folder() -> Path:
     """Make a folder of mode 0700 whose path leaves room for a socket's name (108 bytes in all)."""
-    folder = Path(tempfile.mkdtemp(prefix="vgpuctl-"))
-    if len(str(folder)) + len("/libvirt-sock") <= _SOCKET_PATH_LIMIT:
-        return folder
-    folder.rmdir()
-    return Path(tempfile.mkdtemp(prefix="vgpuctl-", dir="/tmp"))
+    parent = Path(tempfile.gettempdir())
+    # mkdtemp adds eight characters.
+    if len(f"{parent}/{_FOLDER_PREFIX}12345678/{_SOCKET_NAME}") > _SOCKET_PATH_LIMIT:
+        parent = Path("/tmp")
+    _remove_dead_folders(parent)
+    return Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=parent))
+
+
+def _remove_dead_folders(parent: Path) -> None:
+    """Remove what killed commands of this user left: a socket is there, and nobody holds its folder's lock."""
+    for path in parent.glob(f"{_FOLDER_PREFIX}*/{_SOCKET_NAME}"):
+        with contextlib.suppress(OSError):
+            os.close(_lock(path.parent))
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _lock(folder: Path) -> int:
+    """Lock the folder until the descriptor is closed, by the kernel if need be. Raises OSError when another has it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _explain(target: HostTarget, helper: Sequence[str], completed: Completed) -> LibvirtMissing:

@@ -3,6 +3,7 @@
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -91,6 +92,21 @@ def test_a_long_temporary_folder_does_not_break_the_socket(
     monkeypatch.setattr("tempfile.tempdir", str(long))
     with connection.libvirt_uri() as uri:
         libvirt.open(uri).close()
+
+
+def test_what_a_killed_command_left_goes_and_a_living_ones_stays(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead = tmp_path / "vgpuctl-tunnel-dead"
+    dead.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(dead / "libvirt-sock"))
+    with connection.libvirt_tunnel() as first, connection.libvirt_tunnel() as second:
+        assert not dead.exists()
+        assert len(list(tmp_path.glob("vgpuctl-tunnel-*"))) == 2
+        assert first.uri != second.uri
+    assert list(tmp_path.glob("vgpuctl-tunnel-*")) == []
 
 
 def test_an_error_of_the_block_itself_passes_unchanged(connection: Connection) -> None:

@@ -34,6 +34,8 @@ COMMANDS = {
     "delete-vm": "Delete VMs and give their devices back to the pool.",
     "grant-pool": "Let tenants use a pool of hosts.",
     "explain-vm": "Tell why a VM fits where it does, or nowhere.",
+    "export-layout": "Write a host's declared layout as another tool's file.",
+    "import-layout": "Turn another tool's file into a declared layout.",
     "inspect-host": "Show everything that was found on a host.",
     "lab": "Emulated GPU hosts to rehearse on.",
     "leave-queue": "Take a VM out of the queue.",

@@ -2,7 +2,7 @@
 """What each kind of a GPU's layout can have, and which keys contradict each other (docs/layout.md)."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from vgpuctl import catalog
@@ -191,13 +191,16 @@ def _check_backing(name: str, value: Value, *, mig_backed: bool) -> None:
 
 def _check_sizes(entries: Mapping[str, Value], mode: SizeMode | None, slices: tuple[tuple[str, int], ...]) -> None:
     """Refuse slices of several sizes where the sizes must be equal; unknown types are left to the host."""
-    if mode is SizeMode.MIXED or len(slices) < 2:
-        return
-    offers = [
-        [catalog.type_by_name(board, name) for name, _ in slices] for board in catalog.boards_with_type(slices[0][0])
-    ]
-    sizes = [{one.fb_mib for one in offered if one is not None} for offered in offers if None not in offered]
-    if sizes and all(len(of_board) > 1 for of_board in sizes):
+    if mode is not SizeMode.MIXED and sizes_differ([name for name, _ in slices]):
         raise entries["slices"].refuse(
             "has types of different sizes, which contradicts equal sizes", hint="declare size_mode: mixed-size"
         )
+
+
+def sizes_differ(types: Sequence[str]) -> bool:
+    """Whether vGPU types are of several sizes on every board that offers them all; False for unknown types."""
+    if len(types) < 2:
+        return False
+    offers = [[catalog.type_by_name(board, name) for name in types] for board in catalog.boards_with_type(types[0])]
+    sizes = [{one.fb_mib for one in offered if one is not None} for offered in offers if None not in offered]
+    return bool(sizes) and all(len(of_board) > 1 for of_board in sizes)

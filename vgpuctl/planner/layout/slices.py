@@ -3,7 +3,7 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from vgpuctl.agent.wire.facts import VgpuType
 from vgpuctl.agent.wire.steps import CreateMdev, DeleteMdev, SetVgpuType, Step
@@ -65,6 +65,15 @@ def tear_down(work: GpuWork) -> None:
     work.idle_slices = []
 
 
+def slice_uuid(hostname: str, address: str, name: str, number: int, taken: Collection[str | None]) -> str:
+    """The UUID of the mdev that is slice `number` of a type on a GPU, or of the next one that is not taken."""
+    while True:
+        identity = str(uuid.uuid5(_NAMESPACE, f"{hostname}/{address}/{name}/{number}"))
+        if identity not in taken:
+            return identity
+        number += 1
+
+
 def _take_away_excess(work: GpuWork, wanted: dict[str, int], counts: Counter[str | None]) -> int:
     gone = 0
     names = {one.type_id: short_name(one.name) for one in work.gpu.types}
@@ -104,20 +113,12 @@ def _make(work: GpuWork, offer: VgpuType, name: str, number: int, free: Iterator
         step, undo = SetVgpuType(function, offer.type_id), SetVgpuType(function, "0")
         summary = f"set vGPU type {offer.type_id} ({name}) on VF {function}"
     else:
-        identity = _identity(work, name, number, uuids)
+        identity = slice_uuid(work.hostname, work.address, name, number, uuids)
+        uuids.add(identity)
         step, undo = CreateMdev(function, offer.type_id, identity), DeleteMdev(identity)
         summary = f"create mdev {identity} of {name} on {function}"
     work.add(Phase.SLICES, step, summary, undo=(undo,))
     return True
-
-
-def _identity(work: GpuWork, name: str, number: int, uuids: set[str | None]) -> str:
-    while True:
-        identity = str(uuid.uuid5(_NAMESPACE, f"{work.hostname}/{work.address}/{name}/{number}"))
-        if identity not in uuids:
-            uuids.add(identity)
-            return identity
-        number += 1
 
 
 def _free_functions(work: GpuWork) -> Iterator[str]:

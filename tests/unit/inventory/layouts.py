@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts that a host can declare, for property tests."""
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from vgpuctl.model.layout import (
+    GpuLayout,
+    GpuMatch,
+    HostLayout,
+    Layout,
+    MigLayout,
+    MigVgpuLayout,
+    OffLayout,
+    PassthroughLayout,
+    SchedulerLayout,
+    SchedulerPolicy,
+    SizeMode,
+    VfLayout,
+    VgpuLayout,
+    WantedInstance,
+)
+
+ADDRESSES = ("0000:41:00.0", "0000:61:00.0", "0000:81:00.0")
+MODELS = ("10de:20b0", "10de:2235", "10de:2331")
+PROFILES = ("1g.5gb", "1g.5gb+me", "2g.10gb", "3g.20gb")
+TYPES = ("A40-4Q", "A40-8Q", "A40-8C", "A40-16Q")
+MIG_TYPES = ("A100-1-5C", "A100-2-10C", "A100-3-20C")
+
+
+@st.composite
+def instances(draw: st.DrawFn, *, placed: bool) -> tuple[WantedInstance, ...]:
+    """A geometry as the layout's reader gives it; placed: with placements."""
+    found: list[WantedInstance] = []
+    for name, count in sorted(draw(st.dictionaries(st.sampled_from(PROFILES), st.integers(1, 3))).items()):
+        starts = sorted(draw(st.sets(st.integers(0, 7), max_size=count))) if placed else []
+        found += [WantedInstance(name, start) for start in starts]
+        found += [WantedInstance(name)] * (count - len(starts))
+    return tuple(found)
+
+
+@st.composite
+def schedulers(draw: st.DrawFn) -> SchedulerLayout:
+    """A scheduler that works with both size modes."""
+    policy = draw(st.sampled_from((SchedulerPolicy.BEST_EFFORT, SchedulerPolicy.EQUAL_SHARE)))
+    slice_us = draw(st.none() | st.integers(1000, 30000)) if policy.has_time_slice() else None
+    return SchedulerLayout(policy, slice_us)
+
+
+@st.composite
+def slices(draw: st.DrawFn, types: Sequence[str], *, most: int = 3) -> tuple[tuple[str, int], ...]:
+    """Counts of vGPU types, sorted."""
+    wanted = draw(st.dictionaries(st.sampled_from(types), st.integers(1, 3), max_size=most))
+    return tuple(sorted(wanted.items()))
+
+
+@st.composite
+def vgpu_layouts(draw: st.DrawFn) -> VgpuLayout:
+    """Time-sliced vGPUs; slices of several sizes come with mixed-size mode."""
+    wanted = draw(slices(TYPES))
+    sizes = {name.split("-")[1][:-1] for name, _ in wanted}
+    mode = SizeMode.MIXED if len(sizes) > 1 else draw(st.none() | st.sampled_from(SizeMode))
+    allowed = tuple(sorted({*dict(wanted), draw(st.sampled_from(TYPES))})) if draw(st.booleans()) else ()
+    return VgpuLayout(draw(st.none() | st.booleans()), mode, draw(st.none() | schedulers()), allowed, wanted)
+
+
+def layouts() -> st.SearchStrategy[Layout]:
+    """What one GPU can be."""
+    return st.one_of(
+        st.just(OffLayout()),
+        st.sampled_from((PassthroughLayout(), PassthroughLayout("vfio-pci"))),
+        st.integers(1, 256).map(VfLayout),
+        instances(placed=True).map(MigLayout),
+        st.builds(MigVgpuLayout, instances(placed=True), slices=slices(MIG_TYPES)),
+        vgpu_layouts(),
+    )
+
+
+@st.composite
+def gpu_layouts(draw: st.DrawFn, kinds: st.SearchStrategy[Layout]) -> tuple[GpuLayout, ...]:
+    """Entries for all, for models and for addresses, each at most once."""
+    matches = draw(st.lists(st.sampled_from(every_match()), unique=True, max_size=4))
+    return tuple(GpuLayout(match, draw(kinds)) for match in matches)
+
+
+def every_match() -> list[GpuMatch]:
+    """The matches that the layouts choose from."""
+    return [
+        GpuMatch(),
+        *(GpuMatch(board=model) for model in MODELS),
+        *(GpuMatch(address=address) for address in ADDRESSES),
+    ]
+
+
+def host_layouts() -> st.SearchStrategy[HostLayout]:
+    """Whole layouts, with what is about the host."""
+    return st.builds(
+        HostLayout,
+        gpus=gpu_layouts(layouts()),
+        kernel_arguments=st.sampled_from(((), ("iommu=pt",), ("intel_iommu=on", "iommu=pt"))),
+        stop_services=st.sampled_from(((), ("dcgm.service",))),
+        hugepages=st.dictionaries(st.sampled_from((2048, 1 << 20)), st.integers(0, 512)).map(
+            lambda pages: tuple(sorted(pages.items()))
+        ),
+        uplinks=st.sampled_from(((), (("tenants", "ens1f0"),))),
+    )

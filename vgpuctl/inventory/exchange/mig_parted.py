@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration files of mig-parted, which the GPU operator's mig-manager reads too.
+
+`mig-enabled: true` is the layout's kind mig, `mig-enabled: false` its kind off.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.inventory.exchange.configs import Frame, export_config, import_config
+from vgpuctl.inventory.exchange.refusal import Left
+from vgpuctl.inventory.layout_value import Value
+from vgpuctl.inventory.yaml_document import Document
+from vgpuctl.model.layout import HostLayout, Layout, MigLayout, OffLayout, WantedInstance
+
+_PROFILE = re.compile(r"[1-9]\d*g\.\d+gb(?:[+-][a-z][a-z.,]*)*")
+_PART_OF_INSTANCE = re.compile(r"[1-9]\d*c\..*")
+_MOST = 256
+
+
+def import_mig_parted(document: Document, config: str | None, gpus: Sequence[Gpu] | None) -> HostLayout:
+    """One configuration as a layout; see `configs.import_config`."""
+    return import_config(_FRAME, document, config, gpus)
+
+
+def export_mig_parted(layout: HostLayout, config: str, gpus: Sequence[Gpu] | None, left: Left) -> dict[str, Any]:
+    """A layout as a file's content; see `configs.export_config`."""
+    return export_config(_FRAME, layout, config, gpus, left)
+
+
+def _read(entry: Value, keys: dict[str, Value]) -> Layout:
+    enabled = keys["mig-enabled"].truth()
+    devices = keys["mig-devices"].mapping() if "mig-devices" in keys else None
+    if not enabled:
+        if devices:
+            raise keys["mig-devices"].refuse("names MIG devices, while mig-enabled is false")
+        return OffLayout()
+    if devices is None:
+        raise entry.refuse("has no 'mig-devices'", hint="`mig-devices: {}` is MIG without instances")
+    instances: list[WantedInstance] = []
+    for profile, value in sorted(devices.items()):
+        if _PART_OF_INSTANCE.fullmatch(profile):
+            raise value.refuse(
+                "is a part of a GPU instance",
+                hint=f"a layout has one compute instance in each GPU instance: write {profile.partition('.')[2]}",
+            )
+        if not _PROFILE.fullmatch(profile):
+            raise value.refuse("is not a MIG profile", hint="write it as 1g.5gb or 1g.5gb+me")
+        instances += [WantedInstance(profile)] * value.whole(0, _MOST)
+    if devices and not instances:
+        raise keys["mig-devices"].refuse("has no device at all", hint="`mig-devices: {}` is MIG without instances")
+    return MigLayout(tuple(instances))
+
+
+def _write(layout: Layout) -> dict[str, Any] | str:
+    if isinstance(layout, OffLayout):
+        return {"mig-enabled": False}
+    if not isinstance(layout, MigLayout):
+        return f"kind {layout.kind} is more than MIG on or off"
+    if any(one.start is not None for one in layout.instances):
+        return "placements: mig-parted chooses them itself"
+    return {"mig-enabled": True, "mig-devices": dict(sorted(Counter(one.profile for one in layout.instances).items()))}
+
+
+_FRAME = Frame("mig-parted", "mig-configs", ("mig-enabled", "mig-devices"), ("mig-enabled",), _read, _write)

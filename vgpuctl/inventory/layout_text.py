@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host's layout written down as the variable `vgpu` that reads back as the same layout (docs/layout.md)."""
+
+from collections import Counter
+from typing import Any
+
+import yaml
+
+from vgpuctl.inventory.layout import VARIABLE
+from vgpuctl.model.layout import (
+    GpuLayout,
+    GpuMatch,
+    HostLayout,
+    Layout,
+    MigLayout,
+    MigVgpuLayout,
+    PassthroughLayout,
+    SchedulerLayout,
+    VfLayout,
+    VgpuLayout,
+    WantedInstance,
+)
+
+_KIB_PER_MIB = 1024
+_KIB_PER_GIB = 1 << 20
+
+
+def layout_variable(layout: HostLayout) -> dict[str, Any]:
+    """What stands under `vgpu:`. Keys that say nothing are left out."""
+    content: dict[str, Any] = {"version": layout.version}
+    if layout.kernel_arguments:
+        content["kernel_arguments"] = list(layout.kernel_arguments)
+    if layout.stop_services:
+        content["stop_services"] = list(layout.stop_services)
+    if layout.hugepages:
+        content["hugepages"] = {_page_size(size_kib): count for size_kib, count in layout.hugepages}
+    if layout.uplinks:
+        content["uplinks"] = dict(layout.uplinks)
+    if layout.gpus:
+        content["gpus"] = [_gpu(entry) for entry in layout.gpus]
+    return content
+
+
+def layout_yaml(layout: HostLayout) -> str:
+    """A file of `host_vars` that declares the layout."""
+    text: str = yaml.safe_dump({VARIABLE: layout_variable(layout)}, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _page_size(size_kib: int) -> str:
+    return f"{size_kib // _KIB_PER_GIB}GiB" if size_kib % _KIB_PER_GIB == 0 else f"{size_kib // _KIB_PER_MIB}MiB"
+
+
+def _gpu(entry: GpuLayout) -> dict[str, Any]:
+    return {"match": _match(entry.match), "kind": str(entry.layout.kind), **_keys(entry.layout)}
+
+
+def _match(match: GpuMatch) -> str | dict[str, str]:
+    for name in ("address", "uuid", "board"):
+        value = getattr(match, name)
+        if value is not None:
+            return {name: value}
+    return "all"
+
+
+def _keys(layout: Layout) -> dict[str, Any]:
+    if isinstance(layout, PassthroughLayout):
+        return {"driver": layout.driver} if layout.driver is not None else {}
+    if isinstance(layout, VfLayout):
+        return {"count": layout.count}
+    if isinstance(layout, MigLayout):
+        return _geometry(layout.instances)
+    if isinstance(layout, MigVgpuLayout):
+        return _geometry(layout.instances) | _vgpu(layout)
+    if isinstance(layout, VgpuLayout):
+        functions = {"virtual_functions": layout.virtual_functions} if layout.virtual_functions is not None else {}
+        return functions | _vgpu(layout)
+    return {}
+
+
+def _geometry(instances: tuple[WantedInstance, ...]) -> dict[str, Any]:
+    content: dict[str, Any] = {"geometry": dict(sorted(Counter(one.profile for one in instances).items()))}
+    starts: dict[str, list[int]] = {}
+    for one in instances:
+        if one.start is not None:
+            starts.setdefault(one.profile, []).append(one.start)
+    return content | ({"placements": dict(sorted(starts.items()))} if starts else {})
+
+
+def _vgpu(layout: VgpuLayout | MigVgpuLayout) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    if layout.size_mode is not None:
+        content["size_mode"] = str(layout.size_mode)
+    if layout.scheduler is not None:
+        content["scheduler"] = _scheduler(layout.scheduler)
+    if layout.types:
+        content["types"] = list(layout.types)
+    if layout.slices:
+        content["slices"] = dict(layout.slices)
+    return content
+
+
+def _scheduler(scheduler: SchedulerLayout) -> dict[str, Any]:
+    content: dict[str, Any] = {"policy": str(scheduler.policy)}
+    if scheduler.time_slice_us is not None:
+        whole, rest = divmod(scheduler.time_slice_us, 1000)
+        content["time_slice_ms"] = scheduler.time_slice_us / 1000 if rest else whole
+    return content

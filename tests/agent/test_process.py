@@ -232,7 +232,7 @@ def test_the_agent_is_pushed_once_and_kept_private(home: Path, root: Path) -> No
     assert first.processes[0].received > len(bundle.data)
     folder = home / ".cache/vgpuctl"
     assert folder.stat().st_mode & 0o777 == 0o700
-    compiled, file = sorted(folder.iterdir())
+    compiled, file = sorted(folder.glob("agent-*"))
     assert (file.name, file.read_bytes()) == (f"agent-{bundle.sha256}.pyz", bundle.data)
     assert compiled.name.startswith(f"agent-{bundle.sha256}.cpython-3")
     second = LocalConnection(home, root=root)
@@ -281,12 +281,29 @@ def test_a_damaged_file_in_the_cache_is_replaced(damage: bytes, home: Path, root
 def test_damaged_bytecode_in_the_cache_is_compiled_again(damage: bytes, home: Path, root: Path) -> None:
     with AgentClient(LocalConnection(home, root=root)) as client:
         client.facts()
-    compiled, _ = sorted((home / ".cache/vgpuctl").iterdir())
-    whole = compiled.read_bytes()
+    compiled, _ = sorted((home / ".cache/vgpuctl").glob("agent-*"))
     compiled.write_bytes(damage)
     with AgentClient(LocalConnection(home, root=root)) as client:
         assert client.facts().hostname == "gpu1"
-    assert compiled.read_bytes() == whole
+    whole = compiled.read_bytes()
+    assert whole[:64].decode() == hashlib.sha256(whole[64:]).hexdigest()
+    assert len(whole) > 10_000
+
+
+def test_a_programs_version_is_asked_again_when_its_file_has_changed(home: Path, root: Path) -> None:
+    program = root / "usr/bin/qemu-system-x86_64"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    asked = root / "asked"
+
+    def version() -> str | None:
+        with AgentClient(LocalConnection(home, root=root)) as client:
+            return client.facts().qemu_version
+
+    for number, times in (("7.2.9", 1), ("10.0.2", 2)):
+        program.write_text(f"#!/bin/sh\necho x >>{asked}\necho QEMU emulator version {number}\n")
+        program.chmod(0o755)
+        assert [version(), version()] == [number, number]
+        assert len(asked.read_text().splitlines()) == times
 
 
 def test_an_open_cache_folder_is_not_trusted_and_closed(home: Path, root: Path) -> None:

@@ -152,7 +152,7 @@ class Host:
         """
         if self.root != "/":
             raise Problem("nvml-missing", "NVML is not used under another root")
-        # pynvml looks in the same place; it is compiled anew by every agent, so it waits for the library.
+        # pynvml looks in the same place; it is large, so it waits for the library.
         import ctypes
 
         try:

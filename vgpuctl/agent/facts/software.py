@@ -4,6 +4,7 @@
 import re
 from typing import Optional, Sequence
 
+from vgpuctl.agent import program_versions
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 
@@ -39,13 +40,15 @@ def read_qemu_version(host: Host) -> Optional[str]:
 
 
 def _first_version(host: Host, programs: Sequence[str]) -> Optional[str]:
-    """Ask the first program that is there; the answer is kept while the agent runs, as starting QEMU is slow."""
+    """Ask the first program that is there; the answer is kept, as starting QEMU is slow."""
     for program in programs:
         path = host.find_program(program)
         if path is None:
             continue
-        if path in host.versions:
-            return host.versions[path]
+        kept = host.versions.get(path) or program_versions.recall(path)
+        if kept:
+            host.versions[path] = kept
+            return kept
         try:
             done = host.run([program, "--version"], timeout_s=_TIMEOUT_S)
         except Problem:
@@ -53,5 +56,6 @@ def _first_version(host: Host, programs: Sequence[str]) -> Optional[str]:
         match = _VERSION.search(done.output)
         if done.status == 0 and match:
             host.versions[path] = match[0]
+            program_versions.remember(path, match[0])
             return match[0]
     return None

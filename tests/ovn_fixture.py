@@ -2,6 +2,7 @@
 """A real OVN central of a test's own: both databases and northd on unix sockets, without root and kernel modules."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -27,10 +28,15 @@ def missing_for_ovn() -> str | None:
 
 
 class LocalOvn:
-    """OVN's central as a context manager. folder: a new folder with a short path; everything lies in it."""
+    """OVN's central as a context manager. folder: a new folder with a short path; everything lies in it.
 
-    def __init__(self, folder: Path) -> None:
+    tls: (key, certificate, authority) with which both databases also listen on loopback, each at a port of its own.
+    """
+
+    def __init__(self, folder: Path, tls: tuple[Path, Path, Path] | None = None) -> None:
         self.folder = folder
+        self._tls = tls
+        self.ports = {"nb": 0, "sb": 0}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -58,13 +64,28 @@ class LocalOvn:
         """Start what does not run."""
         for name in ("nb", "sb"):
             database, socket = self.folder / f"{name}.db", self.folder / f"{name}.sock"
-            self._start(name, "ovsdb-server", str(database), f"--remote=punix:{socket}")
+            tls = []
+            if self._tls is not None:
+                files = zip(("private-key", "certificate", "ca-cert"), self._tls, strict=True)
+                tls = [f"--{option}={path}" for option, path in files]
+                tls.append(f"--remote=pssl:{self.ports[name]}:127.0.0.1")
+            self._start(name, "ovsdb-server", str(database), f"--remote=punix:{socket}", *tls)
             deadline = time.monotonic() + _LIMIT_S
             while not socket.exists():
                 assert time.monotonic() < deadline, f"ovsdb-server makes no {socket}"
                 time.sleep(0.01)
+            if self._tls is not None:
+                self.ports[name] = self._listening_port(name)
         self._start("northd", "ovn-northd", f"--ovnnb-db={self.northbound}", f"--ovnsb-db=unix:{self.folder}/sb.sock")
         self.sync()
+
+    def _listening_port(self, name: str) -> int:
+        """The port that the kernel chose at the first start, as the server's log tells."""
+        deadline = time.monotonic() + _LIMIT_S
+        while not (found := re.findall(r"listening on port (\d+)", (self.folder / f"{name}.log").read_text())):
+            assert time.monotonic() < deadline, f"{name} listens on no port"
+            time.sleep(0.01)
+        return int(found[-1])
 
     def stop(self) -> None:
         """End everything, as a machine that is switched off does; the databases stay."""

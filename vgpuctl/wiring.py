@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
     from vgpuctl.inventory.load import Inventory
+    from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.store import Store
 
@@ -33,6 +34,7 @@ class Settings:
     ovn_key: Path | None = None
     ovn_certificate: Path | None = None
     ovn_authority: Path | None = None
+    authority_folder: Path | None = None
 
 
 def open_services(settings: Settings, say: Callable[[str], None]) -> Services:
@@ -68,16 +70,29 @@ def open_services(settings: Settings, say: Callable[[str], None]) -> Services:
         return AgentClient(connection, answer_timeout_s=settings.command_timeout_s)
 
     def northbound() -> "Northbound":
+        from vgpuctl.ovn.authority import OWN_NAME
         from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
 
         remote = settings.ovn_northbound or ""
+        named = (settings.ovn_key, settings.ovn_certificate, settings.ovn_authority)
+        own = authority() if remote.startswith("ssl:") and named == (None, None, None) else None
+        if own is not None:
+            files = own.files(OWN_NAME)
+            return Northbound(NorthboundAddress(remote, files.key, files.certificate, files.authority))
         return Northbound(NorthboundAddress(remote, settings.ovn_key, settings.ovn_certificate, settings.ovn_authority))
+
+    def authority() -> "Authority | None":
+        from vgpuctl.ovn.authority import Authority, default_folder
+
+        found = Authority(settings.authority_folder or default_folder())
+        return found if found.exists() else None
 
     return Services(
         load_inventory=load,
         open_store=store,
         open_session=session,
         open_northbound=northbound if settings.ovn_northbound else None,
+        open_authority=authority,
         limit=settings.limit,
         forks=settings.forks,
         say=say,

@@ -21,9 +21,11 @@ from vgpuctl.agent.wire.facts import (
     VgpuType,
     VirtualFunction,
 )
+from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
+    Chassis,
     CreateGpuInstance,
     CreateMdev,
     DeleteMdev,
@@ -33,7 +35,10 @@ from vgpuctl.agent.wire.steps import (
     SetHeterogeneousMode,
     SetHugepages,
     SetMigMode,
+    SetOvnChassis,
+    SetOvnDaemon,
     SetServiceActive,
+    SetUplinkBridge,
     SetVgpuScheduler,
     SetVgpuType,
     SetVirtualFunctions,
@@ -95,6 +100,9 @@ STEPS: tuple[Step, ...] = (
     SetVgpuScheduler("0000:41:00.0", "equal-share", 2000),
     SetServiceActive("nvidia-dcgm.service", False),
     SetHugepages(1 << 20, 16),
+    SetOvnDaemon("switch", True),
+    SetOvnChassis(Chassis("gpu1", "ssl:192.0.2.1:6642", "geneve", "10.83.0.1", "provider:br-provider", True)),
+    SetUplinkBridge("br-provider", None),
 )
 
 
@@ -124,6 +132,7 @@ def test_a_reply_comes_back_with_its_problem() -> None:
         envelope.Request("facts"),
         envelope.Request("apply", STEPS, dry_run=True),
         envelope.Request("holders", target=UUID),
+        envelope.Request("certificate", certificate=CertificateFiles("certificate", "authority", "key")),
     ],
     ids=lambda request: request.call,
 )

@@ -14,6 +14,7 @@ from tests.lab.simulated_fixtures import missing_for_simulated
 from vgpuctl import lab
 
 GPU = "0000:41:00.0"
+OVN_CHECKS = ("ovn", "tunnel-mtu", "tunnel-down")
 DCGM = "nvidia-dcgm.service"
 LAYOUTS: dict[str, dict[str, Any]] = {
     "sim_001": {
@@ -33,7 +34,11 @@ LAYOUTS: dict[str, dict[str, Any]] = {
         ]
     },
     "sim_003": {"gpus": [{"match": "all", "kind": "mig", "geometry": {"3g.20gb": 1, "1g.5gb": 2}}]},
-    "sim_004": {"gpus": [{"match": "all", "kind": "vf", "count": 4}]},
+    "sim_004": {
+        "gpus": [{"match": "all", "kind": "vf", "count": 4}],
+        "network": {"southbound": "ssl:192.0.2.1:6642", "tunnels": "10.84.0.0/16"},
+        "uplinks": {"provider": "eno2"},
+    },
 }
 
 
@@ -47,6 +52,7 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     home: Path = tmp_path_factory.mktemp("kinds")
     fleet = layout_fleet(home, 4, "h100-pcie,l40s,a100-pcie-40gb,flex-170")
     fleet.declare(**LAYOUTS)
+    fleet.operator.does("create-certificate", "central", "vgpuctl")
     yield fleet
     lab.simulated.down(folder=fleet.folder)
 
@@ -71,6 +77,37 @@ def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None
     checked = run(layouts, "check-hosts", "--after-reboot")
     assert {name: one["since_reboot"] for name, one in checked.items()} == {name: [] for name in checked}
     assert [one["has_drifted"] for one in checked.values()] == [False] * 4
+
+
+def test_a_host_is_one_of_ovn_s_chassis_and_what_ails_it_is_found(layouts: LayoutFleet) -> None:
+    machine = layouts.machine("sim-004")
+    run(layouts, "apply-hosts", "--limit", "sim-004")
+    state = machine.state()
+    assert state.ovn.external_ids == {
+        "system-id": "sim-004",
+        "ovn-remote": "ssl:192.0.2.1:6642",
+        "ovn-encap-type": "geneve",
+        "ovn-encap-ip": "10.84.0.4",
+        "ovn-bridge-mappings": "provider:br-provider",
+    }
+    assert (state.ovn.uses_tls, state.ovn.bridges) == (True, {"br-provider": ["eno2"], "br-int": []})
+    key = machine.root / "etc/vgpuctl/ovn/key.pem"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert (machine.root / "etc/openvswitch/system-id.conf").read_text() == "sim-004\n"
+    with machine.change() as state:
+        state.ovn.external_ids["system-id"] = "somebody"
+        state.ovn.connection = "not connected"
+        state.ovn.tunnels = {"10.84.0.7": 0, "10.84.0.8": 1400, "10.84.0.9": 1500}
+    checked = run(layouts, "check-hosts", "--limit", "sim-004")["sim-004"]
+    assert checked["has_drifted"]
+    assert [(one["check"], one["read"]) for one in checked["findings"] if one["check"] in OVN_CHECKS] == [
+        ("ovn", "Open vSwitch's system-id is somebody, the inventory has sim-004"),
+        ("ovn", "ovn-controller is not connected with ssl:192.0.2.1:6642"),
+        ("tunnel-mtu", "the way to 10.84.0.8 carries 576 bytes and not 1500"),
+        ("tunnel-down", "10.84.0.7 does not answer"),
+    ]
+    mended = run(layouts, "apply-hosts", "--limit", "sim-004", "--diff")["sim-004"]
+    assert mended["changed"] == 1 and machine.state().ovn.external_ids["system-id"] == "sim-004"
 
 
 def profile_counts(layouts: LayoutFleet, name: str) -> tuple[list[int], int, Any]:

@@ -20,7 +20,10 @@ from vgpuctl.agent.wire.steps import (
     SetHeterogeneousMode,
     SetHugepages,
     SetMigMode,
+    SetOvnChassis,
+    SetOvnDaemon,
     SetServiceActive,
+    SetUplinkBridge,
     SetVgpuScheduler,
     SetVgpuType,
     SetVirtualFunctions,
@@ -41,6 +44,11 @@ def answer(host: Host, request: Request) -> Reply:
 
             with nullcontext() if request.dry_run else host.lock():
                 changes.append(boot.ensure(host, request.boot, dry_run=request.dry_run))
+        if request.call == "certificate" and request.certificate is not None:
+            from vgpuctl.agent.changes import certificate
+
+            with nullcontext() if request.dry_run else host.lock():
+                changes.append(certificate.ensure(host, request.certificate, dry_run=request.dry_run))
         if request.call == "signs":
             from vgpuctl.agent.facts import signs
 
@@ -139,7 +147,19 @@ def take(host: Host, step: Step, *, dry_run: bool) -> Change:
         from vgpuctl.agent.changes import hugepages
 
         return hugepages.ensure(host, step, dry_run=dry_run)
+    if isinstance(step, (SetOvnDaemon, SetOvnChassis, SetUplinkBridge)):
+        return _take_on_ovn(host, step, dry_run=dry_run)
     raise Problem("unknown-step", f"the agent cannot take the step {step.op}")
+
+
+def _take_on_ovn(host: Host, step: Union[SetOvnDaemon, SetOvnChassis, SetUplinkBridge], *, dry_run: bool) -> Change:
+    from vgpuctl.agent.changes import ovn
+
+    if isinstance(step, SetOvnDaemon):
+        return ovn.ensure_daemon(host, step, dry_run=dry_run)
+    if isinstance(step, SetOvnChassis):
+        return ovn.ensure_chassis(host, step, dry_run=dry_run)
+    return ovn.ensure_uplink(host, step, dry_run=dry_run)
 
 
 def _take_on_mig(

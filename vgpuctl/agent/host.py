@@ -330,6 +330,15 @@ class Host:
         if self.stopping.wait(seconds):
             raise Problem("interrupted", "the connection closed while the agent was waiting")
 
+    def echo(self, remotes: Sequence[str], sizes: Sequence[int], *, timeout_s: float) -> Dict[str, int]:
+        """Return the largest unfragmented packet of `sizes` that each address answers, 0 for none.
+
+        A simulated machine answers here.
+        """
+        from vgpuctl.agent.echo import ask
+
+        return ask(remotes, sizes, timeout_s=timeout_s)
+
     def kernel_log(self) -> KernelLog:
         """Mark the kernel's log now, to read later what it said since."""
         return KernelLog(self.path("/dev/kmsg"))

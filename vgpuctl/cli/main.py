@@ -23,6 +23,7 @@ COMMANDS = {
     "capacity": "Count how many more VMs of one kind fit.",
     "console": "Connect this terminal to a VM's serial console.",
     "controller": "Serve the queue and end VMs whose time is over, until it is stopped.",
+    "create-certificate": "Make keys and certificates for OVN's databases.",
     "create-network": "Create a tenant's network.",
     "create-outside": "Declare a network behind the tenants' gateways.",
     "create-pool": "Make a pool of hosts that only some tenants may use.",

@@ -37,6 +37,7 @@ def services(
             ovn_key=_path("VGPUCTL_OVN_KEY"),
             ovn_certificate=_path("VGPUCTL_OVN_CERTIFICATE"),
             ovn_authority=_path("VGPUCTL_OVN_AUTHORITY"),
+            authority_folder=_path("VGPUCTL_AUTHORITY_FOLDER"),
         ),
         say,
     )

@@ -14,6 +14,7 @@ from vgpuctl.agent.wire.boot import BootFiles
 from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissing
@@ -99,6 +100,11 @@ class AgentClient:
     def install_boot(self, files: BootFiles, *, dry_run: bool = False) -> Change:
         """Install what restores the host's layout at boot. Raises as `apply`."""
         (change,) = self._ask(Request("boot", dry_run=dry_run, boot=files), self._timeout_s).changes
+        return change
+
+    def install_certificate(self, files: CertificateFiles, *, dry_run: bool = False) -> Change:
+        """Install the host's key and certificate for OVN's databases. Raises as `apply`."""
+        (change,) = self._ask(Request("certificate", dry_run=dry_run, certificate=files), self._timeout_s).changes
         return change
 
     def signs(self) -> HostSigns:

@@ -9,6 +9,7 @@ import re
 from vgpuctl import catalog
 from vgpuctl.errors import UsageError
 from vgpuctl.inventory.layout_kinds import read_kind
+from vgpuctl.inventory.layout_network import read_network
 from vgpuctl.inventory.layout_value import Value
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout
@@ -25,7 +26,7 @@ _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]+")
 _UNIT_ENDING = re.compile(r".+\.(?:service|socket|timer|target)")
 _ARGUMENT = re.compile(r"[^\s\"']+(?:\"[^\"]*\")?")
 _INTERFACE = re.compile(r"[^\s/:]{1,15}")
-_KEYS = ("version", "gpus", "kernel_arguments", "stop_services", "hugepages", "uplinks")
+_KEYS = ("version", "gpus", "kernel_arguments", "stop_services", "hugepages", "uplinks", "network")
 
 
 def layout_of(host: str, variables: VariableSet) -> HostLayout | None:
@@ -53,6 +54,7 @@ def layout_of(host: str, variables: VariableSet) -> HostLayout | None:
         uplinks=_read_uplinks(entries["uplinks"]) if "uplinks" in entries else (),
         version=version,
         origin=str(value.origin),
+        network=read_network(entries["network"], host) if "network" in entries else None,
     )
 
 

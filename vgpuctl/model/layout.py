@@ -162,13 +162,53 @@ class GpuLayout:
     origin: str = field(default="", compare=False)
 
 
+class Encapsulation(StrEnum):
+    """How hosts carry each other's packets (ovn-controller(8), ovn-encap-type)."""
+
+    GENEVE = "geneve"
+    VXLAN = "vxlan"
+
+    @property
+    def overhead(self) -> int:
+        """Bytes that a tunnel takes from a packet of the hosts: inner Ethernet, tunnel, UDP and IPv4 headers.
+
+        Geneve carries OVN's option of 8 bytes beside; RFC 8926, RFC 7348.
+        """
+        return 58 if self is Encapsulation.GENEVE else 50
+
+
+@dataclass(frozen=True)
+class NetworkLayout:
+    """The host as one of OVN's chassis.
+
+    southbound: OVN's southbound databases. tunnels: the network of the tunnels' own addresses, of which the host has
+    one. chassis: the host's name in OVN. mtu: the packets that the network between the hosts carries.
+    """
+
+    southbound: tuple[str, ...]
+    tunnels: str
+    chassis: str
+    encapsulation: Encapsulation = Encapsulation.GENEVE
+    mtu: int = 1500
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether a database is reached over TLS."""
+        return any(one.startswith("ssl:") for one in self.southbound)
+
+    @property
+    def guest_mtu(self) -> int:
+        """The largest packet of a guest that fits a tunnel."""
+        return self.mtu - self.encapsulation.overhead
+
+
 @dataclass(frozen=True)
 class HostLayout:
     """One host's declared layout. A GPU that no entry matches is left alone.
 
     kernel_arguments: words that the running kernel's command line must hold. stop_services: full unit names, stopped
     while MIG modes and VFs change and started again. hugepages: (size in KiB, how many). uplinks: (network, interface
-    of the host). origin: `FILE:LINE` of the variable.
+    of the host). origin: `FILE:LINE` of the variable. network: None where OVN does not carry networks.
     """
 
     gpus: tuple[GpuLayout, ...] = ()
@@ -178,3 +218,4 @@ class HostLayout:
     uplinks: tuple[tuple[str, str], ...] = ()
     version: int = 1
     origin: str = field(default="", compare=False)
+    network: NetworkLayout | None = None

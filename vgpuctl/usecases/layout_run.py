@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.boot import UNIT_NAME, BootFiles
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.steps import SetServiceActive, Step
 from vgpuctl.errors import AgentProblem, LayoutDiffers, LayoutRefused, VgpuctlError
 from vgpuctl.guests.boot_unit import render_boot_unit
@@ -75,6 +76,7 @@ class LayoutRun:
         error: VgpuctlError | None = None
         try:
             if self._options.check:
+                self._install_certificate()
                 self._show(self._read())
             else:
                 with self._services.store.operation("apply-hosts", f"host/{self._host}", self._host, exclusive=True):
@@ -90,6 +92,7 @@ class LayoutRun:
 
     def _apply(self) -> None:
         try:
+            self._install_certificate()
             self._take_rounds()
         except VgpuctlError:
             if self._options.undo:
@@ -191,6 +194,19 @@ class LayoutRun:
         left = [one for one in plan.differences if one.remedy is None]
         if left and not self._options.check:
             raise LayoutDiffers(f"{self._host}: not as declared", context=[str(one) for one in left])
+
+    def _install_certificate(self) -> None:
+        """Give the host what OVN's databases ask of it, where they are reached over TLS and we are the authority."""
+        network, authority = self._layout.network, self._services.authority
+        if network is None or not network.uses_tls or authority is None:
+            return
+        issued = authority.issue(network.chassis)
+        files = CertificateFiles(issued.certificate, issued.authority, issued.key)
+        agent = self._services.host(self._host).agent
+        change = agent.install_certificate(files, dry_run=self._options.check)
+        if change.changed:
+            text = f"certificate of {network.chassis} for OVN's databases"
+            self._line(Outcome.CHANGED, None, text, before=change.before, after=change.after)
 
     def _install_boot(self, planned: PlannedHost) -> None:
         """Install the manifest of the state that was reached; with --check, say whether it would be another."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
     from vgpuctl.inventory.load import Inventory
+    from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.store import Store
 
@@ -70,6 +71,7 @@ class Services:
         open_store: Callable[[], "Store"],
         open_session: Callable[["Inventory", str], HostSession],
         open_northbound: Callable[[], "Northbound"] | None,
+        open_authority: Callable[[], "Authority | None"],
         limit: str | None,
         forks: int,
         say: Callable[[str], None],
@@ -78,12 +80,14 @@ class Services:
         self._open_store = open_store
         self._open_session = open_session
         self._open_northbound = open_northbound
+        self._open_authority = open_authority
         self._limit = limit
         self.forks = forks
         self.say = say
         self._inventory: Inventory | None = None
         self._store: Store | None = None
         self._northbound: Northbound | None = None
+        self._authority: Authority | None = None
         self._sessions: dict[str, HostSession] = {}
         self._lock = threading.Lock()
 
@@ -117,6 +121,14 @@ class Services:
                 )
             self._northbound = self._open_northbound().__enter__()
         return self._northbound
+
+    @property
+    def authority(self) -> "Authority | None":
+        """Our own authority for OVN's certificates; None where the operator has another."""
+        with self._lock:
+            if self._authority is None:
+                self._authority = self._open_authority()
+            return self._authority
 
     def hosts(self) -> Sequence[str]:
         """Names of the hosts this command may use: the inventory's, narrowed by --limit.

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.steps import BindDriver, CreateMdev, DeleteMdev, SetHugepages, SetServiceActive, Step
+from vgpuctl.agent.wire.steps import (
+    BindDriver,
+    CreateMdev,
+    DeleteMdev,
+    SetHugepages,
+    SetOvnChassis,
+    SetOvnDaemon,
+    SetServiceActive,
+    SetUplinkBridge,
+    Step,
+)
 from vgpuctl.errors import AgentProblem, ConcurrentChange
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.placement import Placement
@@ -84,6 +94,8 @@ def _targets(step: Step) -> tuple[str, ...]:
         return (step.name,)
     if isinstance(step, SetHugepages):
         return (f"hugepages-{step.size_kib}kB",)
+    if isinstance(step, SetOvnDaemon | SetOvnChassis | SetUplinkBridge):
+        return ()  # a VM's slices need none of these
     return step.addresses if isinstance(step, BindDriver) else (step.address,)
 
 

@@ -4,10 +4,11 @@
 import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from vgpuctl.agent.facts import iommu, nvidia, pci
+from vgpuctl.agent.facts import iommu, nvidia, ovn, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.ovn import OvnSigns
 from vgpuctl.agent.wire.signs import LOG_PATTERNS, GpuSigns, HostSigns, LogLine, UnitSigns
 
 _UNITS = ("nvidia-vgpu-mgr.service", "nvidia-vgpud.service", "nvidia-fabricmanager.service")
@@ -47,7 +48,16 @@ def read(host: Host) -> HostSigns:
         fabric_mode=int(mode[1]) if mode else None,
         address_bits=int(bits[1]) if bits else None,
         unread=tuple(unread),
+        ovn=_read_ovn(host, unread),
     )
+
+
+def _read_ovn(host: Host, unread: List[str]) -> Optional[OvnSigns]:
+    try:
+        return ovn.read_signs(host)
+    except Problem as problem:
+        unread.append(problem.message)
+        return None
 
 
 def find_lines(source: str, lines: Iterable[str]) -> List[LogLine]:

@@ -21,11 +21,12 @@ from vgpuctl.agent.wire.decode import (
     to_json,
 )
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 
 PROTOCOL = 1
-CALLS = ("ping", "facts", "apply", "holders", "signs", "boot")
+CALLS = ("ping", "facts", "apply", "holders", "signs", "boot", "certificate")
 
 
 @dataclass(eq=False)
@@ -53,8 +54,8 @@ class Problem(Exception):
 class Request:
     """What is asked of the agent.
 
-    call: one of CALLS. steps belong to `apply`, boot to `boot`, dry_run to both. target belongs to `holders`: a PCI
-    address or an mdev's UUID.
+    call: one of CALLS. steps belong to `apply`, boot to `boot`, certificate to its own, dry_run to all
+    three. target belongs to `holders`: a PCI address or an mdev's UUID.
     """
 
     call: str
@@ -62,6 +63,7 @@ class Request:
     dry_run: bool = False
     target: Optional[str] = None
     boot: Optional[BootFiles] = None
+    certificate: Optional[CertificateFiles] = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,9 @@ def request_to_json(request: Request) -> Dict[str, Any]:
     if request.boot is not None:
         obj["dry_run"] = request.dry_run
         obj["boot"] = to_json(request.boot)
+    if request.certificate is not None:
+        obj["dry_run"] = request.dry_run
+        obj["certificate"] = to_json(request.certificate)
     if request.target is not None:
         obj["target"] = request.target
     return obj
@@ -106,6 +111,7 @@ def request_from_json(value: object) -> Request:
         "apply": {"protocol", "call", "steps", "dry_run"},
         "holders": {"protocol", "call", "target"},
         "boot": {"protocol", "call", "boot", "dry_run"},
+        "certificate": {"protocol", "call", "certificate", "dry_run"},
     }.get(call, {"protocol", "call"})
     for key in obj:
         if key not in wanted:
@@ -117,6 +123,7 @@ def request_from_json(value: object) -> Request:
         get_bool(obj, "dry_run") if "dry_run" in obj else False,
         get_str(obj, "target") if call == "holders" else None,
         from_json(BootFiles, obj.get("boot"), "boot") if call == "boot" else None,
+        from_json(CertificateFiles, obj.get("certificate"), "certificate") if call == "certificate" else None,
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.boot import BootFacts
+from vgpuctl.agent.wire.ovn import OvnFacts
 
 
 @dataclass(frozen=True)
@@ -218,6 +219,7 @@ class HostFacts:
 
     services, hugepages, network_interfaces: None when the agent did not read them, which is not the same as none.
     boot: what restores the layout at boot, None where nothing is installed.
+    ovn: None where Open vSwitch is not installed.
     """
 
     hostname: str
@@ -243,3 +245,4 @@ class HostFacts:
     hugepages: Optional[Tuple[HugepageFacts, ...]] = None
     network_interfaces: Optional[Tuple[str, ...]] = None
     boot: Optional[BootFacts] = None
+    ovn: Optional[OvnFacts] = None

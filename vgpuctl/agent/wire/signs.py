@@ -7,6 +7,8 @@ They cost more to read than facts and nobody places a VM by them, so they are as
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
+from vgpuctl.agent.wire.ovn import OvnSigns
+
 # What the logs say when something of reference 9 happened: the check's id, and the expression that finds its lines.
 LOG_PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("iommu-off", r"IOMMU is not present"),
@@ -71,7 +73,7 @@ class HostSigns:
     lines: of the kernel's log since the boot, of the vGPU manager's since the boot, of VMs' logs since their last
     start. nvidia_module: whether the running kernel has a module nvidia, None where it brings no modules' list.
     fabric_mode: FABRIC_MODE of Fabric Manager's configuration. address_bits: of a physical address of the CPU.
-    unread: what could not be read, as sentences.
+    unread: what could not be read, as sentences. ovn: None where no ovn-controller runs.
     """
 
     gpus: Tuple[GpuSigns, ...]
@@ -82,3 +84,4 @@ class HostSigns:
     fabric_mode: Optional[int] = None
     address_bits: Optional[int] = None
     unread: Tuple[str, ...] = ()
+    ovn: Optional[OvnSigns] = None

@@ -175,6 +175,58 @@ class SetHugepages:
     count: int
 
 
+@dataclass(frozen=True)
+class Chassis:
+    """What Open vSwitch's database says of the host as OVN's chassis; empty text for what is not set.
+
+    remote: OVN's southbound databases, comma between them. encapsulation, address: of the tunnels. mappings:
+    ovn-bridge-mappings, `NETWORK:BRIDGE` with commas. uses_tls: whether the certificate of wire.ovn is used.
+    """
+
+    system_id: str = ""
+    remote: str = ""
+    encapsulation: str = ""
+    address: str = ""
+    mappings: str = ""
+    uses_tls: bool = False
+
+    def __str__(self) -> str:
+        words = (self.system_id, self.remote, self.encapsulation, self.address, self.mappings)
+        return " ".join(word for word in words if word) or "none"
+
+
+@dataclass(frozen=True)
+class SetOvnDaemon:
+    """Start or stop one part of OVN on the host, `switch` (Open vSwitch) or `controller` (ovn-controller).
+
+    By systemd, and by the packages' own scripts where systemd does not run the host.
+    """
+
+    op: ClassVar[str] = "ovn.set-daemon"
+    part: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class SetOvnChassis:
+    """Bring the settings by which ovn-controller finds its databases and builds its tunnels to `chassis`.
+
+    An integration bridge goes with them; a chassis without name has none.
+    """
+
+    op: ClassVar[str] = "ovn.set-chassis"
+    chassis: Chassis
+
+
+@dataclass(frozen=True)
+class SetUplinkBridge:
+    """Have the bridge `bridge` with `interface` in it and up; None takes the bridge away."""
+
+    op: ClassVar[str] = "ovn.set-uplink"
+    bridge: str
+    interface: Optional[str]
+
+
 Step = Union[
     SetVirtualFunctions,
     CreateMdev,
@@ -190,6 +242,9 @@ Step = Union[
     SetVgpuScheduler,
     SetServiceActive,
     SetHugepages,
+    SetOvnDaemon,
+    SetOvnChassis,
+    SetUplinkBridge,
 ]
 STEPS = (
     SetVirtualFunctions,
@@ -206,6 +261,9 @@ STEPS = (
     SetVgpuScheduler,
     SetServiceActive,
     SetHugepages,
+    SetOvnDaemon,
+    SetOvnChassis,
+    SetUplinkBridge,
 )
 
 

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from vgpuctl.planner.doctor import gpu_checks, host_checks, vgpu_checks
+from vgpuctl.planner.doctor import gpu_checks, host_checks, network_checks, vgpu_checks
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding
 
@@ -44,6 +44,9 @@ CHECKS: tuple[Check, ...] = (
     Check("group-open", 23, host_checks.group_open),
     Check("stop-race", 24, vgpu_checks.stop_race),
     Check("boot-contract", 0, host_checks.boot_contract),
+    Check("ovn", 0, network_checks.ovn),
+    Check("tunnel-mtu", 0, network_checks.tunnel_mtu),
+    Check("tunnel-down", 0, network_checks.tunnel_down),
     Check("unread", 0, gpu_checks.unread),
 )
 

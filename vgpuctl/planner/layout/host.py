@@ -7,6 +7,7 @@ from vgpuctl.agent.wire.facts import HostFacts, ServiceFacts
 from vgpuctl.agent.wire.steps import SetHugepages, SetServiceActive
 from vgpuctl.model.layout import HostLayout, LayoutKind
 from vgpuctl.model.units import format_mib
+from vgpuctl.planner.layout.network import plan_network
 from vgpuctl.planner.layout.result import Difference, HostPlan, Obstacle, Phase, PlannedStep
 
 VGPU_MANAGER = "nvidia-vgpu-mgr.service"
@@ -14,11 +15,13 @@ VGPU_MANAGER = "nvidia-vgpu-mgr.service"
 
 def plan_around(layout: HostLayout, facts: HostFacts) -> HostPlan:
     """Differences and steps that belong to no GPU, without services."""
-    parts = (_kernel_arguments(layout, facts), _hugepages(layout, facts), _uplinks(layout, facts))
+    around = (_kernel_arguments(layout, facts), _hugepages(layout, facts), _uplinks(layout, facts))
+    parts = (*around, plan_network(layout, facts))
     return HostPlan(
         steps=tuple(step for part in parts for step in part.steps),
         differences=tuple(difference for part in parts for difference in part.differences),
         obstacles=tuple(obstacle for part in parts for obstacle in part.obstacles),
+        later=tuple(text for part in parts for text in part.later),
         notes=tuple(note for part in parts for note in part.notes),
     )
 

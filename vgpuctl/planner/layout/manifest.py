@@ -25,6 +25,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.planner.layout.driver import VFIO_PCI
 from vgpuctl.planner.layout.matching import entries_for
+from vgpuctl.planner.layout.network import network_steps
 
 
 def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
@@ -37,6 +38,7 @@ def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
             continue
         gpus.append(ManifestGpu(gpu.address, gpu.vendor_id, gpu.device_id, gpu.subsystem_id, gpu.uuid))
         steps += [ManifestStep(step, gpu.address) for step in _steps(gpu, entries[0].layout)]
+    steps += [ManifestStep(step) for step in network_steps(layout, facts)]
     return Manifest(tuple(gpus), tuple(steps))
 
 

@@ -56,7 +56,7 @@ def plan_host(
             *(_missing(entry) for entry in missing),
             *(obstacle for work in gpus for obstacle in work.obstacles),
         ),
-        later=tuple(text for work in gpus if not work.obstacles for text in work.later),
+        later=(*around.later, *(text for work in gpus if not work.obstacles for text in work.later)),
         notes=(*around.notes, *services.notes),
     )
 

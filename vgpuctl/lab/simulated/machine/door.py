@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vgpuctl.agent.host import Completed, Host, read_problem
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.lab.simulated.machine import ovn
 from vgpuctl.lab.simulated.machine.kernel import Kernel
 from vgpuctl.lab.simulated.machine.nvml import SimulatedNvml
 from vgpuctl.lab.simulated.machine.programs import has_nvidia, run_program
@@ -18,6 +19,7 @@ from vgpuctl.lab.simulated.machine.state import MachineFolder, State
 from vgpuctl.lab.simulated.machine.tree import Link, Tree, Unreadable, build, open_nodes
 
 _MOST_LINKS = 40
+_PROGRAMS = ("modprobe", "systemctl", "ovn-controller", *ovn.PROGRAMS)
 
 
 class SimulatedHost(Host):
@@ -102,7 +104,14 @@ class SimulatedHost(Host):
             return "/usr/lib/nvidia/sriov-manage" if name != base else None
         if base == "nvidia-smi":
             return f"/usr/bin/{base}" if has_nvidia(self.machine) else None
-        return f"/usr/sbin/{base}" if base in (*self.machine.shape.versions, "modprobe", "systemctl") else None
+        return f"/usr/sbin/{base}" if base in (*self.machine.shape.versions, *_PROGRAMS) else None
+
+    def echo(self, remotes: Sequence[str], sizes: Sequence[int], *, timeout_s: float) -> dict[str, int]:
+        """What each tunnel carries; all of it unless somebody said otherwise."""
+        carries = self.machine.state().ovn.tunnels
+        return {
+            one: max((size for size in sizes if size <= carries.get(one, max(sizes))), default=0) for one in remotes
+        }
 
     def _tree_now(self) -> Tree:
         state = self.machine.state()

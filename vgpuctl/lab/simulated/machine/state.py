@@ -19,6 +19,8 @@ from vgpuctl.lab.simulated.machine.shape import read as read_shape
 
 FIRST_MDEV_GROUP = 100_000
 FIRST_PID = 10_000
+# Installed, and begun at boot once they were started.
+OVN_SERVICES = ("openvswitch-switch.service", "ovn-controller.service")
 # What a vGPU host has: of clients that hold the cards only what its owner starts. nvidia-vgpud ends by itself.
 _SERVICES = {
     "libvirtd.service": True,
@@ -27,6 +29,7 @@ _SERVICES = {
     "nvidia-vgpu-mgr.service": True,
     "nvidia-vgpud.service": False,
     "ssh.service": True,
+    **dict.fromkeys(OVN_SERVICES, False),
 }
 
 
@@ -103,6 +106,18 @@ class Domain:
 
 
 @dataclass
+class Ovn:
+    """Open vSwitch's database, which outlives a reboot, and how OVN fares. tunnels: what each one carries."""
+
+    external_ids: dict[str, str] = field(default_factory=dict)
+    uses_tls: bool = False
+    bridges: dict[str, list[str]] = field(default_factory=dict)
+    connection: str = "connected"
+    tunnels: dict[str, int] = field(default_factory=dict)
+    mtu: int = 1500
+
+
+@dataclass
 class State:
     """The state. drivers, overrides: by function.
 
@@ -131,6 +146,7 @@ class State:
     hugepages: dict[str, int] = field(default_factory=dict)
     faults: dict[str, dict[str, int]] = field(default_factory=dict)
     host_faults: dict[str, int] = field(default_factory=dict)
+    ovn: Ovn = field(default_factory=Ovn)
 
     def vfs_of(self, card: Card) -> list[str]:
         """The addresses of a card's VFs, by number."""
@@ -186,6 +202,9 @@ def booted(shape: Shape, before: State | None = None) -> State:
             pending = before.mig_mode(card)[1]
             state.mig_modes[card.address] = (pending, pending)
     state.services = dict(_SERVICES)
+    if before is not None:
+        state.ovn = before.ovn
+        state.services |= {name: before.services.get(name, False) for name in OVN_SERVICES}
     return state
 
 
@@ -249,6 +268,7 @@ class MachineFolder:
         fields["instances"] = [_instance(each) for each in fields.get("instances", ())]
         fields["schedulers"] = {key: Scheduler(**each) for key, each in fields.get("schedulers", {}).items()}
         fields["processes"] = [Process(**each) for each in fields.get("processes", ())]
+        fields["ovn"] = Ovn(**fields.get("ovn", {}))
         return State(**fields)
 
 

@@ -7,7 +7,7 @@ A text is a file, Link a symbolic link, Unreadable a file whose read fails. Fold
 import errno
 from dataclasses import dataclass
 
-from vgpuctl.lab.simulated.machine import rules
+from vgpuctl.lab.simulated.machine import ovn, rules
 from vgpuctl.lab.simulated.machine.shape import MDEV, MDEV_VF, VF_PROFILE, Card, Companion, Shape
 from vgpuctl.lab.simulated.machine.state import State, Vgpu, is_nvidia
 
@@ -93,8 +93,10 @@ def _system(shape: Shape, state: State) -> Tree:
         "/run/systemd/system/.keep": "",
         "/sys/class/net/lo/operstate": "unknown",
         "/sys/class/net/eno1/operstate": "up",
+        "/sys/class/net/eno2/operstate": "up",
         "/sys/class/net/virbr0/operstate": "down",
         "/sys/bus/pci/drivers_probe": "",
+        **ovn.files(state),
     }
     for size_kib in ("2048", "1048576"):
         count = str(state.hugepages.get(size_kib, 0))

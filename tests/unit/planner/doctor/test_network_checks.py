@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ails one of OVN's chassis, provoked in what was read of the host."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.fleet_factory import host_facts
+from vgpuctl.agent.wire.ovn import InterfaceFacts, OvnFacts, OvnSigns, TunnelSigns
+from vgpuctl.agent.wire.signs import HostSigns
+from vgpuctl.agent.wire.steps import Chassis
+from vgpuctl.model.layout import HostLayout, NetworkLayout
+from vgpuctl.planner.doctor import Examined, examine
+
+LAYOUT = HostLayout(network=NetworkLayout(("ssl:192.0.2.1:6642",), "10.83.0.0/24", "gpu1"))
+FACTS = OvnFacts(
+    modules=("openvswitch", "geneve"),
+    chassis=Chassis("gpu1", "ssl:192.0.2.1:6642", "geneve", "10.83.0.9"),
+    interfaces=(InterfaceFacts("eno1", 1500, ("10.83.0.9/24",)),),
+)
+SIGNS = OvnSigns("connected", (TunnelSigns("10.83.0.2", 1500),))
+CHECKS = {"ovn", "tunnel-mtu", "tunnel-down"}
+
+
+def found(facts: OvnFacts | None = FACTS, signs: OvnSigns | None = SIGNS, layout: HostLayout = LAYOUT) -> list[str]:
+    seen = Examined(replace(host_facts([]), ovn=facts), HostSigns((), ovn=signs), layout)
+    return [f"{one.check}: {one.read}" for one in examine(seen) if one.check in CHECKS]
+
+
+def test_a_healthy_chassis_has_no_finding_and_neither_has_a_host_that_is_none() -> None:
+    assert found() == []
+    assert found(None, None, HostLayout()) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "signs", "words"),
+    [
+        (None, None, "ovn: the host has no Open vSwitch and ovn-controller"),
+        (replace(FACTS, missing=("ovn-controller",)), None, "ovn: the host has no ovn-controller"),
+        (replace(FACTS, modules=("openvswitch",)), SIGNS, "has no module geneve"),
+        (replace(FACTS, chassis=Chassis("other")), SIGNS, "system-id is other, the inventory has gpu1"),
+        (
+            replace(FACTS, chassis=Chassis("gpu1", address="192.0.2.7")),
+            SIGNS,
+            "tunnels end at 192.0.2.7, the host's address in 10.83.0.0/24 is 10.83.0.9",
+        ),
+        (FACTS, None, "ovn-controller does not run"),
+        (FACTS, replace(SIGNS, connection="not connected"), "is not connected with ssl:192.0.2.1:6642"),
+        (
+            replace(FACTS, interfaces=(InterfaceFacts("eno1", 1400, ("10.83.0.9/24",)),)),
+            SIGNS,
+            "tunnel-mtu: the MTU of eno1 is 1400, guests' packets of 1442 bytes need 1500",
+        ),
+        (
+            FACTS,
+            OvnSigns("connected", (TunnelSigns("10.83.0.2", 576),)),
+            "tunnel-mtu: the way to 10.83.0.2 carries 576",
+        ),
+        (FACTS, OvnSigns("connected", (TunnelSigns("10.83.0.2", 0),)), "tunnel-down: 10.83.0.2 does not answer"),
+    ],
+)
+def test_what_is_wrong_is_found(facts: OvnFacts | None, signs: OvnSigns | None, words: str) -> None:
+    (text,) = found(facts, signs)
+    assert words in text

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the host one of OVN's chassis: its daemons, Open vSwitch's settings, the bridges of its uplinks."""
+
+import re
+from typing import Dict, List, Sequence, Tuple
+
+from vgpuctl.agent.changes import service
+from vgpuctl.agent.facts import ovn, services
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire import ovn as wire
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.steps import Change, Chassis, SetOvnChassis, SetOvnDaemon, SetServiceActive, SetUplinkBridge
+
+# ovs-ctl writes the name in here over the database's when Open vSwitch starts (ovs-ctl(8), --system-id=random).
+SYSTEM_ID = "/etc/openvswitch/system-id.conf"
+_UNITS = {"switch": "openvswitch-switch.service", "controller": "ovn-controller.service"}
+_OVS_CTL, _OVN_CTL = "/usr/share/openvswitch/scripts/ovs-ctl", "/usr/share/ovn/scripts/ovn-ctl"
+_SCRIPTS: Dict[Tuple[str, bool], List[str]] = {
+    ("switch", True): [_OVS_CTL, "start", "--system-id=random"],
+    ("switch", False): [_OVS_CTL, "stop"],
+    ("controller", True): [_OVN_CTL, "start_controller", "--ovn-manage-ovsdb=no", "--no-monitor"],
+    ("controller", False): [_OVN_CTL, "stop_controller", "--no-monitor"],
+}
+_START_TIMEOUT_S = 120.0
+_TIMEOUT_S = 60.0
+_WAIT_S, _PAUSE_S = 20.0, 0.2
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
+_UP = 1  # IFF_UP, Linux if.h
+
+
+def ensure_daemon(host: Host, step: SetOvnDaemon, *, dry_run: bool) -> Change:
+    """Start or stop one part and wait until it is so.
+
+    Raises Problem: `bad-daemon`, those of a service, `daemon-did-not-start`, `daemon-did-not-stop`.
+    """
+    if step.part not in _UNITS:
+        raise Problem("bad-daemon", f"OVN has no part {step.part!r} on a host")
+    words = {True: "active", False: "inactive"}
+    before = ovn.is_running(host, step.part)
+    if before == step.active:
+        return Change(step.op, step.part, words[before], words[before], changed=False)
+    if not dry_run:
+        if services.has_systemd(host):
+            service.ensure(host, SetServiceActive(_UNITS[step.part], step.active), dry_run=False)
+        else:
+            _run(host, _SCRIPTS[step.part, step.active], _START_TIMEOUT_S)
+        for _ in range(int(_WAIT_S / _PAUSE_S)):
+            if ovn.is_running(host, step.part) == step.active:
+                break
+            host.wait(_PAUSE_S)
+        else:
+            verb = "start" if step.active else "stop"
+            raise Problem(
+                f"daemon-did-not-{verb}",
+                f"OVN's {step.part} did not {verb} within {_WAIT_S:g} s",
+                path=ovn.PID_FILES[step.part],
+                hint="see /var/log/openvswitch and /var/log/ovn on the host",
+            )
+    return Change(step.op, step.part, words[before], words[step.active], changed=True)
+
+
+def ensure_chassis(host: Host, step: SetOvnChassis, *, dry_run: bool) -> Change:
+    """Write what differs into Open vSwitch's database and read it back.
+
+    Raises Problem: `switch-not-running`, `no-certificate`, `vsctl-refused`, `settings-differ`.
+    """
+    _require_switch(host, "OVN's settings")
+    wanted = step.chassis
+    before, bridges = ovn.read_database(host)
+    has_bridge = any(bridge.name == wire.INTEGRATION_BRIDGE for bridge in bridges)
+    name = (host.read_optional(SYSTEM_ID) or "").strip()
+    if before == wanted and has_bridge == bool(wanted.system_id) and name == wanted.system_id:
+        return Change(step.op, "chassis", str(before), str(before), changed=False)
+    if wanted.uses_tls and not host.exists(wire.KEY):
+        raise Problem("no-certificate", f"the host has no key for OVN's databases at {wire.KEY}", path=wire.KEY)
+    if not dry_run:
+        # Before the database: a start of Open vSwitch in between must not bring the old name back.
+        host.put_file(SYSTEM_ID, f"{wanted.system_id}\n".encode(), 0o644)
+        _run(host, ["ovs-vsctl", "--timeout=30", *_commands(before, wanted, has_bridge=has_bridge)], _TIMEOUT_S)
+        after = ovn.read_database(host)[0]
+        if after != wanted:
+            raise Problem("settings-differ", f"Open vSwitch has {after} where {wanted} was written", path=ovn.DATABASE)
+    return Change(step.op, "chassis", str(before), str(wanted), changed=True)
+
+
+def ensure_uplink(host: Host, step: SetUplinkBridge, *, dry_run: bool) -> Change:
+    """Have a bridge with one interface of the host in it, or not have it.
+
+    Raises Problem: `bad-name`, `switch-not-running`, `not-found`, `uplink-in-use`, `vsctl-refused`.
+    """
+    for one in (step.bridge, step.interface):
+        if one is not None and not _NAME.fullmatch(one):
+            raise Problem("bad-name", f"{one!r} cannot be the name of a bridge or an interface")
+    _require_switch(host, f"the bridge {step.bridge}")
+    bridges = {bridge.name: bridge.interfaces for bridge in ovn.read_database(host)[1]}
+    inside = bridges.get(step.bridge)
+    before = None if inside is None else ",".join(inside) or "empty"
+    if step.interface is None:
+        if inside is not None and not dry_run:
+            _run(host, ["ovs-vsctl", "--timeout=30", "--if-exists", "del-br", step.bridge], _TIMEOUT_S)
+        return Change(step.op, step.bridge, before, None, changed=inside is not None)
+    flags = host.read_optional(f"/sys/class/net/{step.interface}/flags")
+    if flags is None:
+        raise Problem("not-found", f"the host has no interface {step.interface}")
+    is_inside = inside is not None and step.interface in inside
+    if is_inside and int(flags, 16) & _UP:
+        return Change(step.op, step.bridge, before, before, changed=False)
+    other = [name for name, interfaces in bridges.items() if step.interface in interfaces and name != step.bridge]
+    if other:
+        raise Problem("uplink-in-use", f"{step.interface} is in the bridge {other[0]} already")
+    if not dry_run:
+        words = ["--may-exist", "add-br", step.bridge, "--", "--may-exist", "add-port", step.bridge, step.interface]
+        _run(host, ["ovs-vsctl", "--timeout=30", *words], _TIMEOUT_S)
+        _run(host, ["ip", "link", "set", "dev", step.interface, "up"], _TIMEOUT_S)
+    return Change(step.op, step.bridge, before, step.interface, changed=True)
+
+
+def _commands(before: Chassis, wanted: Chassis, *, has_bridge: bool) -> Sequence[str]:
+    """The difference as one transaction of ovs-vsctl."""
+    groups: List[List[str]] = []
+    for field, key in ovn.KEYS.items():
+        value = getattr(wanted, field)
+        if getattr(before, field) == value:
+            continue
+        if value:
+            quoted = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            groups.append(["set", "Open_vSwitch", ".", f"external_ids:{key}={quoted}"])
+        else:
+            groups.append(["remove", "Open_vSwitch", ".", "external_ids", key])
+    if before.uses_tls != wanted.uses_tls:
+        tls = ["set-ssl", wire.KEY, wire.CERTIFICATE, wire.AUTHORITY] if wanted.uses_tls else ["del-ssl"]
+        groups.append(tls)
+    if wanted.system_id and not has_bridge:
+        bridge = wire.INTEGRATION_BRIDGE
+        # As ovn-controller makes it: no packet passes before it has written flows (ovn-controller(8)).
+        settings = ["fail-mode=secure", "other-config:disable-in-band=true"]
+        groups += [["--may-exist", "add-br", bridge], ["set", "Bridge", bridge, *settings]]
+    if has_bridge and not wanted.system_id:
+        groups.append(["--if-exists", "del-br", wire.INTEGRATION_BRIDGE])
+    return [word for number, group in enumerate(groups) for word in (["--", *group] if number else group)]
+
+
+def _require_switch(host: Host, what: str) -> None:
+    if not ovn.is_running(host, "switch"):
+        raise Problem("switch-not-running", f"{what} cannot be set: Open vSwitch does not run", path=ovn.DATABASE)
+
+
+def _run(host: Host, argv: List[str], timeout_s: float) -> None:
+    done = host.run(argv, timeout_s=timeout_s, changes=True)
+    if done.status:
+        said = (done.errors + done.output).strip() or "nothing"
+        raise Problem("vsctl-refused", f"{' '.join(argv[:4])} … ended with {done.status}: {said[-500:]}", path=argv[0])

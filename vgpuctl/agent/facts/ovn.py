@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open vSwitch and OVN on the host: what its database says, what runs, what the tunnels carry (ovn-controller(8))."""
+
+import ipaddress
+import json
+import re
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire import ovn as wire
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.ovn import BridgeFacts, InterfaceFacts, OvnFacts, OvnSigns, TunnelSigns
+from vgpuctl.agent.wire.steps import Chassis
+
+DATABASE = "/run/openvswitch/db.sock"
+PID_FILES = {"switch": "/run/openvswitch/ovs-vswitchd.pid", "controller": "/run/ovn/ovn-controller.pid"}
+# How ovn-controller calls what Chassis has.
+KEYS = {
+    "system_id": "system-id",
+    "remote": "ovn-remote",
+    "encapsulation": "ovn-encap-type",
+    "address": "ovn-encap-ip",
+    "mappings": "ovn-bridge-mappings",
+}
+_MODULES = ("openvswitch", "geneve", "vxlan")
+_TIMEOUT_S = 20.0
+_ECHO_TIMEOUT_S = 2.0
+_SMALL, _USUAL = 576, 1500
+
+
+def read(host: Host) -> Optional[OvnFacts]:
+    """Read all of it; None on a host that has nothing of it. Raises Problem `unreadable`."""
+    missing = tuple(name for name in wire.PROGRAMS if host.find_program(name) is None)
+    if len(missing) == len(wire.PROGRAMS):
+        return None
+    is_active = "ovsdb-client" not in missing and is_running(host, "switch")
+    chassis, bridges = read_database(host) if is_active else (None, ())
+    return OvnFacts(
+        missing=missing,
+        modules=_read_modules(host),
+        switch_active=is_active,
+        controller_active=is_running(host, "controller"),
+        chassis=chassis,
+        bridges=bridges,
+        interfaces=_read_interfaces(host),
+        has_certificate=all(host.exists(path) for path in (wire.KEY, wire.CERTIFICATE, wire.AUTHORITY)),
+    )
+
+
+def is_running(host: Host, part: str) -> bool:
+    """Whether the process of a part is there, by the number it left."""
+    pid = (host.read_optional(PID_FILES[part]) or "").strip()
+    return pid.isdigit() and host.exists(f"/proc/{pid}")
+
+
+def read_database(host: Host) -> Tuple[Chassis, Tuple[BridgeFacts, ...]]:
+    """What Open vSwitch's database says of the chassis, and its bridges. Raises Problem `unreadable`."""
+    root, bridges, ports, _tunnels = _select(host)
+    settings = _map(root["external_ids"])
+    names = {_uuid(port): str(port["name"]) for port in ports}
+    return (
+        Chassis(
+            **{field: settings.get(key, "") for field, key in KEYS.items()},
+            uses_tls=bool(_set(root["ssl"])),
+        ),
+        tuple(
+            BridgeFacts(
+                str(bridge["name"]),
+                tuple(sorted(names[one] for one in _set(bridge["ports"]) if names.get(one) != bridge["name"])),
+            )
+            for bridge in sorted(bridges, key=lambda one: str(one["name"]))
+        ),
+    )
+
+
+def read_signs(host: Host) -> Optional[OvnSigns]:
+    """Ask ovn-controller and the other ends of the tunnels; None where it does not run. Raises Problem."""
+    if host.find_program("ovn-appctl") is None or not is_running(host, "controller"):
+        return None
+    done = host.run(["ovn-appctl", "-t", "ovn-controller", "connection-status"], timeout_s=_TIMEOUT_S)
+    root, _bridges, _ports, tunnels = _select(host)
+    remotes = {_map(tunnel["options"]).get("remote_ip", "") for tunnel in tunnels} - {"", "flow"}
+    own = _map(root["external_ids"]).get(KEYS["address"], "")
+    mtu = next((one.mtu for one in _read_interfaces(host) if own in _bare(one.addresses)), _USUAL)
+    sizes = sorted({size for size in (mtu, _USUAL, _SMALL) if size <= mtu}, reverse=True)
+    carried = host.echo(sorted(remotes), sizes, timeout_s=_ECHO_TIMEOUT_S)
+    status = done.output.strip() or done.errors.strip()
+    return OvnSigns(status, tuple(TunnelSigns(one, carried.get(one, 0)) for one in sorted(remotes)))
+
+
+def _select(host: Host) -> Tuple[Mapping[str, Any], List[Any], List[Any], List[Any]]:
+    """The root row, the bridges, the ports and the tunnels' interfaces, in one transaction (RFC 7047, 5.2.2)."""
+    wanted: Tuple[Tuple[str, List[Any], List[str]], ...] = (
+        ("Open_vSwitch", [], ["external_ids", "ssl"]),
+        ("Bridge", [], ["name", "ports"]),
+        ("Port", [], ["_uuid", "name"]),
+        ("Interface", [["type", "==", "geneve"]], ["options"]),
+        ("Interface", [["type", "==", "vxlan"]], ["options"]),
+    )
+    operations = [{"op": "select", "table": table, "where": where, "columns": names} for table, where, names in wanted]
+    text = json.dumps(["Open_vSwitch", *operations])
+    done = host.run(["ovsdb-client", "--timeout=10", "transact", f"unix:{DATABASE}", text], timeout_s=_TIMEOUT_S)
+    try:
+        tables = [answer["rows"] for answer in json.loads(done.output)]
+        root, bridges, ports = tables[0][0], tables[1], tables[2]
+        return root, bridges, ports, [row for table in tables[3:] for row in table]
+    except (ValueError, LookupError, TypeError) as error:
+        said = done.errors.strip() or done.output.strip()[:200] or "nothing"
+        raise Problem("unreadable", f"Open vSwitch's database cannot be read: {said}", path=DATABASE) from error
+
+
+def _read_modules(host: Host) -> Tuple[str, ...]:
+    release = host.read("/proc/sys/kernel/osrelease").strip()
+    lists = [host.read_optional(f"/lib/modules/{release}/modules.{name}") or "" for name in ("dep", "builtin")]
+    return tuple(
+        name
+        for name in _MODULES
+        if host.exists(f"/sys/module/{name}") or any(re.search(rf"/{name}\.ko(?:\.\w+)?:?", text) for text in lists)
+    )
+
+
+def _read_interfaces(host: Host) -> Tuple[InterfaceFacts, ...]:
+    """Every interface with its IPv4 addresses. Raises Problem `unreadable`."""
+    done = host.run(["ip", "-json", "-4", "address", "show"], timeout_s=_TIMEOUT_S)
+    addresses: Dict[str, Tuple[str, ...]] = {}
+    try:
+        for one in json.loads(done.output or "[]"):
+            found = one.get("addr_info", ())
+            if "ifname" in one:
+                addresses[one["ifname"]] = tuple(f"{each['local']}/{each['prefixlen']}" for each in found)
+    except (ValueError, LookupError, TypeError) as error:
+        raise Problem("unreadable", f"ip does not list the addresses: {done.errors.strip()}", path="ip") from error
+    return tuple(
+        InterfaceFacts(name, int(mtu), addresses.get(name, ()))
+        for name in host.listdir_optional("/sys/class/net") or ()
+        for mtu in (host.read_optional(f"/sys/class/net/{name}/mtu"),)
+        if mtu is not None
+    )
+
+
+def _bare(addresses: Sequence[str]) -> List[str]:
+    return [str(ipaddress.ip_interface(one).ip) for one in addresses]
+
+
+def _uuid(row: Mapping[str, Any]) -> str:
+    return str(row["_uuid"][1])
+
+
+def _map(value: Any) -> Dict[str, str]:
+    """A map of OVSDB's: `["map", [[key, value], …]]`."""
+    return {str(key): str(item) for key, item in value[1]}
+
+
+def _set(value: Any) -> List[str]:
+    """A set of references: `["set", [["uuid", …], …]]`, or the one alone."""
+    return [str(one[1]) for one in (value[1] if value[0] == "set" else [value])]

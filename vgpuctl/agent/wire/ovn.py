@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent reads of Open vSwitch and OVN on a host. Python 3.9, standard library only."""
+
+from dataclasses import dataclass, field
+from typing import Optional, Tuple
+
+from vgpuctl.agent.wire.steps import Chassis
+
+PROGRAMS = ("ovs-vsctl", "ovsdb-client", "ovn-controller", "ovn-appctl")
+INTEGRATION_BRIDGE = "br-int"
+# Where a host has its key and certificate for OVN's databases, and the authority that it believes.
+FOLDER = "/etc/vgpuctl/ovn"
+KEY, CERTIFICATE, AUTHORITY = (f"{FOLDER}/{name}.pem" for name in ("key", "certificate", "authority"))
+
+
+@dataclass(frozen=True)
+class CertificateFiles:
+    """What a host shows OVN's databases, and whose word it takes for theirs; PEM texts. The key is never shown."""
+
+    certificate: str
+    authority: str
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class InterfaceFacts:
+    """One network interface. addresses: IPv4 with prefix, `10.83.0.1/24`."""
+
+    name: str
+    mtu: int
+    addresses: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BridgeFacts:
+    """One bridge of Open vSwitch and what is in it."""
+
+    name: str
+    interfaces: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OvnFacts:
+    """Open vSwitch and OVN on the host.
+
+    missing: programs that are not installed. modules: those of `openvswitch`, `geneve` and `vxlan` that the
+    running kernel has or can load. chassis: None while Open vSwitch does not run. has_certificate: whether all three
+    files of FOLDER are there.
+    """
+
+    missing: Tuple[str, ...] = ()
+    modules: Tuple[str, ...] = ()
+    switch_active: bool = False
+    controller_active: bool = False
+    chassis: Optional[Chassis] = None
+    bridges: Tuple[BridgeFacts, ...] = ()
+    interfaces: Tuple[InterfaceFacts, ...] = ()
+    has_certificate: bool = False
+
+
+@dataclass(frozen=True)
+class TunnelSigns:
+    """One tunnel. carries: the largest of the tried packets that came back from its other end, 0 when none did."""
+
+    remote: str
+    carries: int
+
+
+@dataclass(frozen=True)
+class OvnSigns:
+    """Whether OVN works on the host. connection: what ovn-controller says of its database, `connected` at best."""
+
+    connection: str
+    tunnels: Tuple[TunnelSigns, ...] = ()

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-certificate: identities for OVN's databases."""
+
+import os
+from pathlib import Path
+
+import click
+
+from vgpuctl.cli import options
+from vgpuctl.cli.output import print_json
+
+
+@click.command("create-certificate")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the authority is; default: VGPUCTL_AUTHORITY_FOLDER, or vgpuctl/authority in the user's data folder.",
+)
+@options.as_json
+def command(names: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
+    """Make keys and certificates for OVN's databases, and with the first one our own authority.
+
+    One for the machine of ovn-central, one named vgpuctl for this command. Hosts get theirs from apply-hosts.
+    """
+    from vgpuctl.usecases.create_certificate import create_certificates
+
+    named = os.environ.get("VGPUCTL_AUTHORITY_FOLDER")
+    made = create_certificates(names, folder or (Path(named) if named else None))
+    if as_json:
+        print_json(made)
+        return
+    for one in made:
+        click.echo(f"{one.name}: {'made' if one.changed else 'there already'}")
+        click.echo(f"  key         {one.key}")
+        click.echo(f"  certificate {one.certificate}")
+        click.echo(f"  authority   {one.authority}")

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open vSwitch, ovn-controller and `ip` of a simulated host, as far as the agent asks them; no packet is carried."""
+
+import json
+from collections.abc import Sequence
+from itertools import groupby
+
+from vgpuctl.lab.simulated.machine.state import MachineFolder, Ovn, State
+
+PROGRAMS = ("ovs-vsctl", "ovsdb-client", "ovn-appctl", "ip")
+_SWITCH, _CONTROLLER = "openvswitch-switch.service", "ovn-controller.service"
+_PIDS = {_SWITCH: ("/run/openvswitch/ovs-vswitchd.pid", 801), _CONTROLLER: ("/run/ovn/ovn-controller.pid", 802)}
+_INTERFACES = ("eno1", "eno2")
+
+
+def files(state: State) -> dict[str, str]:
+    """What the host's kernel and the two daemons show of themselves."""
+    found = {f"/sys/module/{name}/initstate": "live" for name in ("openvswitch", "geneve", "vxlan")}
+    for name in _INTERFACES:
+        found |= {f"/sys/class/net/{name}/mtu": str(state.ovn.mtu), f"/sys/class/net/{name}/flags": "0x1003"}
+    for service, (path, pid) in _PIDS.items():
+        if state.services.get(service):
+            found |= {path: str(pid), f"/proc/{pid}/comm": service.partition(".")[0]}
+    return found
+
+
+def address_of(hostname: str) -> str:
+    """The host's address in 10.84.0.0/16, by the digits of its name."""
+    number = int("".join(one for one in hostname if one.isdigit()) or "1")
+    return f"10.84.{number // 256 % 256}.{number % 256}"
+
+
+def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple[int, str, str]:
+    """Run one of PROGRAMS: (exit status, stdout, stderr)."""
+    words = [word for word in arguments if word == "--" or not word.startswith("-")]
+    if program == "ip":
+        place = {"local": address_of(machine.shape.hostname), "prefixlen": 16}
+        shown = json.dumps([{"ifname": "eno1", "addr_info": [place]}])
+        return 0, shown if "show" in words else "", ""
+    state = machine.state()
+    if program == "ovn-appctl":
+        return 0, f"{state.ovn.connection if state.ovn.external_ids.get('ovn-remote') else 'not connected'}\n", ""
+    if not state.services.get(_SWITCH):
+        return 1, "", "database connection failed (No such file or directory)\n"
+    if program == "ovsdb-client":
+        return 0, json.dumps(_tables(state.ovn)), ""
+    with machine.change() as state:
+        for is_border, group in groupby(words, key="--".__eq__):
+            if not is_border:
+                _change(state.ovn, list(group))
+    return 0, "", ""
+
+
+def _change(ovn: Ovn, words: list[str]) -> None:
+    match words:
+        case ["set", "Open_vSwitch", ".", setting]:
+            key, _, value = setting.removeprefix("external_ids:").partition("=")
+            ovn.external_ids[key] = json.loads(value)
+        case ["remove", "Open_vSwitch", ".", "external_ids", key]:
+            ovn.external_ids.pop(key, None)
+        case ["set-ssl", *_files] | ["del-ssl", *_files]:
+            ovn.uses_tls = words[0] == "set-ssl"
+        case ["add-br", bridge]:
+            ovn.bridges.setdefault(bridge, [])
+        case ["del-br", bridge]:
+            ovn.bridges.pop(bridge, None)
+        case ["add-port", bridge, interface]:
+            if interface not in ovn.bridges[bridge]:
+                ovn.bridges[bridge].append(interface)
+
+
+def _tables(ovn: Ovn) -> list[object]:
+    """The answer to the agent's one question: root, bridges, ports, tunnels by geneve and by vxlan."""
+    ports = [name for bridge, inside in ovn.bridges.items() for name in (bridge, *inside)]
+    tunnels: list[object] = [{"options": ["map", [["remote_ip", remote]]]} for remote in ovn.tunnels]
+    root = {
+        "external_ids": ["map", [list(item) for item in ovn.external_ids.items()]],
+        "ssl": ["uuid", "ssl"] if ovn.uses_tls else ["set", []],
+    }
+    bridges: list[object] = [
+        {"name": bridge, "ports": ["set", [["uuid", name] for name in (bridge, *inside)]]}
+        for bridge, inside in ovn.bridges.items()
+    ]
+    named: list[object] = [{"_uuid": ["uuid", name], "name": name} for name in ports]
+    return [{"rows": rows} for rows in ([root], bridges, named, tunnels, [])]

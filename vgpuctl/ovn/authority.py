@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small authority for OVN's databases: a key, its certificate, and one identity for each host, server and operator.
+
+Open vSwitch believes every certificate of its authority and compares no names, so the authority serves this alone.
+"""
+
+import datetime
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from vgpuctl.errors import StateError, UsageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.x509 import Certificate, CertificateBuilder, Name
+
+OWN_NAME = "vgpuctl"
+_AUTHORITY = "authority"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_AUTHORITY_DAYS, _DAYS, _RENEWED_BEFORE_DAYS = 3650, 730, 60
+# Clocks of hosts differ.
+_BEFORE = datetime.timedelta(days=1)
+
+
+def default_folder() -> Path:
+    """Where the authority is when nothing else is said."""
+    return Path(platformdirs.user_data_dir("vgpuctl")) / "authority"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One identity as PEM texts."""
+
+    certificate: str
+    authority: str
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class IdentityFiles:
+    """Where an identity lies."""
+
+    key: Path
+    certificate: Path
+    authority: Path
+
+
+class Authority:
+    """An authority in a folder of the operator's own. Nothing is read or made before it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def exists(self) -> bool:
+        """Whether the authority was made."""
+        return self._path(_AUTHORITY, "key").exists()
+
+    def create(self) -> bool:
+        """Make the authority. Returns whether it was not there. Raises StateError for a folder that others can read."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.folder.stat().st_mode & 0o077:
+            raise StateError(
+                f"the authority's folder {self.folder} is open to other users", hint=f"chmod 700 {self.folder}"
+            )
+        with self._alone():
+            if self.exists():
+                return False
+            from cryptography import x509
+
+            key = _new_key()
+            name = _subject("vgpuctl's authority for OVN")
+            usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+            builder = _builder(name, name, key, days=_AUTHORITY_DAYS)
+            builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            self._write(_AUTHORITY, key, _sign(builder.add_extension(usage, critical=True), key))
+            return True
+
+    def issue(self, name: str) -> Identity:
+        """Give the identity of a name; a new one where there is none that is ours and lasts. Raises as `create`."""
+        if not _NAME.fullmatch(name) or name == _AUTHORITY:
+            raise UsageError(f"{name!a} cannot be the name in a certificate")
+        if not self.exists():
+            raise StateError(f"there is no authority in {self.folder}", hint="`vgpuctl create-certificate` makes one")
+        with self._alone():
+            if not self._is_good(name):
+                key = _new_key()
+                issuer = self._certificate(_AUTHORITY)
+                builder = _builder(_subject(name), issuer.subject, key, days=_DAYS)
+                self._write(name, key, _sign(builder, self._key(_AUTHORITY)))
+            files = self.files(name)
+            return Identity(files.certificate.read_text(), files.authority.read_text(), files.key.read_text())
+
+    def files(self, name: str) -> IdentityFiles:
+        """Where the identity of a name lies once it was issued."""
+        return IdentityFiles(self._path(name, "key"), self._path(name, "pem"), self._path(_AUTHORITY, "pem"))
+
+    def _is_good(self, name: str) -> bool:
+        if not (self._path(name, "key").exists() and self._path(name, "pem").exists()):
+            return False
+        from cryptography.exceptions import InvalidSignature
+
+        own = self._certificate(name)
+        limit = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=_RENEWED_BEFORE_DAYS)
+        try:
+            own.verify_directly_issued_by(self._certificate(_AUTHORITY))
+        except (InvalidSignature, ValueError):
+            return False
+        return own.not_valid_after_utc > limit and self._key(name).public_key() == own.public_key()
+
+    def _certificate(self, name: str) -> "Certificate":
+        from cryptography import x509
+
+        return x509.load_pem_x509_certificate(self._path(name, "pem").read_bytes())
+
+    def _key(self, name: str) -> "EllipticCurvePrivateKey":
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        key = load_pem_private_key(self._path(name, "key").read_bytes(), password=None)
+        if not isinstance(key, EllipticCurvePrivateKey):
+            raise StateError(f"{self._path(name, 'key')} is not a key of this authority")
+        return key
+
+    def _write(self, name: str, key: "EllipticCurvePrivateKey", certificate: "Certificate") -> None:
+        """Certificate first: an authority is there once its key is."""
+        from cryptography.hazmat.primitives import serialization
+
+        text = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        for ending, data in (("pem", certificate.public_bytes(serialization.Encoding.PEM)), ("key", text)):
+            place = self._path(name, ending)
+            temporary = place.with_suffix(f".{ending}.new")
+            temporary.unlink(missing_ok=True)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            temporary.replace(place)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _path(self, name: str, ending: str) -> Path:
+        return self.folder / f"{name}.{ending}"
+
+
+def _new_key() -> "EllipticCurvePrivateKey":
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _subject(name: str) -> "Name":
+    from cryptography import x509
+
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+def _builder(subject: "Name", issuer: "Name", key: "EllipticCurvePrivateKey", *, days: int) -> "CertificateBuilder":
+    from cryptography import x509
+
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BEFORE)
+        .not_valid_after(now + datetime.timedelta(days=days))
+    )
+
+
+def _sign(builder: "CertificateBuilder", key: "EllipticCurvePrivateKey") -> "Certificate":
+    from cryptography.hazmat.primitives import hashes
+
+    return builder.sign(key, hashes.SHA256())

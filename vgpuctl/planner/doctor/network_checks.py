@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of a host that is declared to be one of OVN's chassis."""
+
+from collections.abc import Iterator
+
+from vgpuctl.planner.doctor.examined import Examined
+from vgpuctl.planner.doctor.finding import Finding, Severity
+from vgpuctl.planner.layout.network import PACKAGES, tunnel_address
+
+_HOST = "host"
+_CONNECTED = "connected"
+
+
+def ovn(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: packages or modules are missing, or ovn-controller has not its database."""
+    network = seen.layout.network if seen.layout else None
+    if network is None:
+        return
+    found = seen.facts.ovn
+    if found is None or found.missing:
+        names = ", ".join(found.missing) if found else "Open vSwitch and ovn-controller"
+        yield Finding("ovn", Severity.ERROR, _HOST, f"the host has no {names}", PACKAGES)
+        return
+    for name in ("openvswitch", str(network.encapsulation)):
+        if name not in found.modules:
+            mend = "install the kernel's package of modules, or boot another kernel"
+            yield Finding("ovn", Severity.ERROR, _HOST, f"{seen.facts.kernel} has no module {name}", mend)
+    if found.chassis is not None and found.chassis.system_id not in ("", network.chassis):
+        read = f"Open vSwitch's system-id is {found.chassis.system_id}, the inventory has {network.chassis}"
+        mend = "`vgpuctl apply-hosts` sets it; delete the old chassis with ovn-sbctl chassis-del"
+        yield Finding("ovn", Severity.ERROR, _HOST, read, mend)
+    address = tunnel_address(network, found)
+    if found.chassis is not None and found.chassis.address not in ("", address):
+        read = f"tunnels end at {found.chassis.address}, the host's address in {network.tunnels} is {address or 'none'}"
+        yield Finding(
+            "ovn", Severity.ERROR, _HOST, read, "`vgpuctl apply-hosts` sets it, once the host has the address"
+        )
+    signs = seen.signs.ovn
+    if signs is None:
+        yield Finding("ovn", Severity.ERROR, _HOST, "ovn-controller does not run", "`vgpuctl apply-hosts` starts it")
+    elif signs.connection != _CONNECTED:
+        read = f"ovn-controller is {signs.connection or 'silent'} with {', '.join(network.southbound)}"
+        mend = (
+            "see whether ovn-central runs and is reachable, and /var/log/ovn/ovn-controller.log; flows stay as they are"
+        )
+        yield Finding("ovn", Severity.ERROR, _HOST, read, mend)
+
+
+def tunnel_mtu(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: the way between the hosts does not carry the packets that guests' MTU counts on."""
+    network = seen.layout.network if seen.layout else None
+    if network is None or seen.facts.ovn is None:
+        return
+    address = tunnel_address(network, seen.facts.ovn)
+    mend = f"let the interfaces and switches carry {network.mtu} bytes, or declare a smaller mtu on every host"
+    for one in seen.facts.ovn.interfaces:
+        bare = [text.partition("/")[0] for text in one.addresses]
+        if address in bare and one.mtu < network.mtu:
+            read = (
+                f"the MTU of {one.name} is {one.mtu}, guests' packets of {network.guest_mtu} bytes need {network.mtu}"
+            )
+            yield Finding("tunnel-mtu", Severity.ERROR, _HOST, read, mend)
+            return
+    for tunnel in seen.signs.ovn.tunnels if seen.signs.ovn else ():
+        if 0 < tunnel.carries < network.mtu:
+            read = f"the way to {tunnel.remote} carries {tunnel.carries} bytes and not {network.mtu}"
+            yield Finding("tunnel-mtu", Severity.ERROR, _HOST, read, mend)
+
+
+def tunnel_down(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: the other end of a tunnel does not answer."""
+    network = seen.layout.network if seen.layout else None
+    if network is None or seen.signs.ovn is None:
+        return
+    for tunnel in seen.signs.ovn.tunnels:
+        if tunnel.carries == 0:
+            read = f"{tunnel.remote} does not answer"
+            mend = "see whether that host is up, and what lies between: VLAN, firewall (UDP 6081 geneve, 4789 vxlan)"
+            yield Finding("tunnel-down", Severity.ERROR, _HOST, read, mend)

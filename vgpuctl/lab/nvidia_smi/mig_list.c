@@ -114,36 +114,57 @@ static void place(char *text, size_t size, nvmlPlacement_t placement)
 	snprintf(text, size, "%u:%u", placement.start, placement.size);
 }
 
+/* A table with a line below each row, whose header comes with its first row, if it has one. */
+struct table {
+	const char *line;
+	const char *const *header;
+	bool with_header;
+	unsigned int rows;
+};
+
+static void begin_row(struct table *table)
+{
+	if (!table->rows++ && table->with_header) {
+		puts(table->line);
+		for (const char *const *text = table->header; *text; text++)
+			puts(*text);
+	}
+}
+
 static unsigned int list_instances(const struct device *device, bool with_header)
 {
-	static const char line[] = "+-------------------------------------------------------+";
+	static const char *const header[] = {
+		"| GPU instances:                                        |",
+		"| GPU   Name             Profile  Instance   Placement  |",
+		"|                          ID       ID       Start:Size |",
+		"|=======================================================|",
+		NULL,
+	};
+	struct table table = { "+-------------------------------------------------------+", header, with_header, 0 };
 	struct found found[MOST_INSTANCES];
 	unsigned int count = find_instances(device, found);
 
-	if (count && with_header) {
-		puts(line);
-		puts("| GPU instances:                                        |");
-		puts("| GPU   Name             Profile  Instance   Placement  |");
-		puts("|                          ID       ID       Start:Size |");
-		puts("|=======================================================|");
-	}
 	for (unsigned int i = 0; i < count; i++) {
 		char where[16];
 
+		begin_row(&table);
 		place(where, sizeof(where), found[i].info.placement);
 		printf("|%4u  MIG %-16s%2u       %2u          %-8s|\n", device->index, found[i].name,
 		       found[i].info.profileId, found[i].info.id, where);
-		puts(line);
+		puts(table.line);
 	}
-	return count;
+	return table.rows;
 }
 
-/* gi: NO for every GPU instance. */
-static unsigned int list_compute_instances(const struct device *device, const char *wanted, bool with_header)
+typedef void list_compute(const struct device *device, const struct found *gi,
+			  const nvmlComputeInstanceProfileInfo_v2_t *profile, struct table *table);
+
+/* Every compute instance profile of the wanted GPU instance; wanted: NULL for every GPU instance. */
+static unsigned int list_each_profile(const struct device *device, const char *wanted, list_compute *list,
+				      struct table table)
 {
-	static const char line[] = "+--------------------------------------------------------------------+";
 	struct found found[MOST_INSTANCES];
-	unsigned int count = find_instances(device, found), listed = 0, gi = NVML_NO_GPU_INSTANCE;
+	unsigned int count = find_instances(device, found), gi = NVML_NO_GPU_INSTANCE;
 
 	read_number(wanted, &gi);
 	for (unsigned int i = 0; i < count; i++) {
@@ -153,75 +174,83 @@ static unsigned int list_compute_instances(const struct device *device, const ch
 			nvmlComputeInstanceProfileInfo_v2_t profile = {
 				.version = NVML_STRUCT_VERSION(nvmlComputeInstanceProfileInfo_v2_t, 2)
 			};
-			nvmlComputeInstance_t handles[MOST_INSTANCES];
-			unsigned int some = 0;
 
-			if (nvmlGpuInstanceGetComputeInstanceProfileInfoV(found[i].handle, known, 0, &profile) ||
-			    nvmlGpuInstanceGetComputeInstances(found[i].handle, profile.id, handles, &some))
-				continue;
-			for (unsigned int j = 0; j < some; j++) {
-				nvmlComputeInstanceInfo_t info;
-				char where[16];
-
-				if (nvmlComputeInstanceGetInfo_v2(handles[j], &info))
-					continue;
-				if (!listed++ && with_header) {
-					puts(line);
-					puts("| Compute instances:                                                 |");
-					puts("| GPU     GPU       Name             Profile   Instance   Placement  |");
-					puts("|       Instance                       ID        ID       Start:Size |");
-					puts("|         ID                                                         |");
-					puts("|====================================================================|");
-				}
-				place(where, sizeof(where), info.placement);
-				printf("|%4u  %5u       MIG %-16s%2u        %2u          %-8s|\n", device->index,
-				       found[i].info.id, profile.name, info.profileId, info.id, where);
-				puts(line);
-			}
+			if (!nvmlGpuInstanceGetComputeInstanceProfileInfoV(found[i].handle, known, 0, &profile))
+				list(device, &found[i], &profile, &table);
 		}
 	}
-	return listed;
+	return table.rows;
+}
+
+static void list_instances_of_profile(const struct device *device, const struct found *gi,
+				      const nvmlComputeInstanceProfileInfo_v2_t *profile, struct table *table)
+{
+	nvmlComputeInstance_t handles[MOST_INSTANCES];
+	unsigned int count = 0;
+
+	if (nvmlGpuInstanceGetComputeInstances(gi->handle, profile->id, handles, &count))
+		return;
+	for (unsigned int i = 0; i < count; i++) {
+		nvmlComputeInstanceInfo_t info;
+		char where[16];
+
+		if (nvmlComputeInstanceGetInfo_v2(handles[i], &info))
+			continue;
+		begin_row(table);
+		place(where, sizeof(where), info.placement);
+		printf("|%4u  %5u       MIG %-16s%2u        %2u          %-8s|\n", device->index, gi->info.id,
+		       profile->name, info.profileId, info.id, where);
+		puts(table->line);
+	}
+}
+
+static void list_profile(const struct device *device, const struct found *gi,
+			 const nvmlComputeInstanceProfileInfo_v2_t *profile, struct table *table)
+{
+	char shown[24], free_of_total[16];
+	unsigned int left = 0;
+
+	nvmlGpuInstanceGetComputeInstanceRemainingCapacity(gi->handle, profile->id, &left);
+	begin_row(table);
+	/* The default, a whole GPU instance, carries a star. */
+	snprintf(shown, sizeof(shown), "%u%s", profile->id, strstr(profile->name, "c.") ? " " : "*");
+	snprintf(free_of_total, sizeof(free_of_total), "%u/%u", left, profile->instanceCount);
+	printf("|%4u  %5u       MIG %-15s%4s      %-8s%6u       %3u   %3u   %3u   |\n", device->index, gi->info.id,
+	       profile->name, shown, free_of_total, profile->multiprocessorCount, profile->sharedDecoderCount,
+	       profile->sharedEncoderCount, profile->sharedOfaCount);
+	printf("|%71u   %3u         |\n", profile->sharedCopyEngineCount, profile->sharedJpegCount);
+	puts(table->line);
+}
+
+static unsigned int list_compute_instances(const struct device *device, const char *wanted, bool with_header)
+{
+	static const char *const header[] = {
+		"| Compute instances:                                                 |",
+		"| GPU     GPU       Name             Profile   Instance   Placement  |",
+		"|       Instance                       ID        ID       Start:Size |",
+		"|         ID                                                         |",
+		"|====================================================================|",
+		NULL,
+	};
+	static const char line[] = "+--------------------------------------------------------------------+";
+
+	return list_each_profile(device, wanted, list_instances_of_profile,
+				 (struct table){ line, header, with_header, 0 });
 }
 
 static unsigned int list_compute_profiles(const struct device *device, const char *wanted, bool with_header)
 {
+	static const char *const header[] = {
+		"| Compute instance profiles:                                                           |",
+		"| GPU     GPU      Name             Profile  Instances   Exclusive       Shared        |",
+		"|       Instance                       ID    Free/Total     SM       DEC   ENC   OFA   |",
+		"|         ID                                                          CE    JPEG        |",
+		"|======================================================================================|",
+		NULL,
+	};
 	static const char line[] = "+--------------------------------------------------------------------------------------+";
-	struct found found[MOST_INSTANCES];
-	unsigned int count = find_instances(device, found), listed = 0, gi = NVML_NO_GPU_INSTANCE;
 
-	read_number(wanted, &gi);
-	for (unsigned int i = 0; i < count; i++) {
-		if (wanted && found[i].info.id != gi)
-			continue;
-		for (unsigned int known = 0; known < NVML_COMPUTE_INSTANCE_PROFILE_COUNT; known++) {
-			nvmlComputeInstanceProfileInfo_v2_t info = {
-				.version = NVML_STRUCT_VERSION(nvmlComputeInstanceProfileInfo_v2_t, 2)
-			};
-			unsigned int left = 0;
-			char shown[24], free_of_total[16];
-
-			if (nvmlGpuInstanceGetComputeInstanceProfileInfoV(found[i].handle, known, 0, &info))
-				continue;
-			nvmlGpuInstanceGetComputeInstanceRemainingCapacity(found[i].handle, info.id, &left);
-			if (!listed++ && with_header) {
-				puts(line);
-				puts("| Compute instance profiles:                                                           |");
-				puts("| GPU     GPU      Name             Profile  Instances   Exclusive       Shared        |");
-				puts("|       Instance                       ID    Free/Total     SM       DEC   ENC   OFA   |");
-				puts("|         ID                                                          CE    JPEG        |");
-				puts("|======================================================================================|");
-			}
-			/* The default, a whole GPU instance, carries a star. */
-			snprintf(shown, sizeof(shown), "%u%s", info.id, strstr(info.name, "c.") ? " " : "*");
-			snprintf(free_of_total, sizeof(free_of_total), "%u/%u", left, info.instanceCount);
-			printf("|%4u  %5u       MIG %-15s%4s      %-8s%6u       %3u   %3u   %3u   |\n", device->index,
-			       found[i].info.id, info.name, shown, free_of_total, info.multiprocessorCount,
-			       info.sharedDecoderCount, info.sharedEncoderCount, info.sharedOfaCount);
-			printf("|%71u   %3u         |\n", info.sharedCopyEngineCount, info.sharedJpegCount);
-			puts(line);
-		}
-	}
-	return listed;
+	return list_each_profile(device, wanted, list_profile, (struct table){ line, header, with_header, 0 });
 }
 
 int mig_command(const struct options *options)

@@ -7,7 +7,6 @@
 #include "lab.h"
 
 #define SHARED_ENGINES 0
-#define MOST_STARTS 16
 
 /* One of the board's compute instance profiles for a GPU instance profile. */
 const struct lab_line *ci_profile(const struct gpu *gpu, unsigned int gi_profile, unsigned int id)
@@ -105,19 +104,11 @@ static nvmlReturn_t find_profile_by_id(struct view *view, nvmlGpuInstance_t inst
 API nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance_t instance, unsigned int id,
 							nvmlPlacement_t *placements, unsigned int *count)
 {
-	unsigned int starts[MOST_STARTS], found;
 	const struct lab_line *profile;
 	VIEW(view);
 	nvmlReturn_t ret = count ? find_profile_by_id(&view, instance, id, &profile) : NVML_ERROR_INVALID_ARGUMENT;
 
-	if (ret != NVML_SUCCESS)
-		return ret;
-	found = lab_numbers(profile, "starts", starts, MOST_STARTS);
-	for (unsigned int i = 0; placements && i < found && i < *count; i++)
-		placements[i] = (nvmlPlacement_t){ starts[i], lab_number(profile, "slices", 1) };
-	ret = placements && found > *count ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
-	*count = found;
-	return ret;
+	return ret == NVML_SUCCESS ? tell_placements(profile, "slices", placements, count) : ret;
 }
 
 API nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_t instance, unsigned int id,
@@ -138,20 +129,15 @@ API nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_t instanc
 static nvmlReturn_t create(nvmlGpuInstance_t instance, unsigned int id, const nvmlPlacement_t *placement,
 			   nvmlComputeInstance_t *created)
 {
-	char start[16] = "-";
+	char parent[32];
 	const struct lab_line *profile;
-	struct lab_answer answer;
 	VIEW(view);
 	nvmlReturn_t ret = created ? find_profile_by_id(&view, instance, id, &profile) : NVML_ERROR_INVALID_ARGUMENT;
 
 	if (ret != NVML_SUCCESS)
 		return ret;
-	if (placement && placement->size != lab_number(profile, "slices", 0))
-		return NVML_ERROR_INVALID_ARGUMENT;
-	if (placement)
-		snprintf(start, sizeof(start), "%u", placement->start);
-	ret = lab_control(&answer, "ci-create %s %u %u %s", view.gpu->address, view.target.gi, id, start);
-	view.target.ci = lab_answer_number(&answer, "id", 0);
+	snprintf(parent, sizeof(parent), "%s %u", view.gpu->address, view.target.gi);
+	ret = create_instance("ci-create", parent, profile, "slices", placement, &view.target.ci);
 	if (ret == NVML_SUCCESS)
 		*created = compute_instance_handle(view.target);
 	return ret;

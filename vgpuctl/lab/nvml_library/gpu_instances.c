@@ -8,6 +8,37 @@
 
 #define MOST_STARTS 64
 
+/* Where a profile's instances can begin; size_key: the profile's key for how much they take. */
+nvmlReturn_t tell_placements(const struct lab_line *profile, const char *size_key, nvmlPlacement_t *placements,
+			     unsigned int *count)
+{
+	unsigned int starts[MOST_STARTS], room = *count;
+
+	*count = lab_numbers(profile, "starts", starts, MOST_STARTS);
+	if (placements && room < *count)
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	for (unsigned int i = 0; placements && i < *count; i++)
+		placements[i] = (nvmlPlacement_t){ starts[i], lab_number(profile, size_key, 1) };
+	return NVML_SUCCESS;
+}
+
+/* Create an instance of a profile. parent: what the command names before the profile; placement: NULL for any. */
+nvmlReturn_t create_instance(const char *command, const char *parent, const struct lab_line *profile,
+			     const char *size_key, const nvmlPlacement_t *placement, unsigned int *id)
+{
+	char start[16] = "-";
+	struct lab_answer answer;
+	nvmlReturn_t ret;
+
+	if (placement && placement->size != lab_number(profile, size_key, 0))
+		return NVML_ERROR_INVALID_ARGUMENT;
+	if (placement)
+		snprintf(start, sizeof(start), "%u", placement->start);
+	ret = lab_control(&answer, "%s %s %lu %s", command, parent, strtoul(profile->first, NULL, 0), start);
+	*id = ret == NVML_SUCCESS ? lab_answer_number(&answer, "id", 0) : 0;
+	return ret;
+}
+
 bool mig_is_supported(const struct gpu *gpu)
 {
 	return lab_number(gpu->card, "mig", 0) == 1;
@@ -203,20 +234,11 @@ static nvmlReturn_t find_profile_in_mig_mode(struct view *view, nvmlDevice_t dev
 API nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned int id, nvmlPlacement_t *placements,
 						  unsigned int *count)
 {
-	unsigned int starts[MOST_STARTS], size;
 	const struct lab_line *profile;
 	VIEW(view);
 	nvmlReturn_t ret = count ? find_profile_in_mig_mode(&view, device, id, &profile) : NVML_ERROR_INVALID_ARGUMENT;
 
-	if (ret != NVML_SUCCESS)
-		return ret;
-	size = lab_number(profile, "size", 0);
-	if (placements && *count < lab_numbers(profile, "starts", starts, MOST_STARTS))
-		return NVML_ERROR_INSUFFICIENT_SIZE;
-	*count = lab_numbers(profile, "starts", starts, MOST_STARTS);
-	for (unsigned int i = 0; placements && i < *count; i++)
-		placements[i] = (nvmlPlacement_t){ starts[i], size };
-	return NVML_SUCCESS;
+	return ret == NVML_SUCCESS ? tell_placements(profile, "size", placements, count) : ret;
 }
 
 API nvmlDeviceGetGpuInstancePossiblePlacements(nvmlDevice_t device, unsigned int id, nvmlPlacement_t *placements,
@@ -242,23 +264,16 @@ API nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsigned int 
 static nvmlReturn_t create(nvmlDevice_t device, unsigned int id, const nvmlPlacement_t *placement,
 			   nvmlGpuInstance_t *instance)
 {
-	char start[16] = "-";
 	const struct lab_line *profile;
-	struct lab_answer answer;
+	unsigned int created;
 	VIEW(view);
 	nvmlReturn_t ret = instance ? find_profile_in_mig_mode(&view, device, id, &profile)
 				    : NVML_ERROR_INVALID_ARGUMENT;
 
-	if (ret != NVML_SUCCESS)
-		return ret;
-	if (placement && placement->size != lab_number(profile, "size", 0))
-		return NVML_ERROR_INVALID_ARGUMENT;
-	if (placement)
-		snprintf(start, sizeof(start), "%u", placement->start);
-	ret = lab_control(&answer, "gi-create %s %u %s", view.gpu->address, id, start);
 	if (ret == NVML_SUCCESS)
-		*instance = gpu_instance_handle(
-			(struct target){ view.target.gpu, lab_answer_number(&answer, "id", 0), 0 });
+		ret = create_instance("gi-create", view.gpu->address, profile, "size", placement, &created);
+	if (ret == NVML_SUCCESS)
+		*instance = gpu_instance_handle((struct target){ view.target.gpu, created, 0 });
 	return ret;
 }
 

@@ -101,6 +101,10 @@ const struct lab_line *view_ci(const struct view *view, unsigned int gi, unsigne
 /* gpu_instances.c, compute_instances.c, mig_devices.c */
 const struct lab_line *gi_profile(const struct gpu *gpu, unsigned int id);
 unsigned int gi_profile_number(const struct gpu *gpu, unsigned int id, const char *key);
+nvmlReturn_t tell_placements(const struct lab_line *profile, const char *size_key, nvmlPlacement_t *placements,
+			     unsigned int *count);
+nvmlReturn_t create_instance(const char *command, const char *parent, const struct lab_line *profile,
+			     const char *size_key, const nvmlPlacement_t *placement, unsigned int *id);
 bool mig_is_enabled(const struct view *view);
 bool mig_is_supported(const struct gpu *gpu);
 const struct lab_line *ci_profile(const struct gpu *gpu, unsigned int gi_profile, unsigned int id);

@@ -124,7 +124,7 @@ def test_each_card_has_a_root_port_of_its_own_in_the_order_of_the_buses() -> Non
         ("../x", "not a host name"),
         ("h=a40:", "no interface ''"),
         ("h=a40:sriov", "no interface 'sriov'"),
-        ("h=nothing-99:mdev", "0 boards"),
+        ("h=nothing-99:mdev", "no board of the catalogue is called 'nothing-99'"),
         ("h=rtx-6000", "3 boards"),
         ("h=rtx-3090:mdev", "no interface 'mdev'"),
         ("h=a40:vf", "no interface 'vf'"),
@@ -138,6 +138,16 @@ def test_a_wrong_host_names_what_is_wrong(text: str, part: str) -> None:
     with pytest.raises(UsageError) as raised:
         lab.parse_host(text)
     assert part in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("a41", "near to it: a40,"), ("flex170", "near to it: flex-170,"), ("x", "boards: tesla-m60,")]
+)
+def test_a_board_that_is_not_there_names_those_near_to_it(name: str, near: str) -> None:
+    for parse in (lambda card: lab.parse_host(f"h={card}"), parse_mix):
+        with pytest.raises(UsageError) as raised:
+            parse(name)
+        assert (raised.value.hint or "").startswith(near)
 
 
 def test_modules_come_after_what_they_depend_on() -> None:

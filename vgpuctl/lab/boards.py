@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the lab makes of a board of the catalogue, the same for emulated and simulated hosts."""
 
+import difflib
 import re
 from functools import cache
 from uuid import NAMESPACE_URL, uuid5
 
 from vgpuctl.catalog import Board, CatalogType, MigTable, boards, boards_named, mig_table, types_of
+from vgpuctl.errors import UsageError
 
 MDEV, MDEV_VF, VF_PROFILE, VF, PASSTHROUGH = "mdev", "mdev-vf", "vf-profile", "vf", "passthrough"
 CLASSES = {"Q": "Quadro", "B": "NVS", "A": "NVS", "C": "Compute"}
@@ -22,6 +24,23 @@ def find_boards(name: str) -> tuple[Board, ...]:
     found = boards_named(name) or tuple(board for board in boards().values() if _has_in_order(board.key, name))
     with_shares = [board for board in found if vgpu_types(board) or VF in interfaces(board)]
     return (with_shares[0],) if with_shares and len({board.chip for board in with_shares}) == 1 else found
+
+
+def one_board(name: str, card: str) -> Board:
+    """The board that a name means. card: the whole text it stands in, for the error.
+
+    Raises UsageError with the candidates, or with the nearest names where there is none.
+    """
+    found = find_boards(name)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        candidates = ", ".join(board.key for board in found[:8])
+        raise UsageError(f"card {card!r}: {len(found)} boards of the catalogue are called {name!r}: {candidates}")
+    names = [key.partition("-")[2] for key in boards()]
+    near = difflib.get_close_matches(name.lower(), names, n=5, cutoff=0.5)
+    hint = f"near to it: {', '.join(near)}" if near else f"boards: {', '.join(names)}"
+    raise UsageError(f"card {card!r}: no board of the catalogue is called {name!r}", hint=hint)
 
 
 def interfaces(board: Board) -> tuple[str, ...]:

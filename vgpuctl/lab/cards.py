@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from vgpuctl.catalog import Board
 from vgpuctl.errors import UsageError
-from vgpuctl.lab.boards import find_boards, interfaces, total_vfs
+from vgpuctl.lab.boards import interfaces, one_board, total_vfs
 
 DEFAULT_HOST = "gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf"
 MOST_CARDS = 8
@@ -111,11 +111,7 @@ def _parse_card(text: str) -> Card:
         raise UsageError(f"card {text!r}: {node!r} is not a NUMA node", hint="BOARD[:INTERFACE]@0 or @1")
     numa_node = int(node) if at else None
     name, colon, interface = described.partition(":")
-    found = find_boards(name)
-    if len(found) != 1:
-        near = ", ".join(board.key for board in found[:8]) or "none"
-        raise UsageError(f"card {text!r}: {len(found)} boards of the catalogue are called {name!r}: {near}")
-    board = found[0]
+    board = one_board(name, text)
     allowed = [CardInterface(word) for word in interfaces(board) if _is_played(board, word)]
     if not allowed:
         raise UsageError(

@@ -73,10 +73,12 @@ def clear(host: str, kinds: Sequence[str] = (), *, folder: LabFolder | None = No
             raise UsageError(f"there is no fault {kind!r}", hint=f"kinds: {', '.join(KINDS)}")
     lab = folder or default_folder()
     chosen = [one for one in active(host, folder=lab) if not kinds or one[0] in kinds]
-    end = simulated_faults.end if _is_simulated(host, lab) else kernel_faults.end
+    if not _is_simulated(host, lab):
+        kernel_faults.end(lab, host, chosen)
+        return chosen
     # Power comes last: it is a start, after which no other fault is left.
     for kind, card, _ in sorted(chosen, key=lambda one: one[0] == "power-off"):
-        end(lab, host, kind, card)
+        simulated_faults.end(lab, host, kind, card)
     return chosen
 
 

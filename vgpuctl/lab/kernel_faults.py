@@ -5,17 +5,23 @@ What was set is on record beside the host's disk until it is ended or the host s
 """
 
 import json
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from vgpuctl.errors import LabError, UsageError
 from vgpuctl.lab import lifecycle
-from vgpuctl.lab.cards import parse_host
+from vgpuctl.lab.cards import CardInterface, HostShape, parse_host
 from vgpuctl.lab.folder import LabFolder, write_private
 from vgpuctl.lab.machine import ask
 from vgpuctl.lab.network import NETDEV
-from vgpuctl.lab.records import read_record
+from vgpuctl.lab.records import ADDRESS, HostRecord, read_record
 
 Active = tuple[str, str | None, int]
+# How long a host's sshd may take to answer once it is due, and how often it is asked.
+_SSHD_LIMIT_S, _SSHD_PAUSE_S = 60.0, 0.5
 _FILL = "/var/lib/vgpuctl/lab-fault-fill"
 # QEMU's names of the card that leads to this machine, and of the one between the hosts.
 _NETWORK_CARDS = ("net", NETDEV)
@@ -24,17 +30,22 @@ pid=$(cat /run/libvirtd.pid) && kill $pid || exit 1
 for _ in $(seq 100); do kill -0 $pid 2>/dev/null || exit 0; sleep 0.1; done
 exit 1
 """
-_LIBVIRTD_ENDS = "LD_PRELOAD=/run/lab/driver_link_shim.so libvirtd --daemon"
+_LIBVIRTD_ENDS = """
+kill -0 $(cat /run/libvirtd.pid) 2>/dev/null || LD_PRELOAD=/run/lab/driver_link_shim.so libvirtd --daemon
+"""
 # Sessions that are open stay; nothing from outside could start sshd again.
 _SSHD_BEGINS = """
 pid=$(cat /run/sshd.pid) || exit 1
 setsid sh -c "sleep {value}; /usr/sbin/sshd -f /run/lab/sshd/sshd_config" </dev/null >/dev/null 2>&1 &
 kill $pid
 """
+# The file's own extents take a few blocks of what is free, so the kernel gives less than is asked for and says ENOSPC;
+# dd takes the rest. Nothing is written for what fallocate gives: the disk's image stays small.
 _DISK_BEGINS = f"""
-free=$(df --output=avail -B1 /var/lib/vgpuctl | tail -1)
-fallocate -l $free {_FILL} 2>/dev/null || dd if=/dev/zero of={_FILL} bs=1M 2>/dev/null
-[ -s {_FILL} ]
+fallocate -l $(df --output=avail -B1 /var/lib/vgpuctl | tail -1) {_FILL} 2>/dev/null
+[ $(df --output=avail -B1 /var/lib/vgpuctl | tail -1) -lt 4194304 ] || exit 1
+dd if=/dev/zero bs=4k count=1024 2>/dev/null >>{_FILL}
+[ $(df --output=avail -B1 /var/lib/vgpuctl | tail -1) -eq 0 ]
 """
 _STUB_BEGINS = """
 device=/sys/bus/pci/devices/{card}
@@ -58,7 +69,6 @@ BEGINS = {
 }
 ENDS = {
     "libvirtd": _LIBVIRTD_ENDS,
-    "sshd": "true",
     "disk-full": f"rm -f {_FILL}",
     "clock-skew": "date -s @$(($(date +%s) - {value})) >/dev/null",
     "pf-stub": _STUB_ENDS,
@@ -67,51 +77,103 @@ ENDS = {
 
 def begin(lab: LabFolder, host: str, kind: str, value: int, card: str | None, *, of_card: bool) -> str | None:
     """Let a fault begin; the card it is on, None for one of the host. Raises LabError, UsageError."""
-    where = _card(lab, host, card) if of_card else None
-    if any((one[0], one[1]) == (kind, where) for one in active(lab, host)):
-        end(lab, host, kind, where)
+    record = _record(lab, host)
+    where = _card(parse_host(record.shape), kind, card) if of_card else None
+    known = active(lab, host)
+    if (kind, where) in [one[:2] for one in known]:
+        if kind in ("power-off", "network"):
+            return where
+        end(lab, host, [one for one in known if one[:2] == (kind, where)])
+        known = active(lab, host)
     if kind == "power-off":
-        record = read_record(lab, host)
-        if record is None:
-            raise LabError(f"{host} was never started")
         record.process.end(grace_s=5)
+        # What else ailed it was in its memory; the next start removes what fills the disk.
+        known = []
     elif kind == "network":
         _set_links(lab, host, up=False)
-    elif kind in BEGINS:
-        _run(lab, host, kind, BEGINS[kind].format(value=value, card=where))
     else:
-        _tell_module(lab, host, where, kind, value)
-    _write(lab, host, [*active(lab, host), (kind, where, value)])
+        text = BEGINS[kind].format(value=value, card=where) if kind in BEGINS else _text_for_module(where, kind, value)
+        refused = _run(lab, host, text)
+        if refused is not None:
+            raise LabError(f"{host} does not take the fault {kind}", context=refused)
+    _write(lab, host, [*known, (kind, where, value)])
     return where
 
 
-def end(lab: LabFolder, host: str, kind: str, card: str | None) -> None:
-    """End a fault. Raises LabError."""
+def end(lab: LabFolder, host: str, chosen: Sequence[Active]) -> None:
+    """End faults; of sshd, which nothing from outside can start, wait until its time is over. Raises LabError."""
     known = active(lab, host)
-    (value,) = [one[2] for one in known if (one[0], one[1]) == (kind, card)] or [1]
-    if kind == "power-off":
-        record = read_record(lab, host)
-        if record is not None:
-            lifecycle.up([parse_host(record.shape)], folder=lab, memory_mib=record.memory_mib)
-    elif kind == "network":
+    kinds = {one[0] for one in chosen}
+    if "power-off" in kinds:
+        record = _record(lab, host)
+        lifecycle.up([parse_host(record.shape)], folder=lab, memory_mib=record.memory_mib)
+        return
+    # What cuts the host off ends first, or the others could not be reached.
+    if "network" in kinds:
         _set_links(lab, host, up=True)
-    elif kind in ENDS:
-        _run(lab, host, kind, ENDS[kind].format(value=value, card=card))
-    else:
-        _tell_module(lab, host, card, kind, 0)
-    _write(lab, host, [one for one in known if (one[0], one[1]) != (kind, card)])
+        _write(lab, host, known := [one for one in known if one[0] != "network"])
+    for _, _, seconds in [one for one in chosen if one[0] == "sshd"]:
+        _wait_for_sshd(lab, host, seconds + _SSHD_LIMIT_S)
+    if texts := [_text_of_end(one) for one in chosen if one[0] not in ("network", "sshd")]:
+        ended = _run(lab, host, " && ".join(f"({text.strip()})" for text in texts))
+        if ended is not None:
+            names = ", ".join(sorted(kinds))
+            raise LabError(f"{host} does not end what was asked for: {names}", context=ended)
+    _write(lab, host, [one for one in known if one not in chosen])
+
+
+def _text_of_end(one: Active) -> str:
+    kind, card, value = one
+    return ENDS[kind].format(value=value, card=card) if kind in ENDS else _text_for_module(card, kind, 0)
 
 
 def active(lab: LabFolder, host: str) -> list[Active]:
-    """The faults that were set since the host's start and not ended."""
+    """The faults that were set since the host's start and not ended; those that ended by themselves are not told."""
     try:
-        start, known = json.loads(_path(lab, host).read_text())
+        start, recorded = json.loads(_path(lab, host).read_text())
     except (FileNotFoundError, ValueError):
         return []
     record = read_record(lab, host)
     if record is None or start != record.process.start_time:
         return []
-    return [(kind, card, value) for kind, card, value in known]
+    known: list[Active] = [(kind, card, value) for kind, card, value in recorded]
+    kinds = {kind for kind, _, _ in known}
+    if not kinds.isdisjoint(("network", "power-off")):
+        return known
+    if "sshd" in kinds:
+        if not _sshd_answers(record.port):
+            return known
+        known = [one for one in known if one[0] != "sshd"]
+    if "pf-stub" in kinds:
+        # Setting the VFs again repairs a PF that was left on its stub.
+        with suppress(LabError):
+            _, stranded, _ = lifecycle.run(host, "ls /sys/bus/pci/drivers/pci-pf-stub", folder=lab)
+            known = [one for one in known if one[0] != "pf-stub" or one[1] in stranded.split()]
+    return known
+
+
+def _wait_for_sshd(lab: LabFolder, host: str, limit_s: float) -> None:
+    limit = time.monotonic() + limit_s
+    while not _sshd_answers(_record(lab, host).port):
+        if time.monotonic() > limit:
+            raise LabError(f"sshd of {host} is not back after {limit_s:.0f} s", hint="`vgpuctl lab reboot` starts it")
+        time.sleep(_SSHD_PAUSE_S)
+
+
+def _sshd_answers(port: int) -> bool:
+    """Whether the host's sshd says its version; QEMU takes the connection also when nobody listens behind it."""
+    try:
+        with socket.create_connection((ADDRESS, port), timeout=5) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def _record(lab: LabFolder, host: str) -> HostRecord:
+    record = read_record(lab, host)
+    if record is None:
+        raise LabError(f"{host} was never started", hint="`vgpuctl lab up` starts it")
+    return record
 
 
 def _write(lab: LabFolder, host: str, known: list[Active]) -> None:
@@ -124,15 +186,18 @@ def _path(lab: LabFolder, host: str) -> Path:
     return lab.host(host) / "faults.json"
 
 
-def _card(lab: LabFolder, host: str, wanted: str | None) -> str:
-    code, text, errors = lifecycle.run(host, "cat /proc/vgpulab/cards", folder=lab)
-    lines = [line.split() for line in text.splitlines() if line.startswith("card ")]
-    cards = [words[1] for words in lines if "interface=vf" not in words]
-    if code != 0 or not cards:
-        raise LabError(f"{host} does not tell its cards", context=errors.splitlines()[-3:])
-    if wanted is not None and wanted not in cards:
-        raise UsageError(f"{host} has no NVIDIA GPU {wanted}", hint=f"its GPUs: {', '.join(cards)}")
-    return wanted or cards[0]
+def _card(shape: HostShape, kind: str, wanted: str | None) -> str:
+    """The card that a fault of a card ails: the named one, else the first that can have it."""
+    of_nvidia = [
+        (f"0000:{bus:02x}:00.0", card)
+        for bus, card in zip(shape.buses, shape.cards, strict=True)
+        if card.interface is not CardInterface.VF
+    ]
+    able = [address for address, card in of_nvidia if kind != "pf-stub" or card.interface.has_virtual_functions()]
+    if wanted in able or (wanted is None and able):
+        return wanted or able[0]
+    what = "NVIDIA GPU with SR-IOV" if kind == "pf-stub" else "NVIDIA GPU"
+    raise UsageError(f"{shape.name} has no {what} {wanted or ''}".rstrip(), hint=f"it has {', '.join(able) or 'none'}")
 
 
 def _set_links(lab: LabFolder, host: str, *, up: bool) -> None:
@@ -140,18 +205,14 @@ def _set_links(lab: LabFolder, host: str, *, up: bool) -> None:
         ask(lab.host(host), "set_link", {"name": name, "up": up})
 
 
-def _tell_module(lab: LabFolder, host: str, card: str | None, kind: str, value: int) -> None:
-    command = f"fault {card} {kind} {value}"
-    _run(
-        lab,
-        host,
-        kind,
-        f"exec 3<>/proc/vgpulab/control && printf '{command}' >&3 && read answer <&3; echo \"$answer\" >&2;"
-        ' [ "${answer%% *}" = ok ]',
+def _text_for_module(card: str | None, kind: str, value: int) -> str:
+    return (
+        f"exec 3<>/proc/vgpulab/control && printf 'fault {card} {kind} {value}' >&3 && read answer <&3;"
+        ' echo "$answer" >&2; [ "${answer%% *}" = ok ]'
     )
 
 
-def _run(lab: LabFolder, host: str, kind: str, shell_text: str) -> None:
+def _run(lab: LabFolder, host: str, shell_text: str) -> list[str] | None:
+    """Run a text on the host: None, or what it said where it failed."""
     code, _, errors = lifecycle.run(host, shell_text, folder=lab, timeout_s=120)
-    if code != 0:
-        raise LabError(f"{host} does not take the fault {kind}", context=errors.splitlines()[-5:])
+    return errors.splitlines()[-5:] if code != 0 else None

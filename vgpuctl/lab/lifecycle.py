@@ -66,7 +66,7 @@ def up(
                 for shape in missing:
                     began = time.monotonic()
                     machine = _prepared(lab, shape, kernel, memory_mib, say)
-                    record = _started(lab, machine, started)
+                    record = _started_as_before(lab, machine, read_record(lab, shape.name), started)
                     say(f"{shape.name}: starting ({record.accelerator}, {memory_mib} MiB), port {record.port}")
                     waiting.append((record, machine, began))
                 write_inventory(lab)
@@ -133,11 +133,7 @@ def reboot(name: str, *, folder: LabFolder | None = None, say: Say = _silent) ->
         machine = _prepared(lab, parse_host(before.shape), ensure_kernel(lab), before.memory_mib, say)
         started: list[RecordedProcess] = []
         try:
-            try:
-                record = _started(lab, replace(machine, port=before.port), started)
-            except LabError:
-                # Somebody took the port in between.
-                record = _started(lab, machine, started)
+            record = _started_as_before(lab, machine, before, started)
             write_inventory(lab)
             _wait_until_ready(lab, machine, record, began, say)
         except BaseException:
@@ -211,6 +207,16 @@ def _prepared(lab: LabFolder, shape: HostShape, kernel: Kernel, memory_mib: int,
     files["network-address"] = (address_with_prefix(number).encode(), 0o644)
     write_private(home / "initramfs", initramfs(kernel, files))
     return Machine(home, shape, kernel, memory_mib, accelerator, str(host_uuid(lab, shape.name)), number)
+
+
+def _started_as_before(
+    lab: LabFolder, machine: Machine, before: HostRecord | None, started: list[RecordedProcess]
+) -> HostRecord:
+    """Start a host with the port it had, where nobody took it in between."""
+    if before is not None and before.port:
+        with suppress(LabError):
+            return _started(lab, replace(machine, port=before.port), started)
+    return _started(lab, machine, started)
 
 
 def _started(lab: LabFolder, machine: Machine, started: list[RecordedProcess]) -> HostRecord:
@@ -297,7 +303,9 @@ def _running(lab: LabFolder, name: str) -> HostRecord:
     if record is None:
         raise _unknown(lab, name)
     if not record.process.is_running():
-        raise LabError(f"{name} is not running", hint=f"`vgpuctl lab up --host {name}` starts it again from its disk")
+        raise LabError(
+            f"{name} is not running", hint=f"`vgpuctl lab up --host {record.shape}` starts it again from its disk"
+        )
     return record
 
 

@@ -7,7 +7,7 @@ from vgpuctl.lab.simulated import fleet
 from vgpuctl.lab.simulated.layout import simulated_folder
 from vgpuctl.lab.simulated.machine import faults
 from vgpuctl.lab.simulated.machine.drivers import STUB
-from vgpuctl.lab.simulated.machine.shape import Card
+from vgpuctl.lab.simulated.machine.shape import PASSTHROUGH, Card
 from vgpuctl.lab.simulated.machine.state import MachineFolder, is_nvidia
 
 Active = tuple[str, str | None, int]
@@ -24,7 +24,7 @@ def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None)
             faults.set_on_host(machine, state, kind, value)
         _heed(lab, host, kind)
         return None
-    card = _card(machine, host, address)
+    card = _card(machine, host, address, with_vfs=kind == faults.PF_STUB)
     with machine.change() as state:
         faults.set_on_card(machine, state, card, kind, value)
     return card.address
@@ -64,10 +64,15 @@ def _machine(lab: LabFolder, host: str) -> MachineFolder:
     return MachineFolder(folder)
 
 
-def _card(machine: MachineFolder, host: str, address: str | None) -> Card:
-    cards = [card for card in machine.shape.cards if is_nvidia(card)]
+def _card(machine: MachineFolder, host: str, address: str | None, *, with_vfs: bool = False) -> Card:
+    cards = [
+        card
+        for card in machine.shape.cards
+        if is_nvidia(card) and (not with_vfs or (card.total_vfs and card.interface != PASSTHROUGH))
+    ]
     for card in cards:
         if address in (None, card.address):
             return card
     there = ", ".join(card.address for card in cards) or "none"
-    raise UsageError(f"{host} has no NVIDIA GPU {address or ''}".rstrip(), hint=f"its GPUs: {there}")
+    what = "NVIDIA GPU with SR-IOV" if with_vfs else "NVIDIA GPU"
+    raise UsageError(f"{host} has no {what} {address or ''}".rstrip(), hint=f"it has {there}")

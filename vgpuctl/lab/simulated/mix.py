@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from vgpuctl.catalog import Board, CatalogType
 from vgpuctl.errors import UsageError
 from vgpuctl.lab.boards import (
-    find_boards,
     frame_rate_limit,
     full_name,
     gpu_uuid,
     interfaces,
     mig_mode_outlives_reboot,
     mig_profiles,
+    one_board,
     total_vfs,
     vgpu_types,
 )
@@ -114,11 +114,9 @@ def shape_of(name: str, part: MixPart, versions: Mapping[str, str], *, with_vfs:
 
 def _parse_cards(text: str) -> list[SimulatedCard]:
     match = _CARD.fullmatch(text.strip())
-    found = find_boards(match["board"]) if match else ()
-    if match is None or len(found) != 1:
-        near = ", ".join(board.key for board in found[:8]) or "none"
-        raise UsageError(f"card {text!r}: {len(found)} boards of the catalogue have this name: {near}")
-    board = found[0]
+    if match is None:
+        raise UsageError(f"card {text!r} is not BOARD[/INTERFACE][*COUNT]")
+    board = one_board(match["board"], text)
     allowed = interfaces(board)
     interface = match["interface"] or allowed[0]
     if interface not in allowed:

@@ -17,6 +17,7 @@ from vgpuctl import __version__
 from vgpuctl.errors import Interrupted, VgpuctlError
 
 COMMANDS = {
+    "adopt-host": "Take over what runs on a host as it is.",
     "apply-hosts": "Bring every host into its declared layout.",
     "cancel-reservation": "Cancel a reservation.",
     "check-hosts": "Check hosts for drift and for the known failure modes.",

@@ -180,6 +180,12 @@ class Hypervisor:
             domain = self._find(name)
             return None if domain is None else str(domain.XMLDesc(0))
 
+    def is_autostarted(self, name: str) -> bool:
+        """Whether libvirt starts the domain with the host."""
+        domain = self._domain(name)
+        with translated(f"read autostart of domain {name} on {self.host}"):
+            return bool(domain.autostart())
+
     def set_autostart(self, name: str, *, wanted: bool) -> bool:
         """Start the domain with the host, or not; False when it was so."""
         domain = self._domain(name)

@@ -74,6 +74,7 @@ def request_json(request: VmRequest) -> str:
     only a digest is written.
     """
     fields: dict[str, Any] = asdict(request)
+    del fields["domain"]  # only of domains that are not ours to write
     for document in ("user_data", "network_config"):
         text = fields["cloud_init"][document]
         if text is not None:

@@ -90,7 +90,8 @@ class VmRequest:
     take its slices, and what becomes of it then; None for never. security_groups: of the tenant, for its port in an OVN
     network. bandwidth_mbps: the most its port may send, and receive; None for no limit.
     wishes: where it is placed; a VM that is there is not moved for them.
-    duration_s: how long it is needed, None for an open end.
+    duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
+    that vgpuctl defines, and whose name follows.
     """
 
     name: str
@@ -111,6 +112,7 @@ class VmRequest:
     security_groups: tuple[str, ...] = ()
     bandwidth_mbps: int | None = None
     duration_s: float | None = None
+    domain: str | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,12 @@ class Vm:
     @property
     def domain_name(self) -> str:
         """The libvirt domain's name: tenants may use the same VM name, libvirt may not."""
-        return domain_name(self.request.tenant, self.request.name)
+        return self.request.domain or domain_name(self.request.tenant, self.request.name)
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether somebody else defined its domain, whose definition vgpuctl never writes."""
+        return self.request.domain is not None
 
 
 def domain_name(tenant: str, name: str) -> str:

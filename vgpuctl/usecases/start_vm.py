@@ -46,7 +46,8 @@ def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
         attachment = attachment_of(services, vm)
         if attachment is not None:
             connect(services, attachment.network)
-        guest.define(host, vm, leases, facts, attachment)
+        if not vm.is_adopted:
+            guest.define(host, vm, leases, facts, attachment)
         services.say(f"{vm.domain_name}: starting")
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name))
         host.hypervisor.start(vm.domain_name)

@@ -30,6 +30,11 @@ def stop_vm(
     """
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    if hold is Hold.RELEASE and vm.is_adopted:
+        raise StateError(
+            f"{vm.request.name} cannot release its slices: its domain {vm.domain_name} is adopted and names them",
+            hint="stop it with its slices kept, or delete it",
+        )
     with operation(services, "stop-vm", vm):
         with services.store.transaction() as session:
             leases = session.leases(vm_uuid=vm.uuid)

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host as it is, in vgpuctl's words: the slices that domains hold, and the layout that its GPUs are in already."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, VirtualFunction
+from vgpuctl.model.layout import (
+    GpuLayout,
+    GpuMatch,
+    HostLayout,
+    Layout,
+    MigLayout,
+    MigVgpuLayout,
+    PassthroughLayout,
+    SchedulerLayout,
+    SchedulerPolicy,
+    SizeMode,
+    VfLayout,
+    VgpuLayout,
+    WantedInstance,
+)
+from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus, has_type
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.planner.first_drivers import VFIO_PCI, with_first_drivers
+from vgpuctl.planner.layout.plan import plan_host
+from vgpuctl.planner.layout.work import NVIDIA
+
+
+@dataclass(frozen=True)
+class AsFound:
+    """What each GPU is already, as entries of a layout; and the GPUs that no entry describes, with the reason."""
+
+    entries: tuple[GpuLayout, ...]
+    left: tuple[tuple[str, str], ...]
+
+
+def slices_of_devices(devices: Sequence[str], facts: HostFacts) -> tuple[Slice, ...] | str:
+    """The GPU slices among a domain's host devices (PCI addresses and UUIDs of mdevs), in their order.
+
+    Devices that belong to no GPU are left out. Returns the reason where one does, and is not there or not set up.
+    """
+    found: list[Slice] = []
+    for device in devices:
+        slice_ = _of_mdev(device, facts) if "-" in device else _of_function(device, devices, facts)
+        if isinstance(slice_, str):
+            return slice_
+        if slice_ is not None:
+            found.append(slice_)
+    return tuple(found)
+
+
+def idle_vgpus(facts: HostFacts, claimed: Collection[str]) -> list[ExistingVgpu]:
+    """The vGPUs that no process holds and nobody claims, of known types. claimed: UUIDs of mdevs and VFs."""
+    held = {mdev.uuid for gpu in facts.gpus for mdev in gpu.mdevs if mdev.holders}
+    held |= {function.address for gpu in facts.gpus for function in gpu.vfs if function.holders}
+    return [
+        vgpu
+        for gpu in facts.gpus
+        for vgpu in existing_vgpus(gpu)
+        if vgpu.type_id is not None and not {vgpu.mdev_uuid, vgpu.function} & {*claimed, *held}
+    ]
+
+
+def layout_as_found(
+    facts: HostFacts, leases: Sequence[Lease], made: Collection[str], foreign: Collection[str] = ()
+) -> AsFound:
+    """The layout that asks nothing of the host. made: devices of idle vGPUs that are slices of the layout.
+
+    foreign: devices of domains that are not adopted; a whole card among them is theirs to bind, so it gets no entry.
+    GPUs that nothing was done to get no entry. An entry that would take a step, or differ, is left out with the reason.
+    """
+    entries: list[GpuLayout] = []
+    left: list[tuple[str, str]] = []
+    for gpu in sorted(facts.gpus, key=lambda one: one.address):
+        if gpu.unread:
+            left.append((gpu.address, f"could not be read: {gpu.unread[0]}"))
+            continue
+        if gpu.address in foreign:
+            left.append((gpu.address, "a domain that is not adopted names it"))
+            continue
+        layout = _layout_of(gpu, [one for one in leases if one.slice.gpu == gpu.address], made)
+        if layout is None:
+            continue
+        entry = GpuLayout(GpuMatch(address=gpu.address), layout)
+        plan = plan_host(HostLayout(gpus=(entry,)), facts, leases, made)
+        reasons = [str(one) for one in plan.differences] + [one.reason for one in plan.obstacles] + list(plan.later)
+        if reasons or plan.steps:
+            left.append((gpu.address, f"no layout of kind {layout.kind} describes it: {(*reasons, 'it changes')[0]}"))
+        else:
+            entries.append(entry)
+    return AsFound(tuple(entries), tuple(left))
+
+
+def _of_mdev(uuid: str, facts: HostFacts) -> Slice | str | None:
+    for gpu in facts.gpus:
+        for mdev in gpu.mdevs:
+            if mdev.uuid == uuid:
+                sharing = Sharing.MDEV if mdev.parent == gpu.address else Sharing.MDEV_VF
+                return _of_vgpu(gpu, sharing, mdev.parent, mdev.type_id, uuid)
+    return f"its mdev {uuid} does not exist"
+
+
+def _of_function(address: str, devices: Sequence[str], facts: HostFacts) -> Slice | str | None:
+    for gpu in facts.gpus:
+        if gpu.address == address:
+            return _whole_card(gpu, devices, facts)
+        for function in gpu.vfs:
+            if function.address == address:
+                return _of_vf(gpu, function, facts)
+    return None
+
+
+def _whole_card(gpu: Gpu, devices: Sequence[str], facts: HostFacts) -> Slice:
+    held = Slice(
+        gpu=gpu.address,
+        sharing=Sharing.PASSTHROUGH,
+        profile=str(Sharing.PASSTHROUGH),
+        function=gpu.address,
+        framebuffer_mib=_memory_of(gpu),
+        companions=tuple(sorted(one.address for one in gpu.companions if one.address in devices)),
+        numa_node=_numa_node(gpu),
+    )
+    return _without_vfio(with_first_drivers(held, facts))
+
+
+def _of_vf(gpu: Gpu, function: VirtualFunction, facts: HostFacts) -> Slice | str:
+    if has_type(function):
+        assert function.current_type is not None
+        return _of_vgpu(gpu, Sharing.VF_PROFILE, function.address, function.current_type, None)
+    if gpu.vendor_id == NVIDIA:
+        return f"its VF {function.address} has no vGPU type"
+    memory_mib = _memory_of(gpu)
+    held = Slice(
+        gpu=gpu.address,
+        sharing=Sharing.VF,
+        profile=str(Sharing.VF),
+        function=function.address,
+        framebuffer_mib=memory_mib // len(gpu.vfs) if memory_mib else None,
+        numa_node=_numa_node(gpu),
+    )
+    return _without_vfio(with_first_drivers(held, facts))
+
+
+def _of_vgpu(gpu: Gpu, sharing: Sharing, function: str, type_id: str, uuid: str | None) -> Slice | str:
+    offered = next((one for one in gpu.types if one.type_id == type_id), None)
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    name = catalog.short_name(offered.name) if offered is not None else None
+    if name is None and board is not None and (by_id := catalog.type_by_id(board, type_id)) is not None:
+        name = by_id.name
+    if name is None:
+        return f"the type {type_id} of {uuid or function} is not known"
+    known = catalog.type_by_name(board, name) if board is not None else None
+    size = offered.framebuffer_mib if offered is not None else None
+    return Slice(
+        gpu=gpu.address,
+        sharing=sharing,
+        profile=name,
+        function=function,
+        type_id=type_id,
+        mdev_uuid=uuid,
+        framebuffer_mib=size if size is not None or known is None else known.fb_mib,
+        numa_node=_numa_node(gpu),
+    )
+
+
+def _without_vfio(held: Slice) -> Slice:
+    """Nobody knows the first driver of a function found on vfio-pci; libvirt gives it back where it manages it."""
+    return replace(held, first_drivers=tuple(one for one in held.first_drivers if one[1] != VFIO_PCI))
+
+
+def _memory_of(gpu: Gpu) -> int | None:
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    return gpu.memory_mib or (board.memory_mib if board is not None else None)
+
+
+def _numa_node(gpu: Gpu) -> int | None:
+    return gpu.numa_node if gpu.numa_node is not None and gpu.numa_node >= 0 else None
+
+
+def _layout_of(gpu: Gpu, leases: Sequence[Lease], made: Collection[str]) -> Layout | None:
+    if any(lease.slice.sharing is Sharing.PASSTHROUGH for lease in leases):
+        return PassthroughLayout()
+    if gpu.driver == VFIO_PCI:
+        return PassthroughLayout(VFIO_PCI)
+    if gpu.vendor_id != NVIDIA:
+        return VfLayout(len(gpu.vfs)) if gpu.vfs else None
+    slices = _slices(gpu, made)
+    if gpu.mig is not None and gpu.mig.current:
+        found = sorted(gpu.mig.instances, key=lambda one: (one.profile, one.start))
+        instances = tuple(WantedInstance(one.profile, one.start) for one in found)
+        if not gpu.vfs:
+            return MigLayout(instances)
+        return MigVgpuLayout(instances, scheduler=_scheduler(gpu), slices=slices)
+    if gpu.vfs or gpu.mdevs:
+        mode = SizeMode.MIXED if gpu.heterogeneous else None
+        return VgpuLayout(size_mode=mode, scheduler=_scheduler(gpu), slices=slices)
+    return None
+
+
+def _slices(gpu: Gpu, made: Collection[str]) -> tuple[tuple[str, int], ...]:
+    """The types of idle slices, each with all of its vGPUs: one that exists counts, whoever uses it."""
+    names = {one.type_id: catalog.short_name(one.name) for one in gpu.types}
+    vgpus = existing_vgpus(gpu)
+    counts = Counter(vgpu.type_id for vgpu in vgpus)
+    idle = {vgpu.type_id for vgpu in vgpus if (vgpu.mdev_uuid or vgpu.function) in made}
+    return tuple(sorted((names[one], counts[one]) for one in idle if one in names))
+
+
+def _scheduler(gpu: Gpu) -> SchedulerLayout | None:
+    found = gpu.scheduler
+    if found is None or found.policy == SchedulerPolicy.BEST_EFFORT:
+        return None
+    return SchedulerLayout(SchedulerPolicy(found.policy), found.time_slice_us)

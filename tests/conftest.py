@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.postgres_fixture import LocalPostgres, find_programs
@@ -13,6 +14,10 @@ from tests.postgres_fixture import LocalPostgres, find_programs
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Begun in a shell's background, where interrupts are ignored; what the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long one example takes says more of the machine's load than of the code.
+hypothesis.settings.register_profile("vgpuctl", deadline=None)
+hypothesis.settings.load_profile("vgpuctl")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

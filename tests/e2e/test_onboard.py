@@ -160,6 +160,25 @@ def test_after_kill_9_the_same_command_finishes(operator: Operator, central: Loc
         assert operator.json("list-vms") == operator.json("list-networks") == []
 
 
+def test_a_disk_that_nobody_knows_is_found_before_a_tenant_counts_as_gone(operator: Operator) -> None:
+    from vgpuctl.guests.storage import Storage
+    from vgpuctl.wiring import Settings, open_services
+
+    for name in ("acme", "acme.eu"):
+        operator.does("create-tenant", name)
+    settings = Settings((str(operator.inventory),), operator.database)
+    with open_services(settings, print) as services:
+        storage = Storage(services.host("sim-002").hypervisor)
+        storage.ensure_pool("default")
+        for name in ("acme.lost.qcow2", "acme.eu.other.qcow2", "acme.txt"):
+            storage.ensure_disk("default", name, 16)
+        refused = operator.is_refused("offboard-tenant", "acme", "--yes", "--timeout", "0")
+        assert refused["context"] == ["volume acme.lost.qcow2 of pool default on sim-002"]
+        for name in ("acme.lost.qcow2", "acme.eu.other.qcow2", "acme.txt"):
+            storage.delete_volume("default", name)
+    operator.does("offboard-tenant", "acme", "--yes", "--timeout", "0")
+
+
 def test_two_tenants_are_onboarded_at_once_on_postgresql(
     operator: Operator, tmp_path: Path, postgres: LocalPostgres
 ) -> None:

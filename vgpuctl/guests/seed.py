@@ -15,9 +15,8 @@ from pathlib import Path
 from vgpuctl.errors import UsageError
 from vgpuctl.guests.iso_image import iso_image
 from vgpuctl.guests.templating import render_template
-from vgpuctl.model.network import DEFAULT_MTU, Attachment, Backend, mac_address
+from vgpuctl.model.network import Attachment, Backend, mac_address
 from vgpuctl.model.vm import CloudInit, Vm
-from vgpuctl.model.vpc import GENEVE_OVERHEAD
 
 _KEY = re.compile(
     r"(?P<kind>ssh-(?:rsa|ed25519)|ecdsa-sha2-nistp(?:256|384|521)|sk-[a-z0-9@.-]+) (?P<data>[A-Za-z0-9+/]+=*)(?: .*)?"
@@ -102,7 +101,7 @@ def _port_config(attachment: Attachment) -> str:
         mac_address=attachment.port.mac_address,
         attachment=attachment,
         resolvers=list(network.request.dns) or ([] if is_ovn else [network.gateway]),
-        mtu=DEFAULT_MTU - GENEVE_OVERHEAD if is_ovn else None,
+        mtu=attachment.tunnel_mtu if is_ovn else None,
     )
 
 

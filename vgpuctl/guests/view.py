@@ -12,10 +12,9 @@ from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
 from vgpuctl.guests.numa import NumaView, numa_view
 from vgpuctl.model.lease import Lease, Slice
-from vgpuctl.model.network import DEFAULT_MTU, Attachment, Backend, mac_address
+from vgpuctl.model.network import Attachment, Backend, mac_address
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import DirectKernel, Firmware, Vm
-from vgpuctl.model.vpc import GENEVE_OVERHEAD
 
 PORT_FILTER = "vgpuctl-port"
 INTEGRATION_BRIDGE = "br-int"
@@ -204,7 +203,7 @@ def _network_view(vm: Vm, attachment: Attachment | None) -> NetworkView | None:
     if attachment is not None:
         network, port = attachment.network, attachment.port
         if network.request.backend is Backend.OVN:
-            ovn = OvnPortView(INTEGRATION_BRIDGE, port.id, DEFAULT_MTU - GENEVE_OVERHEAD)
+            ovn = OvnPortView(INTEGRATION_BRIDGE, port.id, attachment.tunnel_mtu)
             return NetworkView(network.label, port.mac_address, ovn=ovn)
         port_filter = PortFilterView(PORT_FILTER, port.address, network.gateway)
         return NetworkView(network.label, port.mac_address, port_filter, limit_kib_s=limit)

@@ -13,6 +13,8 @@ from vgpuctl.errors import UsageError
 INTERFACE_NAME_LENGTH = 15
 SMALLEST_PREFIX, LARGEST_PREFIX = 8, 29
 DEFAULT_MTU = 1500
+# What Geneve leaves of it; the hosts' layouts may say otherwise (model.layout.NetworkLayout.guest_mtu).
+DEFAULT_TUNNEL_MTU = 1442
 
 
 class Backend(StrEnum):
@@ -99,10 +101,11 @@ class Port:
 
 @dataclass(frozen=True)
 class Attachment:
-    """A port with the network it is in."""
+    """A port with the network it is in. tunnel_mtu: what fits a tunnel between any two hosts, where OVN carries it."""
 
     network: Network
     port: Port
+    tunnel_mtu: int = DEFAULT_TUNNEL_MTU
 
 
 def interface_name(network_id: str) -> str:

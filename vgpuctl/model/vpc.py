@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
-from vgpuctl.model.network import Network, Port
+from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port
 
 DEFAULT_GROUP = "default"
-# Outer Ethernet, IPv4, UDP and Geneve headers with OVN's option: what a tunnel takes from the hosts' own MTU.
-GENEVE_OVERHEAD = 58
 
 
 class Protocol(StrEnum):
@@ -237,7 +235,7 @@ class Vpc:
     balancers: tuple[LoadBalancer, ...] = ()
     lines: tuple[DirectLine, ...] = ()
     peerings: tuple[Peering, ...] = ()
-    mtu: int = 1500 - GENEVE_OVERHEAD
+    mtu: int = DEFAULT_TUNNEL_MTU
     ports_by_vm: dict[str, VpcPort] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

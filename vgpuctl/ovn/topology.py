@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from vgpuctl.model.network import Network, mac_address
-from vgpuctl.model.vpc import GENEVE_OVERHEAD, Outside, Vpc, VpcPort, link_addresses, ovn_name
+from vgpuctl.model.vpc import Outside, Vpc, VpcPort, link_addresses, ovn_name
 from vgpuctl.ovn.balancing import balancer_references, balancer_rows, forward_rows
 from vgpuctl.ovn.rows import Reference, Row
 from vgpuctl.ovn.security import security_rows
@@ -67,11 +67,6 @@ def outside_rows(outside: Outside) -> list[Row]:
         parent=Reference("Logical_Switch", "switch", outside_owner(outside.name)),
     )
     return [Row("Logical_Switch", "switch", {"name": ovn_name("x", outside.name)}), line]
-
-
-def tunnel_mtu(underlay_mtu: int) -> int:
-    """The largest packet of a guest that fits one of the hosts' own, through a Geneve tunnel."""
-    return underlay_mtu - GENEVE_OVERHEAD
 
 
 def _networks(vpc: Vpc) -> Iterator[Row]:

@@ -39,6 +39,11 @@ class HostRecordRows(Rows):
             return HostRecord(row.host, row.kind, row.content, row.at)
         return None
 
+    def host_records(self, kind: str) -> list[HostRecord]:
+        """Every host's record of a kind, by host."""
+        rows = self._read(select(_RECORDS).where(_RECORDS.c.kind == kind).order_by(_RECORDS.c.host))
+        return [HostRecord(row.host, row.kind, row.content, row.at) for row in rows]
+
     def drop_host_record(self, host: str, kind: str) -> None:
         """Forget a record; that there is none is no error."""
         self._write(delete(_RECORDS).where(_RECORDS.c.host == host, _RECORDS.c.kind == kind))

@@ -19,6 +19,7 @@ from vgpuctl.usecases.undo import Undo
 
 SEED_POOL = "default"
 HOLD_TIMEOUT_S = 20.0
+_DISK, _SEED = VOLUME_ENDINGS = (".qcow2", "-seed.iso")
 
 
 def check(host: HostSession, vm: Vm, attachment: Attachment | None) -> None:
@@ -81,12 +82,12 @@ def define(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts,
 
 def disk_volume(vm: Vm) -> str:
     """Name of the VM's disk in its pool."""
-    return f"{vm.domain_name}.qcow2"
+    return f"{vm.domain_name}{_DISK}"
 
 
 def seed_volume(vm: Vm) -> str:
     """Name of the VM's seed image in the pool `default`."""
-    return f"{vm.domain_name}-seed.iso"
+    return f"{vm.domain_name}{_SEED}"
 
 
 def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:

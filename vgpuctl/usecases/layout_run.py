@@ -32,6 +32,7 @@ from vgpuctl.usecases.plan_hosts import PlannedHost, read_and_plan
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.start_vm import start_vm
 from vgpuctl.usecases.stop_vm import stop_vm
+from vgpuctl.usecases.tunnel_mtu import note_guest_mtu
 from vgpuctl.usecases.vms import find_vm
 
 _MOST_ROUNDS = 8
@@ -132,6 +133,7 @@ class LayoutRun:
             raise LayoutDiffers(f"{self._host}: not as declared after {_MOST_ROUNDS} rounds of steps")
         with self._services.store.transaction() as session:
             session.save_facts(self._host, planned.facts, at=planned.facts.read_at)
+            note_guest_mtu(session, self._host, self._layout.network)
         self._end(planned, chosen)
         self._install_boot(planned)
 

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import PartialFailure, StateError, VgpuctlError
+from vgpuctl.guests.storage import Storage
 from vgpuctl.model.network import Network
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.ovn.topology import tenant_owner
 from vgpuctl.usecases.delete_network import delete_network
 from vgpuctl.usecases.delete_vm import delete_vm
+from vgpuctl.usecases.guest import VOLUME_ENDINGS
 from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.tenants import set_quota
@@ -123,4 +125,21 @@ def _left_on(services: Services, name: str, tenant: str, had: Belongings) -> Seq
         if domain.metadata is not None and domain.metadata.tenant == tenant
     ]
     labels = {network.label for network in had.networks}
-    return [*domains, *(f"network {label}" for label in hypervisor.networks() if label in labels)]
+    networks = [f"network {label}" for label in hypervisor.networks() if label in labels]
+    return [*domains, *networks, *_volumes_on(services, name, tenant)]
+
+
+def _volumes_on(services: Services, name: str, tenant: str) -> list[str]:
+    """Disks and seeds in every pool of the host whose VM would be the tenant's; names may have dots in them."""
+    with services.store.reading() as session:
+        others = [f"{one.name}." for one in session.tenants() if one.name.startswith(f"{tenant}.")]
+    storage = Storage(services.host(name).hypervisor)
+    return [
+        f"volume {volume.name} of pool {pool.name}"
+        for pool in storage.pools()
+        if pool.is_active
+        for volume in storage.volumes(pool.name)
+        if volume.name.startswith(f"{tenant}.")
+        and volume.name.endswith(VOLUME_ENDINGS)
+        and not volume.name.startswith(tuple(others))
+    ]

@@ -10,6 +10,7 @@ from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.model.vpc import DEFAULT_GROUP, SecurityGroup
 from vgpuctl.usecases.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.tunnel_mtu import tunnel_mtu
 
 if TYPE_CHECKING:
     from vgpuctl.store.store import Session
@@ -59,7 +60,9 @@ def take_port(session: "Session", vm: Vm, network: Network | None) -> Attachment
                 f"tenant {vm.request.tenant} has no security group {name!r}",
                 hint=f"its groups are {', '.join(sorted(known))}",
             )
-    return None if network is None else Attachment(network, session.add_port(network, vm.uuid))
+    if network is None:
+        return None
+    return Attachment(network, session.add_port(network, vm.uuid), tunnel_mtu(session))
 
 
 def free_port(services: Services, vm: Vm, network: Network | None) -> Attachment | None:
@@ -67,14 +70,14 @@ def free_port(services: Services, vm: Vm, network: Network | None) -> Attachment
     if network is None:
         return None
     with services.store.reading() as session:
-        return Attachment(network, session.free_port(network, vm.uuid))
+        return Attachment(network, session.free_port(network, vm.uuid), tunnel_mtu(session))
 
 
 def attachment_of(services: Services, vm: Vm) -> Attachment | None:
     """The VM's port in a tenant's network, None when it has none."""
     with services.store.reading() as session:
         for attachment in session.attachments(vm.uuid):
-            return attachment
+            return replace(attachment, tunnel_mtu=tunnel_mtu(session))
     return None
 
 

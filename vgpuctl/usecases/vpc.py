@@ -21,6 +21,7 @@ from vgpuctl.model.vpc import (
 from vgpuctl.ovn.topology import outside_owner, outside_rows, tenant_owner, vpc_rows
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.tunnel_mtu import tunnel_mtu
 
 ROUTER_HOLDER = f"{VpcKind.GATEWAY}/gateway"
 
@@ -45,6 +46,7 @@ def read_vpc(session: Session, tenant: str, *, without_vm: str | None = None) ->
         balancers=tuple(session.vpc_objects(tenant, LoadBalancer)),
         lines=tuple(session.vpc_objects(tenant, DirectLine)),
         peerings=_peerings(session, tenant),
+        mtu=tunnel_mtu(session),
     )
     for gateway in session.vpc_objects(tenant, Gateway):
         outside = session.outside(gateway.outside)

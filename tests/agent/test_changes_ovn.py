@@ -95,6 +95,9 @@ def test_a_certificate_is_installed_once_and_its_key_is_the_owner_s_alone(machin
     assert facts(machine).has_certificate
     modes = [(machine.files.root / path[1:]).stat().st_mode & 0o777 for path in (KEY, CERTIFICATE, AUTHORITY)]
     assert modes == [0o600, 0o644, 0o644]
+    places = [machine.files.root / path[1:] for path in (AUTHORITY, CERTIFICATE, KEY)]
+    written = [place.stat().st_mtime_ns for place in places]
+    assert written == sorted(written), "ovn-controller looks at the key first"
     assert "key" not in repr(FILES).replace("key=", "")
     another = replace(FILES, certificate="renewed")
     assert answer(machine.host, Request("certificate", certificate=another)).changes[0].before == "another"

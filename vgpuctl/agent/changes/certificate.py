@@ -11,10 +11,12 @@ OP = "ovn.install-certificate"
 
 def ensure(host: Host, files: CertificateFiles, *, dry_run: bool) -> Change:
     """Write what differs; ovn-controller notices by itself. Raises Problem `write-refused`."""
+    # The key comes last: ovn-controller loads both when it finds the key changed and then the certificate too, and
+    # never again for a certificate that comes later (Open vSwitch 3.1, stream-ssl.c, stream_ssl_set_key_and_cert).
     wanted = (
-        (wire.KEY, files.key, 0o600),
         (wire.AUTHORITY, files.authority, 0o644),
         (wire.CERTIFICATE, files.certificate, 0o644),
+        (wire.KEY, files.key, 0o600),
     )
     found = {path: host.read_bytes(path) for path, _text, _mode in wanted}
     stale = [(path, text, mode) for path, text, mode in wanted if found[path] != text.encode()]

@@ -12,12 +12,9 @@ from typing import Any
 import pytest
 
 from tests.lab.kernel_cards import DEVICES, SRIOV_MANAGE, UUIDS, Card, Do, current_type, mdev_path, read_table, refusals
+from tests.lab.loaded_boards import loaded_boards
 from tests.lab_fixtures import KernelHost
-from vgpuctl import lab
-from vgpuctl.lab.card_table import card_table
 
-_LOAD = "set -e; rmmod vgpulab; insmod /run/lab/vgpulab.ko; cat {} >/proc/vgpulab/cards"
-_OWN_CARDS = "/run/lab/cards"
 _IN_USE = "error 19 In use by another client"
 _NO_ROOM = "error 23 Insufficient Resources"
 _NOT_SUPPORTED = "error 3 Not Supported"
@@ -26,15 +23,8 @@ _NOT_SUPPORTED = "error 3 Not Supported"
 @pytest.fixture(scope="module")
 def boards(kernel_host: KernelHost, do: Do) -> Iterator[dict[str, Card]]:
     """An A100 40 GB (types on VFs by profile) and an RTX PRO 6000 (mediated devices)."""
-    do()
-    table = card_table(lab.parse_host("gpu1=a100-40,rtx-pro-6000:mdev-vf"))
-    table = "\n".join(line.replace(" vfs=10 ", " vfs=4 ").replace(" vfs=48 ", " vfs=2 ") for line in table.split("\n"))
-    code, output, errors = kernel_host.run(f"cat >/tmp/boards <<'END'\n{table}END\n{_LOAD.format('/tmp/boards')}")
-    assert code == 0, output + errors
-    yield read_table(table)
-    do()
-    code, output, errors = kernel_host.run(f"{_LOAD.format(_OWN_CARDS)}; cmp {_OWN_CARDS} /proc/vgpulab/cards")
-    assert code == 0, output + errors
+    with loaded_boards(kernel_host, do, "gpu1=a100-40,rtx-pro-6000:mdev-vf", vfs={1: 4, 2: 2}) as table:
+        yield read_table(table)
 
 
 @pytest.fixture

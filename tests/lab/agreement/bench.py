@@ -5,7 +5,7 @@ import errno
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -34,6 +34,7 @@ from vgpuctl.hosts.agent_client import AgentClient
 from vgpuctl.lab.simulated.machine.door import SimulatedHost
 from vgpuctl.lab.simulated.machine.tree import VGPU_CONFIG
 
+EVERY_KIND = frozenset(("vf-profile", "mdev-vf", "mdev", "passthrough", "vf"))
 _PLACE = re.compile(r"\{(\w+)(?::([^}]+))?\}")
 # A write or a read as the kernel takes it, with the errno's name for an answer.
 _AT_THE_DOOR = """
@@ -72,8 +73,8 @@ class Bench(ABC):
     def reboot(self) -> None:
         """Restart the host and connect again."""
 
-    def prepare(self) -> None:
-        """Enable the VFs and find the cards, one of each kind. The card with MIG has none when a case begins."""
+    def prepare(self, wanted: Set[str] = EVERY_KIND) -> None:
+        """Enable the VFs and find the cards, one of each wanted kind. The card with MIG has none when a case begins."""
         for gpu in self.agent.facts().gpus:
             if gpu.total_vfs:
                 self.agent.apply([SetVirtualFunctions(gpu.address, gpu.total_vfs)])
@@ -82,7 +83,7 @@ class Bench(ABC):
         for gpu in facts.gpus:
             kinds = [kind for kind in gpu.sharing if kind != "passthrough"]
             self._cards["mig" if gpu.mig else kinds[0] if kinds else "passthrough"] = gpu
-        assert {"vf-profile", "mdev-vf", "mdev", "passthrough", "vf"} <= set(self._cards)
+        assert wanted <= set(self._cards)
         if "mig" in self._cards:
             self.agent.apply([SetVirtualFunctions(self._cards["mig"].address, 0)])
 

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from tests.lab.agreement.bench import Bench, KernelBench, SimulatedBench
+from tests.lab.kernel_cards import Do
+from tests.lab.loaded_boards import loaded_boards
 from tests.lab.simulated_fixtures import missing_for_simulated
 from tests.lab_fixtures import KernelHost
 from vgpuctl import lab
@@ -27,11 +29,10 @@ MIX = "a40/vf-profile+a40/mdev-vf+t4+rtx-3090+flex-170"
 WITH_MIG = f"{MIX}+a100-pcie-40gb"
 SSH = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=None)
 
-# MIG and what a reboot takes are tested on a kernel by tests/lab/test_kernel_modes.py and test_lab_up.py, on boards
-# that the module is loaded with for a moment.
-ON_DEFAULT_HOST = [
-    case for case in CASES if case["card"] != "mig" and not any(step["do"] == "reboot" for step in case["steps"])
-]
+# What a reboot takes is tested on a kernel by tests/lab/test_lab_up.py.
+ON_KERNEL = [case for case in CASES if "only" not in case and all(step["do"] != "reboot" for step in case["steps"])]
+ON_DEFAULT_HOST = [case for case in ON_KERNEL if case["card"] != "mig"]
+WITH_MIG_ON_KERNEL = [case for case in ON_KERNEL if case["card"] == "mig"]
 
 
 def _each(cases: list[dict[str, Any]]) -> pytest.MarkDecorator:
@@ -75,6 +76,19 @@ def kernel(kernel_host: KernelHost) -> Iterator[Bench]:
     kernel_host.restore_pristine()
 
 
+@pytest.fixture(scope="module")
+def kernel_with_mig(kernel_host: KernelHost, do: Do) -> Iterator[Bench]:
+    """The module loaded with an A100 alone."""
+    target = load_inventory([str(kernel_host.inventory)]).target(kernel_host.name)
+    with (
+        loaded_boards(kernel_host, do, "gpu1=a100-pcie-40gb", vfs={1: 2}),
+        Connection(target, settings=SSH) as connection,
+    ):
+        bench = KernelBench(AgentClient(connection), kernel_host)
+        bench.prepare({"mig"})
+        yield bench
+
+
 @_each(CASES)
 def test_a_simulated_host_answers_as_the_case_says(case: dict[str, Any], simulated: Bench) -> None:
     answers, wanted = simulated.play(case)
@@ -94,3 +108,11 @@ def test_the_agent_reads_the_same_card_on_both(card: str, simulated: Bench, kern
     one, other = simulated.summary(card), kernel.summary(card)
     # A host without NVML says nothing of modes.
     assert {key: one[key] for key in one if key in other} == other
+
+
+# Last, since the host's own cards are gone meanwhile.
+@pytest.mark.kernel_lab
+@_each(WITH_MIG_ON_KERNEL)
+def test_a_real_kernel_answers_as_the_case_with_mig_says(case: dict[str, Any], kernel_with_mig: Bench) -> None:
+    answers, wanted = kernel_with_mig.play(case)
+    assert answers == wanted

@@ -76,13 +76,13 @@ def test_a_short_name_means_one_board_and_its_interface_on_a_current_host(name: 
 
 def test_a_board_with_mig_has_its_profiles_and_mig_backed_types_in_the_table() -> None:
     lines = card_table(lab.parse_host("h=a100-40,h100")).splitlines()
-    assert " mig=1 mig_reset=1 slots=8 slices=7 name=" in lines[0]
+    assert " mig=1 mig_reset=1 mig_kept=1 slots=8 slices=7 name=" in lines[0]
     assert next(line for line in lines if line.endswith(" name=3g.20gb") and line.startswith("gi ")).startswith(
         "gi 9 slices=3 size=4 memory=19968 max=2 starts=0,4 me=0 base=1 nvml=2 sm=42"
     )
     assert "ci 0 slices=1 max=3 gi=9 starts=0,1,2 nvml=0 name=1c.3g.20gb" in lines
     assert any(line.startswith("type 476 ") and " gi=9 per_gi=1 " in line for line in lines)
-    assert any(" mig=1 mig_reset=0 " in line for line in lines[1:])
+    assert any(" mig=1 mig_reset=0 mig_kept=0 " in line for line in lines[1:])
 
 
 def test_every_type_of_a_card_has_an_id_and_no_two_have_the_same() -> None:
@@ -93,9 +93,12 @@ def test_every_type_of_a_card_has_an_id_and_no_two_have_the_same() -> None:
     assert any(line.startswith("type 60") and line.endswith(" name=NVIDIA L40S-4C") for line in lines)
 
 
-def test_an_ampere_boards_mig_mode_is_written_down_and_comes_back_with_the_table(tmp_path: Path) -> None:
+def test_a_mig_mode_that_outlives_a_reboot_is_written_down_and_comes_back_with_the_table(tmp_path: Path) -> None:
     table = tmp_path / "cards"
-    table.write_text(card_table(lab.parse_host("h=a100-40,h100,a30")))
+    shape = lab.parse_host("h=a100-40,h100,a30,h100@1+keeps-mig")
+    assert lab.parse_host(shape.text) == shape
+    addresses = [f"0000:{bus:02x}:00.0" for bus in shape.buses]
+    table.write_text(card_table(shape))
 
     def keep(*arguments: str, **environment: str) -> str:
         command = ["sh", str(IN_HOST / "keep-mig-mode"), *arguments]
@@ -103,10 +106,12 @@ def test_an_ampere_boards_mig_mode_is_written_down_and_comes_back_with_the_table
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
     assert keep(str(table)) == table.read_text()
-    for address, mode in (("0000:01:00.0", "1"), ("0000:02:00.0", "1"), ("0000:03:00.0", "1"), ("0000:03:00.0", "0")):
-        keep(PCI_SLOT_NAME=address, VGPULAB_MIG_MODE=mode)
+    for index, mode in ((0, "1"), (1, "1"), (2, "1"), (2, "0"), (3, "1")):
+        keep(PCI_SLOT_NAME=addresses[index], VGPULAB_MIG_MODE=mode)
     now = keep(str(table)).splitlines()
-    assert [line for line in now if "mig_mode=1" in line] == [now[0]]
+    # Of the two H100 only the one that was asked to.
+    kept = [line.split()[1] for line in now if "mig_mode=1" in line]
+    assert kept == [addresses[0], addresses[3]]
     assert now[0].endswith(" slices=7 mig_mode=1 name=NVIDIA A100 PCIe 40GB")
     assert len(now) == len(table.read_text().splitlines())
 
@@ -128,6 +133,8 @@ def test_each_card_has_a_root_port_of_its_own_in_the_order_of_the_buses() -> Non
         ("h=rtx-6000", "3 boards"),
         ("h=rtx-3090:mdev", "no interface 'mdev'"),
         ("h=a40:vf", "no interface 'vf'"),
+        ("h=a40+keeps-mig", "no MIG mode that a reboot takes"),
+        ("h=a100-40+keeps-mig", "no MIG mode that a reboot takes"),
         ("h=flex-170:passthrough", "no interface 'passthrough'"),
         ("h=intel-arc-pro-b50:vf", "cannot play"),
         ("h=amd-mi300x", "cannot play"),

@@ -45,9 +45,10 @@ def command(context: click.Context, folder: Path | None) -> None:
     "--host",
     "hosts",
     multiple=True,
-    metavar="NAME[=BOARD[:INTERFACE][@NODE],…]",
+    metavar="NAME[=BOARD[:INTERFACE][@NODE][+keeps-mig],…]",
     help="A host and its cards; several times. INTERFACE is mdev, mdev-vf, vf-profile, passthrough or vf; without"
     " it a card has the one that its board has on a current host. @0 or @1 puts a card on that NUMA node."
+    " +keeps-mig lets a board of Hopper or later keep its MIG mode over a reboot."
     "  [default: gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf]",
 )
 @click.option(

@@ -47,7 +47,7 @@ def _card(shape: HostShape, bus: int, card: Card) -> Iterator[str]:
         revision=revision,
         framebuffer=board.memory_mib,
         vfs=card.virtual_functions,
-        **(_nvidia_keys(shape, address, board, table) if board.vendor == "nvidia" else {}),
+        **(_nvidia_keys(shape, address, card, table) if board.vendor == "nvidia" else {}),
         name=board.name,
     )
     if card.interface is CardInterface.PASSTHROUGH:
@@ -64,8 +64,9 @@ def _card(shape: HostShape, bus: int, card: Card) -> Iterator[str]:
             yield from _profile(board, table, profile)
 
 
-def _nvidia_keys(shape: HostShape, address: str, board: Board, table: MigTable | None) -> dict[str, object]:
+def _nvidia_keys(shape: HostShape, address: str, card: Card, table: MigTable | None) -> dict[str, object]:
     """What NVML tells about the card, and its modes."""
+    board = card.board
     keys: dict[str, object] = {
         "uuid": boards.gpu_uuid(shape.name, address),
         "serial": f"{uuid5(NAMESPACE_URL, f'serial/{shape.name}/{address}').int % 10**13:013}",
@@ -80,6 +81,7 @@ def _nvidia_keys(shape: HostShape, address: str, board: Board, table: MigTable |
     if table is not None:
         keys |= {
             "mig_reset": int(boards.mig_mode_outlives_reboot(board)),
+            "mig_kept": int(card.keeps_mig_mode or boards.mig_mode_outlives_reboot(board)),
             "slots": table.memory_slots,
             "slices": table.compute_slices,
         }

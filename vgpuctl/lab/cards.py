@@ -10,11 +10,12 @@ from enum import StrEnum
 
 from vgpuctl.catalog import Board
 from vgpuctl.errors import UsageError
-from vgpuctl.lab.boards import interfaces, one_board, total_vfs
+from vgpuctl.lab.boards import interfaces, mig_mode_outlives_reboot, mig_profiles, one_board, total_vfs
 
 DEFAULT_HOST = "gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf"
 MOST_CARDS = 8
 NUMA_NODES = 2
+_KEEPS_MIG = "+keeps-mig"
 _ROOT_BUSES = (0x40, 0x80)
 # Enabling them costs time; 48 is what an RTX PRO 6000 has.
 MOST_VIRTUAL_FUNCTIONS = 48
@@ -42,17 +43,21 @@ class CardInterface(StrEnum):
 
 @dataclass(frozen=True)
 class Card:
-    """One emulated GPU: a board of the catalogue and its interface."""
+    """One emulated GPU: a board of the catalogue and its interface.
+
+    keeps_mig_mode: a board whose MIG mode a reboot takes keeps it here; reports of such boards differ (reference 5.1).
+    """
 
     board: Board
     interface: CardInterface
     numa_node: int | None = None
+    keeps_mig_mode: bool = False
 
     @property
     def text(self) -> str:
         """The card as `--host` takes it."""
         node = "" if self.numa_node is None else f"@{self.numa_node}"
-        return f"{self.board.key}:{self.interface}{node}"
+        return f"{self.board.key}:{self.interface}{node}{_KEEPS_MIG if self.keeps_mig_mode else ''}"
 
     @property
     def virtual_functions(self) -> int:
@@ -93,7 +98,10 @@ class HostShape:
 
 
 def parse_host(text: str) -> HostShape:
-    """Read one `--host NAME[=BOARD[:INTERFACE][@NODE],…]`; without cards the default host's. Raises UsageError."""
+    """Read one `--host NAME[=BOARD[:INTERFACE][@NODE][+keeps-mig],…]`; without cards the default host's.
+
+    Raises UsageError.
+    """
     name, _, cards = text.partition("=")
     if not _HOST_NAME.fullmatch(name):
         raise UsageError(
@@ -106,9 +114,10 @@ def parse_host(text: str) -> HostShape:
 
 
 def _parse_card(text: str) -> Card:
-    described, at, node = text.partition("@")
+    described, at, node = text.removesuffix(_KEEPS_MIG).partition("@")
     if at and node not in [str(number) for number in range(NUMA_NODES)]:
         raise UsageError(f"card {text!r}: {node!r} is not a NUMA node", hint="BOARD[:INTERFACE]@0 or @1")
+    keeps_mig_mode = text.endswith(_KEEPS_MIG)
     numa_node = int(node) if at else None
     name, colon, interface = described.partition(":")
     board = one_board(name, text)
@@ -118,13 +127,18 @@ def _parse_card(text: str) -> Card:
             f"card {text!r}: an emulated host cannot play a {board.name}",
             hint="it plays NVIDIA's boards, and Intel's whose number of VFs is known",
         )
+    if keeps_mig_mode and (mig_profiles(board) is None or mig_mode_outlives_reboot(board)):
+        raise UsageError(
+            f"card {text!r}: a {board.name} has no MIG mode that a reboot takes",
+            hint=f"{_KEEPS_MIG} is for boards of Hopper and later that have MIG",
+        )
     if not colon:
-        return Card(board, allowed[0], numa_node)
+        return Card(board, allowed[0], numa_node, keeps_mig_mode)
     if interface not in allowed:
         raise UsageError(
             f"card {text!r}: a {board.name} has no interface {interface!r}", hint=f"it has {', '.join(allowed)}"
         )
-    return Card(board, CardInterface(interface), numa_node)
+    return Card(board, CardInterface(interface), numa_node, keeps_mig_mode)
 
 
 def _is_played(board: Board, interface: str) -> bool:

@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -24,6 +25,13 @@ CIS = (
     "ci 0001:c1:00.0 gi=1 id=0 profile=2 start=0 size=3 in_use=0\n"
     "ci 0001:c1:00.0 gi=13 id=0 profile=0 start=0 size=1 in_use=0\n"
 )
+A40_DETAILS = {
+    "mig_mode/current_mig": "N/A",
+    "mig_devices": "None",
+    "pci/pci_device_id": "223510DE",
+    "ecc_errors/volatile/dram_uncorrectable": "3",
+    "gpu_virtualization_mode/virtualization_mode": "Host VGPU",
+}
 CARDS_WITH_CI = CARDS + "ci 0 slices=1 max=1 gi=19 starts=0 nvml=0 name=1g.5gb\n"
 
 Smi = Callable[..., str]
@@ -325,3 +333,44 @@ def test_the_summary_has_a_row_of_three_lines_for_each_gpu(smi: Smi) -> None:
     assert {len(line) for line in lines} == {91}
     assert sum("A40" in line or "A100" in line for line in lines) == 2
     assert sum("MiB /" in line for line in lines) == 2
+
+
+def test_every_gpu_is_described_as_text_and_as_xml(smi: Smi, module: ModuleDouble) -> None:
+    """Reference 6.3: labels, their columns and paths; reference 3.3: the capabilities of mixed sizes."""
+    module.write(state=A40 + FLEX + MIG_ON + GIS + CIS)
+    text = smi("-q")
+    first, second = text.split("\nGPU ")[1:]
+    assert first.startswith(f"{A40_BUS}\n    Product Name                          : NVIDIA A40\n")
+    assert "    MIG Mode\n        Current                           : N/A\n" in first
+    assert "        Host VGPU Mode                    : SR-IOV\n" in first
+    assert "        Heterogenous Multi-vGPU           : Supported\n" in first
+    assert "        Total                             : 46068 MiB\n" in first
+    assert "        Current                           : Enabled\n" in second
+    assert "    MIG Device\n        Index                             : 1\n" in second
+    log = ElementTree.fromstring(smi("-q", "-x"))
+    assert (log.tag, log.findtext("attached_gpus")) == ("nvidia_smi_log", "2")
+    a40, a100 = log.findall("gpu")
+    assert a40.get("id") == A40_BUS
+    assert {path: a40.findtext(path) for path in A40_DETAILS} == A40_DETAILS
+    assert a100.findtext("mig_mode/pending_mig") == "Enabled"
+    ids = [one.findtext("gpu_instance_id") for one in a100.findall("mig_devices/mig_device")]
+    assert ids == ["1", "13"]
+    only = smi("-q", "-i", "0")
+    assert only.count("\nGPU 0000") == 1
+
+
+def test_the_loads_of_vgpus_are_told_until_somebody_ends_it(nvidia_smi: Path, smi: Smi, module: ModuleDouble) -> None:
+    """Reference 6.1."""
+    assert "-u |" in smi("-h")
+    environment = os.environ | {"LD_LIBRARY_PATH": str(nvidia_smi.parent)}
+    with subprocess.Popen([nvidia_smi, "vgpu", "-u"], env=environment, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        lines = [watching.stdout.readline().rstrip("\n") for _ in range(5)]
+        watching.terminate()
+    assert lines == [
+        "# gpu        vgpu     sm    mem    enc    dec    jpg    ofa",
+        "# Idx          Id      %      %      %      %      %      %",
+        "    0           -      -      -      -      -      -      -",
+        "    1           -      -      -      -      -      -      -",
+        "# gpu        vgpu     sm    mem    enc    dec    jpg    ofa",
+    ]

@@ -13,30 +13,39 @@ static const char usage[] =
 	"    nvidia-smi [-i ID] -mig 0|1               set the MIG mode\n"
 	"    nvidia-smi [-i ID] --gpu-reset\n"
 	"    nvidia-smi [-i ID] --query-gpu=FIELDS --format=csv[,noheader][,nounits]\n"
-	"    nvidia-smi vgpu [-i ID] [-q | -s [-v] | -c [-v] | -ss | -ghm | -shm 0|1] [-gi ID]\n"
+	"    nvidia-smi [-i ID] -q [-x]                all that is known of each GPU\n"
+	"    nvidia-smi vgpu [-i ID] [-q | -u | -s [-v] | -c [-v] | -ss | -ghm | -shm 0|1] [-gi ID]\n"
 	"    nvidia-smi vgpu set-scheduler-state -h\n"
 	"    nvidia-smi mig [-i ID] -lgip | -lgipp | -lgi | -lcip | -lci | -cgi LIST [-C] | -dgi | -cci LIST | -dci\n"
 	"                   [-gi IDS] [-ci IDS]\n";
 
+const char *cuda_version(void)
+{
+	char nvml[80] = "N/A";
+
+	nvmlSystemGetNVMLVersion(nvml, sizeof(nvml));
+	return strncmp(nvml, "13", 2) ? "12.4" : "13.0";
+}
+
 static int show_version(void)
 {
-	char driver[80] = "N/A", nvml[80] = "N/A";
+	char driver[80] = "N/A";
 
 	nvmlSystemGetDriverVersion(driver, sizeof(driver));
-	nvmlSystemGetNVMLVersion(nvml, sizeof(nvml));
 	printf("NVIDIA-SMI version  : %s\n", driver);
 	/* NVML's own number, without the CUDA version before it and the patch level behind it. */
 	printf("NVML version        : %.*s\n", (int)strcspn(driver, ".") + 1 +
 	       (int)strcspn(driver + strcspn(driver, ".") + (strchr(driver, '.') ? 1 : 0), "."), driver);
 	printf("DRIVER version      : %s\n", driver);
-	printf("CUDA Version        : %s\n", strncmp(nvml, "13", 2) ? "12.4" : "13.0");
+	printf("CUDA Version        : %s\n", cuda_version());
 	return NVML_SUCCESS;
 }
 
 static int run_top_level(const struct options *options)
 {
 	static const char *const known[] = { "-i", "--id", "-L", "--list-gpus", "-mig", "--multi-instance-gpu", "-r",
-					     "--gpu-reset", "--query-gpu", "--format", "--version", NULL };
+					     "--gpu-reset", "--query-gpu", "--format", "--version", "-q", "--query", "-x",
+					     "--xml-format", NULL };
 	const char *strange = unknown_option(options, known);
 	struct selection selection;
 	int ret;
@@ -59,6 +68,8 @@ static int run_top_level(const struct options *options)
 	if (has_option(options, "--query-gpu", "--query-gpu"))
 		return query_devices(&selection, option(options, "--query-gpu", "--query-gpu"),
 				     option(options, "--format", "--format"));
+	if (has_option(options, "-q", "--query"))
+		return tell_details(&selection, has_option(options, "-x", "--xml-format"));
 	return summarise_devices(&selection);
 }
 

@@ -314,6 +314,18 @@ static const struct field *find_field(const char *name)
 	return NULL;
 }
 
+/* A field's value and unit. */
+nvmlReturn_t read_field_with_unit(const struct device *device, const char *name, char *text, size_t size)
+{
+	const struct field *field = find_field(name);
+	struct row row = { device, text, size };
+	nvmlReturn_t ret = field ? field->read(&row) : NVML_ERROR_INVALID_ARGUMENT;
+
+	if (ret == NVML_SUCCESS && *field->unit)
+		snprintf(text + strlen(text), size - strlen(text), " %s", field->unit);
+	return ret;
+}
+
 static bool has_word(const char *list, const char *word)
 {
 	size_t length = strlen(word);

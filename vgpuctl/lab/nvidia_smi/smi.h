@@ -37,10 +37,16 @@ bool has_option(const struct options *options, const char *name, const char *lon
 const char *unknown_option(const struct options *options, const char *const *known);
 int read_number(const char *text, unsigned int *value);
 
-/* list.c, query.c, vgpu.c, vgpu_types.c, scheduler.c, mig_list.c, mig_change.c, mode.c */
+/* main.c */
+const char *cuda_version(void);
+
+/* list.c, query.c, details.c, vgpu.c, vgpu_types.c, scheduler.c, mig_list.c, mig_change.c, mode.c */
 int list_devices(const struct selection *selection);
 int summarise_devices(const struct selection *selection);
 int query_devices(const struct selection *selection, const char *fields, const char *format);
+nvmlReturn_t read_field_with_unit(const struct device *device, const char *name, char *text, size_t size);
+int tell_details(const struct selection *selection, bool as_xml);
+void tell(int indent, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int vgpu_command(const struct options *options);
 int describe_vgpu_types(const struct selection *selection, bool only_creatable, bool verbose);
 int set_scheduler_state(const struct options *options);
@@ -66,6 +72,10 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int len
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length);
 nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned int length);
 nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsigned int length);
+nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor);
+nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, unsigned int *architecture);
+nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsigned int *mode);
+nvmlReturn_t nvmlDeviceGetHostVgpuMode(nvmlDevice_t device, unsigned int *mode);
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *info);
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory);
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization);

@@ -1,26 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `nvidia-smi vgpu`: the vGPUs of running VMs, and mixed-size mode (reference 3.3, 6.1). */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "smi.h"
 
-#define COLON_AT 42
 #define MOST_VGPUS 128
-
-static void tell(int indent, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static void tell(int indent, const char *label, const char *format, ...)
-{
-	va_list arguments;
-
-	printf("%*s%-*s: ", indent, "", COLON_AT - indent, label);
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	putchar('\n');
-}
 
 static unsigned int list_active(const struct device *device, nvmlVgpuInstance_t *instances)
 {
@@ -128,6 +114,33 @@ static int query(const struct selection *selection)
 		putchar('\n');
 	}
 	return NVML_SUCCESS;
+}
+
+/* One line a second for each GPU and each of its vGPUs, until somebody ends it (reference 6.1). */
+static int watch_loads(const struct selection *selection)
+{
+	nvmlVgpuInstance_t instances[MOST_VGPUS];
+
+	while (true) {
+		puts("# gpu        vgpu     sm    mem    enc    dec    jpg    ofa\n"
+		     "# Idx          Id      %      %      %      %      %      %");
+		for (unsigned int i = 0; i < selection->count; i++) {
+			const struct device *device = &selection->devices[i];
+			unsigned int count = device->lost ? 0 : list_active(device, instances);
+
+			if (!count)
+				printf("%5u %11s      -      -      -      -      -      -\n", device->index, "-");
+			for (unsigned int vgpu = 0; vgpu < count; vgpu++) {
+				const char *load = strcmp(load_of(device), "N/A") ? "0" : "-";
+
+				printf("%5u %11u %6s %6s %6s %6s %6s %6s\n", device->index, instances[vgpu], load, load,
+				       load, load, load, load);
+			}
+		}
+		if (fflush(stdout))
+			return NVML_ERROR_UNKNOWN;
+		sleep(1);
+	}
 }
 
 static void shorten(char *name, size_t room)
@@ -245,7 +258,8 @@ static int show_mode(const struct selection *selection, const char *gi)
 int vgpu_command(const struct options *options)
 {
 	static const char *const known[] = { "-i", "--id", "-gi", "-q", "--query", "-s", "--supported", "-c",
-					     "--creatable", "-v", "--verbose", "-shm", "-ghm", "-ss", NULL };
+					     "--creatable", "-v", "--verbose", "-shm", "-ghm", "-ss", "-u",
+					     "--utilization", NULL };
 	const char *strange, *gi;
 	struct selection selection;
 	int ret;
@@ -265,6 +279,8 @@ int vgpu_command(const struct options *options)
 		return change_mode(&selection, gi, option(options, "-shm", NULL));
 	if (has_option(options, "-ghm", NULL))
 		return show_mode(&selection, gi);
+	if (has_option(options, "-u", "--utilization"))
+		return watch_loads(&selection);
 	if (has_option(options, "-ss", NULL))
 		return show_scheduler_state(&selection);
 	if (has_option(options, "-s", "--supported") || has_option(options, "-c", "--creatable"))

@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `nvidia-smi vgpu -s` and `-c`, with `-v` (reference 6.1). */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "smi.h"
 
-#define COLON_AT 42
 #define MOST_TYPES 128
 #define MOST_PLACEMENTS 128
-
-static void tell(int indent, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static void tell(int indent, const char *label, const char *format, ...)
-{
-	va_list arguments;
-
-	printf("%*s%-*s: ", indent, "", COLON_AT - indent, label);
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	putchar('\n');
-}
 
 static void tell_flag(unsigned int type, const char *label, unsigned int capability)
 {

@@ -253,11 +253,12 @@ def test_down_ends_a_process_that_another_version_of_the_lab_wrote_down(tmp_path
 def test_cards_on_numa_nodes_have_buses_of_their_node() -> None:
     shape = lab.parse_host("two=a40@0,t4@1,t4:mdev@1,l40s")
     assert shape.buses == (0x41, 0x81, 0x82, 0x42)
+    # The table goes by bus, as NVML numbers GPUs.
     assert [line.split()[1] for line in card_table(shape).splitlines() if line.startswith("card ")] == [
         "0000:41:00.0",
+        "0000:42:00.0",
         "0000:81:00.0",
         "0000:82:00.0",
-        "0000:42:00.0",
     ]
     assert lab.parse_host(shape.text) == shape
     arguments = " ".join(numa_arguments(shape, 4096, 2))

@@ -24,10 +24,9 @@ _ENGINES = ("sm", "ce", "dec", "enc", "jpeg", "ofa")
 
 
 def card_table(shape: HostShape) -> str:
-    """What the host writes to `/proc/vgpulab/cards`."""
-    return "".join(
-        f"{line}\n" for bus, card in zip(shape.buses, shape.cards, strict=True) for line in _card(shape, bus, card)
-    )
+    """What the host writes to `/proc/vgpulab/cards`, by bus, which is the order that NVML numbers GPUs in."""
+    by_bus = sorted(zip(shape.buses, shape.cards, strict=True), key=lambda one: one[0])
+    return "".join(f"{line}\n" for bus, card in by_bus for line in _card(shape, bus, card))
 
 
 def _card(shape: HostShape, bus: int, card: Card) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PYTHON_FOLDERS = ["vgpuctl", "templates", "tests", "scripts"]
+PYTHON_FOLDERS = ["vgpuctl", "ansible_collections", "templates", "tests", "scripts"]
 
 
 def _run(*command: str) -> str | None:

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make a tenant's VM present, started, stopped or absent."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.vgpuctl.vgpuctl.plugins.module_utils.command import ARGUMENTS, Vgpuctl
+
+DOCUMENTATION = """
+module: vgpu_vm
+short_description: Make a tenant's VM with GPU slices present, started, stopped or absent
+description:
+  - Runs C(vgpuctl create-vm), C(start-vm), C(stop-vm) and C(delete-vm).
+  - A VM that is there with another specification is a failure that tells what differs, for a VM keeps its shape.
+  - In check mode nothing is written; a VM that is to be created is placed, and one that does not fit is a failure.
+options:
+  name:
+    description: The VM's name.
+    type: str
+    required: true
+  tenant:
+    description: The tenant it belongs to.
+    type: str
+    required: true
+  state:
+    description:
+      - V(present) creates and starts it, and leaves one that is there as it is.
+      - V(started) and V(stopped) bring it there too; V(absent) deletes it with its disk.
+    type: str
+    choices: [present, started, stopped, absent]
+    default: present
+  spec:
+    description:
+      - The VM as in a VM file (docs/vm-file.md), without name and tenant.
+      - Without it, a VM that is there is not compared, and one that is not there is a failure.
+    type: dict
+  hold:
+    description: Whether a VM that is stopped keeps its GPU slices.
+    type: str
+    choices: [keep, release]
+    default: keep
+  timeout:
+    description: Seconds to wait for the guest to shut down before the plug is pulled.
+    type: float
+    default: 60
+  executable:
+    description: The command to run.
+    type: path
+    default: vgpuctl
+  inventory:
+    description: Inventories for vgpuctl; E(VGPUCTL_INVENTORY) otherwise.
+    type: list
+    elements: path
+    default: []
+  database:
+    description: The store's address; E(VGPUCTL_DATABASE_URL) or vgpuctl's own default otherwise.
+    type: str
+author:
+  - the vgpuctl authors
+"""
+
+EXAMPLES = """
+- name: A workstation of acme
+  vgpuctl.vgpuctl.vgpu_vm:
+    name: web-1
+    tenant: acme
+    spec:
+      gpus: [A40-8Q]
+      memory: 8GiB
+      disk: {size: 40GiB, base_image: debian-12.qcow2}
+  delegate_to: localhost
+"""
+
+RETURN = """
+vm:
+  description: The VM as the store knows it, none when it is absent.
+  returned: always
+  type: dict
+leases:
+  description: Its GPU slices.
+  returned: always
+  type: list
+  elements: dict
+"""
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            **ARGUMENTS,
+            "name": {"type": "str", "required": True},
+            "tenant": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "started", "stopped", "absent"], "default": "present"},
+            "spec": {"type": "dict"},
+            "hold": {"type": "str", "choices": ["keep", "release"], "default": "keep"},
+            "timeout": {"type": "float", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    _Run(module).take()
+
+
+class _Run:
+    """One run of the module."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._given = module.params
+        self._vgpuctl = Vgpuctl(module)
+        self._changed = False
+
+    def take(self) -> None:
+        """Bring the VM into its state and end the module."""
+        before = self._find()
+        state = _state_of(before)
+        if self._given["state"] == "absent":
+            state = self._delete() if before is not None else state
+        else:
+            state = self._create(before)
+            state = self._switch(state)
+        after = before if self._module.check_mode or not self._changed else self._find()
+        diff = {"before": f"state: {_state_of(before)}\n", "after": f"state: {state}\n"}
+        vm = after["vm"] if after else None
+        leases = after["leases"] if after else []
+        self._module.exit_json(changed=self._changed, vm=vm, leases=leases, diff=diff)
+
+    def _find(self) -> dict[str, Any] | None:
+        for one in self._vgpuctl.read("list-vms", "--tenant", self._given["tenant"]):
+            if one["vm"]["request"]["name"] == self._given["name"]:
+                found: dict[str, Any] = one
+                return found
+        return None
+
+    def _create(self, before: dict[str, Any] | None) -> str:
+        """Create the VM, or have it compared with what is there. Returns its state then."""
+        spec = self._given["spec"]
+        if spec is None:
+            if before is None:
+                self._module.fail_json(msg=f"there is no VM {self._given['name']} and no spec to create it from")
+            return _state_of(before)
+        with tempfile.TemporaryDirectory(dir=self._module.tmpdir) as folder:
+            file = Path(folder) / "vm.yml"
+            file.write_text(json.dumps({**spec, "name": self._given["name"], "tenant": self._given["tenant"]}))
+            dry = ("--dry-run",) if self._module.check_mode else ()
+            self._vgpuctl.read("create-vm", "-f", str(file), *dry, on_hosts=True)
+        if before is not None:
+            return _state_of(before)
+        self._changed = True
+        return "running"
+
+    def _switch(self, state: str) -> str:
+        """Start or stop it where that is asked for. Returns its state then."""
+        wanted = {"started": "running", "stopped": "stopped"}.get(self._given["state"], state)
+        if state == wanted:
+            return state
+        self._changed = True
+        if not self._module.check_mode:
+            where = (self._given["name"], "--tenant", self._given["tenant"])
+            if wanted == "running":
+                self._vgpuctl.read("start-vm", *where, on_hosts=True)
+            else:
+                options = ("--hold", self._given["hold"], "--timeout", str(self._given["timeout"]))
+                self._vgpuctl.read("stop-vm", *where, *options, on_hosts=True)
+        return wanted
+
+    def _delete(self) -> str:
+        self._changed = True
+        if not self._module.check_mode:
+            options = ("--yes", "--if-exists", "--timeout", str(self._given["timeout"]))
+            where = (self._given["name"], "--tenant", self._given["tenant"])
+            self._vgpuctl.read("delete-vm", *where, *options, on_hosts=True)
+        return "absent"
+
+
+def _state_of(found: dict[str, Any] | None) -> str:
+    return str(found["vm"]["state"]) if found is not None else "absent"
+
+
+if __name__ == "__main__":
+    main()

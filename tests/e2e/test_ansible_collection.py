@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Ansible collection, run by real ansible-core over simulated hosts: check mode, diff, and no second change."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.lab.simulated_fixtures import missing_for_simulated
+from vgpuctl import lab
+
+ROOT = Path(__file__).parents[2]
+PLAYBOOK = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  vars:
+    executable: "{{ lookup('env', 'WRAPPER') }}"
+    spec: {gpus: [T4-2Q], memory: 96MiB, vcpus: 1, network: null}
+  tasks:
+    - &layout
+      vgpuctl.vgpuctl.vgpu_layout: {executable: "{{ executable }}", limit: sim-001, boot: false}
+      check_mode: true
+      diff: true
+    - {<<: *layout, check_mode: false, diff: false}
+    - *layout
+    - &vm
+      vgpuctl.vgpuctl.vgpu_vm: {executable: "{{ executable }}", name: web-1, tenant: acme, spec: "{{ spec }}"}
+      check_mode: true
+      diff: true
+    - {<<: *vm, check_mode: false, diff: false}
+    - *vm
+    - vgpuctl.vgpuctl.vgpu_info: {executable: "{{ executable }}", gather: [vms]}
+"""
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
+    """One host with a T4, and a tenant."""
+    if missing := missing_for_simulated():
+        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    home: Path = tmp_path_factory.mktemp("ansible")
+    fleet = layout_fleet(home, 1, "t4")
+    try:
+        fleet.operator.does("create-tenant", "acme")
+        fleet.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu", "scheduler": {"policy": "equal-share"}}]})
+        (home / "play.yml").write_text(PLAYBOOK)
+        wrapper = home / "vgpuctl"
+        wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m vgpuctl "$@"\n')
+        wrapper.chmod(0o755)
+        yield fleet
+    finally:
+        lab.simulated.down(folder=fleet.folder)
+
+
+def ansible(fleet: LayoutFleet, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one of ansible's programs with the collection of this checkout."""
+    home = fleet.operator.home
+    environment = {
+        **{name: value for name, value in fleet.operator.environment.items() if name != "PYTHONWARNINGS"},
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT),
+        "ANSIBLE_HOME": str(home / "ansible"),
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.minimal",
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
+        "ANSIBLE_DEPRECATION_WARNINGS": "false",
+        "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        "LC_ALL": "C.UTF-8",
+        "WRAPPER": str(home / "vgpuctl"),
+    }
+    return subprocess.run(
+        [Path(sys.executable).with_name(program), *arguments],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+def answers(out: str) -> list[dict[str, Any]]:
+    """The tasks' answers in ansible's minimal output."""
+    found = re.finditer(r"^localhost \| \w+!? => (?={)", out, re.MULTILINE)
+    return [json.JSONDecoder().raw_decode(out, match.end())[0] for match in found]
+
+
+def test_a_playbook_reaches_its_end_and_then_changes_nothing(layouts: LayoutFleet) -> None:
+    done = ansible(layouts, "ansible-playbook", "play.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    *changes, info = answers(done.stdout)
+    assert [answer["changed"] for answer in changes] == [True, True, False, True, True, False]
+    assert done.stdout.count("-0000:41:00.0: scheduler: best-effort\n+0000:41:00.0: scheduler: equal-share\n") == 1
+    assert done.stdout.count("-state: absent\n+state: running\n") == 1
+    dry, created, again = changes[3:]
+    assert (dry["vm"], dry["leases"]) == (None, []) and again["vm"] == created["vm"]
+    (vm,) = info["vgpuctl"]["vms"]
+    assert (vm["vm"], vm["leases"]) == (created["vm"], created["leases"]) and vm["vm"]["state"] == "running"
+    (vgpu,) = layouts.machine("sim-001").state().vgpus
+    assert vgpu.uuid == created["leases"][0]["slice"]["mdev_uuid"]
+
+
+def test_tenants_vms_are_hosts_of_an_inventory(layouts: LayoutFleet) -> None:
+    listed = inventory(layouts, "keyed_groups:\n- {key: 'vgpuctl_slices[0].profile', prefix: has}\n")
+    hosts = [listed[group]["hosts"] for group in ("tenant_acme", "on_sim_001", "state_running", "has_T4_2Q")]
+    assert hosts == [["acme.web-1"]] * 4
+    variables = listed["_meta"]["hostvars"]["acme.web-1"]
+    assert [_text(variables[name]) for name in ("vgpuctl_host", "vgpuctl_vm")] == ["sim-001", "web-1"]
+
+
+def test_a_vm_is_made_absent_and_a_failure_is_told_in_vgpuctls_words(layouts: LayoutFleet) -> None:
+    def task(arguments: str) -> dict[str, Any]:
+        words = f"{arguments} executable={layouts.operator.home}/vgpuctl"
+        done = ansible(layouts, "ansible", "localhost", "-c", "local", "-m", "vgpuctl.vgpuctl.vgpu_vm", "-a", words)
+        (answer,) = answers(done.stdout)
+        return answer
+
+    assert task("name=web-1 tenant=acme state=absent timeout=0")["changed"]
+    assert layouts.machine("sim-001").state().vgpus == []
+    refused = task("name=web-2 tenant=nobody")
+    assert refused["reference"] == "not-found" and "nobody" in refused["msg"]
+
+
+def _text(value: Any) -> Any:
+    """Text of a plugin, which ansible from 2.19 on marks as no template."""
+    return value["__ansible_unsafe"] if isinstance(value, dict) else value
+
+
+def inventory(fleet: LayoutFleet, text: str) -> dict[str, Any]:
+    """What ansible-inventory lists of the plugin."""
+    file = fleet.operator.home / "tenants.vgpuctl.yml"
+    file.write_text(f"plugin: vgpuctl.vgpuctl.vms\n{text}executable: {fleet.operator.home}/vgpuctl\n")
+    done = ansible(fleet, "ansible-inventory", "-i", str(file), "--list")
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed: dict[str, Any] = json.loads(done.stdout)
+    return listed

@@ -26,6 +26,7 @@ LINES = {
     "stop-race": "NVRM: Failed to add vgpu delete request: 0x66",
     "fabric": "nvidia-nvswitch3: SXid (PCI:0000:c3:00.0): 12028, Fatal, Link 32 egress non-posted error",
     "iommu-off": "NVRM: Aborting probe for VF 0000:41:00.4 since IOMMU is not present on the system.",
+    "kernel-module": "NVRM: API mismatch: the client has the version 580.105.06, but this kernel module has another",
     "secure-boot": "Loading of module with unavailable key is rejected",
 }
 
@@ -76,6 +77,7 @@ def test_failures_provoked_on_the_machine_are_found(layouts: LayoutFleet) -> Non
             "gpus": [
                 {"match": {"board": "A40"}, "kind": "vgpu", "types": ["A40-8Q"]},
                 {"match": {"address": "0000:49:00.0"}, "kind": "passthrough", "driver": "vfio-pci"},
+                {"match": {"board": "M60"}, "kind": "vgpu", "types": ["M60-1B", "M60-1Q"]},
             ]
         }
     )
@@ -91,6 +93,7 @@ def test_failures_provoked_on_the_machine_are_found(layouts: LayoutFleet) -> Non
         ("driver-without-vgpu", FOURTH),
         ("memory-map", "0000:4d:00.0"),
         ("group-not-isolated", "0000:49:00.0"),
+        ("ecc-and-type", "0000:4b:00.0"),
         ("mixed-generations", "host"),
         ("group-open", "host"),
     }
@@ -152,6 +155,21 @@ def test_failures_of_modes_and_services_are_found(layouts: LayoutFleet) -> None:
         ("vgpu-manager", "host"),
     }
     assert code == 1 and wanted <= found, wanted - found
+
+
+def test_a_kernel_without_the_module_is_found(layouts: LayoutFleet) -> None:
+    machine, kernel = layouts.machine("sim-001"), layouts.operator.json("inspect-host", "sim-001")["kernel"]
+    listed = machine.root / "lib/modules" / kernel / "modules.dep"
+    listed.parent.mkdir(parents=True, exist_ok=True)
+    listed.write_text("kernel/drivers/vfio/vfio.ko:\n")
+    with machine.change() as state:
+        state.drivers[FIRST] = None
+    code, hosts = findings(layouts, "--limit", "sim-001")
+    read = [one["read"] for one in hosts["sim-001"]["findings"] if one["check"] == "kernel-module"]
+    assert code == 1 and read == [f"/lib/modules/{kernel}/modules.dep lists no nvidia.ko"]
+    listed.write_text("kernel/drivers/vfio/vfio.ko:\nupdates/dkms/nvidia.ko:\n")
+    code, hosts = findings(layouts, "--limit", "sim-001")
+    assert "kernel-module" not in {one["check"] for one in hosts["sim-001"]["findings"]}
 
 
 def test_a_host_that_does_not_answer_is_no_drift(layouts: LayoutFleet) -> None:

@@ -3,16 +3,19 @@
 
 `make_learning` is the same without the trace's task list: the typical requests are counted as they arrive.
 VGPUCTL_POLICY names another policy than `fragmentation`.
-Run as a program with the benchmark's folder it measures decisions per second: `openb_policy.py FOLDER`.
+Run as a program with the benchmark's folder it measures decisions per second: `openb_policy.py FOLDER`; with `--cpu`
+after it in CPU time of this process, so that a busy machine disturbs less.
 """
 
 import importlib
 import os
 import runpy
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -63,5 +66,8 @@ if __name__ == "__main__":
     folder = sys.argv.pop(1)
     sys.path.insert(0, folder)
     importlib.import_module("policies").POLICIES["vgpuctl"] = make
+    if "--cpu" in sys.argv:
+        sys.argv.remove("--cpu")
+        vars(importlib.import_module("fgd_bench"))["time"] = SimpleNamespace(perf_counter=time.process_time)
     sys.argv.append("vgpuctl")
     runpy.run_path(str(Path(folder, "scale.py")), run_name="__main__")

@@ -8,9 +8,11 @@ still take something of everything is worth more than one with much room for one
 
 import math
 from collections.abc import Mapping, Sequence
-from operator import getitem
+from itertools import accumulate
+from operator import getitem, gt
+from typing import Any
 
-from vgpuctl.scheduler.host_state import WHOLE, Demand, GpuFree, HostState
+from vgpuctl.scheduler.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState
 
 POPULARITY = 0.95
 """Typical are the most frequent requests that make up this share of all."""
@@ -23,18 +25,21 @@ CURVE = 0.5
 SIZE_EXPONENT = 1.5
 """Value of n fitting requests of a size: size ** SIZE_EXPONENT * n ** CURVE."""
 
-CPU_STEP = 100
-MEMORY_STEP_MIB = 256
-"""Amounts are rounded down to these before they are valued, so that more states are equal."""
+CPU_STEP = 1000
+MEMORY_STEP_MIB = 4096
+"""Amounts are rounded down to these before they are valued, so that what was worked out serves more states."""
 
 MOST_COUNTED = 1024
 
+Counts = tuple[int, ...]
+"""How many of each group of typical requests the GPUs of a host have room for."""
+
 MOST_REMEMBERED = 100_000
-"""Values kept for each model of GPU; at more, all are dropped, which costs time and changes no answer."""
+"""Answers kept of each kind; at more, all are dropped, which costs time and changes no answer."""
 
 
 class Future:
-    """Typical requests with their weights. `value` remembers what it worked out, for states come back."""
+    """Typical requests with their weights. It remembers what it worked out, for states come back."""
 
     def __init__(
         self, counts: Mapping[Demand, int], *, curve: float = CURVE, size_exponent: float = SIZE_EXPONENT
@@ -43,108 +48,152 @@ class Future:
         self._types = typical_requests(counts)
         self._curve = curve
         self._size_exponent = size_exponent
-        self._boards: dict[str, _OnBoard] = {}
+        self._boards: dict[str, OnBoard] = {}
+        self._of_types: dict[frozenset[Demand], OnBoard] = {}
 
     def value(self, state: HostState) -> float:
         """How much of the typical requests still fits; 0 on a host where nothing does."""
-        board = self._boards.get(state.board)
-        if board is None:
-            board = self._boards[state.board] = self._on_board(state.board)
-        return board.value(state.cpu, state.memory_mib, state.gpus)
+        board = self.on_board(state.board)
+        return board.value(state.cpu, state.memory_mib, board.counts_on(state.gpus))
 
     def loss(self, before: HostState, after: HostState) -> float:
-        """What is given up by going from one state to the other."""
+        """What is given up by going from one state of a host to the other."""
         return self.value(before) - self.value(after)
 
-    def loss_on_gpu(self, board: str, free: GpuFree, demand: Demand) -> float:
+    def on_board(self, board: str) -> "OnBoard":
+        """The same for hosts of one model of GPU."""
+        found = self._boards.get(board)
+        if found is None:
+            allowed = {one: count for one, count in self._types.items() if not one.boards or board in one.boards}
+            found = self._of_types.get(frozenset(allowed))
+            if found is None:
+                total = sum(self._types.values())
+                weights = {
+                    one: count / total * (one.gpus * one.share / WHOLE) ** self._size_exponent
+                    for one, count in allowed.items()
+                }
+                found = self._of_types[frozenset(allowed)] = OnBoard(weights, self._curve)
+            self._boards[board] = found
+        return found
+
+
+class OnBoard:
+    """The typical requests that one model of GPU may serve, and what is known of its hosts' states.
+
+    Requests that want the same of GPUs are a group. For CPUs and memory there is a table for each group: what it is
+    worth when the GPUs have room for 0, 1, 2 … of it. So a state is valued by one look at each group's table.
+    """
+
+    def __init__(self, weights: Mapping[Demand, float], curve: float) -> None:
+        self._curve = curve
+        groups: dict[tuple[int, int, int], list[tuple[Demand, float]]] = {}
+        for one, weight in weights.items():
+            groups.setdefault((one.gpus, one.share, one.gpu_memory_mib), []).append((one, weight))
+        self._groups = list(groups.values())
+        self._longest = [0] * len(self._groups)
+        self._rows: list[list[list[float]]] = []
+        self._tables: list[dict[tuple[int, ...], list[float]]] = []
+        self._wanted = [group[0][0].gpus for group in self._groups]
+        ends = list(accumulate(map(len, self._groups)))
+        self._parts = [slice(end - len(group), end) for end, group in zip(ends, self._groups, strict=True)]
+        self._cpu_wants = [one.cpu for group in self._groups for one, _ in group]
+        self._memory_wants = [one.memory_mib for group in self._groups for one, _ in group]
+        self._by_cpu: dict[int, list[int]] = {}
+        self._by_memory: dict[int, list[int]] = {}
+        self._by_rest: dict[tuple[int, int], list[list[float]]] = {}
+        self._by_gpu: dict[GpuFree, tuple[int, ...]] = {}
+        self._by_gpus: dict[GpusFree, tuple[int, ...]] = {}
+        self._gpu_values: dict[GpuFree, float] = {}
+        self._lengthen(self._longest)
+
+    def value(self, cpu: int, memory_mib: int, counts: Counts) -> float:
+        """How much of the requests fits into what is free of a host. counts: from `counts_on`."""
+        rest = (cpu // CPU_STEP, memory_mib // MEMORY_STEP_MIB)
+        return sum(map(getitem, self._by_rest.get(rest) or self._tables_for(rest), counts))
+
+    def counts_on(self, gpus: GpusFree) -> Counts:
+        """How many of each group the GPUs have room for."""
+        counts = self._by_gpus.get(gpus)
+        if counts is None:
+            rows = zip(*map(self._counts_on_gpu, gpus), strict=True)
+            sums = map(sum, rows) if gpus else [0] * len(self._groups)
+            counts = tuple([min(one // wanted, MOST_COUNTED) for one, wanted in zip(sums, self._wanted, strict=True)])
+            if any(map(gt, counts, self._longest)):
+                self._lengthen(counts)
+            _make_room(self._by_gpus)
+            self._by_gpus[gpus] = counts
+        return counts
+
+    def value_of_gpu(self, free: GpuFree) -> float:
+        """How much fits on one GPU of a host without limits, where each fit counts as much as the first."""
+        value = self._gpu_values.get(free)
+        if value is None:
+            _make_room(self._gpu_values)
+            counts = zip(self._groups, self._counts_on_gpu(free), strict=True)
+            value = sum((weight * count for group, count in counts for _, weight in group), 0.0)
+            self._gpu_values[free] = value
+        return value
+
+    def loss_on_gpu(self, free: GpuFree, demand: Demand) -> float:
         """What a GPU with this much free gives up by taking a share, whatever CPUs and memory its host has.
 
         It orders the GPUs of one host as `loss` does where those do not limit, for a small part of the work.
         """
-        found = self._boards.get(board)
-        if found is None:
-            found = self._boards[board] = self._on_board(board)
-        return found.loss_on_gpu(free, demand)
+        return self.value_of_gpu(free) - self.value_of_gpu((free[0] - demand.share, free[1] - demand.gpu_memory_mib))
 
-    def _on_board(self, board: str) -> "_OnBoard":
-        allowed = {one: count for one, count in self._types.items() if not one.boards or board in one.boards}
-        total = sum(self._types.values())
-        tables = []
-        for one, count in allowed.items():
-            weight = count / total * (one.gpus * one.share / WHOLE) ** self._size_exponent
-            tables.append([weight * number**self._curve for number in range(MOST_COUNTED + 1)])
-        return _OnBoard(list(allowed), tables)
+    def _counts_on_gpu(self, free: GpuFree) -> tuple[int, ...]:
+        row = self._by_gpu.get(free)
+        if row is None:
+            _make_room(self._by_gpu)
+            row = self._by_gpu[free] = tuple(_on_gpu(group[0][0], free) for group in self._groups)
+        return row
 
+    def _lengthen(self, counts: Sequence[int]) -> None:
+        self._longest = list(map(max, counts, self._longest))
+        self._rows = [
+            [[weight * number**self._curve for number in range(longest + 1)] for _, weight in group]
+            for group, longest in zip(self._groups, self._longest, strict=True)
+        ]
+        self._tables = [{} for _ in self._groups]
+        self._by_rest.clear()
 
-class _OnBoard:
-    """The typical requests that one model of GPU may serve, and what is known of its hosts' states."""
-
-    def __init__(self, types: list[Demand], tables: list[list[float]]) -> None:
-        self._types = types
-        self._tables = tables
-        self._values: dict[tuple[int, int, tuple[GpuFree, ...]], float] = {}
-        self._by_cpu: dict[int, list[int]] = {}
-        self._by_memory: dict[int, list[int]] = {}
-        self._by_gpu: dict[GpuFree, list[int]] = {}
-        self._by_gpus: dict[tuple[GpuFree, ...], list[int]] = {}
-        self._gpu_losses: dict[tuple[GpuFree, int, int], float] = {}
-        self._has_several = any(one.gpus > 1 for one in types)
-
-    def value(self, cpu: int, memory_mib: int, gpus: tuple[GpuFree, ...]) -> float:
-        key = (cpu // CPU_STEP, memory_mib // MEMORY_STEP_MIB, gpus)
-        found = self._values.get(key)
-        if found is None:
-            if len(self._values) >= MOST_REMEMBERED:
-                for memory in (
-                    self._values,
-                    self._by_gpus,
-                    self._by_gpu,
-                    self._by_cpu,
-                    self._by_memory,
-                    self._gpu_losses,
-                ):
-                    memory.clear()
-            found = self._values[key] = self._work_out(*key)
+    def _tables_for(self, rest: tuple[int, int]) -> list[list[float]]:
+        cpus = self._limits(self._by_cpu, rest[0], CPU_STEP, self._cpu_wants)
+        memories = self._limits(self._by_memory, rest[1], MEMORY_STEP_MIB, self._memory_wants)
+        limits = tuple(map(min, cpus, memories))
+        found = [
+            tables.get(limits[part]) or self._table(number, limits[part])
+            for number, (tables, part) in enumerate(zip(self._tables, self._parts, strict=True))
+        ]
+        _make_room(self._by_rest)
+        self._by_rest[rest] = found
         return found
 
-    def loss_on_gpu(self, free: GpuFree, demand: Demand) -> float:
-        key = (free, demand.share, demand.gpu_memory_mib)
-        loss = self._gpu_losses.get(key)
-        if loss is None:
-            left = (free[0] - demand.share, free[1] - demand.gpu_memory_mib)
-            loss = self._gpu_losses[key] = self._value_of_gpu(free) - self._value_of_gpu(left)
-        return loss
+    def _table(self, number: int, limits: tuple[int, ...]) -> list[float]:
+        """What 0, 1, 2 … of a group are worth, where of each of its requests only so many have CPUs and memory."""
+        longest = self._longest[number]
+        rows = [
+            row if limit >= longest else row[:limit] + [row[limit]] * (longest + 1 - limit)
+            for row, limit in zip(self._rows[number], limits, strict=True)
+        ]
+        table = [sum(column, 0.0) for column in zip(*rows, strict=True)]
+        _make_room(self._tables[number])
+        self._tables[number][limits] = table
+        return table
 
-    def _value_of_gpu(self, free: GpuFree) -> float:
-        """Each fit counts as much as the first."""
-        return sum((table[1] * _on_gpu(one, free) for one, table in zip(self._types, self._tables, strict=True)), 0.0)
+    def _limits(self, memory: dict[int, list[int]], steps: int, step: int, wants: Sequence[int]) -> list[int]:
+        """How many of each request fit into an amount."""
+        found = memory.get(steps)
+        if found is None:
+            _make_room(memory)
+            amount = steps * step
+            found = memory[steps] = [min(amount // want, MOST_COUNTED) if want else MOST_COUNTED for want in wants]
+        return found
 
-    def _work_out(self, cpu: int, memory: int, gpus: tuple[GpuFree, ...]) -> float:
-        if not gpus:
-            return 0.0
-        by_cpu = self._by_cpu.get(cpu)
-        if by_cpu is None:
-            by_cpu = self._by_cpu[cpu] = [_times(cpu, one.cpu // CPU_STEP) for one in self._types]
-        by_memory = self._by_memory.get(memory)
-        if by_memory is None:
-            steps = [one.memory_mib // MEMORY_STEP_MIB for one in self._types]
-            by_memory = self._by_memory[memory] = [_times(memory, step) for step in steps]
-        by_gpus = self._by_gpus.get(gpus)
-        if by_gpus is None:
-            by_gpus = self._by_gpus[gpus] = self._counts_on(gpus)
-        return sum(map(getitem, self._tables, map(min, by_gpus, by_cpu, by_memory)))
 
-    def _counts_on(self, gpus: Sequence[GpuFree]) -> list[int]:
-        rows: list[list[int]] = []
-        for free in gpus:
-            row = self._by_gpu.get(free)
-            if row is None:
-                row = self._by_gpu[free] = [_on_gpu(one, free) for one in self._types]
-            rows.append(row)
-        counts = list(map(sum, zip(*rows, strict=True)))
-        if self._has_several:
-            counts = [count // one.gpus for count, one in zip(counts, self._types, strict=True)]
-        return counts
+def _make_room(memory: dict[Any, Any]) -> None:
+    if len(memory) >= MOST_REMEMBERED:
+        memory.clear()
 
 
 def typical_requests(counts: Mapping[Demand, int]) -> dict[Demand, int]:
@@ -171,10 +220,6 @@ def typical_requests(counts: Mapping[Demand, int]) -> dict[Demand, int]:
 
 def _step(amount: int, ratio: float) -> int:
     return round(math.log(max(amount, 1)) / math.log(ratio))
-
-
-def _times(have: int, want: int) -> int:
-    return min(have // want, MOST_COUNTED) if want else MOST_COUNTED
 
 
 def _on_gpu(one: Demand, free: GpuFree) -> int:

@@ -9,6 +9,9 @@ WHOLE = 1000
 GpuFree = tuple[int, int]
 """What is free of one GPU: compute in thousandths, memory in MiB."""
 
+GpusFree = tuple[GpuFree, ...]
+"""Of all GPUs of a host, the one with most compute first."""
+
 
 class Demand(NamedTuple):
     """What one VM takes of a host.
@@ -28,13 +31,13 @@ class Demand(NamedTuple):
 class HostState(NamedTuple):
     """What is free of a host; which host it is does not matter, so equal hosts are equal.
 
-    gpus: the one with most compute first. utilisation_percent: as measured, for the policy `least-utilised`.
+    utilisation_percent: as measured, for the policy `least-utilised`.
     """
 
     board: str
     cpu: int
     memory_mib: int
-    gpus: tuple[GpuFree, ...]
+    gpus: GpusFree
     utilisation_percent: int = 0
 
 

@@ -7,16 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName
-from vgpuctl.scheduler.future import Future
-from vgpuctl.scheduler.host_state import WHOLE, Demand, GpuFree, HostState, after, choices, fits
+from vgpuctl.scheduler.future import MOST_REMEMBERED, Counts, Future, OnBoard
+from vgpuctl.scheduler.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState, after, choices, fits
 from vgpuctl.scheduler.state_index import StateIndex
 
 SMALLEST_SAMPLE = 64
 """Arrivals after which the typical requests are counted anew for the first time; then at every doubling."""
 
-
-MOST_ASKED = 24
+MOST_ASKED = 16
 """New host states that one decision values, the newest first; see StateIndex."""
+
+_GpuPart = tuple[int, int, int, frozenset[str]]
+"""What a demand wants of GPUs: the rest of a `Demand` after CPUs and memory."""
+
+_Looked = tuple[HostState, OnBoard, float, dict[_GpuPart, Counts | None]]
+"""A state, its value, and what its GPUs have room for after each demand that was asked about."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,9 @@ class SoftFleet:
         self._seen = 0
         self._next_count = SMALLEST_SAMPLE
         self._future = Future(expected or {})
+        self._wastes_least = policy.names == (PolicyName.FRAGMENTATION,)
+        self._looked: dict[int, _Looked] = {}
+        self._left: dict[tuple[str, GpusFree], dict[_GpuPart, Counts | None]] = {}
 
     def add_host(
         self,
@@ -96,7 +104,9 @@ class SoftFleet:
         if found is None:
             return None
         name, state = found
-        positions = self._best(demand, state, choices(demand, state))[1]
+        ways = choices(demand, state)
+        choose = self._least_loss if self._wastes_least else self._least_cost
+        positions = choose(demand, state, ways)
         host = self._hosts[name]
         order = host.order()
         placement = SoftPlacement(name, tuple(order[position] for position in positions))
@@ -134,18 +144,60 @@ class SoftFleet:
     def _cheapest(self, demand: Demand) -> tuple[str, HostState] | None:
         def cost(state: HostState) -> float | None:
             found = choices(demand, state)
-            return self._best(demand, state, found)[0] if found else None
+            if not found:
+                return None
+            return min(self._cost(state, after(demand, state, positions)) for positions in found)
 
-        return self._index.choose(demand, cost)
+        return self._index.choose(demand, self._loss_of(demand) if self._wastes_least else cost)
 
-    def _best(self, demand: Demand, state: HostState, found: list[tuple[int, ...]]) -> tuple[float, tuple[int, ...]]:
-        """The cheapest of these ways to take a demand from a host in this state."""
-        if len(found) > 1 and self._policy.names == (PolicyName.FRAGMENTATION,):
-            gpus = state.gpus
-            found = [min(found, key=lambda one: (self._future.loss_on_gpu(state.board, gpus[one[0]], demand), one))]
+    def _loss_of(self, demand: Demand) -> Callable[[HostState], float | None]:
+        """The cost under `fragmentation` alone, where what was seen before is not looked at again."""
+        cpu, memory_mib, kind = demand.cpu, demand.memory_mib, demand[2:]
+        looked = self._looked
+
+        def loss(state: HostState) -> float | None:
+            if cpu > state.cpu or memory_mib > state.memory_mib:
+                return None
+            known = looked.get(id(state)) or self._look_at(state)
+            _, board, value, left_of = known
+            if kind in left_of:
+                left = left_of[kind]
+            else:
+                left = left_of[kind] = self._left_of_gpus(demand, state, board)
+            if left is None:
+                return None
+            return value - board.value(state.cpu - cpu, state.memory_mib - memory_mib, left)
+
+        return loss
+
+    def _look_at(self, state: HostState) -> _Looked:
+        """Work out what a state is worth; it is kept alive, so that its id stays its own."""
+        if len(self._looked) >= MOST_REMEMBERED or len(self._left) >= MOST_REMEMBERED:
+            self._forget()
+        board = self._future.on_board(state.board)
+        value = board.value(state.cpu, state.memory_mib, board.counts_on(state.gpus))
+        left_of = self._left.setdefault((state.board, state.gpus), {})
+        self._looked[id(state)] = known = (state, board, value, left_of)
+        return known
+
+    def _forget(self) -> None:
+        self._looked.clear()
+        self._left.clear()
+
+    def _left_of_gpus(self, demand: Demand, state: HostState, board: OnBoard) -> Counts | None:
+        """What the rest of the GPUs has room for; None when the demand does not fit on them."""
+        found = choices(demand, state)
+        return board.counts_on(after(demand, state, self._least_loss(demand, state, found)).gpus) if found else None
+
+    def _least_loss(self, demand: Demand, state: HostState, found: list[tuple[int, ...]]) -> tuple[int, ...]:
+        """Of these ways to take a demand the one whose GPU loses least, whatever CPUs and memory the host has."""
         if len(found) == 1:
-            return self._cost(state, after(demand, state, found[0])), found[0]
-        return min((self._cost(state, after(demand, state, positions)), positions) for positions in found)
+            return found[0]
+        loss, gpus = self._future.on_board(state.board).loss_on_gpu, state.gpus
+        return min(found, key=lambda one: (loss(gpus[one[0]], demand), one))
+
+    def _least_cost(self, demand: Demand, state: HostState, found: list[tuple[int, ...]]) -> tuple[int, ...]:
+        return min(found, key=lambda one: (self._cost(state, after(demand, state, one)), one))
 
     def _cost(self, before: HostState, left: HostState) -> float:
         total = 0.0
@@ -162,6 +214,7 @@ class SoftFleet:
         if self._seen >= self._next_count:
             self._next_count *= 2
             self._future = Future(self._arrived)
+            self._forget()
             self._index.forget_answers()
 
 

@@ -155,23 +155,26 @@ class StateIndex(Generic[State, Price]):
 
     def _ask(self, queue: _Queue[Price], cost: Cost[State, Price]) -> None:
         """Ask the backlog for its costs until enough is asked and the heap's first entry is a live one."""
-        asked = 0
-        heap, backlog = queue.heap, queue.backlog
-        while True:
-            self._put_right(queue)
-            enough = self._most_asked is not None and asked >= self._most_asked and heap
-            if not backlog or enough:
-                return
-            found = self._by_number.get(backlog.pop())
-            if found is not None:
-                price = queue.prices.get(found.number)
+        asked, most = 0, self._most_asked
+        heap, backlog, prices, by_number = queue.heap, queue.backlog, queue.prices, self._by_number
+        while backlog:
+            if most is not None and asked >= most:
+                self._put_right(queue)
+                if heap:
+                    return
+            number = backlog.pop()
+            found = by_number.get(number)
+            if found is None:
+                continue
+            price = prices.get(number)
+            if price is None:
+                price = cost(found.state)
                 if price is None:
-                    price = cost(found.state)
-                    if price is None:
-                        continue
-                    asked += 1
-                    queue.prices[found.number] = price
-                heapq.heappush(heap, (price, found.first(), found.number))
+                    continue
+                asked += 1
+                prices[number] = price
+            heapq.heappush(heap, (price, found.first(), number))
+        self._put_right(queue)
 
     def _put_right(self, queue: _Queue[Price]) -> None:
         """Make the heap's first entry one of a live class under its first name."""

@@ -34,6 +34,14 @@ def test_what_is_reserved_is_lent_to_short_vms_only_and_given_to_its_tenant_in_t
     assert not operator.json(*later)["changed"]
     endless = operator.is_refused("create-vm", "endless", "--gpu", "A40-24Q", *SMALL)
     assert (endless["reference"], "give --for 1h" in endless["hint"]) == ("no-capacity", True)
+    (explained,) = operator.json("explain-vm", "endless", "--gpu", "A40-24Q", *SMALL)
+    codes = {one["code"] for one in explained["answers"]}
+    assert (explained["fits"], codes) == (False, {"reserved-in-calendar"})
+    in_time = [one["text"] for one in explained["changes"] if "reservation training of umbrella" in one["text"]]
+    assert [text[:11] for text in in_time] == ["it began at", "it ran for "]
+    more = operator.json("capacity", "--gpu", "A40-24Q", *SMALL[2:6], "--limit", "sim-001")
+    assert (more["now"], more["lent"], more["hosts"][0]["lent_until"] is not None) == (0, 2, True)
+    assert operator.json("capacity", "--gpu", "A40-24Q", "--for", "1h", *SMALL[2:6], "--limit", "sim-001")["now"] == 2
     operator.does("create-vm", "short", "--gpu", "A40-24Q", "--for", "1h", *SMALL)
     overlap = operator.is_refused("reserve", "other", *WHERE, "--from", _at(9000), "--until", _at(12600))
     assert overlap["reference"] == "no-capacity"

@@ -23,6 +23,9 @@ from vgpuctl.cli.services import report_failures
 @click.option("--vcpus", type=click.IntRange(1, 512), default=2, show_default=True, help="Virtual CPUs of each VM.")
 @click.option("--memory", default="2GiB", show_default=True, metavar="SIZE", help="Memory of each VM.")
 @click.option("--require-label", "required", multiple=True, metavar="KEY=VALUE", help="Only GPUs with this label.")
+@click.option(
+    "--for", "duration", metavar="DURATION", help="How long each VM would run (2h, 1d12h); without it, until deleted."
+)
 @click.option("--tenant", metavar="NAME", help="Only hosts that this tenant may use; quotas do not count.")
 @click.option("--after-defrag", is_flag=True, help="Also: how many would fit if VMs were placed anew, and which move.")
 @options.inventory
@@ -37,6 +40,7 @@ def command(
     vcpus: int,
     memory: str,
     required: Sequence[str],
+    duration: str | None,
     tenant: str | None,
     after_defrag: bool,
     refresh: bool,
@@ -46,6 +50,7 @@ def command(
     """Count how many more VMs of one kind fit, by host, with the rules that place them. Nothing is created."""
     from vgpuctl.cli.services import services
     from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.model.times import format_time, parse_duration
     from vgpuctl.model.units import parse_mib
     from vgpuctl.model.vm import VmRequest
     from vgpuctl.model.wishes import read_wishes
@@ -57,6 +62,7 @@ def command(
         gpus=tuple(parse_gpu_request(text) for text in gpus),
         vcpus=vcpus,
         memory_mib=parse_mib(memory, what="--memory"),
+        duration_s=None if duration is None else parse_duration(duration, what="--for"),
         wishes=read_wishes(required=required),
     )
     with services(**where) as opened:
@@ -67,10 +73,20 @@ def command(
         print_json(shown)
     else:
         then = f", {found.after_defrag} after {len(found.moves)} moves" if found.after_defrag is not None else ""
-        click.echo(f"{found.now} more fit{then}")
+        lent = f"; {found.lent} more until what is reserved begins" if found.lent else ""
+        click.echo(f"{found.now} more fit{then}{lent}")
         print_table(
-            ["HOST", "NOW", "AFTER DEFRAG"],
-            [(one.host, one.now, one.after_defrag) for one in found.hosts],
+            ["HOST", "NOW", "AFTER DEFRAG", "LENT", "UNTIL (UTC)"],
+            [
+                (
+                    one.host,
+                    one.now,
+                    one.after_defrag,
+                    one.lent or None,
+                    None if one.lent_until is None else format_time(one.lent_until),
+                )
+                for one in found.hosts
+            ],
             empty="no host was read",
         )
         for move in found.moves:

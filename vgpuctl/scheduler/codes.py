@@ -25,6 +25,7 @@ class Code(StrEnum):
     GPU_QUARANTINE = "gpu-quarantine"
     GPU_PROBLEM = "gpu-problem"
     RESERVED_BY_LEASE = "reserved-by-lease"
+    RESERVED_IN_CALENDAR = "reserved-in-calendar"
     CARD_IN_USE = "card-in-use"
     DRIVER = "driver"
     NO_IOMMU = "no-iommu"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """explain-vm: what every host and GPU answers to a request, and the nearest changes that would admit it."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,14 +10,16 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.judge import FleetView
+from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.scheduler.what_if import Change, changes_that_admit
 from vgpuctl.usecases.quota import refuse_early
+from vgpuctl.usecases.reservations import bookings_of, promises_to_others
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.survey import survey
 
@@ -64,16 +67,22 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
         leases = session.leases()
         vms = session.vms()
         view = FleetView(last_host=session.last_placed_host())
+        now = time.time()
+        promises = promises_to_others(session, now, vm)
+        bookings = [one for one in bookings_of(session) if vm is None or one.vm_uuid != vm.uuid]
     own = tuple(lease for lease in leases if vm is not None and lease.vm_uuid == vm.uuid)
     left = [lease for lease in leases if lease not in own]
     capacities = [_without(capacity, vm, own) for capacity in seen.capacities if capacity.name not in closed]
-    fleet = Fleet(capacities, left, view=view)
+    taken = promised_leases(left, promises, now, request.duration_s)
+    fleet = Fleet(capacities, taken, view=view)
     placement = fleet.place(request)
     changes: list[Change] = []
     if placement is None:
         others = _candidates([one for one in vms if vm is None or one.uuid != vm.uuid], left)
-        changes = changes_that_admit(request, capacities, left, others)
-    rejections = rejections_of(fleet, request)
+        changes = changes_that_admit(request, capacities, taken, others)
+        changes += changes_in_time(request, capacities, left, _but_own(bookings, promises), now)
+        changes.sort(key=lambda one: (one.effort, one.text))
+    rejections = rejections_with_promises(request, fleet, Fleet(capacities, left), promises, now)
     for capacity in seen.capacities:
         if capacity.name in closed:
             rejections.append(_refuse_pool(capacity.name, closed[capacity.name], request.tenant))
@@ -88,6 +97,11 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
         changes=tuple(changes),
         failures=seen.failures,
     )
+
+
+def _but_own(bookings: Sequence[Booking], promises: Sequence[Booking]) -> list[Booking]:
+    """What is taken, and what is promised to others."""
+    return [*(one for one in bookings if one.vm_uuid is not None), *promises]
 
 
 def _without(capacity: HostCapacity, vm: Vm | None, own: Sequence[Lease]) -> HostCapacity:

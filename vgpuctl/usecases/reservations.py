@@ -13,8 +13,10 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import Vm, VmRequest, check_name
-from vgpuctl.scheduler.calendar import Booking, distinct, first_windows, leases_of, place_over
+from vgpuctl.scheduler.calendar import Booking, first_windows, place_over
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.place import describe as describe_rejections
+from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.quota import refuse_for_ever
@@ -129,30 +131,42 @@ def with_promises(session: Session, leases: Sequence[Lease], request: VmRequest,
     vm: it may have the slices of the reservation that it uses.
     """
     now = time.time()
-    end = math.inf if request.duration_s is None else now + request.duration_s
-    promised = [one for one in _promises(session, now) if one.overlaps(now, end)]
+    return promised_leases(leases, promises_to_others(session, now, vm), now, request.duration_s)
+
+
+def promises_to_others(session: Session, now: float, vm: Vm | None = None) -> list[Booking]:
+    """What is promised from now on, without the reservation that a VM uses."""
     own = None if vm is None else vm.uuid
     users = {_booking_name(one): one.vm_uuid for one in session.reservations()}
-    kept = [one for one in promised if own is None or users.get(one.name) != own]
-    return distinct([*leases, *(lease for one in kept for lease in leases_of(one))])
+    return [one for one in _promises(session, now) if own is None or users.get(one.name) != own]
 
 
 def refuse_for_reservation(
     services: Services, request: VmRequest, capacities: Sequence[HostCapacity], full: NoCapacity
 ) -> None:
-    """Raise NoCapacity that says until when the request would fit, when only a reservation is in its way."""
+    """Raise NoCapacity that says when the request would fit, when only a reservation is in its way."""
     now = time.time()
     with services.store.reading() as session:
         leases = session.leases()
-        begins = [one.begin for one in _promises(session, now) if one.begin > now]
-    if not begins or Fleet(capacities, leases).place(request) is None:
+        promises = promises_to_others(session, now)
+        bookings = bookings_of(session)
+    without = Fleet(capacities, leases)
+    if not promises or without.place(request) is None:
         return
-    first = min(begins)
+    fleet = Fleet(capacities, promised_leases(leases, promises, now, request.duration_s))
+    changes = changes_in_time(request, capacities, leases, bookings, now)
+    begins = [one.begin for one in promises if one.begin > now]
+    if begins:
+        first = min(begins)
+        hint = f"a VM that ends before {format_time(first)} UTC fits: give --for {format_duration(first - now)} or less"
+    elif changes:
+        hint = f"it would fit if {changes[0].text}"
+    else:
+        hint = "ask for less"
     raise NoCapacity(
         f"{full.message}: what is free now is reserved",
-        context=full.context,
-        hint=f"a VM that ends before {format_time(first)} UTC fits: give --for {format_duration(first - now)} or less;"
-        " see `vgpuctl list-reservations`",
+        context=describe_rejections(rejections_with_promises(request, fleet, without, promises, now), capacities),
+        hint=f"{hint}; see `vgpuctl list-reservations`",
     ) from full
 
 

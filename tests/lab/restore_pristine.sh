@@ -8,6 +8,7 @@ for name in $($virsh list --all --name); do
 done
 for volume in $($virsh vol-list default | awk '$1 != "idle.img" { print $1 }'); do $virsh vol-delete "$volume" default >/dev/null; done
 rm -rf /etc/mdevctl.d/[0-9]* /etc/vgpuctl/* /var/lib/vgpuctl/*
+rm -f /etc/systemd/system/vgpuctl-restore.service /etc/systemd/system/multi-user.target.wants/vgpuctl-restore.service
 
 control() {
     exec 3<>/proc/vgpulab/control

@@ -16,6 +16,7 @@ _TIMEOUT_S = 20.0
 _LINES_PER_CHECK = 5
 _QEMU_LOGS = "/var/log/libvirt/qemu"
 _FABRIC_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
+_FIRMWARE = "/sys/firmware/efi"
 # Five bytes: the variable's attributes and its value. UEFI 2.10, section 3.3; global variables.
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _ADDRESS_SIZES = re.compile(r"^address sizes\s*:\s*(\d+) bits physical", re.MULTILINE)
@@ -181,6 +182,9 @@ def _has_module(host: Host, kernel: str) -> Optional[bool]:
 
 
 def _read_secure_boot(host: Host) -> Optional[bool]:
+    """Whether it is on; never on a machine that a BIOS has started, None where the firmware's variable says nothing."""
+    if not host.exists(_FIRMWARE):
+        return False
     try:
         value = host.read_optional(_SECURE_BOOT)
     except Problem:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reboot contract on the host with a real kernel: VFs, mdevs and types are back before libvirt starts the VM."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.operator import Operator
+from tests.e2e.witness import Witness
+
+pytestmark = pytest.mark.kernel_lab
+
+PROFILE, MDEV_VF, PLAIN = "0000:01:00.0", "0000:02:00.0", "0000:05:00.0"
+LAYOUT = {
+    "version": 1,
+    "gpus": [
+        {"match": {"address": PROFILE}, "kind": "vgpu"},
+        {"match": {"address": MDEV_VF}, "kind": "vgpu", "slices": {"A40-4Q": 1}},
+        {"match": {"address": PLAIN}, "kind": "vf", "count": 4},
+    ],
+}
+
+
+@pytest.fixture
+def declared(operator: Operator, kernel_host: Any) -> Iterator[Operator]:
+    """The operator with a layout of the host; what was installed on it goes afterwards."""
+    folder = operator.inventory.parent / "host_vars"
+    folder.mkdir()
+    (folder / "gpu1.yml").write_text(yaml.safe_dump({"vgpu": LAYOUT}))
+    yield operator
+    operator.run("delete-vm", "kept", "--tenant", "acme", "--yes", "--timeout", "0")
+    (folder / "gpu1.yml").unlink()
+    kernel_host.restore_pristine()
+
+
+def test_the_layout_is_back_before_the_vm_starts(declared: Operator, kernel_host: Any, witness: Witness) -> None:
+    declared.does("apply-hosts")
+    declared.does("create-tenant", "acme")
+    size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "4MiB", "--base-image", "idle.img")
+    declared.does("create-vm", "kept", "--tenant", "acme", "--gpu", "A40-8Q", *size, "--autostart")
+    before = witness.state()
+    assert {"mdev", "vgpu", "domain"} <= {line.split()[0] for line in before}
+    declared.run("check-hosts", "--snapshot")
+    kernel_host.reboot()
+    log = witness.run("cat /run/vgpuctl-restore.log")
+    assert "the layout is restored" in log
+    assert witness.state() == before, log
+    (found,) = declared.json("check-hosts", "--after-reboot")
+    assert found["since_reboot"] == []
+    assert [one["check"] for one in found["findings"] if one["severity"] == "error"] == []
+    second = declared.json("apply-hosts")["hosts"][0]
+    assert (second["changed"], second["writes"]) == (0, 0)

@@ -173,6 +173,14 @@ def test_a_host_is_adopted_as_it_is(layouts: LayoutFleet, tmp_path: Path) -> Non
     layouts.declare(sim_001=adopted["vgpu"])
     (planned,) = operator.json("plan-hosts")
     assert planned["plan"]["is_in_layout"] and planned["plan"]["steps"] == []
+    layouts.declare(sim_001={"gpus": [{"match": {"address": A40}, "kind": "off"}]})
+    applied = operator.run("apply-hosts", "--disrupt", "--no-boot")
+    assert applied.code == 4 and "render, copy cannot make way" in applied.out, applied.out
+    operator.does("set-quota", "acme", "--guaranteed", "framebuffer=0")
+    operator.does("set-quota", "globex", "--guaranteed", "framebuffer=64GiB")
+    reclaims = (word if word != "acme" else "globex" for word in whole)
+    assert operator.is_refused(*reclaims)["reference"] == "no-capacity", "an adopted VM gives no way"
+    layouts.declare()
     assert (layouts.states(), definitions(layouts)) == before
 
 

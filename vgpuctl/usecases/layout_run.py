@@ -250,18 +250,25 @@ class LayoutRun:
         return False
 
     def _make_way(self, chosen: Selection) -> bool:
-        """Stop the VMs that a step would disturb and give their slices back. Returns whether there were any."""
-        gone: set[tuple[str, str]] = set()
-        for one in chosen.make_way:
-            if one.vm is None or one.tenant is None or (one.tenant, one.vm) in gone:
-                continue
-            vm, _leases = find_vm(self._services, one.tenant, one.vm)
+        """Stop the VMs that a step would disturb and give their slices back. Returns whether there were any.
+
+        Raises LayoutRefused, before any is stopped, when one was adopted: its definition names its slices.
+        """
+        names = dict.fromkeys((one.tenant, one.vm) for one in chosen.make_way if one.tenant and one.vm)
+        vms = [find_vm(self._services, tenant or "", vm or "")[0] for tenant, vm in names]
+        adopted = [vm.domain_name for vm in vms if vm.is_adopted]
+        if adopted:
+            raise LayoutRefused(
+                f"{self._host}: {', '.join(adopted)} cannot make way: an adopted domain names its slices itself",
+                hint="delete its VM, or leave the GPU as it is",
+            )
+        for vm in vms:
+            tenant, name = vm.request.tenant, vm.request.name
             if vm.state is VmState.RUNNING:
-                owe(self._services, self._host, vm=(one.tenant, one.vm))
+                owe(self._services, self._host, vm=(tenant, name))
             stop_vm(self._services, vm, hold=Hold.RELEASE, timeout_s=_SHUTDOWN_TIMEOUT_S)
-            gone.add((one.tenant, one.vm))
-            self._line(Outcome.CHANGED, None, f"stop VM {one.vm} of {one.tenant} and take its slices back")
-        return bool(gone)
+            self._line(Outcome.CHANGED, None, f"stop VM {name} of {tenant} and take its slices back")
+        return bool(vms)
 
     def _pay_debts(self) -> None:
         """Start again what this run, or an interrupted one before it, stopped."""

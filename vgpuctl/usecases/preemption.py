@@ -25,7 +25,7 @@ def find_eviction(services: Services, request: VmRequest, capacities: Sequence[H
     """The VMs that would have to give way so that `request` fits; None when that would not help either.
 
     Candidates are preemptible VMs of a lower priority; and, when the request stays within what its tenant was
-    promised, VMs that stand on quota borrowed by other tenants.
+    promised, VMs that stand on quota borrowed by other tenants. Adopted VMs are none: they cannot release their slices.
     """
     if not request.gpus:
         return None
@@ -40,7 +40,7 @@ def find_eviction(services: Services, request: VmRequest, capacities: Sequence[H
     less_important, all_candidates = [], []
     for vm in vms:
         gives_way = vm.request.preemptible is not None and vm.request.priority < request.priority
-        if not gives_way and vm.uuid not in borrowed:
+        if vm.is_adopted or (not gives_way and vm.uuid not in borrowed):
             continue
         own = tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)
         is_running = vm.state is VmState.RUNNING

@@ -235,6 +235,11 @@ def test_a_file_that_is_wrong_is_refused_with_its_line(config: str | None, befor
     assert said in refused.value.message
 
 
+def test_a_compute_instance_over_the_whole_gpu_instance_is_the_profile_itself() -> None:
+    both = read(FILE.replace("{1g.5gb: 2, 3g.20gb: 0}", "{3c.3g.20gb: 1, 1g.5gb: 1}"), "a", None)
+    assert both == {"all GPUs": MigLayout((WantedInstance("1g.5gb"), WantedInstance("3g.20gb")))}
+
+
 def test_indexes_need_a_host() -> None:
     with pytest.raises(InventoryError, match="counts GPUs, which needs a host"):
         read(FILE, "b", None)

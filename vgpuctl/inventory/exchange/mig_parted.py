@@ -17,7 +17,7 @@ from vgpuctl.inventory.yaml_document import Document
 from vgpuctl.model.layout import HostLayout, Layout, MigLayout, OffLayout, WantedInstance
 
 _PROFILE = re.compile(r"[1-9]\d*g\.\d+gb(?:[+-][a-z][a-z.,]*)*")
-_PART_OF_INSTANCE = re.compile(r"[1-9]\d*c\..*")
+_WITH_COMPUTE_INSTANCE = re.compile(r"(?P<compute>[1-9]\d*)c\.(?P<profile>(?P<slices>[1-9]\d*)g\..*)")
 _MOST = 256
 
 
@@ -42,17 +42,19 @@ def _read(entry: Value, keys: dict[str, Value]) -> Layout:
         raise entry.refuse("has no 'mig-devices'", hint="`mig-devices: {}` is MIG without instances")
     instances: list[WantedInstance] = []
     for profile, value in sorted(devices.items()):
-        if _PART_OF_INSTANCE.fullmatch(profile):
+        match = _WITH_COMPUTE_INSTANCE.fullmatch(profile)
+        if match is not None and match["compute"] != match["slices"]:
             raise value.refuse(
                 "is a part of a GPU instance",
-                hint=f"a layout has one compute instance in each GPU instance: write {profile.partition('.')[2]}",
+                hint=f"a layout has one compute instance in each GPU instance: write {match['profile']}",
             )
+        profile = match["profile"] if match is not None else profile
         if not _PROFILE.fullmatch(profile):
             raise value.refuse("is not a MIG profile", hint="write it as 1g.5gb or 1g.5gb+me")
         instances += [WantedInstance(profile)] * value.whole(0, _MOST)
     if devices and not instances:
         raise keys["mig-devices"].refuse("has no device at all", hint="`mig-devices: {}` is MIG without instances")
-    return MigLayout(tuple(instances))
+    return MigLayout(tuple(sorted(instances, key=lambda one: one.profile)))
 
 
 def _write(layout: Layout) -> dict[str, Any] | str:

@@ -2,6 +2,8 @@
 """create-vm: parse, one use case per VM, print."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import click
@@ -36,6 +38,13 @@ from vgpuctl.errors import UsageError
     help="Take the slices that are reserved for now under this name; --gpu is left out.",
 )
 @click.option(
+    "--count",
+    type=click.IntRange(1, 100),
+    metavar="NUMBER",
+    help="So many equal VMs: NAME-1, NAME-2 and so on.",
+)
+@click.option("--gang", "is_gang", is_flag=True, help="All the VMs of this command, or none of them.")
+@click.option(
     "--queue",
     "may_wait",
     is_flag=True,
@@ -48,6 +57,8 @@ def command(
     wait: bool,
     shutdown_timeout_s: float,
     reservation: str | None,
+    count: int | None,
+    is_gang: bool,
     may_wait: bool,
     as_json: bool,
     **given: Any,
@@ -57,15 +68,21 @@ def command(
     When it fits only if less important preemptible VMs, or VMs on borrowed quota, give way, they are stopped and give
     their slices back; --dry-run tells which.
     The same command again changes nothing; with another size it refuses and says what differs.
-    When anything fails, everything is taken back.
+    When anything fails, everything is taken back; of several VMs those that were created before stay, unless --gang
+    is given.
     """
     from vgpuctl.cli.services import services, take_service_options
     from vgpuctl.model.times import format_duration
+    from vgpuctl.usecases.create_gang import create_gang
     from vgpuctl.usecases.create_vm import create_vm
     from vgpuctl.usecases.wait import wait_for_console
 
     where = take_service_options(given)
     requests = read_requests(**given)
+    if count is not None:
+        requests = _numbered(requests, count, is_file=given["file"] is not None)
+    if is_gang and (may_wait or reservation is not None):
+        raise UsageError("--gang goes with neither --queue nor --reservation")
     if may_wait and reservation is not None:
         raise UsageError("--queue and --reservation exclude each other")
     if may_wait:
@@ -73,8 +90,9 @@ def command(
         return
     with services(**where) as opened:
         results = []
-        for request in requests:
-            created = create_vm(
+        together = create_gang(opened, requests, dry_run=dry_run, refresh=refresh) if is_gang else ()
+        for request, member in zip_longest(requests, together):
+            created = member or create_vm(
                 opened,
                 request,
                 dry_run=dry_run,
@@ -126,6 +144,16 @@ def command(
             ],
             empty="no VM",
         )
+
+
+def _numbered(requests: Sequence[Any], count: int, *, is_file: bool) -> list[Any]:
+    """The VM of the command line so many times."""
+    from vgpuctl.usecases.vm_file import check_request
+
+    if is_file:
+        raise UsageError("--count goes with a NAME, not with -f FILE", hint="write each VM under `vms:`")
+    (one,) = requests
+    return [check_request(replace(one, name=f"{one.name}-{number}")) for number in range(1, count + 1)]
 
 
 def _queue(requests: Sequence[Any], where: dict[str, Any], *, dry_run: bool, as_json: bool) -> None:

@@ -214,21 +214,11 @@ def _create_on(
     *,
     dry_run: bool,
 ) -> CreatedVm:
-    host = services.host(placement.host)
     generation = next(capacity.generation for capacity in capacities if capacity.name == placement.host)
     vm = Vm(str(uuid.uuid4()), request, placement.host, VmState.CREATING)
-    leases = leases_of(vm, placement)
     if dry_run:
-        with services.store.reading() as session:
-            refuse_over_quota(session, request, leases)
-        facts = host.agent.facts()
-        leases = check_leases(leases, facts, placement.host)
-        steps, undo = plan_leases(leases, facts)
-        attachment = free_port(services, vm, network)
-        guest.check(host, vm, attachment)
-        apply(host, steps, dry_run=True)
-        xml = guest.render(host, vm, leases, facts, attachment)
-        return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
+        return plan(services, vm, network, placement)
+    leases = leases_of(vm, placement)
     with services.store.transaction() as session:
         refuse_over_quota(session, request, leases)
         session.reserve(placement.host, generation, leases)
@@ -244,18 +234,41 @@ def _create_on(
         undoing = Undo(services.say)
         try:
             with undoing:
-                return _build(services, vm, leases, attachment, undoing)
+                created = build(services, vm, leases, attachment, undoing)
+                with services.store.transaction() as session:
+                    session.set_vm_state(vm.uuid, VmState.RUNNING)
+                    session.add_event("vm-created", vm.domain_name, f"on {vm.host}")
+                undoing.keep()
+                services.say(f"{vm.domain_name}: running on {vm.host}")
+                return created
         except BaseException:
             if undoing.failures:
                 _mark_broken(services, vm, leases, undoing)
             else:
-                _forget(services, vm, leases)
+                forget(services, vm, leases)
             raise
 
 
-def _build(
+def plan(services: Services, vm: Vm, network: Network | None, placement: Placement) -> CreatedVm:
+    """What creating the VM there would do. Writes nothing."""
+    host = services.host(placement.host)
+    leases = leases_of(vm, placement)
+    with services.store.reading() as session:
+        refuse_over_quota(session, vm.request, leases)
+    facts = host.agent.facts()
+    leases = check_leases(leases, facts, placement.host)
+    steps, undo = plan_leases(leases, facts)
+    attachment = free_port(services, vm, network)
+    guest.check(host, vm, attachment)
+    apply(host, steps, dry_run=True)
+    xml = guest.render(host, vm, leases, facts, attachment)
+    return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
+
+
+def build(
     services: Services, vm: Vm, leases: tuple[Lease, ...], attachment: Attachment | None, undoing: Undo
 ) -> CreatedVm:
+    """Build the slices and start the guest. The VM's row stays `creating`, and `undoing` takes all of it back."""
     host = services.host(vm.host)
     facts = host.agent.facts()
     with services.store.transaction() as session:
@@ -280,11 +293,6 @@ def _build(
     host.hypervisor.start(vm.domain_name)
     guest.prove_running(host, vm, leases)
     leases = _advance(services, leases, LeaseState.RUNNING)
-    with services.store.transaction() as session:
-        session.set_vm_state(vm.uuid, VmState.RUNNING)
-        session.add_event("vm-created", vm.domain_name, f"on {vm.host}")
-    undoing.keep()
-    services.say(f"{vm.domain_name}: running on {vm.host}")
     return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)
 
 
@@ -295,7 +303,8 @@ def _advance(services: Services, leases: Sequence[Lease], state: LeaseState) -> 
     return tuple(replace(lease, state=state) for lease in leases)
 
 
-def _forget(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+def forget(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    """Drop a VM of which nothing is left on its host."""
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.GONE)

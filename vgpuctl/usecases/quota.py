@@ -2,6 +2,8 @@
 """Quotas at the moment a VM or its slices are taken."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 
 from vgpuctl.errors import QuotaExceeded
 from vgpuctl.model.lease import Lease
@@ -13,10 +15,14 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.services import Services
 
 
-def refuse_early(services: Services, request: VmRequest) -> None:
-    """Raise QuotaExceeded for what is known before placing, so that the refusal names the quota and not the fleet."""
+def refuse_early(services: Services, *requests: VmRequest) -> None:
+    """Raise QuotaExceeded for what is known before placing, so that the refusal names the quota and not the fleet.
+
+    requests: of one tenant; all of them together are to fit.
+    """
+    asked = reduce(charge.add, map(charge.of_request, requests))
     with services.store.reading() as session:
-        _refuse(session, request, charge.of_request(request))
+        _refuse(session, replace(requests[0], name=", ".join(one.name for one in requests)), asked)
 
 
 def refuse_for_ever(session: Session, request: VmRequest) -> None:

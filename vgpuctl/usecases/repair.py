@@ -2,13 +2,14 @@
 """repair: finish or take back what a killed run, a lost connection or a reboot left between store, host and libvirt."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases import guest
+from vgpuctl.usecases.create_gang import give_up_gangs, given_up
 from vgpuctl.usecases.operations import may_run, operation
 from vgpuctl.usecases.ports import disconnect
 from vgpuctl.usecases.release import release_slices
@@ -32,9 +33,14 @@ def repair(services: Services, *, dry_run: bool, only: Vm | None = None) -> tupl
     One VM that cannot be mended never hides the others: its outcome begins with `failed`.
     """
     with services.store.reading() as session:
-        vms = session.vms() if only is None else [only]
-        leases = session.leases(vm_uuid=None if only is None else only.uuid)
         operations = session.open_operations()
+        lost = {vm.uuid for vm in given_up(operations, session.vms())}
+    if lost and not dry_run:
+        give_up_gangs(services)
+    with services.store.reading() as session:
+        vms = session.vms() if only is None else [vm for vm in session.vms() if vm.uuid == only.uuid]
+        leases = session.leases(vm_uuid=None if only is None else only.uuid)
+    vms = [replace(vm, state=VmState.DELETING) if vm.uuid in lost else vm for vm in vms]
     busy = {intent.subject for intent in operations if may_run(intent)}
     repairs: list[Repair] = []
     for vm in vms:
@@ -73,7 +79,9 @@ def mend_vm(services: Services, vm: Vm) -> str | None:
 
     Raises ConcurrentChange while a living run works on it, and the host's errors.
     """
+    give_up_gangs(services)
     with services.store.reading() as session:
+        vm = next((one for one in session.vms() if one.uuid == vm.uuid), vm)
         leases = session.leases(vm_uuid=vm.uuid)
     with operation(services, "repair", vm):
         found = _diagnose(services, vm, leases)
@@ -108,7 +116,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
             )
         return f"creation did not end (VM is {vm.state})", "taken back", lambda: _take_back(services, vm, leases)
     if vm.state is VmState.DELETING:
-        return "deletion did not end", "finished", lambda: _take_back(services, vm, leases)
+        return vm.problem or "deletion did not end", "finished", lambda: _take_back(services, vm, leases)
     state = services.host(vm.host).hypervisor.state(vm.domain_name)
     if vm.state is VmState.RUNNING and state is not DomainState.RUNNING:
         return (

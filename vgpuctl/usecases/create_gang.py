@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-vm --gang: several VMs together or not at all, also when a host fails or the run is killed."""
+
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, UsageError
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.network import Attachment, Network
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.gang import place_together
+from vgpuctl.store.records import Operation
+from vgpuctl.usecases.create_vm import PLACEMENTS_TRIED, CreatedVm, build, find_existing, forget, plan, read_leases
+from vgpuctl.usecases.operations import ending, may_run
+from vgpuctl.usecases.pools import usable_hosts
+from vgpuctl.usecases.ports import network_of, on_its_host, take_port
+from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
+from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.slices import describe_slice, leases_of
+from vgpuctl.usecases.survey import survey
+from vgpuctl.usecases.undo import Undo
+
+OPERATION = "create-gang"
+"""The intent of each member. A member that is still `creating` when its run is dead is taken back with the others."""
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One VM of the gang on its way. wanted: the request with the host that its network is on."""
+
+    request: VmRequest
+    wanted: VmRequest
+    network: Network | None
+
+
+def create_gang(
+    services: Services, requests: Sequence[VmRequest], *, dry_run: bool = False, refresh: bool = False
+) -> tuple[CreatedVm, ...]:
+    """Create and start all of these VMs, or none; the same again changes nothing.
+
+    No VM becomes `running` in the store before all are. Nobody gives way to a gang.
+    Raises UsageError for VMs of several tenants, StateError when only some of them are there, and what create_vm
+    raises; after any of them nothing is left behind, or the VMs are `deleting` and `repair` takes them back.
+    """
+    if len({request.tenant for request in requests}) > 1:
+        raise UsageError("VMs of several tenants cannot be created together", hint="create each tenant's on its own")
+    there = [find_existing(services, request) for request in requests]
+    existing = tuple(one for one in there if one is not None)
+    if len(existing) == len(requests):
+        return existing
+    if existing:
+        names = ", ".join(one.vm.request.name for one in existing)
+        missing = ", ".join(request.name for request, one in zip(requests, there, strict=True) if one is None)
+        raise StateError(
+            f"of the VMs to create together {names} {'is' if len(existing) == 1 else 'are'} there already",
+            hint=f"delete them, or create the rest ({missing}) without --gang",
+        )
+    refuse_early(services, *requests)
+    members = []
+    for request in requests:
+        network = network_of(services, request)
+        members.append(_Member(request, on_its_host(request, network), network))
+    surprise: ConcurrentChange | None = None
+    for _attempt in range(PLACEMENTS_TRIED):
+        capacities = _look(services, members, refresh=refresh, remember=not dry_run)
+        placements = _place(services, members, capacities)
+        if placements is None:
+            if refresh:
+                raise _no_room(members)
+            refresh = True
+            continue
+        try:
+            if dry_run:
+                return _plan(services, members, placements)
+            return _create(services, members, placements, capacities)
+        except ConcurrentChange as error:
+            services.say(f"{error.message}; placing again")
+            surprise = error
+            refresh = True
+    assert surprise is not None
+    raise ConcurrentChange(
+        f"no placement for {len(members)} VMs together held in {PLACEMENTS_TRIED} tries: {surprise.message}",
+        hint="others change these hosts at the same time; try again",
+    )
+
+
+def given_up(operations: Sequence[Operation], vms: Sequence[Vm]) -> list[Vm]:
+    """Members of gangs whose run died before all of them ran."""
+    dead = {one.subject for one in operations if one.kind == OPERATION and not may_run(one)}
+    return [vm for vm in vms if vm.uuid in dead and vm.state is VmState.CREATING]
+
+
+def give_up_gangs(services: Services) -> None:
+    """Note that such members are to be taken back, also those that run already."""
+    with services.store.transaction() as session:
+        for vm in given_up(session.open_operations(), session.vms()):
+            session.set_vm_state(vm.uuid, VmState.DELETING, "the VMs it was to be created with are not all there")
+
+
+def _look(services: Services, members: Sequence[_Member], *, refresh: bool, remember: bool) -> tuple[HostCapacity, ...]:
+    seen = survey(services, usable_hosts(services, members[0].wanted), refresh=refresh, remember=remember)
+    for name, failure in seen.failures:
+        services.say(f"{name} does not answer and is left out: {failure.message}")
+    if not seen.capacities and seen.failures:
+        raise seen.failures[0][1]
+    return seen.capacities
+
+
+def _place(
+    services: Services, members: Sequence[_Member], capacities: Sequence[HostCapacity]
+) -> list[Placement] | None:
+    durations = [one.wanted.duration_s for one in members]
+    longest = None if None in durations else max(one for one in durations if one is not None)
+    leases, view = read_leases(services, replace(members[0].wanted, duration_s=longest))
+    return place_together(Fleet(capacities, leases, view=view), [one.wanted for one in members])
+
+
+def _no_room(members: Sequence[_Member]) -> NoCapacity:
+    names = ", ".join(one.request.name for one in members)
+    tenant = members[0].request.tenant
+    return NoCapacity(
+        f"the {len(members)} VMs {names} of tenant {tenant} do not fit together; none was created",
+        hint="ask for fewer, or see what each alone is refused for with `vgpuctl explain-vm`",
+    )
+
+
+def _plan(services: Services, members: Sequence[_Member], placements: Sequence[Placement]) -> tuple[CreatedVm, ...]:
+    planned = []
+    for member, placement in zip(members, placements, strict=True):
+        vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING)
+        planned.append(plan(services, vm, member.network, placement))
+    return tuple(planned)
+
+
+def _create(
+    services: Services,
+    members: Sequence[_Member],
+    placements: Sequence[Placement],
+    capacities: Sequence[HostCapacity],
+) -> tuple[CreatedVm, ...]:
+    generations = {capacity.name: capacity.generation for capacity in capacities}
+    begun: list[tuple[Vm, tuple[Lease, ...], Attachment | None]] = []
+    intents = []
+    with services.store.transaction() as session:
+        for member, placement in zip(members, placements, strict=True):
+            vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING)
+            leases = leases_of(vm, placement)
+            refuse_over_quota(session, member.request, leases)
+            generations[vm.host] = session.reserve(vm.host, generations[vm.host], leases)
+            session.add_vm(vm)
+            begun.append((vm, leases, take_port(session, vm, member.network)))
+            intents.append(session.begin_operation(OPERATION, vm.uuid, vm.domain_name, exclusive=True))
+    with ExitStack() as ends:
+        for intent in intents:
+            ends.enter_context(ending(services, intent))
+        for vm, leases, _ in begun:
+            slices = ", ".join(map(describe_slice, leases)) or "no GPU"
+            services.say(f"{vm.domain_name}: placed on {vm.host}, {slices}")
+        undos = [Undo(services.say) for _ in begun]
+        try:
+            with ExitStack() as taking_back:
+                created = []
+                for (vm, leases, attachment), undoing in zip(begun, undos, strict=True):
+                    taking_back.enter_context(undoing)
+                    created.append(build(services, vm, leases, attachment, undoing))
+                with services.store.transaction() as session:
+                    for one in created:
+                        session.set_vm_state(one.vm.uuid, VmState.RUNNING)
+                        session.add_event("vm-created", one.vm.domain_name, f"on {one.vm.host}, with its gang")
+                for undoing in undos:
+                    undoing.keep()
+        except BaseException:
+            for (vm, leases, _), undoing in zip(begun, undos, strict=True):
+                if undoing.failures:
+                    _mark_deleting(services, vm, leases, undoing)
+                else:
+                    forget(services, vm, leases)
+            raise
+    for one in created:
+        services.say(f"{one.vm.domain_name}: running on {one.vm.host}")
+    return tuple(created)
+
+
+def _mark_deleting(services: Services, vm: Vm, leases: Sequence[Lease], undoing: Undo) -> None:
+    """Leave it to `repair`, which takes back what is `deleting` and never finishes it."""
+    problem = "; ".join(f"taking back {what}: {failure.message}" for what, failure in undoing.failures)
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, LeaseState.BROKEN, problem)
+        session.set_vm_state(vm.uuid, VmState.DELETING, problem)

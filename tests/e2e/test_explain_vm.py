@@ -48,3 +48,17 @@ def test_what_fits_nowhere_is_told_what_would_help(operator: Operator) -> None:
     assert "it would fit on" in operator.does("explain-vm", "big", *VM, "--memory", "4000GiB").out
     assert operator.is_refused("explain-vm", "nobody", "--tenant", "explained")["reference"] == "not-found"
     assert operator.is_refused("capacity", "--gpu", "A40-8Q,")["exit_code"] == 2
+
+
+def test_least_utilised_looks_at_what_the_host_measured(operator: Operator) -> None:
+    operator.does("create-vm", "busy", *VM)
+    operator.does("list-gpus", "--refresh")
+    (there,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "busy"]
+    used = (there["vm"]["host"], there["leases"][0]["slice"]["gpu"])
+    facts = operator.json("inspect-host", used[0])
+    measured = {gpu["address"]: gpu["utilisation_percent"] for gpu in facts["gpus"]}
+    assert measured[used[1]] >= 10
+    (kept,) = operator.json("explain-vm", "next", *VM)
+    assert (kept["placement"]["host"], kept["placement"]["slices"][0]["gpu"]) == used
+    (idle,) = operator.json("explain-vm", "next", *VM, "--policy", "least-utilised")
+    assert (idle["placement"]["host"], idle["placement"]["slices"][0]["gpu"]) != used

@@ -59,6 +59,8 @@ def _print_gpu(gpu: Gpu) -> None:
     click.echo(f"\nGPU {gpu.address}  {board_name(gpu)}  [{gpu.vendor_id}:{gpu.device_id}]")
     click.echo(f"  sharing       {', '.join(gpu.sharing) or 'none as it stands'}")
     click.echo(f"  driver        {gpu.driver or 'none'}, NUMA node {'-' if gpu.numa_node is None else gpu.numa_node}")
+    if gpu.utilisation_percent is not None:
+        click.echo(f"  utilisation   {gpu.utilisation_percent} %")
     click.echo(f"  IOMMU group   {gpu.iommu_group} with {', '.join(gpu.iommu_group_members) or 'nothing else'}")
     click.echo(f"  reset         {', '.join(gpu.reset_methods) or 'no method'}")
     for companion in gpu.companions:

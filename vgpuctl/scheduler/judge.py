@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from vgpuctl.model.lease import Slice
-from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName, parse_policy
 from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.kinds.common import memory_of, numa_node
@@ -34,6 +36,24 @@ class FleetView:
 
 
 NOTHING_MORE = FleetView()
+
+
+def view_of(request: VmRequest, capacities: Sequence[HostCapacity], last_host: str | None) -> FleetView:
+    """What the policies of a request look at.
+
+    Utilisation is left out where none asks for it, because it makes GPUs differ that are equal otherwise.
+    """
+    named = {request.wishes.policy, *(one.traits.policy for one in capacities)}
+    if not any(PolicyName.LEAST_UTILISED in parse_policy(text).names for text in named if text is not None):
+        return FleetView(last_host)
+    measured = {
+        (one.name, gpu.address): float(gpu.utilisation_percent)
+        for one in capacities
+        for gpu in one.facts.gpus
+        if gpu.utilisation_percent is not None
+    }
+    return FleetView(last_host, measured)
+
 
 Price = tuple[float, ...]
 """What a placement costs under a policy, smallest best: the size given for conditions, preferred labels that are

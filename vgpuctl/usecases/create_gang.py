@@ -115,7 +115,7 @@ def _place(
 ) -> list[Placement] | None:
     durations = [one.wanted.duration_s for one in members]
     longest = None if None in durations else max(one for one in durations if one is not None)
-    leases, view = read_leases(services, replace(members[0].wanted, duration_s=longest))
+    leases, view = read_leases(services, replace(members[0].wanted, duration_s=longest), capacities)
     return place_together(Fleet(capacities, leases, view=view), [one.wanted for one in members])
 
 

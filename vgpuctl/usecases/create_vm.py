@@ -12,7 +12,7 @@ from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.scheduler.judge import FleetView
+from vgpuctl.scheduler.judge import FleetView, view_of
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.usecases import guest
@@ -90,7 +90,7 @@ def create_vm(
             if used is not None:
                 placement = placement_of(used)
             else:
-                leases, view = read_leases(services, wanted)
+                leases, view = read_leases(services, wanted, capacities)
                 placement = place(wanted, capacities, leases, view=view)
         except NoCapacity as full:
             if not refresh:
@@ -155,10 +155,13 @@ def find_existing(services: Services, request: VmRequest, *, is_reserved: bool =
     return CreatedVm(vm, tuple(leases), changed=False)
 
 
-def read_leases(services: Services, request: VmRequest) -> tuple[Sequence[Lease], FleetView]:
-    """Every live lease and what is promised while the request would run, and the host that was chosen last."""
+def read_leases(
+    services: Services, request: VmRequest, capacities: Sequence[HostCapacity]
+) -> tuple[Sequence[Lease], FleetView]:
+    """Every live lease and what is promised while the request would run, and what policies look at beside."""
     with services.store.reading() as session:
-        return with_promises(session, session.leases(), request), FleetView(last_host=session.last_placed_host())
+        view = view_of(request, capacities, session.last_placed_host())
+        return with_promises(session, session.leases(), request), view
 
 
 def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:

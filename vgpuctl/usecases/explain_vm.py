@@ -13,7 +13,7 @@ from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fleet import Fleet
-from vgpuctl.scheduler.judge import FleetView
+from vgpuctl.scheduler.judge import view_of
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.victims import Candidate
@@ -66,7 +66,7 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
     with services.store.reading() as session:
         leases = session.leases()
         vms = session.vms()
-        view = FleetView(last_host=session.last_placed_host())
+        view = view_of(request, seen.capacities, session.last_placed_host())
         now = time.time()
         promises = promises_to_others(session, now, vm)
         bookings = [one for one in bookings_of(session) if vm is None or one.vm_uuid != vm.uuid]

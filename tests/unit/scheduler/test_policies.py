@@ -9,8 +9,10 @@ from tests.unit.fleet_factory import a40_host, emulated_a40, host, leases_of, vm
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import parse_policy
+from vgpuctl.model.traits import HostTraits
+from vgpuctl.model.wishes import Wishes
 from vgpuctl.scheduler import place
-from vgpuctl.scheduler.judge import FleetView
+from vgpuctl.scheduler.judge import FleetView, view_of
 
 FIRST, SECOND = "0000:41:00.0", "0000:51:00.0"
 
@@ -62,6 +64,20 @@ def test_least_utilised_takes_the_idle_card_and_avoids_what_is_above_the_thresho
     assert (one.host, one.slices[0].gpu) == ("gpu1", SECOND)
     both = place(vm("2*A40-48Q"), fleet, [], parse_policy("least-utilised"), busy)
     assert both.host == "gpu1"
+
+
+def test_utilisation_is_looked_at_only_where_a_policy_asks_for_it() -> None:
+    fleet = [a40_host("gpu1", cards=2)]
+    facts = fleet[0].facts
+    fleet = [
+        replace(fleet[0], facts=replace(facts, gpus=(replace(facts.gpus[0], utilisation_percent=60), facts.gpus[1])))
+    ]
+    wished = replace(vm("A40-8Q"), wishes=Wishes(policy="least-utilised@50"))
+    assert view_of(wished, fleet, None).utilisation_percent == {("gpu1", FIRST): 60.0}
+    assert place(wished, fleet, [], view=view_of(wished, fleet, None)).slices[0].gpu == SECOND
+    assert view_of(vm("A40-8Q"), fleet, "gpu1") == FleetView(last_host="gpu1")
+    by_host = [replace(fleet[0], traits=HostTraits(policy="least-utilised"))]
+    assert view_of(vm("A40-8Q"), by_host, None).utilisation_percent == {("gpu1", FIRST): 60.0}
 
 
 def test_topology_takes_cards_of_one_numa_node() -> None:

@@ -115,6 +115,7 @@ class _Reader:
             heterogeneous=nvml.heterogeneous if nvml else None,
             scheduler=nvml.scheduler if nvml else None,
             unread=tuple(dict.fromkeys(self._unread)),
+            utilisation_percent=self._part(self._read_utilisation, None),
         )
 
     def _part(self, read: Callable[[], T], missing: M) -> Union[T, M]:
@@ -228,6 +229,13 @@ class _Reader:
         # amdgpu only.
         text = self._host.read_optional(f"{pci.folder(self._address)}/mem_info_vram_total")
         return None if text is None else int(text) // _MIB
+
+    def _read_utilisation(self) -> Optional[int]:
+        if self._nvml is not None:
+            return self._nvml.utilisation_percent
+        # amdgpu only.
+        text = self._host.read_optional(f"{pci.folder(self._address)}/gpu_busy_percent")
+        return None if text is None else int(text)
 
     def _check(self, total_vfs: int, vfs: Sequence[VirtualFunction]) -> None:
         """Note what makes the GPU unfit for a new VM (reference 9)."""

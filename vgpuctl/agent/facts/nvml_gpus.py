@@ -24,6 +24,7 @@ class NvmlGpu:
     mig: Optional[NvmlMig] = None
     heterogeneous: Optional[bool] = None
     scheduler: Optional[SchedulerFacts] = None
+    utilisation_percent: Optional[int] = None
 
 
 def read(nvml: Nvml) -> Tuple[Dict[str, NvmlGpu], List[str]]:
@@ -53,4 +54,11 @@ def _read_gpu(nvml: Nvml, device: Any) -> NvmlGpu:
         nvml_mig.read(nvml, device),
         heterogeneous,
         nvml_vgpu.read_scheduler(nvml, device),
+        _read_utilisation(nvml, device),
     )
+
+
+def _read_utilisation(nvml: Nvml, device: Any) -> Optional[int]:
+    """A GPU that does not tell it (in MIG mode none does) is as usable as any other."""
+    rates = nvml.if_possible(lambda: nvml.library.nvmlDeviceGetUtilizationRates(device))
+    return None if rates is None else int(rates.gpu)

@@ -154,6 +154,7 @@ class Gpu:
     heterogeneous: whether mixed-size mode is on, None when the GPU has none (reference 3.3). scheduler: None when the
     driver does not say, as with VFs that are not enabled.
     unread: those of the problems that mean that a part could not be read, so that what is here may not be all.
+    utilisation_percent: how busy it was when it was read, None when it does not tell (a GPU in MIG mode).
     """
 
     address: str
@@ -185,6 +186,7 @@ class Gpu:
     heterogeneous: Optional[bool] = None
     scheduler: Optional[SchedulerFacts] = None
     unread: Tuple[str, ...] = ()
+    utilisation_percent: Optional[int] = None
 
 
 @dataclass(frozen=True)

@@ -108,79 +108,75 @@ def main() -> None:
 
 
 class _Run:
-    """One run of the module."""
+    """One run of the module. vm, leases: as they are, as far as the commands told."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
         self._given = module.params
         self._vgpuctl = Vgpuctl(module)
-        self._changed = False
+        self._vm: dict[str, Any] | None = None
+        self._leases: list[Any] = []
 
     def take(self) -> None:
         """Bring the VM into its state and end the module."""
-        before = self._find()
-        state = _state_of(before)
+        has_spec = self._given["state"] != "absent" and self._given["spec"] is not None
+        before = self._create() if has_spec else self._find()
+        state = "running" if before == "absent" else before
         if self._given["state"] == "absent":
-            state = self._delete() if before is not None else state
+            state = self._delete(before)
+        elif before == "absent" and not has_spec:
+            self._module.fail_json(msg=f"there is no VM {self._given['name']} and no spec to create it from")
         else:
-            state = self._create(before)
             state = self._switch(state)
-        after = before if self._module.check_mode or not self._changed else self._find()
-        diff = {"before": f"state: {_state_of(before)}\n", "after": f"state: {state}\n"}
-        vm = after["vm"] if after else None
-        leases = after["leases"] if after else []
-        self._module.exit_json(changed=self._changed, vm=vm, leases=leases, diff=diff)
+        self._module.exit_json(
+            changed=state != before,
+            vm=self._vm,
+            leases=self._leases,
+            diff={"before": f"state: {before}\n", "after": f"state: {state}\n"},
+        )
 
-    def _find(self) -> dict[str, Any] | None:
+    def _find(self) -> str:
+        """Look the VM up. Returns its state."""
         for one in self._vgpuctl.read("list-vms", "--tenant", self._given["tenant"]):
             if one["vm"]["request"]["name"] == self._given["name"]:
-                found: dict[str, Any] = one
-                return found
-        return None
+                self._vm, self._leases = one["vm"], one["leases"]
+                return str(one["vm"]["state"])
+        return "absent"
 
-    def _create(self, before: dict[str, Any] | None) -> str:
-        """Create the VM, or have it compared with what is there. Returns its state then."""
-        spec = self._given["spec"]
-        if spec is None:
-            if before is None:
-                self._module.fail_json(msg=f"there is no VM {self._given['name']} and no spec to create it from")
-            return _state_of(before)
+    def _create(self) -> str:
+        """Create the VM, or have it compared with the one that is there. Returns the state before."""
         with tempfile.TemporaryDirectory(dir=self._module.tmpdir) as folder:
             file = Path(folder) / "vm.yml"
-            file.write_text(json.dumps({**spec, "name": self._given["name"], "tenant": self._given["tenant"]}))
+            spec = {**self._given["spec"], "name": self._given["name"], "tenant": self._given["tenant"]}
+            file.write_text(json.dumps(spec))
             dry = ("--dry-run",) if self._module.check_mode else ()
-            self._vgpuctl.read("create-vm", "-f", str(file), *dry, on_hosts=True)
-        if before is not None:
-            return _state_of(before)
-        self._changed = True
-        return "running"
+            (made,) = self._vgpuctl.read("create-vm", "-f", str(file), *dry, on_hosts=True)
+        # One that is there is not rendered again; a dry run that needs others to give way has victims and no XML.
+        is_new = made["xml"] is not None or bool(made["victims"])
+        if not (is_new and self._module.check_mode):
+            self._vm, self._leases = made["vm"], made["leases"]
+        return "absent" if is_new else str(made["vm"]["state"])
 
     def _switch(self, state: str) -> str:
         """Start or stop it where that is asked for. Returns its state then."""
         wanted = {"started": "running", "stopped": "stopped"}.get(self._given["state"], state)
-        if state == wanted:
-            return state
-        self._changed = True
-        if not self._module.check_mode:
+        if state != wanted and not self._module.check_mode:
             where = (self._given["name"], "--tenant", self._given["tenant"])
             if wanted == "running":
                 self._vgpuctl.read("start-vm", *where, on_hosts=True)
             else:
                 options = ("--hold", self._given["hold"], "--timeout", str(self._given["timeout"]))
                 self._vgpuctl.read("stop-vm", *where, *options, on_hosts=True)
+            self._find()
         return wanted
 
-    def _delete(self) -> str:
-        self._changed = True
-        if not self._module.check_mode:
+    def _delete(self, before: str) -> str:
+        if before != "absent" and not self._module.check_mode:
             options = ("--yes", "--if-exists", "--timeout", str(self._given["timeout"]))
             where = (self._given["name"], "--tenant", self._given["tenant"])
             self._vgpuctl.read("delete-vm", *where, *options, on_hosts=True)
+            self._vm, self._leases = None, []
         return "absent"
-
-
-def _state_of(found: dict[str, Any] | None) -> str:
-    return str(found["vm"]["state"]) if found is not None else "absent"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clean-demo test test-quick lint docs bench clean
+.PHONY: help setup demo clean-demo test test-quick test-network lint docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ test: ## Run all tests
 test-quick: ## Run the tests that need no emulated host (about two minutes)
 	@bash scripts/setup test
 	@bash scripts/test -m "not kernel_lab"
+
+test-network: ## Prove tenants' networks with packets between two emulated hosts (ten minutes, nothing beside it)
+	@bash scripts/setup test
+	@.venv/bin/python -m pytest -v tests/network/hosts_proof.py
 
 lint: ## Style, types and import floors only
 	@bash scripts/setup test

@@ -15,11 +15,13 @@ from vgpuctl.agent.wire.steps import Change, Chassis, SetOvnChassis, SetOvnDaemo
 SYSTEM_ID = "/etc/openvswitch/system-id.conf"
 _UNITS = {"switch": "openvswitch-switch.service", "controller": "ovn-controller.service"}
 _OVS_CTL, _OVN_CTL = "/usr/share/openvswitch/scripts/ovs-ctl", "/usr/share/ovn/scripts/ovn-ctl"
+# The scripts leave a monitor that starts a daemon again when it crashes, as systemd does; ovn-controller 23.03 was seen
+# to crash when its database came back.
 _SCRIPTS: Dict[Tuple[str, bool], List[str]] = {
     ("switch", True): [_OVS_CTL, "start", "--system-id=random"],
     ("switch", False): [_OVS_CTL, "stop"],
-    ("controller", True): [_OVN_CTL, "start_controller", "--ovn-manage-ovsdb=no", "--no-monitor"],
-    ("controller", False): [_OVN_CTL, "stop_controller", "--no-monitor"],
+    ("controller", True): [_OVN_CTL, "start_controller", "--ovn-manage-ovsdb=no"],
+    ("controller", False): [_OVN_CTL, "stop_controller"],
 }
 _START_TIMEOUT_S = 120.0
 _TIMEOUT_S = 60.0

@@ -104,18 +104,19 @@ def test_the_command_shows_the_host_and_runs_in_it(kernel_host: KernelHost) -> N
 
 
 def test_reboot_loses_devices_and_keeps_the_disk(kernel_host: KernelHost) -> None:
+    kept = "/var/lib/libvirt/images/kept /etc/modprobe.d/kept.conf"
     kernel_host.restore_pristine()
     (before,) = lab.status(folder=kernel_host.folder)
     create = "/sys/bus/pci/devices/0000:03:00.0/mdev_supported_types/nvidia-232/create"
     code, _output, errors = kernel_host.run(
-        f"echo 4b20d080-1b54-4048-85b3-a6a62d165c01 > {create}; echo kept > /var/lib/libvirt/images/kept;"
+        f"echo 4b20d080-1b54-4048-85b3-a6a62d165c01 > {create}; echo kept | tee {kept};"
         " ls /sys/bus/mdev/devices | grep 4b20d080"
     )
     assert code == 0, errors
     kernel_host.reboot()
-    code, output, errors = kernel_host.run("ls /sys/bus/mdev/devices; cat /var/lib/libvirt/images/kept")
-    assert (code, output) == (0, "kept\n"), errors
-    assert kernel_host.run("rm /var/lib/libvirt/images/kept; virsh -q pool-refresh default")[0] == 0
+    code, output, errors = kernel_host.run(f"ls /sys/bus/mdev/devices; cat {kept}")
+    assert (code, output) == (0, "kept\nkept\n"), errors
+    assert kernel_host.run(f"rm {kept}; virsh -q pool-refresh default")[0] == 0
     (after,) = lab.status(folder=kernel_host.folder)
     assert (after.port, after.state) == (before.port, "up")
     assert after.pid != before.pid

@@ -8,10 +8,12 @@ import ctypes
 import os
 import select
 import shutil
+import subprocess
 import termios
 import threading
 import tty
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +86,18 @@ def nvml(nvml_library: Path, module: ModuleDouble) -> Iterator[Any]:
         pynvml.nvmlShutdown()
     except pynvml.NVMLError_Uninitialized:
         return
+
+
+@contextmanager
+def vm_process(name: str, uuid: str) -> Iterator[int]:
+    """A process with the command line of a VM's QEMU as libvirt starts it. Gives its pid; it ends with the block."""
+    words = ["sh", "-c", "echo; read x", "qemu", "-name", f"guest={name},debug-threads=on", "-uuid", uuid]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        # Its command line is there once it says something: Popen returns a moment earlier.
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.lab.nvml_fixtures import ModuleDouble, module, nvml_library
+from tests.lab.nvml_fixtures import ModuleDouble, module, nvml_library, vm_process
 from tests.lab.test_nvml_library import A40, A100, CARDS, FLEX, MIG_ON, VGPU
 from vgpuctl.lab.builds import build_nvidia_smi
 
@@ -208,12 +208,10 @@ def test_the_rows_of_a_query_have_units_and_what_is_missing_in_brackets(smi: Smi
 def test_the_vgpus_of_running_vms_are_described_with_the_captured_keys(smi: Smi, module: ModuleDouble) -> None:
     """Reference 6.1; newer drivers say `GPU` for `Gpu` and have Placement ID and PCI beside the captured keys."""
     uuid = "3418ce09-7aad-4506-9305-618522870574"
-    with subprocess.Popen(["sh", "-c", "read x", "qemu", "-name", "guest=ubuntu-vm-0", "-uuid", uuid], stdin=-1) as vm:
-        module.write(state=A40 + VGPU.format(pid=vm.pid) + FLEX + A100)
+    with vm_process("ubuntu-vm-0", uuid) as pid:
+        module.write(state=A40 + VGPU.format(pid=pid) + FLEX + A100)
         described = smi("vgpu", "-q")
         table = smi("vgpu")
-        assert vm.stdin is not None
-        vm.stdin.close()
     pairs = [re.sub(r"\s*: ", ": ", line) for line in described.splitlines()]
     instance = next(line.partition(": ")[2] for line in pairs if line.strip().startswith("vGPU ID"))
     captured = f"""\

@@ -14,7 +14,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from tests.lab.nvml_fixtures import ModuleDouble, module, nvml, nvml_library
+from tests.lab.nvml_fixtures import ModuleDouble, module, nvml, nvml_library, vm_process
 from vgpuctl.lab.builds import NVML_SOURCES
 
 __all__ = ["module", "nvml", "nvml_library"]
@@ -241,10 +241,8 @@ def test_placements_are_told_and_creatable_ones_in_mixed_size_mode_only(
 def test_a_vgpu_is_active_while_its_vm_runs(opened: Any, a40: Any, module: ModuleDouble) -> None:
     """Reference 5.4 and 6.1: the VM's UUID is the one on its QEMU's command line."""
     uuid = "f2670f5b-5f52-4a2e-9a0a-111111111111"
-    with subprocess.Popen(
-        ["sh", "-c", "read x", "qemu", "-name", "guest=acme.web-1,x=y", "-uuid", uuid], stdin=-1
-    ) as vm:
-        module.write(state=A40 + VGPU.format(pid=vm.pid))
+    with vm_process("acme.web-1", uuid) as pid:
+        module.write(state=A40 + VGPU.format(pid=pid))
         [instance] = opened.nvmlDeviceGetActiveVgpus(a40)
         assert opened.nvmlVgpuInstanceGetVmID(instance) == (uuid.encode(), opened.NVML_VGPU_VM_ID_UUID)
         assert opened.nvmlVgpuInstanceGetType(instance) == 562
@@ -254,8 +252,6 @@ def test_a_vgpu_is_active_while_its_vm_runs(opened: Any, a40: Any, module: Modul
         assert [one.vgpuInstance for one in opened.nvmlDeviceGetVgpuUtilization(a40, 0)] == [instance]
         first = opened.nvmlVgpuInstanceGetUUID(instance)
         assert first == opened.nvmlVgpuInstanceGetUUID(instance)
-        assert vm.stdin is not None
-        vm.stdin.close()
     module.write(state=A40)
     assert opened.nvmlDeviceGetActiveVgpus(a40) == []
     assert refusal(opened.nvmlVgpuInstanceGetType, instance) == opened.NVML_ERROR_INVALID_ARGUMENT

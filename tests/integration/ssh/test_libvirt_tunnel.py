@@ -4,6 +4,7 @@
 import os
 import signal
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -94,19 +95,26 @@ def test_a_long_temporary_folder_does_not_break_the_socket(
         libvirt.open(uri).close()
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder whose path leaves room for a socket's."""
+    with tempfile.TemporaryDirectory(prefix="vgpuctl-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 def test_what_a_killed_command_left_goes_and_a_living_ones_stays(
-    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, short_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    dead = tmp_path / "vgpuctl-tunnel-dead"
+    monkeypatch.setattr("tempfile.tempdir", str(short_folder))
+    dead = short_folder / "vgpuctl-tunnel-dead"
     dead.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(dead / "libvirt-sock"))
     with connection.libvirt_tunnel() as first, connection.libvirt_tunnel() as second:
         assert not dead.exists()
-        assert len(list(tmp_path.glob("vgpuctl-tunnel-*"))) == 2
+        assert len(list(short_folder.glob("vgpuctl-tunnel-*"))) == 2
         assert first.uri != second.uri
-    assert list(tmp_path.glob("vgpuctl-tunnel-*")) == []
+    assert list(short_folder.glob("vgpuctl-tunnel-*")) == []
 
 
 def test_an_error_of_the_block_itself_passes_unchanged(connection: Connection) -> None:

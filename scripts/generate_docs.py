@@ -78,19 +78,22 @@ def _doctor_page() -> str:
     for check in CHECKS:
         meaning = (check.find.__doc__ or "").splitlines()[0].partition(": ")[2]
         logs = "yes" if check.id in {name for name, _ in LOG_PATTERNS} else ""
-        rows.append(f"| `{check.id}` | {meaning[:1].upper()}{meaning[1:]} | {logs} |")
+        rows.append(f"| `{check.id}` | {check.worst} | {meaning[:1].upper()}{meaning[1:]} | {logs} |")
     table = "\n".join(rows)
     return f"""<!-- made by scripts/generate_docs.py -->
 # What check-hosts looks for
 
-`vgpuctl check-hosts` reads every host and tells for each finding what was read and what mends it.
+`vgpuctl check-hosts` reads every host and tells for each finding the check's id, the GPU or `host`, what was read and
+what mends it.
+The ids are stable.
+The table has the worst severity that a check's findings can have.
 An `error` means that what is declared or leased cannot work, and makes the exit code 1.
 A `warning` means that it may fail, a `note` is good to know.
 Checks with a yes in the last column also read the logs of this boot, and each VM's log since its last start.
 So a finding from a log stays until the next boot or start.
 
-| check | what it is | logs |
-|---|---|---|
+| check | at worst | what it is | logs |
+|---|---|---|---|
 {table}
 
 A host whose libvirt does not answer has the finding `libvirt`, and is checked without its domains.

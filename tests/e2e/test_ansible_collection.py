@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.e2e.warm_start import warm_start
 from tests.lab.simulated_fixtures import missing_for_simulated
 from vgpuctl import lab
 
@@ -23,7 +24,7 @@ PLAYBOOK = """
   gather_facts: false
   vars:
     executable: "{{ lookup('env', 'WRAPPER') }}"
-    spec: {gpus: [T4-2Q], memory: 96MiB, vcpus: 1, network: null}
+    spec: {gpus: [T4-2Q], memory: 96MiB, vcpus: 1, network: front}
   tasks:
     - &layout
       vgpuctl.vgpuctl.vgpu_layout: {executable: "{{ executable }}", limit: sim-001, boot: false}
@@ -37,7 +38,24 @@ PLAYBOOK = """
       diff: true
     - {<<: *vm, check_mode: false, diff: false}
     - *vm
-    - vgpuctl.vgpuctl.vgpu_info: {executable: "{{ executable }}", gather: [vms]}
+    - &stopped
+      vgpuctl.vgpuctl.vgpu_vm: &stop
+        {executable: "{{ executable }}", name: web-1, tenant: acme, state: stopped, timeout: 0}
+      check_mode: true
+      diff: true
+    - {<<: *stopped, check_mode: false, diff: false}
+    - *stopped
+    - &started
+      vgpuctl.vgpuctl.vgpu_vm: {<<: *stop, state: started, spec: "{{ spec }}"}
+      check_mode: true
+      diff: true
+    - {<<: *started, check_mode: false, diff: false}
+    - *started
+    - vgpuctl.vgpuctl.vgpu_vm: {<<: *stop, state: absent}
+      check_mode: true
+      diff: true
+    - vgpuctl.vgpuctl.vgpu_info: {executable: "{{ executable }}", gather: [vms, gpus]}
+      check_mode: true
     - vgpuctl.vgpuctl.vgpu_vm: {executable: "{{ executable }}", name: web-2, tenant: nobody}
       ignore_errors: true
 """
@@ -54,11 +72,11 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     fleet = layout_fleet(home, 1, "t4")
     try:
         fleet.operator.does("create-tenant", "acme")
+        network = ("create-network", "front", "--tenant", "acme", "--cidr", "10.0.0.0/24", "--host", "sim-001")
+        fleet.operator.does(*network)
         fleet.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu", "scheduler": {"policy": "equal-share"}}]})
         (home / "play.yml").write_text(PLAYBOOK)
-        wrapper = home / "vgpuctl"
-        wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m vgpuctl "$@"\n')
-        wrapper.chmod(0o755)
+        warm_start().write_command(home / "vgpuctl")
         yield fleet
     finally:
         lab.simulated.down(folder=fleet.folder)
@@ -100,13 +118,18 @@ def test_a_playbook_reaches_its_end_and_then_changes_nothing(layouts: LayoutFlee
     done = ansible(layouts, "ansible-playbook", "play.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     *changes, info, refused = answers(done.stdout)
-    assert [answer["changed"] for answer in changes] == [True, True, False, True, True, False]
+    assert [answer["changed"] for answer in changes] == [True, True, False] * 4 + [True]
     assert done.stdout.count("-0000:41:00.0: scheduler: best-effort\n+0000:41:00.0: scheduler: equal-share\n") == 1
-    assert done.stdout.count("-state: absent\n+state: running\n") == 1
-    dry, created, again = changes[3:]
+    states = re.findall(r"^-state: (\w+)\n\+state: (\w+)$", done.stdout, re.MULTILINE)
+    assert states == [("absent", "running"), ("running", "stopped"), ("stopped", "running"), ("running", "absent")]
+    dry, created, again = changes[3:6]
     assert (dry["vm"], dry["leases"]) == (None, []) and again["vm"] == created["vm"]
+    # In check mode the answer is what is there.
+    assert [one["vm"]["state"] for one in changes[6:12]] == ["running", *["stopped"] * 3, *["running"] * 2]
     (vm,) = info["vgpuctl"]["vms"]
-    assert (vm["vm"], vm["leases"]) == (created["vm"], created["leases"]) and vm["vm"]["state"] == "running"
+    assert (vm["vm"]["request"], vm["vm"]["state"]) == (created["vm"]["request"], "running")
+    assert [one["slice"] for one in vm["leases"]] == [one["slice"] for one in created["leases"]]
+    assert [gpu["address"] for gpu in info["vgpuctl"]["gpus"]] == ["0000:41:00.0"]
     assert refused["reference"] == "not-found" and "nobody" in refused["msg"]
     (vgpu,) = layouts.machine("sim-001").state().vgpus
     assert vgpu.uuid == created["leases"][0]["slice"]["mdev_uuid"]
@@ -117,7 +140,8 @@ def test_tenants_vms_are_hosts_of_an_inventory(layouts: LayoutFleet) -> None:
     hosts = [listed[group]["hosts"] for group in ("tenant_acme", "on_sim_001", "state_running", "has_T4_2Q")]
     assert hosts == [["acme.web-1"]] * 4
     variables = listed["_meta"]["hostvars"]["acme.web-1"]
-    assert [_text(variables[name]) for name in ("vgpuctl_host", "vgpuctl_vm")] == ["sim-001", "web-1"]
+    names = ("vgpuctl_host", "vgpuctl_vm", "ansible_host")
+    assert [_text(variables[name]) for name in names] == ["sim-001", "web-1", "10.0.0.2"]
 
 
 def test_a_vm_is_made_absent(layouts: LayoutFleet) -> None:

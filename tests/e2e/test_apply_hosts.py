@@ -119,6 +119,22 @@ def test_a_failing_host_hides_no_other_and_shows_its_undo(layouts: LayoutFleet) 
     assert hosts["sim-004"]["is_unreachable"] and hosts["sim-004"]["error"]["reference"] == "host-unreachable"
 
 
+def test_a_step_that_fails_ends_the_host_and_undo_takes_the_others_back(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=WITH_SLICES, sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
+    lab.faults.begin("sim-001", "refuse", folder=layouts.folder)
+    try:
+        shown = layouts.operator.run("apply-hosts", "--no-boot", "--undo").out
+        after = layouts.vfs("sim-001")
+        left = applied(layouts, "--no-boot")["sim-001"]
+    finally:
+        lab.faults.clear("sim-001", folder=layouts.folder)
+    assert f"changed: [sim-001] {GPU}: taken back: enable 32 VFs of {GPU}" in shown
+    assert "sim-001 : ok=1   changed=2   skipped=0   failed=1   unreachable=0" in shown
+    assert after == {}
+    assert left["undo"] == [{"op": "sriov.set", "address": GPU, "count": 0}] and layouts.vfs("sim-001") == {GPU: 32}
+    assert [line["outcome"] for line in left["lines"]] == ["ok", "changed", "failed"]
+
+
 def test_batches_end_with_the_failures_that_are_allowed(layouts: LayoutFleet) -> None:
     impossible = {"gpus": [{"match": "all", "kind": "mig", "geometry": {}}]}
     layouts.declare(sim_001=EQUAL, sim_002=impossible, sim_003=EQUAL)

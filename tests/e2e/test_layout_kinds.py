@@ -20,7 +20,16 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "sim_001": {
         "stop_services": [DCGM],
         "hugepages": {"2MiB": 64},
-        "gpus": [{"match": "all", "kind": "mig-vgpu", "geometry": {"3g.40gb": 1, "2g.20gb": 2}}],
+        "kernel_arguments": ["iommu=pt"],
+        "gpus": [
+            {
+                "match": "all",
+                "kind": "mig-vgpu",
+                "geometry": {"3g.40gb": 1, "2g.20gb": 2},
+                "types": ["H100-3-40C", "H100-2-20C"],
+                "slices": {"H100-2-20C": 1},
+            }
+        ],
     },
     "sim_002": {
         "gpus": [
@@ -28,29 +37,45 @@ LAYOUTS: dict[str, dict[str, Any]] = {
                 "match": "all",
                 "kind": "vgpu",
                 "size_mode": "mixed-size",
-                "scheduler": {"policy": "equal-share"},
+                "scheduler": {"policy": "equal-share", "time_slice_ms": 4},
+                "types": ["L40S-16Q", "L40S-8Q"],
                 "slices": {"L40S-16Q": 1, "L40S-8Q": 2},
             }
         ]
     },
-    "sim_003": {"gpus": [{"match": "all", "kind": "mig", "geometry": {"3g.20gb": 1, "1g.5gb": 2}}]},
+    "sim_003": {
+        "gpus": [
+            {"match": "all", "kind": "mig", "geometry": {"3g.20gb": 1, "1g.5gb": 2}, "placements": {"3g.20gb": [4]}}
+        ]
+    },
     "sim_004": {
         "gpus": [{"match": "all", "kind": "vf", "count": 4}],
         "network": {"southbound": "ssl:192.0.2.1:6642", "tunnels": "10.84.0.0/16"},
         "uplinks": {"provider": "eno2"},
+    },
+    "sim_005": {
+        "gpus": [
+            {
+                "match": "all",
+                "kind": "mig-vgpu",
+                "geometry": {"2g.48gb+gfx": 1, "1g.24gb+gfx": 2},
+                "size_mode": "mixed-size",
+                "slices": {"DC-1-4Q": 2, "DC-1-8Q": 3, "DC-2-24Q": 1},
+            }
+        ]
     },
 }
 
 
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
-    """An H100, an L40S, an A100 and a Flex 170; DCGM holds the H100."""
+    """An H100 that DCGM holds, an L40S, an A100, a Flex 170 and an RTX PRO 6000, one to a host."""
     if missing := missing_for_simulated():
         if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
             pytest.fail(missing)
         pytest.skip(missing)
     home: Path = tmp_path_factory.mktemp("kinds")
-    fleet = layout_fleet(home, 4, "h100-pcie,l40s,a100-pcie-40gb,flex-170")
+    fleet = layout_fleet(home, 5, "h100-pcie,l40s,a100-pcie-40gb,flex-170,rtx-pro-6000-blackwell-server")
     fleet.declare(**LAYOUTS)
     fleet.operator.does("create-certificate", "central", "vgpuctl")
     yield fleet
@@ -67,16 +92,20 @@ def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None
     first = run(layouts, "apply-hosts", "--reset")
     assert {name: one["error"] for name, one in first.items()} == dict.fromkeys(first, None)
     reached = [profile_counts(layouts, name) for name in first]
-    assert reached == [([4, 2, 2], 0, [True, True]), ([], 3, None), ([4, 1, 1], 0, [True, True]), ([], 0, None)]
-    assert layouts.machine("sim-002").state().mixed_sizes == [GPU]
+    on = [True, True]
+    assert reached == [([4, 2, 2], 1, on), ([], 3, None), ([4, 1, 1], 0, on), ([], 0, None), ([6, 3, 3], 6, on)]
+    states = [layouts.machine(name).state() for name in first]
+    assert (states[0].hugepages, states[1].mixed_sizes) == ({"2048": 64}, [GPU])
+    assert [one.slice_ns for one in states[1].schedulers.values()] == [4_000_000]
+    assert [one.start for one in states[2].instances if one.size == 4] == [4]
     second = run(layouts, "apply-hosts")
-    assert [(one["changed"], one["writes"]) for one in second.values()] == [(0, 0)] * 4
+    assert [(one["changed"], one["writes"]) for one in second.values()] == [(0, 0)] * 5
     for name in first:
         lab.simulated.reboot(name, folder=layouts.folder)
     assert [profile_counts(layouts, name) for name in first] == reached, journal(layouts, "sim-001")
     checked = run(layouts, "check-hosts", "--after-reboot")
     assert {name: one["since_reboot"] for name, one in checked.items()} == {name: [] for name in checked}
-    assert [one["has_drifted"] for one in checked.values()] == [False] * 4
+    assert [one["has_drifted"] for one in checked.values()] == [False] * 5
 
 
 def test_a_host_is_one_of_ovn_s_chassis_and_what_ails_it_is_found(layouts: LayoutFleet) -> None:

@@ -25,6 +25,17 @@ from typing import IO
 
 _ROOMS = ("cli", "guests", "hosts", "ovn", "store", "usecases")
 _REQUEST_BYTES = 1 << 20
+_COMMAND = """#!{python} -IS
+import json, os, socket, sys
+request = {{
+    "module": "vgpuctl", "arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()
+}}
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+    connection.connect({socket!r})
+    socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
+    connection.recv(64)
+    sys.exit(int(connection.recv(64)))
+"""
 
 
 class WarmStart:
@@ -74,6 +85,11 @@ class WarmStart:
                     f"{module} {arguments} took over {timeout_s} s\n{_text(out)}\n{_text(err)}"
                 ) from None
             return int(code), _text(out), _text(err)
+
+    def write_command(self, path: Path) -> None:
+        """Write a program that runs `vgpuctl` by the server, for other programs to call."""
+        path.write_text(_COMMAND.format(python=sys.executable, socket=self._path))
+        path.chmod(0o755)
 
 
 def _text(stream: IO[bytes]) -> str:

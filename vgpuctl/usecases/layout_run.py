@@ -85,11 +85,16 @@ class LayoutRun:
                     self._take_snapshot()
         except VgpuctlError as failure:
             error = failure
-            if not self._lines or self._lines[-1].outcome is not Outcome.FAILED:
+            if not self._is_told(failure):
                 self._line(Outcome.FAILED, None, "not as declared", reason=failure.message, hint=failure.hint)
         undo = tuple(step for planned in reversed(self._done) for step in planned.undo)
         writes = self._services.host(self._host).agent.writes
         return AppliedHost(self._host, tuple(self._lines), self._differences, undo, writes, error)
+
+    def _is_told(self, failure: VgpuctlError) -> bool:
+        """Whether lines say it already: those of a step that failed, or of what stands in the layout's way."""
+        told = {line.reason for line in self._lines if line.outcome is Outcome.FAILED}
+        return failure.message in told or (isinstance(failure, LayoutRefused) and bool(failure.context))
 
     def _apply(self) -> None:
         try:

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 from vgpuctl.planner.doctor import gpu_checks, host_checks, network_checks, vgpu_checks
 from vgpuctl.planner.doctor.examined import Examined
-from vgpuctl.planner.doctor.finding import Finding
+from vgpuctl.planner.doctor.finding import Finding, Severity
 
 
 @dataclass(frozen=True)
 class Check:
-    """One failure mode. id: stable. row: its row in the reference, 0 for one beside them."""
+    """One failure mode. id: stable. row: its row in the reference, 0 for one beside them. worst: of its findings."""
 
     id: str
     row: int
     find: Callable[[Examined], Iterator[Finding]]
+    worst: Severity = Severity.ERROR
 
 
 CHECKS: tuple[Check, ...] = (
@@ -24,14 +25,14 @@ CHECKS: tuple[Check, ...] = (
     Check("foreign-driver", 3, gpu_checks.foreign_driver),
     Check("driver-without-vgpu", 4, gpu_checks.driver_without_vgpu),
     Check("wrong-driver", 5, gpu_checks.wrong_driver),
-    Check("gpu-in-use", 6, gpu_checks.gpu_in_use),
+    Check("gpu-in-use", 6, gpu_checks.gpu_in_use, Severity.WARNING),
     Check("mode-pending", 7, gpu_checks.mode_pending),
     Check("mig-without-instance", 8, vgpu_checks.mig_without_instance),
-    Check("size-conflict", 9, vgpu_checks.size_conflict),
-    Check("stale-vgpu", 10, vgpu_checks.stale_vgpu),
+    Check("size-conflict", 9, vgpu_checks.size_conflict, Severity.WARNING),
+    Check("stale-vgpu", 10, vgpu_checks.stale_vgpu, Severity.WARNING),
     Check("mixed-size-lost", 11, vgpu_checks.mixed_size_lost),
     Check("fabric", 12, gpu_checks.fabric),
-    Check("memory-map", 13, gpu_checks.memory_map),
+    Check("memory-map", 13, gpu_checks.memory_map, Severity.WARNING),
     Check("group-not-isolated", 14, gpu_checks.group_not_isolated),
     Check("no-reset", 15, gpu_checks.no_reset),
     Check("access-denied", 16, host_checks.access_denied),

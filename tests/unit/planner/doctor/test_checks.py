@@ -187,6 +187,16 @@ def test_every_row_of_the_reference_has_one_check_and_a_case() -> None:
     assert {check.id for check in CHECKS if check.row} == {case[0] for case in CASES} | logs
 
 
+def test_no_finding_is_worse_than_its_check_and_one_is_as_bad() -> None:
+    order = list(Severity)
+    found = [one for _, provoke, _ in CASES for one in examine(provoke())]
+    found += [one for check, _ in LOG_PATTERNS for one in examine(seen(a40(), lines=logged(check)))]
+    worst = {one.check: one.severity for one in sorted(found, key=lambda one: -order.index(one.severity))}
+    assert {check.id: check.worst for check in CHECKS if check.row} == {
+        check: severity for check, severity in worst.items() if check != "unread"
+    }
+
+
 def test_an_unread_part_is_an_error_of_its_own() -> None:
     (finding,) = examine(seen(a40(unread=("numa_node cannot be read",))))
     assert (finding.check, finding.severity) == ("unread", Severity.ERROR)

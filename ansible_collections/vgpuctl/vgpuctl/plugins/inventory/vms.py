@@ -3,14 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from typing import Any
-
-from ansible.errors import AnsibleParserError
-from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
-
 DOCUMENTATION = """
 name: vms
 short_description: The VMs of vgpuctl's tenants as hosts
@@ -53,6 +45,14 @@ keyed_groups:
   - key: vgpuctl_slices | map(attribute='profile') | list
     prefix: profile
 """
+
+import json
+import os
+import subprocess
+from typing import Any
+
+from ansible.errors import AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin, Constructable
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable):

@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.vgpuctl.vgpuctl.plugins.module_utils.command import ARGUMENTS, Vgpuctl
-
 DOCUMENTATION = """
 module: vgpu_info
 short_description: What vgpuctl knows of hosts, GPUs, types, tenants, VMs and networks
@@ -36,7 +32,7 @@ options:
     description: The store's address; E(VGPUCTL_DATABASE_URL) or vgpuctl's own default otherwise.
     type: str
 author:
-  - the vgpuctl authors
+  - the vgpuctl authors (!UNKNOWN)
 """
 
 EXAMPLES = """
@@ -53,6 +49,10 @@ vgpuctl:
   returned: always
   type: dict
 """
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.vgpuctl.vgpuctl.plugins.module_utils.command import ARGUMENTS, Vgpuctl
 
 _ON_HOSTS = ("hosts", "gpus", "profiles")
 _PARTS = (*_ON_HOSTS, "tenants", "vms", "networks")

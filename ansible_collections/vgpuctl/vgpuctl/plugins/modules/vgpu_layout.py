@@ -3,12 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.vgpuctl.vgpuctl.plugins.module_utils.command import ARGUMENTS, Vgpuctl
-
 DOCUMENTATION = """
 module: vgpu_layout
 short_description: Bring hosts into their declared GPU layout
@@ -51,7 +45,7 @@ options:
     description: The store's address; E(VGPUCTL_DATABASE_URL) or vgpuctl's own default otherwise.
     type: str
 author:
-  - the vgpuctl authors
+  - the vgpuctl authors (!UNKNOWN)
 """
 
 EXAMPLES = """
@@ -70,6 +64,12 @@ hosts:
   type: list
   elements: dict
 """
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.vgpuctl.vgpuctl.plugins.module_utils.command import ARGUMENTS, Vgpuctl
 
 
 def main() -> None:

@@ -3,15 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.vgpuctl.vgpuctl.plugins.module_utils.command import ARGUMENTS, Vgpuctl
-
 DOCUMENTATION = """
 module: vgpu_vm
 short_description: Make a tenant's VM with GPU slices present, started, stopped or absent
@@ -62,7 +53,7 @@ options:
     description: The store's address; E(VGPUCTL_DATABASE_URL) or vgpuctl's own default otherwise.
     type: str
 author:
-  - the vgpuctl authors
+  - the vgpuctl authors (!UNKNOWN)
 """
 
 EXAMPLES = """
@@ -88,6 +79,15 @@ leases:
   type: list
   elements: dict
 """
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.vgpuctl.vgpuctl.plugins.module_utils.command import ARGUMENTS, Vgpuctl
 
 
 def main() -> None:

@@ -205,8 +205,14 @@ class NetworkDiffers(StateError):
     reference = "network-differs"
 
 
+class VpcObjectDiffers(StateError):
+    """A gateway, security group, balancer or the like of this name exists with another specification."""
+
+    reference = "vpc-object-differs"
+
+
 class NetworkInUse(StateError):
-    """A network still has VMs, or its addresses overlap with another's where they may not."""
+    """A network still has VMs, something of it is still used, or its addresses overlap where they may not."""
 
     reference = "network-in-use"
 

@@ -31,7 +31,7 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Declare a network behind the tenants' gateways, or give it another shape. Tenants' onboarding files name it."""
+    """Declare a network behind the tenants' gateways, or give it another shape. `create-gateway` names it."""
     from vgpuctl.cli.services import services
     from vgpuctl.model.vpc import Outside
     from vgpuctl.usecases.outsides import set_outside

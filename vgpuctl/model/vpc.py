@@ -10,6 +10,7 @@ from typing import ClassVar
 from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port
 
 DEFAULT_GROUP = "default"
+ANYWHERE = "0.0.0.0/0"
 
 
 class Protocol(StrEnum):
@@ -44,7 +45,7 @@ class Rule:
 
     protocol: Protocol = Protocol.ANY
     ports: tuple[int, int] | None = None
-    source: str = "0.0.0.0/0"
+    source: str = ANYWHERE
 
     @property
     def source_group(self) -> str | None:

@@ -4,7 +4,7 @@
 import hashlib
 from collections.abc import Iterator
 
-from vgpuctl.model.vpc import DEFAULT_GROUP, Protocol, Rule, SecurityGroup, Vpc, ovn_name
+from vgpuctl.model.vpc import ANYWHERE, DEFAULT_GROUP, Protocol, Rule, SecurityGroup, Vpc, ovn_name
 from vgpuctl.ovn.rows import Reference, Row
 
 _NEVER_PRIORITY, _ALLOW_PRIORITY, _OUT_PRIORITY, _DROP_PRIORITY = 2000, 1002, 1001, 1000
@@ -66,7 +66,7 @@ def _match(tenant: str, rule: Rule) -> str:
             parts.append(f"{field} == {first}" if first == last else f"{field} >= {first} && {field} <= {last}")
     if rule.source_group is not None:
         parts.append(f"ip4.src == ${ovn_name('p', tenant, rule.source_group)}_ip4")
-    elif rule.source != "0.0.0.0/0":
+    elif rule.source != ANYWHERE:
         parts.append(f"ip4.src == {rule.source}")
     return " && ".join(parts)
 

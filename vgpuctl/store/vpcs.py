@@ -56,12 +56,16 @@ class VpcRows(NetworkRows):
         return [_decode(row.spec, kind, what=f"{wanted} {row.name} of tenant {tenant}") for row in rows]
 
     def hold_network_address(self, network: Network, holder: str) -> str:
-        """The address of a network that an object of its tenant holds; the highest free one when it holds none yet."""
+        """The address of a network that an object of its tenant holds; the highest free one when it holds none yet.
+
+        An object holds one address: that of its former network is free again.
+        """
         addresses = tables.addresses
         holder = f"{network.request.tenant}/{holder}"
         mine = (addresses.c.network_id == network.id, addresses.c.holder == holder)
         for row in self._read(select(addresses.c.address).where(*mine)):
             return str(row.address)
+        self._write(delete(addresses).where(addresses.c.holder == holder))
         address = last_free_address(network.subnet, self.addresses(network.id))
         if address is None:
             raise AddressesExhausted(f"network {network.label} ({network.request.cidr}) has no free address")

@@ -17,6 +17,7 @@ from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.tenants import set_quota
 from vgpuctl.usecases.vpc import apply_vpc
+from vgpuctl.usecases.vpc_changes import Decision, change_objects
 from vgpuctl.usecases.vpc_objects import all_objects
 
 
@@ -67,9 +68,7 @@ def offboard_tenant(services: Services, tenant: str, *, timeout_s: float) -> tup
         for vm in found.vms:
             delete_vm(services, vm, timeout_s=timeout_s)
         if found.objects:
-            with services.store.transaction() as session:
-                for spec in reversed(found.objects):
-                    session.delete_vpc_object(tenant, spec.kind, spec.key)
+            change_objects(services, tenant, lambda session: Decision(gone=all_objects(session, tenant)))
         if services.has_northbound:
             with locked(services, OVN_SUBJECT):
                 apply_vpc(services, tenant)

@@ -2,43 +2,37 @@
 """onboard: make a tenant what its file says. Every step may be repeated, so the same command finishes a killed run."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-import msgspec
 
 from vgpuctl.errors import NetworkDiffers, VgpuctlError, VmDiffers
 from vgpuctl.guests.seed import check_secret
 from vgpuctl.model.network import NetworkState
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmState
-from vgpuctl.model.vpc import VpcKind, VpcSpec
+from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.limits import changed as changed_quotas
 from vgpuctl.store.store import Session
 from vgpuctl.usecases import create_network as networks
 from vgpuctl.usecases.create_vm import create_vm, find_existing
 from vgpuctl.usecases.delete_network import delete_network
 from vgpuctl.usecases.delete_vm import delete_vm
-from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.operations import refuse_while_busy
 from vgpuctl.usecases.repair import mend_vm
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.tenants import create_tenant, describe, set_quota
-from vgpuctl.usecases.vpc import apply_vpc, carried
-from vgpuctl.usecases.vpc_objects import all_objects, is_same, set_object, without_given
+from vgpuctl.usecases.vpc_changes import (
+    CHANGED,
+    CREATED,
+    REMOVED,
+    UNCHANGED,
+    Decision,
+    Outcome,
+    change_objects,
+    compare_object,
+)
+from vgpuctl.usecases.vpc_objects import all_objects
 
-CREATED, CHANGED, UNCHANGED, REMOVED = "created", "changed", "unchanged", "removed"
 KEPT = "not in the file"
 DIFFERS = "differs"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became, or would become, of one object. detail: what changes, for --diff."""
-
-    kind: str
-    name: str
-    outcome: str
-    detail: tuple[str, ...] = ()
 
 
 def onboard(
@@ -89,7 +83,7 @@ def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Ou
         word = DIFFERS if differences else UNCHANGED if is_ready else CHANGED
         yield Outcome("network", request.name, word, tuple(differences))
     for spec in wanted.objects:
-        yield _compare_object(objects.pop((spec.kind, spec.key), None), spec)
+        yield compare_object(objects.pop((spec.kind, spec.key), None), spec)
     for vm in wanted.vms:
         before = vms.pop(vm.name, None)
         if before is None:
@@ -171,41 +165,16 @@ def _networks(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
 
 
 def _objects(services: Services, wanted: TenantFile, *, prune: bool) -> list[Outcome]:
-    """Keep the objects in one transaction, then let OVN have them in another: of OVN's there is all or nothing."""
-    tenant = wanted.tenant
-    with services.store.transaction() as session:
-        there = {(spec.kind, spec.key): spec for spec in all_objects(session, tenant)}
-        outcomes = []
-        # Groups may let one another in, so all are there before any is checked.
-        for spec in wanted.objects:
-            if spec.kind is VpcKind.SECURITY_GROUP:
-                session.set_vpc_object(tenant, spec)
-        for spec in wanted.objects:
-            before = there.pop((spec.kind, spec.key), None)
-            set_object(session, tenant, spec)
-            outcomes.append(_compare_object(before, spec))
-        for kind, key in reversed(there):
-            if prune:
-                session.delete_vpc_object(tenant, kind, key)
-            outcomes.append(Outcome(kind, key, REMOVED if prune else KEPT))
-        has_ovn = bool(carried(session, tenant))
-    if has_ovn:
-        with locked(services, OVN_SUBJECT):
-            for change in apply_vpc(services, tenant):
-                services.say(f"{tenant}: OVN has {change}")
-    return outcomes
+    """The objects in one transaction, then OVN's rows in another: of OVN's there is all or nothing."""
+    named = {(spec.kind, spec.key) for spec in wanted.objects}
+    others: list[VpcSpec] = []
 
+    def decide(session: Session) -> Decision:
+        others[:] = [spec for spec in all_objects(session, wanted.tenant) if (spec.kind, spec.key) not in named]
+        return Decision(wanted.objects, others if prune else ())
 
-def _compare_object(before: VpcSpec | None, after: VpcSpec) -> Outcome:
-    if before is None:
-        return Outcome(after.kind, after.key, CREATED, (f"+ {_shown(after)}",))
-    if is_same(before, after):
-        return Outcome(after.kind, after.key, UNCHANGED)
-    return Outcome(after.kind, after.key, CHANGED, (f"- {_shown(before)}", f"+ {_shown(after)}"))
-
-
-def _shown(spec: VpcSpec) -> str:
-    return msgspec.json.encode(without_given(spec)).decode()
+    outcomes = list(change_objects(services, wanted.tenant, decide).outcomes)
+    return outcomes if prune else [*outcomes, *(Outcome(spec.kind, spec.key, KEPT) for spec in reversed(others))]
 
 
 def _vms(services: Services, wanted: TenantFile) -> Iterator[Outcome]:

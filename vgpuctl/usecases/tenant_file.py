@@ -2,7 +2,6 @@
 """Reading an onboarding file, schema version 1 (docs/onboarding.md); every refusal names file and line."""
 
 import contextlib
-import ipaddress
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from vgpuctl.model.network import Backend, NetworkRequest, parse_address, parse_
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmRequest, check_name
 from vgpuctl.model.vpc import (
+    ANYWHERE,
     Contact,
     DirectLine,
     FloatingAddress,
@@ -26,6 +26,7 @@ from vgpuctl.model.vpc import (
     SecurityGroup,
     VpcSpec,
 )
+from vgpuctl.model.vpc_text import parse_ports, parse_source
 from vgpuctl.quota.resources import parse_amount, parse_resource
 from vgpuctl.usecases.vm_file import VmFile, read_entry
 
@@ -150,25 +151,16 @@ def _rule(value: Value) -> Rule:
     ports = _ports(keys["ports"]) if "ports" in keys else None
     if ports is not None and not protocol.has_ports():
         raise keys["ports"].refuse(f"is given, but {protocol} has no ports", hint="set `protocol: tcp` or udp")
-    source = keys["from"].text() if "from" in keys else "0.0.0.0/0"
-    if source.startswith("group:"):
-        with _at(keys["from"]):
-            check_name(source.removeprefix("group:"), what="security group")
-        return Rule(protocol, ports, source)
-    try:
-        return Rule(protocol, ports, str(ipaddress.IPv4Network(source)))
-    except ValueError as error:
-        raise keys["from"].refuse(
-            f"is {source!r}, neither a network nor a group", hint="such as 10.0.0.0/24, or group:web"
-        ) from error
+    if "from" not in keys:
+        return Rule(protocol, ports, ANYWHERE)
+    with _at(keys["from"]):
+        return Rule(protocol, ports, parse_source(keys["from"].text()))
 
 
 def _ports(value: Value) -> tuple[int, int]:
     if isinstance(value.content, str):
-        first, dash, last = value.content.partition("-")
-        if dash and first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) <= 65535:
-            return int(first), int(last)
-        raise value.refuse(f"is {value.content!r}", hint="write 80, or 8000-8010")
+        with _at(value):
+            return parse_ports(value.content)
     port = value.whole(1, 65535)
     return port, port
 

@@ -2,6 +2,7 @@
 """Networks, ports and addresses: never the same address or MAC twice, also when many runs take them at once."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import insert
@@ -112,3 +113,17 @@ def test_many_runs_take_addresses_at_once_and_none_is_given_twice(tenants: Store
         assert max(Counter(taken).values()) == 1
     with tenants.reading() as session:
         assert len(session.addresses(made.id)) == len(ports) + 1
+
+
+def test_what_holds_an_address_holds_one_and_gives_back_the_one_of_its_former_network(tenants: Store) -> None:
+    front = network()
+    request = replace(front.request, name="back", cidr="10.0.1.0/24")
+    back = replace(front, id=some_uuid(), request=request)
+    with tenants.transaction() as session:
+        session.add_network(front)
+        session.add_network(back)
+        before = session.addresses(front.id)
+        first = session.hold_network_address(front, "load-balancer/shop")
+        assert session.hold_network_address(front, "load-balancer/shop") == first == "10.0.0.254"
+        assert session.hold_network_address(back, "load-balancer/shop") == "10.0.1.254"
+        assert session.addresses(front.id) == before

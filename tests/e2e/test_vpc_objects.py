@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gateways, groups, balancers and the like by commands: the same rows as by a tenant's file, on a real OVN central."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.operator import Operator
+from tests.ovn_fixture import LocalOvn, central
+
+__all__ = ["central"]
+
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
+OUTSIDE = (
+    *("create-outside", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
+    *("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider"),
+)
+VM = ("create-vm", "web-1", "--tenant", "acme", "--network", "front", "--memory", "96MiB", "--vcpus", "1")
+FILE = """
+version: 1
+tenant: acme
+networks:
+  front: {cidr: 10.0.0.0/24, line: {physical_network: provider, vlan: 42}}
+security_groups:
+  inner: []
+  web:
+    - {protocol: tcp, ports: 80}
+    - {protocol: udp, ports: 8000-8010, from: 10.9.0.0/24}
+    - {from: "group:inner"}
+gateway: internet
+floating_addresses: [web-1]
+port_forwards: [{protocol: udp, port: 53, vm: web-1, vm_port: 5353}]
+load_balancers:
+  shop: {network: front, port: 80, vms: [web-1, web-2], vm_port: 8080, failures: 2}
+peerings: [globex]
+"""
+# How each object is made, another shape of it, what the refusal says of it, and how it is taken away.
+OBJECTS = (
+    (
+        ("create-security-group", "inner"),
+        ("--rule", "icmp"),
+        "rules: none there, icmp wanted",
+        ("delete-security-group", "inner"),
+    ),
+    (
+        (
+            *("create-security-group", "web", "--rule", "tcp:80", "--rule", "udp:8000-8010@10.9.0.0/24"),
+            *("--rule", "any@group:inner"),
+        ),
+        ("--rule", "tcp:443"),
+        "rules: tcp:80, udp:8000-8010@10.9.0.0/24, any@group:inner there, "
+        "tcp:80, udp:8000-8010@10.9.0.0/24, any@group:inner, tcp:443 wanted",
+        ("delete-security-group", "web"),
+    ),
+    (("create-gateway", "internet"), (), "", ("delete-gateway",)),
+    (
+        ("create-direct-line", "front", "--physical-network", "provider", "--vlan", "42"),
+        ("--vlan", "43"),
+        "vlan: 42 there, 43 wanted",
+        ("delete-direct-line", "front"),
+    ),
+    (
+        (
+            *("create-load-balancer", "shop", "--network", "front", "--port", "80", "--vm", "web-1", "--vm", "web-2"),
+            *("--vm-port", "8080", "--failures", "2"),
+        ),
+        ("--port", "81"),
+        "port: 80 there, 81 wanted",
+        ("delete-load-balancer", "shop"),
+    ),
+    (("create-floating-address", "web-1"), (), "", ("delete-floating-address", "web-1")),
+    (
+        ("create-port-forward", "udp/53", "--vm", "web-1", "--vm-port", "5353"),
+        ("--vm-port", "53"),
+        "vm_port: 5353 there, 53 wanted",
+        ("delete-port-forward", "udp/53"),
+    ),
+    (("create-peering", "globex"), (), "", ("delete-peering", "globex")),
+)
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator, central: LocalOvn) -> Operator:
+    """An operator of a tenant with a network; every test takes away what it made."""
+    made = replace(fleet_operator, variables={"VGPUCTL_OVN_NORTHBOUND": central.northbound})
+    made.does(*OUTSIDE)
+    made.does("create-tenant", "acme")
+    made.does("create-network", "front", "--tenant", "acme", "--cidr", "10.0.0.0/24")
+    return made
+
+
+def _names(operator: Operator) -> list[str]:
+    return [f"{one['kind']} {one['name']}" for one in operator.json("list-vpc-objects", "--tenant", "acme")]
+
+
+def test_commands_make_what_a_tenant_s_file_makes_and_take_it_away(
+    operator: Operator, central: LocalOvn, tmp_path: Path
+) -> None:
+    tenant = ("--tenant", "acme")
+    for command, other, difference, _delete in OBJECTS:
+        if command[0] == "create-floating-address":
+            told = operator.json(*command, *tenant, "--dry-run")
+            assert (told["changed"], told["object"]["spec"]["address"]) == (False, "203.0.113.11")
+            assert "floating-address web-1" not in _names(operator), "a dry run writes nothing"
+        assert operator.json(*command, *tenant)["changed"], command
+        assert not operator.json(*command, *tenant)["changed"], command
+        if other:
+            refused = operator.is_refused(*command, *other, *tenant)
+            assert (refused["reference"], refused["context"]) == ("vpc-object-differs", [difference])
+    operator.does(*VM, "--security-group", "web")
+    assert "203.0.113.11 10.0.0.2" in central.nbctl(
+        "--bare", "--columns=external_ip,logical_ip", "list", "NAT"
+    ).replace("\n", " ")
+    balancers = central.nbctl("--bare", "--columns=vips", "list", "Load_Balancer").split()
+    assert sorted(balancers) == ["10.0.0.253:80=10.0.0.2:8080", "203.0.113.10:53=10.0.0.2:5353"]
+    file = tmp_path / "acme.yml"
+    file.write_text(FILE)
+    outcomes = {
+        (one["kind"], one["outcome"]) for one in operator.json("onboard", str(file))["objects"] if one["kind"] != "vm"
+    }
+    assert {outcome for _kind, outcome in outcomes} == {"unchanged"}, "the file finds what the commands made"
+    assert len(outcomes) == len({command[0] for command, *_ in OBJECTS}) + 2
+    assert operator.json("repair") == []
+    for command, blocker in (
+        (("delete-security-group", "web"), ["security group web: VM web-1 is in it"]),
+        (("delete-security-group", "inner"), ["security group inner: group web lets it in"]),
+        (
+            ("delete-gateway",),
+            [
+                "gateway: floating-address web-1 comes in by it",
+                "gateway: port-forward udp/53 comes in by it",
+            ],
+        ),
+    ):
+        refused = operator.is_refused(*command, *tenant, "--yes")
+        assert (refused["reference"], refused["context"]) == ("network-in-use", blocker)
+    operator.does("delete-vm", "web-1", *tenant, "--yes", "--timeout", "0")
+    for _create, _other, _difference, command in reversed(OBJECTS):
+        delete = (*command, *tenant, "--yes")
+        if command[0] == "delete-port-forward":
+            assert operator.json(*delete, "--dry-run") == {"deleted": [], "dry_run": True}
+        assert operator.json(*delete)["deleted"] == list(command[1:] or ["gateway"])
+    assert operator.is_refused(*delete)["reference"] == "not-found"
+    assert operator.json(*delete, "--if-exists")["deleted"] == []
+    assert _names(operator) == []
+    assert operator.json("repair") == []
+    assert central.nbctl("--bare", "--columns=_uuid", "list", "Load_Balancer").split() == []
+
+
+def test_rules_change_one_by_one_and_a_file_counts_them_as_its_own_only_when_it_says_so(
+    operator: Operator, central: LocalOvn, tmp_path: Path
+) -> None:
+    tenant = ("--tenant", "acme")
+    operator.does("create-security-group", "web", "--rule", "tcp:80", *tenant)
+    for _ in range(2):
+        operator.does("create-security-rule", "web", "tcp:443", "icmp", *tenant)
+        operator.does("delete-security-rule", "web", "tcp:80", *tenant)
+    (group,) = operator.json("list-vpc-objects", "--kind", "security-group")
+    assert [rule["ports"] for rule in group["spec"]["rules"]] == [[443, 443], None]
+    assert "tcp.dst == 443" in central.nbctl("--bare", "--columns=match", "list", "ACL")
+    for command, reference in (
+        (("create-security-rule", "web", "tcp:80@group:no"), "not-found"),
+        (("create-security-rule", "no", "tcp:80"), "not-found"),
+        (("create-security-rule", "web", "icmp:80"), "usage"),
+        (("create-security-rule", "web", "tcp:80-70"), "usage"),
+        (("create-security-rule", "web", "tcp:80@10.0.0.1/8"), "usage"),
+        (("create-port-forward", "80-81", "--vm", "a"), "usage"),
+        (("create-floating-address", "web-1"), "state"),
+        (("create-load-balancer", "shop", "--network", "no", "--port", "80", "--vm", "a"), "not-found"),
+        (("create-gateway", "nowhere"), "not-found"),
+    ):
+        assert operator.is_refused(*command, *tenant)["reference"] == reference, command
+    file = tmp_path / "acme.yml"
+    file.write_text("version: 1\ntenant: acme\nnetworks: {front: {cidr: 10.0.0.0/24}}\n")
+    found = operator.json("onboard", str(file))["objects"]
+    assert {"kind": "security-group", "name": "web", "outcome": "not in the file", "detail": []} in found
+    operator.does("onboard", str(file), "--prune")
+    assert _names(operator) == []
+
+
+def test_after_kill_9_anywhere_the_same_command_or_repair_finishes(operator: Operator, central: LocalOvn) -> None:
+    operator.does("create-gateway", "internet", "--tenant", "acme")
+    create = ("create-load-balancer", "shop", "--network", "front", "--port", "80", "--vm", "a", "--tenant", "acme")
+    delete = ("delete-load-balancer", "shop", "--tenant", "acme", "--yes", "--if-exists")
+
+    def balancers() -> int:
+        return len(central.nbctl("--bare", "--columns=_uuid", "list", "Load_Balancer").split())
+
+    moment = 0
+    while True:
+        moment += 1
+        done = operator.run(str(moment), *create, program=KILLED_RUN)
+        operator.does(*create)
+        assert balancers() == 1, f"created after a kill at {moment}"
+        gone = operator.run(str(moment), *delete, program=KILLED_RUN)
+        operator.does(*delete)
+        assert balancers() == 0, f"deleted after a kill at {moment}"
+        if (done.code, gone.code) == (0, 0):
+            break
+        assert {done.code, gone.code} <= {0, -9}, done.err + gone.err
+    assert moment > 3
+    done = operator.run("2", *create, program=KILLED_RUN)
+    assert (done.code, balancers(), len(_names(operator))) == (-9, 0, 2), "the row is there, OVN has nothing yet"
+    assert [one["outcome"] for one in operator.json("repair")] == ["finished"]
+    assert balancers() == 1
+    done = operator.run("apply", *delete, program=KILLED_RUN)
+    assert (done.code, balancers(), len(_names(operator))) == (-9, 0, 2), "OVN has it no more, its row is there"
+    assert [one["outcome"] for one in operator.json("repair")] == ["finished"]
+    assert balancers() == 1
+    operator.does(*delete)
+    operator.does("delete-gateway", "--tenant", "acme", "--yes")
+    assert operator.json("repair") == []
+
+
+def test_while_ovn_is_away_nothing_is_written(operator: Operator, central: LocalOvn) -> None:
+    central.stop()
+    try:
+        refused = operator.is_refused("create-gateway", "internet", "--tenant", "acme")
+        assert (refused["reference"], refused["exit_code"]) == ("ovn-unreachable", 11)
+        assert _names(operator) == []
+    finally:
+        central.start()
+    assert operator.json("create-gateway", "internet", "--tenant", "acme")["changed"]
+    operator.does("delete-gateway", "--tenant", "acme", "--yes")

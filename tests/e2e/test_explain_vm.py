@@ -6,6 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.operator import Operator
+from vgpuctl import lab
+from vgpuctl.lab.simulated.layout import simulated_folder
+from vgpuctl.lab.simulated.machine.state import MachineFolder
 
 SMALL = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
 VM = ("--tenant", "explained", "--gpu", "A40-8Q", *SMALL)
@@ -62,3 +65,26 @@ def test_least_utilised_looks_at_what_the_host_measured(operator: Operator) -> N
     assert (kept["placement"]["host"], kept["placement"]["slices"][0]["gpu"]) == used
     (idle,) = operator.json("explain-vm", "next", *VM, "--policy", "least-utilised")
     assert (idle["placement"]["host"], idle["placement"]["slices"][0]["gpu"]) != used
+
+
+def test_a_vm_in_huge_pages_goes_where_they_are_free(operator: Operator, fleet: lab.LabFolder) -> None:
+    machine = MachineFolder(simulated_folder(fleet).host("sim-002"))
+    with machine.change() as state:
+        state.hugepages["2048"] = 96
+    paged = (*VM, "--memory", "128MiB", "--hugepages", "2MiB")
+    try:
+        operator.does("list-gpus", "--refresh")
+        (created,) = operator.json("create-vm", "paged", *paged)
+        assert created["vm"]["host"] == "sim-002"
+        assert "<page size='2048' unit='KiB'/>" in created["xml"]
+        assert machine.state().used_pages("2048") == 64
+        assert "128 MiB in huge pages of 2 MiB" in operator.does("show-vm", "paged", "--tenant", "explained").out
+        refused = operator.is_refused("create-vm", "second", *paged)
+        assert any("(host-hugepages)" in line for line in refused["context"]), refused
+        (explained,) = operator.json("explain-vm", "second", *paged)
+        assert "sim-002 had 32 more huge pages of 2 MiB" in [one["text"] for one in explained["changes"]]
+        operator.does("delete-vm", "paged", "--tenant", "explained", "--yes", "--timeout", "0")
+        assert machine.state().used_pages("2048") == 0
+    finally:
+        with machine.change() as state:
+            state.hugepages.clear()

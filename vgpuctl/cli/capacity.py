@@ -22,6 +22,7 @@ from vgpuctl.cli.services import report_failures
 )
 @click.option("--vcpus", type=click.IntRange(1, 512), default=2, show_default=True, help="Virtual CPUs of each VM.")
 @click.option("--memory", default="2GiB", show_default=True, metavar="SIZE", help="Memory of each VM.")
+@click.option("--hugepages", metavar="SIZE", help="Its memory is made of huge pages of this size: 2MiB, 1GiB.")
 @click.option("--require-label", "required", multiple=True, metavar="KEY=VALUE", help="Only GPUs with this label.")
 @click.option(
     "--for", "duration", metavar="DURATION", help="How long each VM would run (2h, 1d12h); without it, until deleted."
@@ -39,6 +40,7 @@ def command(
     gpus: Sequence[str],
     vcpus: int,
     memory: str,
+    hugepages: str | None,
     required: Sequence[str],
     duration: str | None,
     tenant: str | None,
@@ -50,6 +52,7 @@ def command(
     """Count how many more VMs of one kind fit, by host, with the rules that place them. Nothing is created."""
     from vgpuctl.cli.services import services
     from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.model.guest_memory import parse_page_size
     from vgpuctl.model.times import format_time, parse_duration
     from vgpuctl.model.units import parse_mib
     from vgpuctl.model.vm import VmRequest
@@ -62,6 +65,7 @@ def command(
         gpus=tuple(parse_gpu_request(text) for text in gpus),
         vcpus=vcpus,
         memory_mib=parse_mib(memory, what="--memory"),
+        hugepages_kib=None if hugepages is None else parse_page_size(hugepages, what="--hugepages"),
         duration_s=None if duration is None else parse_duration(duration, what="--for"),
         wishes=read_wishes(required=required),
     )

@@ -20,6 +20,7 @@ from vgpuctl.cli.output import print_json, say
 def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any) -> None:
     """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it."""
     from vgpuctl.cli.services import services
+    from vgpuctl.model.guest_memory import format_page_size
     from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.show_vm import show_vm
     from vgpuctl.usecases.vms import find_vm
@@ -31,9 +32,10 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
         return
     vm = shown.vm
     click.echo(f"VM        {vm.request.name} of tenant {vm.request.tenant}, {vm.state}" + _reason(vm.problem))
-    click.echo(
-        f"size      {vm.request.vcpus} vCPUs, {format_mib(vm.request.memory_mib)}, firmware {vm.request.firmware}"
-    )
+    page_kib = vm.request.hugepages_kib
+    pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
+    memory = format_mib(vm.request.memory_mib) + pages
+    click.echo(f"size      {vm.request.vcpus} vCPUs, {memory}, firmware {vm.request.firmware}")
     click.echo(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {shown.domain_state or 'not known to libvirt'}")
     for lease, holders in zip(shown.leases, shown.holders or ((),) * len(shown.leases), strict=True):
         click.echo(

@@ -25,6 +25,11 @@ _FLAGS = (
     click.option(
         "--memory", default="2GiB", show_default=True, metavar="SIZE", help="Memory: 512MiB, 8GiB, 4096 (MiB)."
     ),
+    click.option(
+        "--hugepages",
+        metavar="SIZE",
+        help="Make the memory of huge pages of this size, 2MiB or 1GiB, that its host keeps for it.",
+    ),
     click.option("--disk", metavar="SIZE", help="Size of the disk; none without it and without --base-image."),
     click.option("--base-image", metavar="IMAGE", help="The disk's base: a volume of the pool or a path on the host."),
     click.option(
@@ -127,6 +132,7 @@ def read_requests(
     gpus: Sequence[str],
     vcpus: int,
     memory: str,
+    hugepages: str | None,
     disk: str | None,
     base_image: str | None,
     pool: str,
@@ -153,6 +159,7 @@ def read_requests(
 ) -> list[Any]:
     """The VmRequests of a command line: one from flags, or all of a file. Raises UsageError."""
     from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.model.guest_memory import parse_page_size
     from vgpuctl.model.priority import parse_priority
     from vgpuctl.model.times import parse_duration
     from vgpuctl.model.units import parse_mib
@@ -181,6 +188,7 @@ def read_requests(
                 gpus=tuple(parse_gpu_request(text) for text in gpus),
                 vcpus=vcpus,
                 memory_mib=parse_mib(memory, what="--memory"),
+                hugepages_kib=parse_page_size(hugepages, what="--hugepages") if hugepages is not None else None,
                 disk=disk_request,
                 network=None if network == "none" else network,
                 firmware=Firmware(firmware),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.model.guest_memory import GuestMemory
 
 
 class NumaMemory(StrEnum):
@@ -25,17 +26,21 @@ class NumaView:
     has_vcpu_pins: bool
 
 
-def numa_view(facts: HostFacts, gpus: Sequence[Gpu], *, vcpus: int, memory_mib: int) -> NumaView | None:
-    """Choose the node all the GPUs sit on; None on a host with one node, or when they sit on several."""
+def numa_view(facts: HostFacts, gpus: Sequence[Gpu], *, vcpus: int, memory: GuestMemory) -> NumaView | None:
+    """Choose the node all the GPUs sit on; None on a host with one node, or when they sit on several.
+
+    Huge pages are counted over all nodes, so those of another node do where the node's own are used up.
+    """
     nodes = {gpu.numa_node for gpu in gpus}
     if len(facts.numa_nodes) < 2 or len(nodes) != 1:
         return None
     for node in facts.numa_nodes:
         if node.number in nodes and node.cpus:
+            has_room = memory.page_kib is None and memory.mib <= node.memory_mib
             return NumaView(
                 node=node.number,
                 cpus=node.cpus,
-                memory=NumaMemory.STRICT if memory_mib <= node.memory_mib else NumaMemory.PREFERRED,
+                memory=NumaMemory.STRICT if has_room else NumaMemory.PREFERRED,
                 has_vcpu_pins=vcpus <= cpu_count(node.cpus),
             )
     return None

@@ -123,12 +123,14 @@ class DomainView:
 
     kvm: whether the host runs it by KVM, else QEMU emulates (TCG). mmio_window_gib: the 64-bit window for the
     GPUs' BARs, None when QEMU's default suffices. seed_path: the NoCloud image on the host.
+    hugepages_kib: size of the pages that its memory is made of, None for ordinary memory.
     """
 
     name: str
     uuid: str
     kvm: bool
     memory_mib: int
+    hugepages_kib: int | None
     vcpus: int
     cpu_mode: CpuMode
     maxphysaddr_passthrough: bool
@@ -173,6 +175,7 @@ def domain_view(
         uuid=vm.uuid,
         kvm=facts.kvm,
         memory_mib=request.memory_mib,
+        hugepages_kib=request.hugepages_kib,
         vcpus=request.vcpus,
         cpu_mode=CpuMode.HOST_PASSTHROUGH if facts.kvm else CpuMode.MAXIMUM,
         maxphysaddr_passthrough=facts.kvm
@@ -181,7 +184,7 @@ def domain_view(
         and _version(facts.libvirt_version) >= _MAXPHYSADDR_SINCE,
         firmware=request.firmware,
         direct_kernel=request.direct_kernel,
-        numa=numa_view(facts, gpus, vcpus=request.vcpus, memory_mib=request.memory_mib),
+        numa=numa_view(facts, gpus, vcpus=request.vcpus, memory=request.memory),
         mmio_window_gib=window,
         root_ports=_root_ports(len(slices)),
         disk=disk,

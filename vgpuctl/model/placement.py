@@ -13,6 +13,7 @@ class HostCapacity:
     """One host as last seen. generation: the store's counter of changes to this host's leases.
 
     promised_memory_mib: what the store's VMs on the host have, whether or not they ran when it was read.
+    promised_hugepages_mib: the same of memory in huge pages, by their size in KiB.
     traits: what the inventory says. groups: (tenant, group) of the VMs there.
     """
 
@@ -22,6 +23,7 @@ class HostCapacity:
     promised_memory_mib: int = 0
     traits: HostTraits = NO_TRAITS
     groups: frozenset[tuple[str, str]] = frozenset()
+    promised_hugepages_mib: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.wishes import NO_WISHES, Wishes
 
 _VM_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -91,7 +92,7 @@ class VmRequest:
     network. bandwidth_mbps: the most its port may send, and receive; None for no limit.
     wishes: where it is placed; a VM that is there is not moved for them.
     duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
-    that vgpuctl defines, and whose name follows.
+    that vgpuctl defines, and whose name follows. hugepages_kib: size of the huge pages that its memory is made of.
     """
 
     name: str
@@ -113,6 +114,12 @@ class VmRequest:
     bandwidth_mbps: int | None = None
     duration_s: float | None = None
     domain: str | None = None
+    hugepages_kib: int | None = None
+
+    @property
+    def memory(self) -> GuestMemory:
+        """What its guest takes of the host's memory when it runs."""
+        return GuestMemory(self.memory_mib, self.hugepages_kib)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vgpuctl.model.guest_memory import NO_MEMORY, GuestMemory
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Window
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.relieve import relieve
 
 MOST_TIMES = 64
@@ -21,7 +23,7 @@ MOST_TIMES = 64
 class Booking:
     """Slices that are taken from begin to end (seconds since the epoch; end infinite: for good).
 
-    vm_uuid: the VM that holds them now, None for a promise. memory_mib: of its guest.
+    vm_uuid: the VM that holds them now, None for a promise. memory: of its guest.
     """
 
     name: str
@@ -30,7 +32,7 @@ class Booking:
     begin: float
     end: float
     vm_uuid: str | None = None
-    memory_mib: int = 0
+    memory: GuestMemory = NO_MEMORY
 
     def overlaps(self, begin: float, end: float) -> bool:
         """Whether it takes its slices at any time of a range."""
@@ -113,11 +115,10 @@ def _at(capacity: HostCapacity, bookings: Sequence[Booking], windows: Sequence[W
     """The host without the VMs that do not run then, and with the memory of those that will."""
     here = [one for one in bookings if one.host == capacity.name]
     gone = [one for one in here if one.vm_uuid is not None and not _is_in(one, windows)]
-    freed_mib = sum(one.memory_mib for one in gone)
-    later_mib = sum(one.memory_mib for one in here if one.vm_uuid is None and _is_in(one, windows))
+    freed = [one.memory for one in gone]
+    later = [one.memory for one in here if one.vm_uuid is None and _is_in(one, windows)]
     facts = capacity.facts
     if gone:
         slices = [held for one in gone for held in one.slices]
-        facts = relieve(facts, slices, {one.vm_uuid for one in gone if one.vm_uuid is not None}, freed_mib)
-    promised_mib = max(0, capacity.promised_memory_mib - freed_mib) + later_mib
-    return replace(capacity, facts=facts, promised_memory_mib=promised_mib)
+        facts = relieve(facts, slices, {one.vm_uuid for one in gone if one.vm_uuid is not None}, freed)
+    return replace(with_promised(capacity, less=freed, more=later), facts=facts)

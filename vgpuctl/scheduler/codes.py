@@ -16,6 +16,7 @@ class Code(StrEnum):
     GROUP_TOGETHER = "group-together"
     HOST_CPUS = "host-cpus"
     HOST_MEMORY = "host-memory"
+    HOST_HUGEPAGES = "host-hugepages"
     NO_GPU = "no-gpu"
     NOT_TOGETHER = "not-together"
 

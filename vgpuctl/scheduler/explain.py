@@ -80,7 +80,7 @@ def _refuse_group(name: str, request: VmRequest, there: Sequence[str]) -> Refusa
 
 def _on_host(host: Host, request: VmRequest, wants: Sequence[Wanted]) -> list[Rejection]:
     name = host.capacity.name
-    refusal = refuse_host(request, host.capacity, host.promised_mib)
+    refusal = refuse_host(request, host.capacity, host.promised_mib.get(request.hugepages_kib, 0))
     if refusal is not None:
         return [_rejection(name, None, refusal)]
     rejections: list[Rejection] = []

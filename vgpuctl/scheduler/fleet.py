@@ -9,6 +9,7 @@ import bisect
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
 
+from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
@@ -17,7 +18,7 @@ from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.class_index import MOST_QUESTIONS, ClassIndex
 from vgpuctl.scheduler.gpu_class import Card, GpuClasses
 from vgpuctl.scheduler.gpu_state import GpuState, read_gpu
-from vgpuctl.scheduler.host_rules import room_mib
+from vgpuctl.scheduler.host_memory import foreign_mib, promised_by_page, room_mib
 from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView, Judge, Price
 from vgpuctl.scheduler.question import IndexKey, Question
 from vgpuctl.scheduler.state_index import StateIndex
@@ -29,7 +30,8 @@ HOST_ENDS = "\0"
 class Host:
     """One host: its cards by address, in order, and the room it has for the memory of VMs, exact and rounded.
 
-    cpus: 0 in maintenance, when it takes no VM.
+    cpus: 0 in maintenance, when it takes no VM. promised_mib, rooms_mib, rounded_mib: by size of huge pages in KiB,
+    None for ordinary memory.
     """
 
     def __init__(self, capacity: HostCapacity, cards: dict[str, Card]) -> None:
@@ -38,8 +40,15 @@ class Host:
         self.cpus = 0 if capacity.traits.maintenance is not None else capacity.facts.cpus
         self.labels = capacity.traits.labels
         self.cards = cards
-        self.promised_mib = 0
-        self.promise(capacity.promised_memory_mib)
+        self.promised_mib = promised_by_page(capacity)
+        sizes = [pool.size_kib for pool in capacity.facts.hugepages or ()]
+        self._foreign_mib = {
+            page_kib: foreign_mib(capacity.facts, self.promised_mib.get(page_kib, 0), page_kib) for page_kib in sizes
+        }
+        self.rooms_mib: dict[int | None, int] = {}
+        self.rounded_mib: dict[int | None, int] = {}
+        for page_kib in (None, *sizes):
+            self.promise(GuestMemory(0, page_kib))
 
     @property
     def states(self) -> list[GpuState]:
@@ -54,14 +63,22 @@ class Host:
     @property
     def state(self) -> Hashable:
         """Equal for hosts that differ in name and the order of their GPUs alone."""
-        return (self.cpus, self.room_mib, self.labels, tuple(sorted(card.number for card in self.cards.values())))
+        rooms = tuple(self.rooms_mib.items())
+        return (self.cpus, rooms, self.labels, tuple(sorted(card.number for card in self.cards.values())))
 
-    def promise(self, memory_mib: int) -> bool:
+    def promise(self, memory: GuestMemory) -> bool:
         """Count memory of a VM, negative when it goes. Returns whether the rounded room is another now."""
-        self.promised_mib += memory_mib
-        self.room_mib = room_mib(self.capacity.facts, self.promised_mib)
-        before, self.rounded_mib = getattr(self, "rounded_mib", -1), _rounded(self.room_mib)
-        return before != self.rounded_mib
+        page_kib = memory.page_kib
+        promised_mib = self.promised_mib[page_kib] = self.promised_mib.get(page_kib, 0) + memory.mib
+        taken_mib = promised_mib + self._foreign_mib.get(page_kib or 0, 0)
+        room = self.rooms_mib[page_kib] = room_mib(self.capacity.facts, taken_mib, page_kib)
+        before = self.rounded_mib.get(page_kib)
+        self.rounded_mib[page_kib] = _rounded(room)
+        return before != self.rounded_mib[page_kib]
+
+    def room_for(self, question: Question) -> int:
+        """The exact room for the kind of memory that a VM wants."""
+        return self.rooms_mib.get(question.page_kib, 0)
 
 
 GpuMember = tuple[int, int, int, float]
@@ -147,19 +164,32 @@ class Fleet:
             hosts.remove(name)
 
     def take(
-        self, host: str, leases: Collection[Lease], memory_mib: int = 0, group: tuple[str, str] | None = None
+        self,
+        host: str,
+        leases: Collection[Lease],
+        memory_mib: int = 0,
+        group: tuple[str, str] | None = None,
+        page_kib: int | None = None,
     ) -> None:
-        """Count the leases of one VM that was placed, its memory, and its group: tenant and name."""
+        """Count the leases of one VM that was placed, its memory, and its group: tenant and name.
+
+        page_kib: of which huge pages the memory is, None for ordinary memory.
+        """
         found = self.hosts[host]
         if group is not None:
             self._groups.setdefault(group, Counter())[host] += 1
         for lease in leases:
             found.cards[lease.slice.gpu].take(lease)
         self.last_host = host
-        self._changed(found, {lease.slice.gpu for lease in leases}, memory_mib)
+        self._changed(found, {lease.slice.gpu for lease in leases}, GuestMemory(memory_mib, page_kib))
 
     def give_back(
-        self, host: str, leases: Collection[Lease], memory_mib: int = 0, group: tuple[str, str] | None = None
+        self,
+        host: str,
+        leases: Collection[Lease],
+        memory_mib: int = 0,
+        group: tuple[str, str] | None = None,
+        page_kib: int | None = None,
     ) -> None:
         """Forget what `take` counted."""
         found = self.hosts[host]
@@ -167,7 +197,7 @@ class Fleet:
             self._groups[group][host] -= 1
         for lease in leases:
             found.cards[lease.slice.gpu].give_back(lease)
-        self._changed(found, {lease.slice.gpu for lease in leases}, -memory_mib)
+        self._changed(found, {lease.slice.gpu for lease in leases}, GuestMemory(-memory_mib, page_kib))
 
     def place(self, request: VmRequest, policy: Policy | None = None) -> Placement | None:
         """Choose host and GPUs for one VM; None when no host can take it. Nothing is counted as taken yet."""
@@ -229,7 +259,7 @@ class Fleet:
 
     def _question(self, request: VmRequest, policy: Policy) -> Question:
         wishes = request.wishes
-        key = (request.gpus, request.vcpus, request.memory_mib, policy, wishes.required, wishes.preferred)
+        key = (request.gpus, request.vcpus, request.memory, policy, wishes.required, wishes.preferred)
         found = self._questions.get(key)
         if found is None:
             if len(self._questions) >= MOST_QUESTIONS:
@@ -253,7 +283,7 @@ class Fleet:
 
     def _enter_gpus(self, key: IndexKey, index: ClassIndex[GpuMember], host: Host, addresses: Iterable[str]) -> None:
         """Tell an index the state of these GPUs of a host."""
-        name, cpus, room = host.name + HOST_ENDS, host.cpus, host.rounded_mib
+        name, cpus, room = host.name + HOST_ENDS, host.cpus, host.rounded_mib.get(key.page_kib, 0)
         free = host.free if key.with_loads else 0.0
         for address in addresses:
             index.put(name + address, (cpus, room, host.cards[address].number, free))
@@ -264,13 +294,14 @@ class Fleet:
         if not key.with_places:
             numbers.sort()
         places = tuple(host.cards) if key.with_places else ()
-        state = (host.cpus, host.rounded_mib, host.labels, places, tuple(numbers))
+        state = (host.cpus, host.rounded_mib.get(key.page_kib, 0), host.labels, places, tuple(numbers))
         index.put(host.name, state)
 
-    def _changed(self, host: Host, addresses: set[str], memory_mib: int) -> None:
-        has_other_room = host.promise(memory_mib)
+    def _changed(self, host: Host, addresses: set[str], memory: GuestMemory) -> None:
+        has_other_room = host.promise(memory)
         for key, gpus in self._gpu_indexes.items():
-            self._enter_gpus(key, gpus, host, host.cards if key.with_loads or has_other_room else addresses)
+            is_of_all = key.with_loads or (has_other_room and key.page_kib == memory.page_kib)
+            self._enter_gpus(key, gpus, host, host.cards if is_of_all else addresses)
         for key, hosts in self._host_indexes.items():
             self._enter_host(key, hosts, host)
 
@@ -292,7 +323,7 @@ class Fleet:
 
     def _choice_on(self, question: Question, host: Host) -> _Choice | None:
         """The best on one host, by looking at all of it."""
-        if question.vcpus > host.cpus or question.memory_mib > host.room_mib:
+        if question.vcpus > host.cpus or question.memory_mib > host.room_for(question):
             return None
         if len(question.wants) != 1:
             fitting = question.fit_on(host.states, host.labels)
@@ -331,7 +362,7 @@ class Fleet:
 
 def _hides(host: Host, question: Question) -> bool:
     """Whether the host has room that its rounded state does not show."""
-    return host.rounded_mib < question.memory_mib <= host.room_mib
+    return host.rounded_mib.get(question.page_kib, 0) < question.memory_mib <= host.room_for(question)
 
 
 def _rounded(room_mib: int) -> int:

@@ -47,9 +47,9 @@ class _Search:
             if self.tries > MOST_TRIES:
                 return None
             leases = _promised(placement, index)
-            self.fleet.take(placement.host, leases, request.memory_mib, group)
+            self.fleet.take(placement.host, leases, request.memory_mib, group, request.hugepages_kib)
             rest = self.choose(index + 1)
-            self.fleet.give_back(placement.host, leases, request.memory_mib, group)
+            self.fleet.give_back(placement.host, leases, request.memory_mib, group, request.hugepages_kib)
             if rest is not None:
                 return [placement, *rest]
         return None

@@ -18,11 +18,15 @@ from vgpuctl.scheduler.offer import Offer, Refusal, Wanted
 
 
 class IndexKey(NamedTuple):
-    """Which index answers: of GPUs or hosts, whether the loads are part of a state, and whether GPUs' places are."""
+    """Which index answers: of GPUs or hosts, whether the loads are part of a state, and whether GPUs' places are.
+
+    page_kib: of which huge pages the room is, None for ordinary memory.
+    """
 
     of_hosts: bool
     with_loads: bool
     with_places: bool
+    page_kib: int | None = None
 
 
 def wants_of(request: VmRequest) -> list[Wanted]:
@@ -44,11 +48,12 @@ class Question:
         self.judge = judge
         self.vcpus = request.vcpus
         self.memory_mib = request.memory_mib
+        self.page_kib = request.hugepages_kib
         self.wants = wants_of(request)
         self._required = request.wishes.required
         self.takes_turns = judge.takes_turns()
         several = len(self.wants) != 1
-        self.index = IndexKey(several, judge.wants_loads(), several and judge.wants_closeness())
+        self.index = IndexKey(several, judge.wants_loads(), several and judge.wants_closeness(), request.hugepages_kib)
         self._different = list(Counter(self.wants).items())
         self._best: dict[int, Offer | None] = {}
         self._prices: dict[tuple[int, float], Price | None] = {}

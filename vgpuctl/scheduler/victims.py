@@ -7,10 +7,12 @@ Who may be asked to give way is decided by the caller; here it is only chosen am
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.relieve import relieve
 
 MOST_TRIES = 400
@@ -21,7 +23,7 @@ MOST_TRIES = 400
 class Candidate:
     """One VM that may be asked to give way. work_s: how long it has run, which is lost. leases: all it holds.
 
-    memory_mib: its guest's memory, 0 when it does not run.
+    memory: its guest's, none when it does not run.
     """
 
     vm_uuid: str
@@ -29,7 +31,7 @@ class Candidate:
     host: str
     priority: int
     work_s: float
-    memory_mib: int
+    memory: GuestMemory
     leases: tuple[Lease, ...]
 
 
@@ -91,7 +93,7 @@ def _sets(there: Sequence[Candidate], size: int) -> Iterator[list[Candidate]]:
     kinds: dict[object, list[Candidate]] = {}
     for one in sorted(there, key=lambda one: (one.priority, one.work_s, one.name)):
         slices = tuple(sorted((lease.slice.gpu, lease.slice.profile) for lease in one.leases))
-        kinds.setdefault((slices, one.memory_mib), []).append(one)
+        kinds.setdefault((slices, one.memory), []).append(one)
     yield from _picks(list(kinds.values()), size)
 
 
@@ -127,12 +129,8 @@ def _without(
     """Where the request fits on the host when these VMs gave way, None when it does not."""
     uuids = {one.vm_uuid for one in gone}
     slices = [lease.slice for one in gone for lease in one.leases]
-    freed_mib = sum(one.memory_mib for one in gone)
-    relieved = replace(
-        capacity,
-        facts=relieve(capacity.facts, slices, uuids, freed_mib),
-        promised_memory_mib=max(0, capacity.promised_memory_mib - freed_mib),
-    )
+    freed = [one.memory for one in gone]
+    relieved = replace(with_promised(capacity, less=freed), facts=relieve(capacity.facts, slices, uuids, freed))
     placement = Fleet([relieved], [lease for lease in leases if lease.vm_uuid not in uuids]).place(request)
     if placement is None:
         return None

@@ -4,12 +4,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Wishes
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.host_memory import with_more_pages
 from vgpuctl.scheduler.victims import Candidate, choose_victims
 
 
@@ -30,7 +32,11 @@ def changes_that_admit(
     Tried one by one: what the request itself insists on, what the inventory forbids, and VMs that go (the fewest, of
     all that are given).
     """
-    found = [*_other_requests(request, capacities, leases), *_allowed_again(request, capacities, leases)]
+    found = [
+        *_other_requests(request, capacities, leases),
+        *_other_pages(request, capacities, leases),
+        *_allowed_again(request, capacities, leases),
+    ]
     eviction = choose_victims(request, capacities, leases, vms)
     if eviction is not None:
         names = ", ".join(victim.name for victim in eviction.victims)
@@ -61,11 +67,38 @@ def _other_requests(
     yield from _smaller(fleet, request)
 
 
+def _other_pages(request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]) -> Iterator[Change]:
+    """Other memory than the huge pages that it wants, or more of them on the host that lacks the fewest."""
+    page_kib = request.hugepages_kib
+    if page_kib is None:
+        return
+    fleet, size = Fleet(capacities, leases), format_page_size(page_kib)
+    yield from _try(fleet, replace(request, hugepages_kib=None), f"it did without huge pages of {size}", 1)
+    others = {pool.size_kib for one in capacities for pool in one.facts.hugepages or () if pool.total}
+    for other in sorted(others - {page_kib}):
+        if request.memory_mib * 1024 % other == 0:
+            text = f"its huge pages were of {format_page_size(other)}"
+            yield from _try(fleet, replace(request, hugepages_kib=other), text, 1)
+    best: tuple[int, str, Change] | None = None
+    for name, host in sorted(fleet.hosts.items()):
+        missing_mib = request.memory_mib - host.rooms_mib.get(page_kib, 0)
+        if missing_mib <= 0 or missing_mib > host.rooms_mib[None] or (best is not None and missing_mib >= best[0]):
+            continue
+        own = [lease for lease in leases if lease.host == name]
+        raised = replace(host.capacity, facts=with_more_pages(host.capacity.facts, page_kib, missing_mib))
+        missing = missing_mib * 1024 // page_kib
+        for change in _try(Fleet([raised], own), request, f"{name} had {missing} more huge pages of {size}", 2):
+            best = (missing_mib, name, change)
+    if best is not None:
+        yield best[2]
+
+
 def _smaller(fleet: Fleet, request: VmRequest) -> Iterator[Change]:
     """Less memory or fewer vCPUs, as much as the host with the most would give."""
     best: Change | None = None
-    for room in sorted({host.room_mib for host in fleet.hosts.values() if host.room_mib < request.memory_mib}):
-        placement = fleet.place(replace(request, memory_mib=room)) if room >= 1 else None
+    rooms = {host.rooms_mib.get(request.hugepages_kib, 0) for host in fleet.hosts.values()}
+    for room in sorted(room for room in rooms if 0 < room < request.memory_mib):
+        placement = fleet.place(replace(request, memory_mib=room))
         if placement is None:
             break
         best = Change(1, f"it wanted at most {format_mib(room)} of memory", placement)

@@ -218,6 +218,7 @@ class _Domains:
             firmware=shape.firmware,
             autostart=self._host.hypervisor.is_autostarted(domain.name),
             domain=domain.name,
+            hugepages_kib=shape.hugepages_kib,
         )
         vm = Vm(domain.uuid, request, self._host.name, VmState.RUNNING if runs else VmState.STOPPED)
         state = LeaseState.RUNNING if runs else LeaseState.BUILT

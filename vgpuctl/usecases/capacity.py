@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
@@ -81,7 +82,7 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
                 name=vm.domain_name,
                 request=vm.request,
                 host=vm.host,
-                memory_mib=vm.request.memory_mib if vm.state is VmState.RUNNING else 0,
+                memory=vm.request.memory if vm.state is VmState.RUNNING else NO_MEMORY,
                 leases=tuple(lease for lease in leases if lease.vm_uuid == vm.uuid),
             )
             for vm in vms

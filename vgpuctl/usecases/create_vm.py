@@ -171,6 +171,7 @@ def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
         "gpus",
         "vcpus",
         "memory_mib",
+        "hugepages_kib",
         "disk",
         "network",
         "firmware",
@@ -262,6 +263,7 @@ def plan(services: Services, vm: Vm, network: Network | None, placement: Placeme
     leases = check_leases(leases, facts, placement.host)
     steps, undo = plan_leases(leases, facts)
     attachment = free_port(services, vm, network)
+    guest.check_pages(vm, facts)
     guest.check(host, vm, attachment)
     apply(host, steps, dry_run=True)
     xml = guest.render(host, vm, leases, facts, attachment)
@@ -280,6 +282,7 @@ def build(
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_slice(lease.id, lease.slice)
+    guest.check_pages(vm, facts)
     guest.check(host, vm, attachment)
     guest.build_volumes(host, vm, attachment, undoing)
     steps, undo = plan_leases(leases, facts)

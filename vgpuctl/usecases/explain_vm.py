@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import QuotaExceeded, VgpuctlError
+from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import Vm, VmRequest, VmState
@@ -13,6 +14,7 @@ from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.judge import view_of
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.scheduler.relieve import relieve
@@ -109,12 +111,11 @@ def _without(capacity: HostCapacity, vm: Vm | None, own: Sequence[Lease]) -> Hos
     if vm is None or vm.host != capacity.name:
         return capacity
     holds_memory = vm.state is not VmState.STOPPED or bool(own)
-    memory_mib = vm.request.memory_mib if holds_memory else 0
-    running_mib = vm.request.memory_mib if vm.state is VmState.RUNNING else 0
+    promised = [vm.request.memory] if holds_memory else []
+    running = [vm.request.memory] if vm.state is VmState.RUNNING else []
     return replace(
-        capacity,
-        facts=relieve(capacity.facts, [lease.slice for lease in own], [vm.uuid], running_mib),
-        promised_memory_mib=max(0, capacity.promised_memory_mib - memory_mib),
+        with_promised(capacity, less=promised),
+        facts=relieve(capacity.facts, [lease.slice for lease in own], [vm.uuid], running),
         groups=capacity.groups - {(vm.request.tenant, vm.request.wishes.group or "")},
     )
 
@@ -128,7 +129,7 @@ def _candidates(vms: Sequence[Vm], leases: Sequence[Lease]) -> list[Candidate]:
             host=vm.host,
             priority=vm.request.priority,
             work_s=0.0,
-            memory_mib=vm.request.memory_mib if vm.state is VmState.RUNNING else 0,
+            memory=vm.request.memory if vm.state is VmState.RUNNING else NO_MEMORY,
             leases=tuple(lease for lease in leases if lease.vm_uuid == vm.uuid),
         )
         for vm in vms

@@ -5,15 +5,17 @@ import time
 from collections.abc import Sequence
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import DomainRejected, GuestError
+from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.seed import seed_image
 from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.view import DiskView, domain_view
+from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm
+from vgpuctl.scheduler.host_memory import room_mib
 from vgpuctl.usecases.services import HostSession
 from vgpuctl.usecases.undo import Undo
 
@@ -29,6 +31,14 @@ def check(host: HostSession, vm: Vm, attachment: Attachment | None) -> None:
         host.hypervisor.check_network(request.network)
     if request.disk is not None:
         Storage(host.hypervisor).check_disk(request.disk.pool, request.disk.size_mib, request.disk.base_image)
+
+
+def check_pages(vm: Vm, facts: HostFacts) -> None:
+    """Find out whether the huge pages it was placed on are still free. Raises ConcurrentChange."""
+    memory = vm.request.memory
+    if memory.page_kib is not None and room_mib(facts, 0, memory.page_kib) < memory.mib:
+        size = format_page_size(memory.page_kib)
+        raise ConcurrentChange(f"{vm.host} has too few free huge pages of {size} by now for {vm.domain_name}")
 
 
 def build_volumes(host: HostSession, vm: Vm, attachment: Attachment | None, undoing: Undo) -> None:

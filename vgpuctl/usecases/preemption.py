@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.queue import QueueKind
@@ -45,8 +46,8 @@ def find_eviction(services: Services, request: VmRequest, capacities: Sequence[H
         own = tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)
         is_running = vm.state is VmState.RUNNING
         work_s = max((now - begun.get(lease.id, now) for lease in own), default=0.0) if is_running else 0.0
-        memory_mib = vm.request.memory_mib if is_running else 0
-        candidate = Candidate(vm.uuid, vm.domain_name, vm.host, vm.request.priority, work_s, memory_mib, own)
+        memory = vm.request.memory if is_running else NO_MEMORY
+        candidate = Candidate(vm.uuid, vm.domain_name, vm.host, vm.request.priority, work_s, memory, own)
         all_candidates.append(candidate)
         if gives_way:
             less_important.append(candidate)

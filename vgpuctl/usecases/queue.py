@@ -19,7 +19,7 @@ from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.quota.queue_order import in_order
 from vgpuctl.quota.resources import Resource
 from vgpuctl.scheduler.calendar import Booking, first_start
-from vgpuctl.scheduler.host_rules import host_reserve_mib
+from vgpuctl.scheduler.host_memory import host_reserve_mib, with_promised
 from vgpuctl.store.claims import subject_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.create_vm import CreatedVm, create_vm, find_existing, list_differences
@@ -115,8 +115,8 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
         if start is not None:
             length = math.inf if entry.request.duration_s is None else entry.request.duration_s
             end = start.at + length
-            placement, memory_mib = start.placement, entry.request.memory_mib
-            bookings.append(Booking(entry.name, placement.host, placement.slices, start.at, end, memory_mib=memory_mib))
+            placement, memory = start.placement, entry.request.memory
+            bookings.append(Booking(entry.name, placement.host, placement.slices, start.at, end, memory=memory))
     return settings, waiting
 
 
@@ -134,13 +134,15 @@ def cached_capacities(session: Session, inventory: "Inventory | None" = None) ->
     promised, groups = promised_memory(session), groups_there(session)
     names = None if inventory is None else set(inventory.select(None))
     return [
-        HostCapacity(
-            name,
-            known.facts,
-            known.generation,
-            promised[name],
-            NO_TRAITS if inventory is None else inventory.traits(name),
-            groups[name],
+        with_promised(
+            HostCapacity(
+                name,
+                known.facts,
+                known.generation,
+                traits=NO_TRAITS if inventory is None else inventory.traits(name),
+                groups=groups[name],
+            ),
+            more=promised[name],
         )
         for name, known in session.all_facts().items()
         if names is None or name in names

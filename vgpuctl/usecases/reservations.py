@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, NotFound, StateError, UsageError
 from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
@@ -185,7 +186,7 @@ def bookings_of(session: Session) -> list[Booking]:
                 0.0,
                 math.inf if ends_at is None else ends_at,
                 lease.vm_uuid,
-                vm.request.memory_mib if vm is not None and ends_at is not None else 0,
+                vm.request.memory if vm is not None and ends_at is not None else NO_MEMORY,
             )
         )
     taken = [replace(own[0], slices=tuple(one.slices[0] for one in own)) for own in by_vm.values()]

@@ -10,6 +10,7 @@ from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.operations import operation
@@ -18,6 +19,7 @@ from vgpuctl.usecases.quota import refuse_over_quota
 from vgpuctl.usecases.reservations import with_promises
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import build_slices, check_leases, leases_of, plan_leases
+from vgpuctl.usecases.survey import promised_memory
 from vgpuctl.usecases.undo import Undo
 
 
@@ -66,8 +68,9 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts) -> Sequence[Lea
     with services.store.reading() as session:
         generation = session.generation(vm.host)
         leases = with_promises(session, session.leases(), vm.request, vm)
+        capacity = with_promised(HostCapacity(vm.host, facts, generation), more=promised_memory(session)[vm.host])
     try:
-        placement = place(replace(vm.request, host=vm.host), [HostCapacity(vm.host, facts, generation)], leases)
+        placement = place(replace(vm.request, host=vm.host), [capacity], leases)
     except NoCapacity as full:
         raise NoCapacity(
             f"{vm.domain_name} cannot start: its slices were released and {vm.host}, where its disk is, has none left",

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of many hosts: from the store's cache, and read from the host where it has none or a fresh look is wanted."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmState
+from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.usecases.services import Services
 
 if TYPE_CHECKING:
@@ -36,8 +38,15 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
         promised, groups = promised_memory(session), groups_there(session)
     missing = [name for name in names if refresh or name not in cached]
     capacities = {
-        name: HostCapacity(
-            name, known.facts, known.generation, promised[name], services.inventory.traits(name), groups[name]
+        name: with_promised(
+            HostCapacity(
+                name,
+                known.facts,
+                known.generation,
+                traits=services.inventory.traits(name),
+                groups=groups[name],
+            ),
+            more=promised[name],
         )
         for name, known in cached.items()
         if name not in set(missing)
@@ -57,24 +66,26 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
         if remember:
             with services.store.transaction() as session:
                 session.save_facts(result.name, result.value, at=result.value.read_at)
-        capacities[result.name] = HostCapacity(
-            result.name,
-            result.value,
-            generation,
-            promised[result.name],
-            services.inventory.traits(result.name),
-            groups[result.name],
+        capacities[result.name] = with_promised(
+            HostCapacity(
+                result.name,
+                result.value,
+                generation,
+                traits=services.inventory.traits(result.name),
+                groups=groups[result.name],
+            ),
+            more=promised[result.name],
         )
     return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures))
 
 
-def promised_memory(session: "Session") -> Counter[str]:
-    """MiB of memory by host that belong to VMs: those that run or are on their way, and stopped ones that keep GPUs."""
+def promised_memory(session: "Session") -> defaultdict[str, list[GuestMemory]]:
+    """Memory by host that belongs to VMs: those that run or are on their way, and stopped ones that keep GPUs."""
     keeping = {lease.vm_uuid for lease in session.leases()}
-    promised: Counter[str] = Counter()
+    promised: defaultdict[str, list[GuestMemory]] = defaultdict(list)
     for vm in session.vms():
         if vm.state is not VmState.STOPPED or vm.uuid in keeping:
-            promised[vm.host] += vm.request.memory_mib
+            promised[vm.host].append(vm.request.memory)
     return promised
 
 

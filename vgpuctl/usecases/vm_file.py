@@ -9,9 +9,10 @@ import yaml
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.guest_memory import format_page_size, parse_page_size
 from vgpuctl.model.priority import parse_priority
 from vgpuctl.model.times import parse_duration
-from vgpuctl.model.units import parse_mib
+from vgpuctl.model.units import format_mib, parse_mib
 from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest, check_name
 from vgpuctl.model.wishes import read_wishes
 
@@ -49,6 +50,7 @@ class VmFile(msgspec.Struct, forbid_unknown_fields=True):
     gpus: list[str] = []
     vcpus: int = 2
     memory: str | int = "2GiB"
+    hugepages: str | None = None
     disk: DiskFile | None = None
     network: str | None = "default"
     firmware: Firmware = Firmware.BIOS
@@ -114,6 +116,7 @@ def read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
             gpus=tuple(parse_gpu_request(text) for text in vm.gpus),
             vcpus=vm.vcpus,
             memory_mib=parse_mib(str(vm.memory), what=f"{where}: memory"),
+            hugepages_kib=None if vm.hugepages is None else parse_page_size(vm.hugepages, what=f"{where}: hugepages"),
             disk=None
             if vm.disk is None
             else DiskRequest(
@@ -154,6 +157,12 @@ def check_request(request: VmRequest) -> VmRequest:
         raise UsageError(f"{request.vcpus} vCPUs cannot be given", hint="1 to 512")
     if request.memory_mib < 64:
         raise UsageError(f"{request.memory_mib} MiB of memory are too few", hint="at least 64MiB")
+    if request.hugepages_kib is not None and request.memory_mib * 1024 % request.hugepages_kib:
+        size = format_page_size(request.hugepages_kib)
+        raise UsageError(
+            f"{format_mib(request.memory_mib)} of memory are not a whole number of huge pages of {size}",
+            hint=f"ask for a multiple of {size}",
+        )
     if sum(gpu.count for gpu in request.gpus) > 16:
         raise UsageError("more than 16 GPUs for one VM")
     if request.bandwidth_mbps is not None and not 1 <= request.bandwidth_mbps <= 400_000:

@@ -133,6 +133,7 @@ _FULL_VGPU = Slice("0000:41:00.0", Sharing.MDEV, "A40-48Q", "0000:41:00.0", mdev
 CASES: dict[str, DomainView] = {
     "no_gpu_kvm": domain_view(vm(), [], facts()),
     "no_gpu_tcg": domain_view(vm(), [], facts(kvm=False)),
+    "hugepages": domain_view(vm(replace(REQUEST, hugepages_kib=2048)), [], facts()),
     "disk_seed_network": domain_view(vm(replace(REQUEST, network="default")), [], facts(), disk=_DISK, seed_path=_SEED),
     "tenant_network": domain_view(
         vm(replace(REQUEST, network="front", bandwidth_mbps=100)), [], facts(), attachment=Attachment(NETWORK, PORT)

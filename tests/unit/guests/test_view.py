@@ -24,6 +24,7 @@ from vgpuctl.errors import GuestError, UsageError
 from vgpuctl.guests.mmio_window import window_gib
 from vgpuctl.guests.numa import NumaMemory, cpu_count, numa_view
 from vgpuctl.guests.view import CpuMode, DiskView, domain_view, parse_pci_address
+from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.network import mac_address
 from vgpuctl.model.sharing import Sharing
@@ -136,11 +137,11 @@ def test_maxphysaddr_is_written_only_for_a_libvirt_that_knows_it(version: str | 
 def test_a_guest_is_pinned_only_when_all_its_gpus_share_one_known_node() -> None:
     near, far, unknown = (gpu("0000:41:00.0", numa_node=node) for node in (1, 0, None))
     host = facts(numa_nodes=2)
-    assert numa_view(facts(), [near], vcpus=1, memory_mib=1) is None
-    assert numa_view(host, [], vcpus=1, memory_mib=1) is None
-    assert numa_view(host, [near, far], vcpus=1, memory_mib=1) is None
-    assert numa_view(host, [unknown], vcpus=1, memory_mib=1) is None
-    pinned = numa_view(host, [near, near], vcpus=8, memory_mib=16384)
+    assert numa_view(facts(), [near], vcpus=1, memory=GuestMemory(1)) is None
+    assert numa_view(host, [], vcpus=1, memory=GuestMemory(1)) is None
+    assert numa_view(host, [near, far], vcpus=1, memory=GuestMemory(1)) is None
+    assert numa_view(host, [unknown], vcpus=1, memory=GuestMemory(1)) is None
+    pinned = numa_view(host, [near, near], vcpus=8, memory=GuestMemory(16384))
     assert pinned is not None
     assert (pinned.node, pinned.cpus, pinned.memory, pinned.has_vcpu_pins) == (1, "8-15", NumaMemory.STRICT, True)
 

@@ -58,7 +58,7 @@ def settled(*places: tuple[str, str, str]) -> tuple[list[HostCapacity], list[Lea
         cards[on].create(text, placement.slices[0].function)
         held = lease(on, placement.slices[0], vm_name=name)
         leases.append(held)
-        vms.append(PlacedVm(held.vm_uuid, name, request, on, request.memory_mib, (held,)))
+        vms.append(PlacedVm(held.vm_uuid, name, request, on, request.memory, (held,)))
     return [replace(host(name, card), promised_memory_mib=4 * GIB) for name, card in cards.items()], leases, vms
 
 

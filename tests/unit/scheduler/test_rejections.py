@@ -236,6 +236,14 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
     ("too many vCPUs", "host-cpus", vm("A40-8Q", vcpus=33), a40_host(), (), "33 vCPUs, the host has 32"),
     ("too much memory", "host-memory", vm("A40-8Q", memory_mib=1 << 20), a40_host(), (), "wants 1024 GiB"),
     (
+        "no huge pages",
+        "host-hugepages",
+        replace(vm("A40-8Q"), hugepages_kib=2048),
+        a40_host(),
+        (),
+        "1024 huge pages of 2 MiB, the host has none",
+    ),
+    (
         "memory not free now",
         "host-memory",
         vm("A40-8Q", memory_mib=2 * GIB),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, emulated_t4, host, lease, vm
+from vgpuctl.model.guest_memory import NO_MEMORY, GuestMemory
 from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.sharing import Sharing
@@ -59,7 +60,7 @@ class Fleet:
 
     def candidate(self, number: int, priority: int, work_s: float) -> Candidate:
         one = self.leases[number]
-        return Candidate(one.vm_uuid, one.vm_name, one.host, priority, work_s, 0, (one,))
+        return Candidate(one.vm_uuid, one.vm_name, one.host, priority, work_s, NO_MEMORY, (one,))
 
     def fits_without(self, request_gpu: str, gone: tuple[Candidate, ...]) -> bool:
         """Whether the cards themselves, with these VMs deleted, would take the request; then all is as before."""
@@ -143,7 +144,7 @@ def test_many_candidates_still_give_a_set_of_which_none_could_stay() -> None:
     for number in range(8):
         for _ in range(6):
             fleet.create("gpu1", number, "A40-8Q")
-    candidates = [replace(fleet.candidate(n, n % 3, n), memory_mib=n) for n in range(len(fleet.leases))]
+    candidates = [replace(fleet.candidate(n, n % 3, n), memory=GuestMemory(n)) for n in range(len(fleet.leases))]
     found = choose_victims(vm("2*A40-48Q"), fleet.capacities(), fleet.leases, candidates)
     assert found is not None
     assert len(found.victims) == 12
@@ -157,7 +158,7 @@ def test_a_relieved_host_reads_as_the_cards_without_these_vgpus(gone: tuple[int,
                            ("gpu1", 1, "A40-24Q")):  # fmt: skip
         assert fleet.create(on, card, name)
     before = fleet.capacities()[0].facts
-    relieved = relieve(before, [fleet.leases[number].slice for number in gone], (), 0)
+    relieved = relieve(before, [fleet.leases[number].slice for number in gone], (), ())
     for number in gone:
         gpu, key = fleet.keys[f"vm-{number}"]
         gpu.delete(key)

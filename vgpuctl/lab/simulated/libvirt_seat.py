@@ -231,7 +231,7 @@ class LibvirtSeat:
         """Start a domain once the machine agrees; when libvirt does not, the machine takes back."""
         if vm_uuid not in self._machine.state().domains:
             try:
-                domains.start(self._machine, vm_uuid, name, _devices(xml))
+                domains.start(self._machine, vm_uuid, name, _devices(xml), _pages(xml))
             except StartRefused as refused:
                 return packet.error(f"internal error: qemu unexpectedly closed the monitor: {refused}")
         answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))
@@ -354,6 +354,13 @@ def _devices(xml: str) -> list[HostDevice]:
         elif hostdev.get("type") == "pci":
             found.append(HostDevice(function=_function(address), is_managed=hostdev.get("managed") == "yes"))
     return found
+
+
+def _pages(xml: str) -> tuple[str, int] | None:
+    root = ElementTree.fromstring(xml)
+    page = root.find("memoryBacking/hugepages/page")
+    size_kib = "" if page is None else page.get("size", "")
+    return (size_kib, int(root.findtext("memory", "0")) // int(size_kib)) if size_kib else None
 
 
 def _function(address: ElementTree.Element) -> str:

@@ -23,8 +23,17 @@ class HostDevice:
     is_managed: bool = False
 
 
-def start(machine: MachineFolder, vm_uuid: str, name: str, devices: Sequence[HostDevice]) -> None:
-    """Let a VM's QEMU open its devices. Raises StartRefused; nothing has changed then."""
+def start(
+    machine: MachineFolder,
+    vm_uuid: str,
+    name: str,
+    devices: Sequence[HostDevice],
+    pages: tuple[str, int] | None = None,
+) -> None:
+    """Let a VM's QEMU open its devices and take its memory. pages: size in KiB and number of huge pages.
+
+    Raises StartRefused; nothing has changed then.
+    """
     with machine.change() as state:
         domain = Domain(name, state.next_pid)
         state.next_pid += 1
@@ -33,6 +42,8 @@ def start(machine: MachineFolder, vm_uuid: str, name: str, devices: Sequence[Hos
                 _open_mdev(state, wanted.uuid, domain)
             elif wanted.function is not None:
                 _open_function(machine, state, wanted.function, domain, is_managed=wanted.is_managed)
+        if pages is not None:
+            _take_pages(state, domain, *pages)
         state.domains[vm_uuid] = domain
 
 
@@ -52,6 +63,12 @@ def end(machine: MachineFolder, running: set[str]) -> None:
                     state.overrides.pop(function, None)
                     drivers.unbind(VFIO, function)
                     drivers.probe(function)
+
+
+def _take_pages(state: State, domain: Domain, size_kib: str, count: int) -> None:
+    if state.hugepages.get(size_kib, 0) - state.used_pages(size_kib) < count:
+        raise StartRefused("unable to map backing store for guest RAM: Cannot allocate memory")
+    domain.pages[size_kib] = count
 
 
 def _open_mdev(state: State, uuid: str, domain: Domain) -> None:

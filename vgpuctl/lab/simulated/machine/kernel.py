@@ -191,10 +191,10 @@ class Kernel:
         self._drivers.unbind(self._state.drivers.get(function) or "", function)
 
     def _set_hugepages(self, size_kib: str, text: str) -> None:
-        """The kernel gives as many as it has memory for, without an error."""
+        """The kernel gives as many as it has memory for, and keeps those in use, without an error."""
         others = sum(int(size) * count for size, count in self._state.hugepages.items() if size != size_kib)
         most = (self._machine.shape.memory_mib * 1024 * 9 // 10 - others) // int(size_kib)
-        self._state.hugepages[size_kib] = min(number(text), max(most, 0))
+        self._state.hugepages[size_kib] = max(min(number(text), most), self._state.used_pages(size_kib), 0)
 
     def _probe(self, text: str) -> None:
         self._drivers.probe(text.strip())

@@ -96,13 +96,17 @@ class Process:
 
 @dataclass
 class Domain:
-    """One running VM: its process and what it holds. bound: functions that libvirt moved to vfio-pci for it."""
+    """One running VM: its process and what it holds. bound: functions that libvirt moved to vfio-pci for it.
+
+    pages: huge pages by size in KiB.
+    """
 
     name: str
     pid: int
     functions: list[str] = field(default_factory=list)
     mdevs: list[str] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
+    pages: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -172,6 +176,10 @@ class State:
     def mdev(self, wanted: str) -> Vgpu | None:
         """The mediated device of a UUID."""
         return next((vgpu for vgpu in self.vgpus if vgpu.uuid == wanted), None)
+
+    def used_pages(self, size_kib: str) -> int:
+        """How many huge pages of a size the running VMs have."""
+        return sum(domain.pages.get(size_kib, 0) for domain in self.domains.values())
 
     def holder_of(self, vgpu_or_function: Vgpu | str) -> str | None:
         """The UUID of the VM that holds a vGPU or a function."""

@@ -79,12 +79,13 @@ def open_nodes(shape: Shape, state: State, tree: Tree) -> list[tuple[int, str]]:
 
 def _system(shape: Shape, state: State) -> Tree:
     memory_kib = shape.memory_mib * 1024
+    free_kib = memory_kib - sum(int(size_kib) * count for size_kib, count in state.hugepages.items())
     tree: Tree = {
         "/proc/sys/kernel/hostname": shape.hostname,
         "/proc/sys/kernel/osrelease": shape.kernel,
         "/proc/sys/kernel/random/boot_id": state.boot_id,
         "/proc/cmdline": "root=/dev/vda1 intel_iommu=on iommu=pt",
-        "/proc/meminfo": f"MemTotal: {memory_kib} kB\nMemFree: {memory_kib} kB\nMemAvailable: {memory_kib} kB",
+        "/proc/meminfo": f"MemTotal: {memory_kib} kB\nMemFree: {free_kib} kB\nMemAvailable: {free_kib} kB",
         "/proc/1/cmdline": "/sbin/init\0",
         "/sys/devices/system/cpu/online": f"0-{shape.cpus - 1}",
         "/sys/class/iommu/dmar0": Link("/sys/devices/virtual/iommu/dmar0"),
@@ -99,9 +100,10 @@ def _system(shape: Shape, state: State) -> Tree:
         **ovn.files(state),
     }
     for size_kib in ("2048", "1048576"):
-        count = str(state.hugepages.get(size_kib, 0))
+        count = state.hugepages.get(size_kib, 0)
         folder = f"/sys/kernel/mm/hugepages/hugepages-{size_kib}kB"
-        tree[f"{folder}/nr_hugepages"] = tree[f"{folder}/free_hugepages"] = count
+        tree[f"{folder}/nr_hugepages"] = str(count)
+        tree[f"{folder}/free_hugepages"] = str(count - state.used_pages(size_kib))
     nodes = max((card.numa_node for card in shape.cards), default=0) + 1
     share = shape.cpus // nodes
     for node in range(nodes):

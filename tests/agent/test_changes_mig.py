@@ -34,6 +34,11 @@ STEPS: dict[str, tuple[tuple[Step, ...], Step]] = {
         (ON, CreateGpuInstance(PF, "2g.10gb", 2)),
         CreateGpuInstance(PF, "2g.10gb", 2, compute_instance=True),
     ),
+    "create-with-parts": ((ON,), CreateGpuInstance(PF, "4g.20gb", 0, compute=(2, 1, 1))),
+    "other-parts": (
+        (ON, CreateGpuInstance(PF, "3g.20gb", 4, compute_instance=True)),
+        CreateGpuInstance(PF, "3g.20gb", 4, compute=(2, 1)),
+    ),
     "create-count": ((ON, CreateGpuInstance(PF, "1g.5gb", 0)), CreateGpuInstance(PF, "1g.5gb", None, 3)),
     "destroy-at": ((ON, CreateGpuInstance(PF, "1g.5gb", 3)), DestroyGpuInstance(PF, "1g.5gb", 3)),
     "destroy-filled": (
@@ -68,6 +73,15 @@ def test_a_second_run_writes_nothing_and_a_dry_run_foresees_the_first(name: str,
     second = machine.take(step)
     assert not second.changes[0].changed
     assert second.writes == first.writes
+
+
+def test_parts_that_do_not_fit_leave_what_was_there(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, A100)
+    machine.done(ON, CreateGpuInstance(PF, "4g.20gb", 0, compute=(2, 1)))
+    assert machine.refused(CreateGpuInstance(PF, "4g.20gb", 0, compute=(2, 2, 1))).code == "nvml-no-room"
+    assert machine.refused(CreateGpuInstance(PF, "3g.20gb", 4, compute=(2, 2))).code == "nvml-no-room"
+    mig = machine.gpu().mig
+    assert mig is not None and [(one.profile, one.compute) for one in mig.instances] == [("4g.20gb", (2, 1))]
 
 
 # The mode

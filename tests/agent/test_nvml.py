@@ -33,9 +33,9 @@ device = nvml.library.nvmlDeviceGetHandleByIndex(2)
 [profile] = nvml_mig.read_profiles(nvml, device)
 for start in (6, 2):
     handle = nvml_mig.create(nvml, device, profile, start)
-nvml_mig.fill_with_compute_instance(nvml, handle, 1)
+nvml_mig.create_compute_instance(nvml, handle, 1)
 for one in nvml_mig.read(nvml, device).instances:
-    print(one.id, one.profile, one.start, one.size, one.compute_instances)
+    print(one.id, one.profile, one.start, one.size, len(one.compute))
 nvml_vgpu.set_scheduler(nvml, device, "fixed-share", 5000)
 """
 

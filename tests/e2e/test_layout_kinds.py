@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.lab.simulated_fixtures import missing_for_simulated
 from vgpuctl import lab
+from vgpuctl.lab.simulated.machine.state import State
 
 GPU = "0000:41:00.0"
 OVN_CHECKS = ("ovn", "tunnel-mtu", "tunnel-down")
@@ -45,7 +46,12 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     },
     "sim_003": {
         "gpus": [
-            {"match": "all", "kind": "mig", "geometry": {"3g.20gb": 1, "1g.5gb": 2}, "placements": {"3g.20gb": [4]}}
+            {
+                "match": "all",
+                "kind": "mig",
+                "geometry": {"1c.3g.20gb": 1, "2c.3g.20gb": 1, "1g.5gb": 2},
+                "placements": {"3g.20gb": [4]},
+            }
         ]
     },
     "sim_004": {
@@ -97,12 +103,13 @@ def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None
     states = [layouts.machine(name).state() for name in first]
     assert (states[0].hugepages, states[1].mixed_sizes) == ({"2048": 64}, [GPU])
     assert [one.slice_ns for one in states[1].schedulers.values()] == [4_000_000]
-    assert [one.start for one in states[2].instances if one.size == 4] == [4]
+    assert parts(states[2]) == [(0, [1]), (1, [1]), (4, [2, 1])]
     second = run(layouts, "apply-hosts")
     assert [(one["changed"], one["writes"]) for one in second.values()] == [(0, 0)] * 5
     for name in first:
         lab.simulated.reboot(name, folder=layouts.folder)
     assert [profile_counts(layouts, name) for name in first] == reached, journal(layouts, "sim-001")
+    assert parts(layouts.machine("sim-003").state()) == [(0, [1]), (1, [1]), (4, [2, 1])]
     checked = run(layouts, "check-hosts", "--after-reboot")
     assert {name: one["since_reboot"] for name, one in checked.items()} == {name: [] for name in checked}
     assert [one["has_drifted"] for one in checked.values()] == [False] * 5
@@ -145,6 +152,11 @@ def profile_counts(layouts: LayoutFleet, name: str) -> tuple[list[int], int, Any
     sizes = sorted((one.size for one in state.instances), reverse=True)
     mode = state.mig_modes.get(GPU)
     return sizes, len(state.vgpus), list(mode) if mode else None
+
+
+def parts(state: State) -> list[tuple[int, list[int]]]:
+    """Where each GPU instance begins, and the sizes of its compute instances."""
+    return sorted((one.start, [part.size for part in one.computes]) for one in state.instances)
 
 
 def journal(layouts: LayoutFleet, name: str) -> str:

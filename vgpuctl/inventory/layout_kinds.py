@@ -2,6 +2,7 @@
 """What each kind of a GPU's layout can have, and which keys contradict each other (docs/layout.md)."""
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
@@ -21,6 +22,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
+from vgpuctl.planner.mig_geometry import instances_of, part_problem, split_name
 
 _LARGEST_COUNT = 256
 _LONGEST_SLICE_MS = 30.0
@@ -87,13 +89,13 @@ def _read_vgpu(entries: Mapping[str, Value]) -> Layout:
 
 
 def _read_mig(entries: Mapping[str, Value]) -> Layout:
-    return MigLayout(_read_instances(entries))
+    return MigLayout(_read_instances(entries, with_parts=True))
 
 
 def _read_mig_vgpu(entries: Mapping[str, Value]) -> Layout:
     mode, scheduler = _read_mode(entries), _read_scheduler(entries)
     types, slices = _read_types(entries, mig_backed=True), _read_slices(entries, mig_backed=True)
-    return MigVgpuLayout(_read_instances(entries), mode, scheduler, types, slices)
+    return MigVgpuLayout(_read_instances(entries, with_parts=False), mode, scheduler, types, slices)
 
 
 def _read_vf(entries: Mapping[str, Value]) -> Layout:
@@ -114,9 +116,16 @@ _READERS: dict[LayoutKind, Callable[[Mapping[str, Value]], Layout]] = {
 }
 
 
-def _read_instances(entries: Mapping[str, Value]) -> tuple[WantedInstance, ...]:
-    """Read `geometry` (profile: how many) and `placements` (profile: slots); each slot goes to one of the profile's."""
-    geometry = {name: count for name, (count, _) in entries["geometry"].counts(highest=_LARGEST_COUNT).items()}
+def _read_instances(entries: Mapping[str, Value], *, with_parts: bool) -> tuple[WantedInstance, ...]:
+    """Read `geometry` (device: how many) and `placements` (profile: slots); each slot goes to one of the profile's."""
+    devices: dict[str, int] = {}
+    for name, (count, value) in entries["geometry"].counts(highest=_LARGEST_COUNT).items():
+        if split_name(name)[1] and not with_parts:
+            raise value.refuse("is a part of a GPU instance", hint="vGPUs sit in whole instances, without parts")
+        if (problem := part_problem(name)) is not None:
+            raise value.refuse(problem)
+        devices[name] = count
+    geometry = Counter(one.profile for one in instances_of(devices))
     starts: dict[str, list[int]] = {}
     for name, value in (entries["placements"].mapping() if "placements" in entries else {}).items():
         if name not in geometry:
@@ -129,12 +138,7 @@ def _read_instances(entries: Mapping[str, Value]) -> tuple[WantedInstance, ...]:
             if start in starts.setdefault(name, []):
                 raise item.refuse(f"is {start} a second time")
             starts[name].append(start)
-    found: list[WantedInstance] = []
-    for name, count in sorted(geometry.items()):
-        placed = sorted(starts.get(name, ()))
-        found += [WantedInstance(name, start) for start in placed]
-        found += [WantedInstance(name)] * (count - len(placed))
-    return tuple(found)
+    return instances_of(devices, starts)
 
 
 def _read_mode(entries: Mapping[str, Value]) -> SizeMode | None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host's layout written down as the variable `vgpu` that reads back as the same layout (docs/layout.md)."""
 
-from collections import Counter
 from typing import Any
 
 import yaml
@@ -20,6 +19,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
+from vgpuctl.planner.mig_geometry import devices_of
 
 _KIB_PER_MIB = 1024
 _KIB_PER_GIB = 1 << 20
@@ -79,7 +79,7 @@ def _keys(layout: Layout) -> dict[str, Any]:
 
 
 def _geometry(instances: tuple[WantedInstance, ...]) -> dict[str, Any]:
-    content: dict[str, Any] = {"geometry": dict(sorted(Counter(one.profile for one in instances).items()))}
+    content: dict[str, Any] = {"geometry": devices_of(instances)}
     starts: dict[str, list[int]] = {}
     for one in instances:
         if one.start is not None:

@@ -80,10 +80,14 @@ class SchedulerLayout:
 
 @dataclass(frozen=True)
 class WantedInstance:
-    """One MIG GPU instance. start: the memory slot it begins at, None where it may be any."""
+    """One MIG GPU instance. start: the memory slot it begins at, None where it may be any.
+
+    compute: the compute slices of each of its compute instances, the largest first; empty for one that fills it.
+    """
 
     profile: str
     start: int | None = None
+    compute: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class VgpuLayout:
 
 @dataclass(frozen=True)
 class MigLayout:
-    """MIG instances, each with a compute instance, for the host itself. instances: a multiset."""
+    """MIG instances with compute instances, for the host itself. instances: a multiset."""
 
     instances: tuple[WantedInstance, ...] = ()
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, VirtualFunction
+from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts, VirtualFunction
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -28,6 +28,7 @@ from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.first_drivers import VFIO_PCI, with_first_drivers
 from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.planner.layout.work import NVIDIA
+from vgpuctl.planner.mig_geometry import devices_of, instances_of, slices_of
 
 
 @dataclass(frozen=True)
@@ -193,12 +194,25 @@ def _layout_of(gpu: Gpu, leases: Sequence[Lease], made: Collection[str]) -> Layo
         found = sorted(gpu.mig.instances, key=lambda one: (one.profile, one.start))
         instances = tuple(WantedInstance(one.profile, one.start) for one in found)
         if not gpu.vfs:
-            return MigLayout(instances)
+            return MigLayout(_with_compute(gpu.mig.instances))
         return MigVgpuLayout(instances, scheduler=_scheduler(gpu), slices=slices)
     if gpu.vfs or gpu.mdevs:
         mode = SizeMode.MIXED if gpu.heterogeneous else None
         return VgpuLayout(size_mode=mode, scheduler=_scheduler(gpu), slices=slices)
     return None
+
+
+def _with_compute(found: Sequence[GpuInstance]) -> tuple[WantedInstance, ...]:
+    """The instances as a layout can say them, which may share out their compute instances in another way."""
+    starts: dict[str, list[int]] = {}
+    for one in found:
+        starts.setdefault(one.profile, []).append(one.start)
+    has_parts = [one.compute not in ((), (slices_of(one.profile),)) for one in found]
+    wanted = [
+        WantedInstance(one.profile, compute=one.compute if parted else ())
+        for one, parted in zip(found, has_parts, strict=True)
+    ]
+    return instances_of(devices_of(wanted), starts)
 
 
 def _slices(gpu: Gpu, made: Collection[str]) -> tuple[tuple[str, int], ...]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layouts that a host can declare, for property tests."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
@@ -21,23 +22,24 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
+from vgpuctl.planner.mig_geometry import instances_of
 
 ADDRESSES = ("0000:41:00.0", "0000:61:00.0", "0000:81:00.0")
 MODELS = ("10de:20b0", "10de:2235", "10de:2331")
 PROFILES = ("1g.5gb", "1g.5gb+me", "2g.10gb", "3g.20gb")
+PARTS = ("1c.2g.10gb", "1c.3g.20gb", "2c.3g.20gb", "3c.7g.40gb")
 TYPES = ("A40-4Q", "A40-8Q", "A40-8C", "A40-16Q")
 MIG_TYPES = ("A100-1-5C", "A100-2-10C", "A100-3-20C")
 
 
 @st.composite
-def instances(draw: st.DrawFn, *, placed: bool) -> tuple[WantedInstance, ...]:
-    """A geometry as the layout's reader gives it; placed: with placements."""
-    found: list[WantedInstance] = []
-    for name, count in sorted(draw(st.dictionaries(st.sampled_from(PROFILES), st.integers(1, 3))).items()):
-        starts = sorted(draw(st.sets(st.integers(0, 7), max_size=count))) if placed else []
-        found += [WantedInstance(name, start) for start in starts]
-        found += [WantedInstance(name)] * (count - len(starts))
-    return tuple(found)
+def instances(draw: st.DrawFn, *, placed: bool, parted: bool) -> tuple[WantedInstance, ...]:
+    """A geometry as the layout's reader gives it; placed: with placements. parted: with parts of GPU instances."""
+    names = PROFILES + PARTS if parted else PROFILES
+    devices = draw(st.dictionaries(st.sampled_from(names), st.integers(1, 3)))
+    counts = Counter(one.profile for one in instances_of(devices))
+    slots = {name: draw(st.sets(st.integers(0, 7), max_size=count)) for name, count in sorted(counts.items())}
+    return instances_of(devices, {name: sorted(some) for name, some in slots.items()} if placed else None)
 
 
 @st.composite
@@ -71,8 +73,8 @@ def layouts() -> st.SearchStrategy[Layout]:
         st.just(OffLayout()),
         st.sampled_from((PassthroughLayout(), PassthroughLayout("vfio-pci"))),
         st.integers(1, 256).map(VfLayout),
-        instances(placed=True).map(MigLayout),
-        st.builds(MigVgpuLayout, instances(placed=True), slices=slices(MIG_TYPES)),
+        instances(placed=True, parted=True).map(MigLayout),
+        st.builds(MigVgpuLayout, instances(placed=True, parted=False), slices=slices(MIG_TYPES)),
         vgpu_layouts(),
     )
 

@@ -76,7 +76,7 @@ def wanted_of(layout: HostLayout) -> dict[str, Layout]:
 def exact_kinds(name: str) -> st.SearchStrategy[Layout]:
     """Layouts that a format can carry."""
     if name == "mig-parted":
-        return st.one_of(st.just(OffLayout()), instances(placed=False).map(MigLayout))
+        return st.one_of(st.just(OffLayout()), instances(placed=False, parted=True).map(MigLayout))
     return st.one_of(slices(TYPES).map(lambda some: time_sliced_layout(dict(some))), slices(MIG_TYPES).map(_in_mig))
 
 
@@ -219,7 +219,8 @@ def test_filters_and_indexes_mean_the_gpus_that_fit_both() -> None:
         ("a", "mig-enabled: true", "mig-enable: true", "f.yml:5: file.mig-configs.a[0].mig-enable is not a key"),
         ("a", "devices: all", "devices: some", "f.yml:4: file.mig-configs.a[0].devices is 'some'"),
         ("a", "version: v1", "version: v2", "f.yml:1: file.version is 'v2'"),
-        ("a", "1g.5gb: 2", "1c.2g.10gb: 2", "f.yml:6: file.mig-configs.a[0].mig-devices.1c.2g.10gb is a part of"),
+        ("a", "1g.5gb: 2", "3c.4g.20gb: 2", "mig-devices.3c.4g.20gb is no part of 4g.20gb, which can have 1c, 2c, 4c"),
+        ("a", "1g.5gb: 2", "1c.2x: 2", "f.yml:6: file.mig-configs.a[0].mig-devices.1c.2x is not a MIG profile"),
         ("a", "1g.5gb: 2", "1g.5gb: 0", "f.yml:6: file.mig-configs.a[0].mig-devices has no device at all"),
         ("a", "mig-enabled: true", "mig-enabled: false", "names MIG devices, while mig-enabled is false"),
         ("b", "[1, 2]", "[1, 3]", "f.yml:12: file.mig-configs.b[1] is for GPU 3"),
@@ -238,6 +239,22 @@ def test_a_file_that_is_wrong_is_refused_with_its_line(config: str | None, befor
 def test_a_compute_instance_over_the_whole_gpu_instance_is_the_profile_itself() -> None:
     both = read(FILE.replace("{1g.5gb: 2, 3g.20gb: 0}", "{3c.3g.20gb: 1, 1g.5gb: 1}"), "a", None)
     assert both == {"all GPUs": MigLayout((WantedInstance("1g.5gb"), WantedInstance("3g.20gb")))}
+
+
+def test_parts_share_gpu_instances_as_far_as_they_fit() -> None:
+    text = FILE.replace("{1g.5gb: 2, 3g.20gb: 0}", "{1c.3g.20gb: 2, 2c.3g.20gb: 1, 1c.2g.10gb: 1, 1g.5gb: 1}")
+    wanted = [("1g.5gb", ()), ("2g.10gb", (1,)), ("3g.20gb", (2, 1)), ("3g.20gb", (1,))]
+    (layout,) = read(text, "a", None).values()
+    assert [(one.profile, one.compute) for one in layout.instances] == wanted
+    assert there_and_back("mig-parted", HostLayout(gpus=(GpuLayout(GpuMatch(), layout),))).gpus[0].layout == layout
+
+
+def test_vgpus_that_fit_one_mig_instance_share_it() -> None:
+    text = "version: v1\nvgpu-configs: {a: [{devices: all, vgpu-devices: {DC-1-4Q: 7, DC-2-24Q: 2}}]}\n"
+    layout = import_vgpu_device_manager(parse_document("f.yml", text), "a", None)
+    wanted = tuple(WantedInstance(name) for name in ("1g.24gb+gfx", "1g.24gb+gfx", "2g.48gb+gfx"))
+    assert layout.gpus[0].layout == MigVgpuLayout(wanted, slices=(("DC-1-4Q", 7), ("DC-2-24Q", 2)))
+    assert there_and_back("vgpu-device-manager", layout) == layout
 
 
 def test_indexes_need_a_host() -> None:

@@ -88,6 +88,16 @@ def test_everything_about_the_host_is_read(tmp_path: Path) -> None:
             MigLayout((WantedInstance("1g.5gb+me"), WantedInstance("2g.10gb", 4), WantedInstance("2g.10gb"))),
         ),
         (
+            "kind: mig, geometry: {1c.2g.10gb: 3, 2c.2g.10gb: 1}, placements: {2g.10gb: [2, 0]}",
+            MigLayout(
+                (
+                    WantedInstance("2g.10gb", 0),
+                    WantedInstance("2g.10gb", 2, (1, 1)),
+                    WantedInstance("2g.10gb", None, (1,)),
+                )
+            ),
+        ),
+        (
             "kind: mig-vgpu, geometry: {2g.10gb: 1}, types: [A100-2-10C], slices: {A100-2-10C: 1}",
             MigVgpuLayout((WantedInstance("2g.10gb"),), types=("A100-2-10C",), slices=(("A100-2-10C", 1),)),
         ),
@@ -169,6 +179,18 @@ def test_every_match_is_read(tmp_path: Path, match: str, read: GpuMatch) -> None
         ("version: 1\ngpus:\n- match: all\n  kind: mig", 4, "is of kind mig and has no 'geometry'", None),
         ("version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 0", 6, "count of host 'h1' is 0", "1 to 256"),
         ("version: 1\ngpus:\n- match: all\n  kind: vf\n  count: true", 6, "is True, true or false, not a whole", None),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: mig\n  geometry: {3c.4g.20gb: 1}",
+            6,
+            "geometry.3c.4g.20gb of host 'h1' is no part of 4g.20gb, which can have 1c, 2c, 4c",
+            None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: mig-vgpu\n  geometry: {1c.2g.10gb: 1}",
+            6,
+            "geometry.1c.2g.10gb of host 'h1' is a part of a GPU instance",
+            "vGPUs sit in whole instances",
+        ),
         (
             "version: 1\ngpus:\n- match: all\n  kind: mig\n  geometry: {1g.5gb: 1}\n  placements:\n    2g.10gb: [0]",
             8,

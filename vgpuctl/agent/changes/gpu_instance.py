@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Create and destroy MIG GPU instances (reference 5.2). They are named by profile and start: ids are the driver's."""
 
-from typing import Any, List, Optional, Sequence
+from collections import Counter
+from typing import Any, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.facts import mig, nvml_mig, pci
 from vgpuctl.agent.facts.holders import OpenNodes
-from vgpuctl.agent.facts.nvml_mig import NvmlMig
+from vgpuctl.agent.facts.nvml_mig import NvmlInstance, NvmlMig
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, required
 from vgpuctl.agent.wire.envelope import Problem
@@ -14,10 +15,10 @@ from vgpuctl.agent.wire.steps import Change, CreateGpuInstance, DestroyGpuInstan
 
 
 def ensure_created(host: Host, step: CreateGpuInstance, *, dry_run: bool) -> Change:
-    """Create a GPU instance at a start, or as many as are missing to `count`.
+    """Create a GPU instance at a start, or as many as are missing to `count`, with the compute instances asked for.
 
     Raises Problem: `no-mig`, `mig-off`, `mig-profile-unknown`, `mig-bad-placement`, `mig-placement-taken`,
-    `nvml-no-room` and others of NVML.
+    `mig-instance-in-use`, `nvml-no-room` and others of NVML.
     """
     address = step.address
     pci.require(host, address)
@@ -33,21 +34,23 @@ def ensure_created(host: Host, step: CreateGpuInstance, *, dry_run: bool) -> Cha
             _check_start(found, profile, step.start, address)
             there = [one for one in there if one.start == step.start]
         missing = max((1 if step.start is not None else step.count) - len(there), 0)
-        bare = [one for one in there if not (one.compute_instances or one.vgpus or one.pids)]
-        bare = bare if step.compute_instance else []
-        before, after = _said(step, len(there)), _said(step, len(there) + missing)
-        if not missing and not bare:
+        wanted = step.compute or ((profile.compute_slices,) if step.compute_instance else ())
+        others = _with_other_compute(there, wanted, address)
+        if step.start is None:  # whatever compute instances an earlier one has are as good
+            others = [one for one in others if not one.compute]
+        before = _said(step, len(there), there[0].compute if there else ())
+        after = _said(step, len(there) + missing, wanted or (there[0].compute if there else ()))
+        if not missing and not others:
             return Change(step.op, address, before, before, changed=False)
         if dry_run:
             return Change(step.op, address, before, after, changed=True)
         with nvml.refusals(f"creating the GPU instance {after} on {address}"):
-            for instance in bare:
-                host.writes += 1
+            for instance in others:
                 handle = nvml.library.nvmlDeviceGetGpuInstanceById(device, instance.id)
-                nvml_mig.fill_with_compute_instance(nvml, handle, profile.compute_slices)
-            _create(host, nvml, device, profile, step, missing)
+                _set_compute(host, nvml, handle, instance.compute, wanted)
+            _create(host, nvml, device, profile, step, missing, wanted)
             found = _read(nvml, device, address)
-    _check_created(step, found, len(there) + missing)
+    _check_created(step, found, len(there) + missing, wanted)
     return Change(step.op, address, before, after, changed=True)
 
 
@@ -120,8 +123,46 @@ def _check_start(found: NvmlMig, profile: MigProfileFacts, start: int, address: 
             )
 
 
+def _with_other_compute(there: Sequence[NvmlInstance], wanted: Sequence[int], address: str) -> List[NvmlInstance]:
+    """Return the instances that have not the compute instances wanted. Raises Problem when one of them is in use.
+
+    One with a vGPU in it stays as it is: its compute instances are made in the guest (reference 5.3).
+    """
+    others = [one for one in there if wanted and not one.vgpus and one.compute != tuple(wanted)]
+    busy = [one for one in others if one.pids]
+    if busy:
+        named = ", ".join(f"{one.profile} at {one.start}:{one.size} (pids {one.pids})" for one in busy)
+        raise Problem("mig-instance-in-use", f"compute instances of {address} are in use: {named}")
+    return others
+
+
+def _set_compute(host: Host, nvml: Nvml, handle: Any, before: Sequence[int], wanted: Sequence[int]) -> None:
+    """Have other compute instances in a GPU instance; what was there comes back where they are refused."""
+    host.writes += 1
+    _destroy_compute(nvml, handle)
+    try:
+        for slices in wanted:
+            nvml_mig.create_compute_instance(nvml, handle, slices)
+    except nvml.library.NVMLError:
+        _destroy_compute(nvml, handle)
+        for slices in before:
+            nvml_mig.create_compute_instance(nvml, handle, slices)
+        raise
+
+
+def _destroy_compute(nvml: Nvml, handle: Any) -> None:
+    for compute, _ in nvml_mig.compute_instances(nvml, handle):
+        nvml.library.nvmlComputeInstanceDestroy(compute)
+
+
 def _create(
-    host: Host, nvml: Nvml, device: Any, profile: MigProfileFacts, step: CreateGpuInstance, missing: int
+    host: Host,
+    nvml: Nvml,
+    device: Any,
+    profile: MigProfileFacts,
+    step: CreateGpuInstance,
+    missing: int,
+    wanted: Sequence[int],
 ) -> None:
     """Create what is missing, all or none. Raises NVMLError."""
     created: List[Any] = []
@@ -130,12 +171,11 @@ def _create(
             host.writes += 1
             handle = nvml_mig.create(nvml, device, profile, step.start)
             created.append(handle)
-            if step.compute_instance:
-                nvml_mig.fill_with_compute_instance(nvml, handle, profile.compute_slices)
+            for slices in wanted:
+                nvml_mig.create_compute_instance(nvml, handle, slices)
     except nvml.library.NVMLError:
         for handle in reversed(created):
-            for compute in nvml_mig.compute_instances(nvml, handle):
-                nvml.library.nvmlComputeInstanceDestroy(compute)
+            _destroy_compute(nvml, handle)
             nvml.library.nvmlGpuInstanceDestroy(handle)
         raise
 
@@ -146,8 +186,7 @@ def _destroy(host: Host, nvml: Nvml, device: Any, address: str, instance: GpuIns
     try:
         with nvml.refusals(f"destroying {instance.profile} at {instance.start}:{instance.size} of {address}"):
             handle = library.nvmlDeviceGetGpuInstanceById(device, instance.id)
-            for compute in nvml_mig.compute_instances(nvml, handle):
-                library.nvmlComputeInstanceDestroy(compute)
+            _destroy_compute(nvml, handle)
             library.nvmlGpuInstanceDestroy(handle)
     except Problem as problem:
         if problem.code == "nvml-in-use":
@@ -167,15 +206,25 @@ def _in_use(address: str, instances: Sequence[GpuInstance]) -> Problem:
     )
 
 
-def _check_created(step: "CreateGpuInstance | DestroyGpuInstance", found: NvmlMig, wanted: int) -> None:
-    count = sum(
-        one.profile == step.profile and (step.start is None or one.start == step.start) for one in found.instances
-    )
-    if count != wanted:
-        raise Problem("read-back-differs", f"{step.address} now has {_said(step, count) or 'no such GPU instance'}")
+def _check_created(
+    step: "CreateGpuInstance | DestroyGpuInstance", found: NvmlMig, wanted: int, compute: Tuple[int, ...] = ()
+) -> None:
+    there = [
+        one
+        for one in found.instances
+        if one.profile == step.profile and (step.start is None or one.start == step.start)
+    ]
+    has_other = any(compute and not one.vgpus and one.compute != compute for one in there)
+    if len(there) != wanted or has_other:
+        said = _said(step, len(there), there[0].compute if there else ())
+        raise Problem("read-back-differs", f"{step.address} now has {said or 'no such GPU instance'}")
 
 
-def _said(step: "CreateGpuInstance | DestroyGpuInstance", count: int) -> Optional[str]:
+def _said(step: "CreateGpuInstance | DestroyGpuInstance", count: int, compute: Tuple[int, ...] = ()) -> Optional[str]:
+    """Return what is there in words; compute instances only where they are parts of the GPU instance."""
     if step.start is None:
         return f"{count} x {step.profile}"
-    return f"{step.profile} at {step.start}" if count else None
+    parts = [f"{number} x {slices}c" for slices, number in Counter(compute).items() if len(compute) > 1]
+    parts = parts or [f"{slices}c" for slices in compute if not step.profile.startswith(f"{slices}g.")]
+    with_parts = f" with {' + '.join(parts)}" if parts else ""
+    return f"{step.profile} at {step.start}{with_parts}" if count else None

@@ -29,9 +29,10 @@ def read(host: Host, address: str, mig: NvmlMig, nodes: OpenNodes) -> MigFacts:
                 one.start,
                 one.size,
                 bool(sitting or one.pids or one.vgpus),
-                one.compute_instances,
+                len(one.compute),
                 tuple(holders),
                 one.heterogeneous,
+                one.compute,
             )
         )
     return MigFacts(mig.current, mig.pending, tuple(instances), mig.profiles)

@@ -29,13 +29,16 @@ _NO_INSTANCE = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class NvmlInstance:
-    """A GPU instance. pids: of processes that compute in it. vgpus: how many running ones sit in it."""
+    """A GPU instance. pids: of processes that compute in it. vgpus: how many running ones sit in it.
+
+    compute: the compute slices of each compute instance, the largest first.
+    """
 
     id: int
     profile: str
     start: int
     size: int
-    compute_instances: int = 0
+    compute: Tuple[int, ...] = ()
     pids: Tuple[int, ...] = ()
     vgpus: int = 0
     heterogeneous: Optional[bool] = None
@@ -122,7 +125,7 @@ def read_instances(nvml: Nvml, device: Any, profiles: Tuple[MigProfileFacts, ...
                     profile.name,
                     int(info.placement.start),
                     int(info.placement.size),
-                    len(compute_instances(nvml, handle)),
+                    tuple(sorted((slices for _, slices in compute_instances(nvml, handle)), reverse=True)),
                     tuple(sorted(set(pids[number]))),
                     vgpus[number],
                     None if mode is None else bool(mode),
@@ -140,8 +143,8 @@ def create(nvml: Nvml, device: Any, profile: MigProfileFacts, start: Optional[in
     return library.nvmlDeviceCreateGpuInstanceWithPlacement(device, profile.profile_id, byref(placement))
 
 
-def fill_with_compute_instance(nvml: Nvml, handle: Any, compute_slices: int) -> None:
-    """Create the compute instance that takes all of a GPU instance. Raises NVMLError."""
+def create_compute_instance(nvml: Nvml, handle: Any, compute_slices: int) -> None:
+    """Create a compute instance of so many slices; that of all slices fills the GPU instance. Raises NVMLError."""
     library = nvml.library
     for number in range(library.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
         info = _compute_profile(nvml, handle, number)
@@ -151,10 +154,10 @@ def fill_with_compute_instance(nvml: Nvml, handle: Any, compute_slices: int) -> 
     raise library.NVMLError(library.NVML_ERROR_NOT_SUPPORTED)
 
 
-def compute_instances(nvml: Nvml, handle: Any) -> List[Any]:
-    """Return the handles of a GPU instance's compute instances. Raises NVMLError."""
+def compute_instances(nvml: Nvml, handle: Any) -> List[Tuple[Any, int]]:
+    """Return a GPU instance's compute instances, each with its compute slices. Raises NVMLError."""
     library = nvml.library
-    found = []
+    found: List[Tuple[Any, int]] = []
     for number in range(library.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
         info = _compute_profile(nvml, handle, number)
         if info is None:
@@ -162,7 +165,7 @@ def compute_instances(nvml: Nvml, handle: Any) -> List[Any]:
         count = c_uint(0)
         array = (library.c_nvmlComputeInstance_t * max(int(info.instanceCount), 1))()
         library.nvmlGpuInstanceGetComputeInstances(handle, info.id, array, byref(count))
-        found += array[: count.value]
+        found += [(one, int(info.sliceCount)) for one in array[: count.value]]
     return found
 
 

@@ -100,6 +100,8 @@ class MigProfileFacts:
 class GpuInstance:
     """One MIG GPU instance. compute_instances: how many it holds; idle ones do not make it `in_use`.
 
+    compute: the compute slices of each, the largest first.
+
     in_use: a vGPU sits in it, or a process works in it; holders: which ones, as far as the host tells.
     heterogeneous: as for Gpu, where vGPUs share the instance (reference 5.3).
     """
@@ -112,6 +114,7 @@ class GpuInstance:
     compute_instances: int = 0
     holders: Tuple[Holder, ...] = ()
     heterogeneous: Optional[bool] = None
+    compute: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,9 @@ class CreateGpuInstance:
     start: the memory slot it begins at; None lets the driver choose, and the step then is done as soon as the GPU has
     `count` instances of this profile. With a start, an instance of the profile there is no change, and anything else
     there is Problem "mig-placement-taken". compute_instance: also make one compute instance that fills it; instances
-    for vGPUs go without (reference 5.3). The driver chooses the instance's id: read it, never predict it.
+    for vGPUs go without (reference 5.3). compute: with a start, the compute slices of each compute instance instead,
+    the largest first. An idle instance with other compute instances gets these, one in use is Problem
+    "mig-instance-in-use". The driver chooses the instance's id: read it, never predict it.
     """
 
     op: ClassVar[str] = "mig.create"
@@ -103,6 +105,7 @@ class CreateGpuInstance:
     start: Optional[int]
     count: int = 1
     compute_instance: bool = False
+    compute: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

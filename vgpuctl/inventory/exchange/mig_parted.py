@@ -5,7 +5,6 @@
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +13,10 @@ from vgpuctl.inventory.exchange.configs import Frame, export_config, import_conf
 from vgpuctl.inventory.exchange.refusal import Left
 from vgpuctl.inventory.layout_value import Value
 from vgpuctl.inventory.yaml_document import Document
-from vgpuctl.model.layout import HostLayout, Layout, MigLayout, OffLayout, WantedInstance
+from vgpuctl.model.layout import HostLayout, Layout, MigLayout, OffLayout
+from vgpuctl.planner.mig_geometry import devices_of, instances_of, part_problem, split_name
 
 _PROFILE = re.compile(r"[1-9]\d*g\.\d+gb(?:[+-][a-z][a-z.,]*)*")
-_WITH_COMPUTE_INSTANCE = re.compile(r"(?P<compute>[1-9]\d*)c\.(?P<profile>(?P<slices>[1-9]\d*)g\..*)")
 _MOST = 256
 
 
@@ -40,21 +39,17 @@ def _read(entry: Value, keys: dict[str, Value]) -> Layout:
         return OffLayout()
     if devices is None:
         raise entry.refuse("has no 'mig-devices'", hint="`mig-devices: {}` is MIG without instances")
-    instances: list[WantedInstance] = []
-    for profile, value in sorted(devices.items()):
-        match = _WITH_COMPUTE_INSTANCE.fullmatch(profile)
-        if match is not None and match["compute"] != match["slices"]:
-            raise value.refuse(
-                "is a part of a GPU instance",
-                hint=f"a layout has one compute instance in each GPU instance: write {match['profile']}",
-            )
-        profile = match["profile"] if match is not None else profile
-        if not _PROFILE.fullmatch(profile):
-            raise value.refuse("is not a MIG profile", hint="write it as 1g.5gb or 1g.5gb+me")
-        instances += [WantedInstance(profile)] * value.whole(0, _MOST)
+    counts: dict[str, int] = {}
+    for name, value in sorted(devices.items()):
+        if not _PROFILE.fullmatch(split_name(name)[0]):
+            raise value.refuse("is not a MIG profile", hint="write it as 1g.5gb, 1g.5gb+me or 1c.2g.10gb")
+        if (problem := part_problem(name)) is not None:
+            raise value.refuse(problem)
+        counts[name] = value.whole(0, _MOST)
+    instances = instances_of(counts)
     if devices and not instances:
         raise keys["mig-devices"].refuse("has no device at all", hint="`mig-devices: {}` is MIG without instances")
-    return MigLayout(tuple(sorted(instances, key=lambda one: one.profile)))
+    return MigLayout(instances)
 
 
 def _write(layout: Layout) -> dict[str, Any] | str:
@@ -64,7 +59,7 @@ def _write(layout: Layout) -> dict[str, Any] | str:
         return f"kind {layout.kind} is more than MIG on or off"
     if any(one.start is not None for one in layout.instances):
         return "placements: mig-parted chooses them itself"
-    return {"mig-enabled": True, "mig-devices": dict(sorted(Counter(one.profile for one in layout.instances).items()))}
+    return {"mig-enabled": True, "mig-devices": devices_of(layout.instances)}
 
 
 _FRAME = Frame("mig-parted", "mig-configs", ("mig-enabled", "mig-devices"), ("mig-enabled",), _read, _write)

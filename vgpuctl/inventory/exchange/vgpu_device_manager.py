@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration files of NVIDIA's vGPU device manager: how many vGPUs of which type.
 
-Time-sliced types are the layout's kind vgpu, MIG-backed ones its kind mig-vgpu with the instances they sit in.
+Time-sliced types are the layout's kind vgpu, MIG-backed ones its kind mig-vgpu with the instances they sit in: as few
+as hold the vGPUs of each type, where several fit into one.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,16 +49,13 @@ def _read(_entry: Value, keys: dict[str, Value]) -> Layout:
             raise value.refuse(f"cannot stand beside {next(iter(slices))}: only one of them sits in a MIG instance")
     if not slices or not catalog.is_mig_backed(next(iter(slices))):
         return time_sliced_layout(slices)
-    instances: list[WantedInstance] = []
-    for name, count in slices.items():
-        profile = _instance_of(name)
-        if profile is None:
-            raise keys["vgpu-devices"].refuse(
-                f"has {name}, and it is not known how many of them share a MIG instance",
-                hint="declare kind mig-vgpu with its geometry",
-            )
-        instances += [WantedInstance(profile)] * count
-    return MigVgpuLayout(_sorted(instances), slices=tuple(sorted(slices.items())))
+    instances = _instances_for(slices)
+    if isinstance(instances, str):
+        raise keys["vgpu-devices"].refuse(
+            f"has {instances}, and it is not known how many of them share a MIG instance",
+            hint="declare kind mig-vgpu with its geometry",
+        )
+    return MigVgpuLayout(instances, slices=tuple(sorted(slices.items())))
 
 
 def _write(layout: Layout) -> dict[str, Any] | str:
@@ -71,22 +70,23 @@ def _write(layout: Layout) -> dict[str, Any] | str:
         return {"vgpu-devices": slices}
     if not isinstance(layout, MigVgpuLayout):
         return f"kind {layout.kind} has no vGPUs"
-    profiles = [_instance_of(name) for name, count in layout.slices for _ in range(count)]
-    implied = _sorted([WantedInstance(profile) for profile in profiles if profile is not None])
-    if not slices or None in profiles or layout != MigVgpuLayout(implied, slices=layout.slices):
+    implied = _instances_for(slices)
+    if not slices or isinstance(implied, str) or layout != MigVgpuLayout(implied, slices=layout.slices):
         return "geometry: the vGPU device manager takes it, and the size mode, from the slices, which say otherwise"
     return {"vgpu-devices": slices}
 
 
-def _sorted(instances: Sequence[WantedInstance]) -> tuple[WantedInstance, ...]:
-    return tuple(sorted(instances, key=lambda one: one.profile))
-
-
-def _instance_of(name: str) -> str | None:
-    """The MIG profile that a vGPU type has for itself alone, None when it is not known or several share one."""
-    found = {catalog.type_by_name(board, name) for board in catalog.boards_with_type(name)}
-    profiles = {one.gi_profile if one is not None and one.max_per_gi == 1 else None for one in found}
-    return profiles.pop() if len(profiles) == 1 else None
+def _instances_for(slices: Mapping[str, int]) -> tuple[WantedInstance, ...] | str:
+    """The fewest MIG instances that hold these vGPUs, types apart; the name of a type that nothing is known of."""
+    found: list[WantedInstance] = []
+    for name, count in slices.items():
+        known = {catalog.type_by_name(board, name) for board in catalog.boards_with_type(name)}
+        places = {(one.gi_profile, one.max_per_gi) if one is not None else (None, None) for one in known}
+        profile, most = places.pop() if len(places) == 1 else (None, None)
+        if profile is None or most is None:
+            return name
+        found += [WantedInstance(profile)] * math.ceil(count / most)
+    return tuple(sorted(found, key=lambda one: one.profile))
 
 
 _FRAME = Frame("the vGPU device manager", "vgpu-configs", ("vgpu-devices",), ("vgpu-devices",), _read, _write)

@@ -10,7 +10,6 @@ from vgpuctl.agent.wire.boot import Manifest, ManifestGpu, ManifestStep
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import (
     BindDriver,
-    CreateGpuInstance,
     CreateMdev,
     SetHeterogeneousMode,
     SetHugepages,
@@ -26,6 +25,7 @@ from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.planner.layout.driver import VFIO_PCI
 from vgpuctl.planner.layout.matching import entries_for
 from vgpuctl.planner.layout.network import network_steps
+from vgpuctl.planner.layout.work import made_again
 
 
 def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
@@ -70,8 +70,7 @@ def _steps(gpu: Gpu, layout: object) -> list[Step]:
     if gpu.vfs:
         steps.append(SetVirtualFunctions(gpu.address, len(gpu.vfs)))
     for one in gpu.mig.instances if gpu.mig else ():
-        compute = one.compute_instances > 0
-        steps.append(CreateGpuInstance(gpu.address, one.profile, one.start, compute_instance=compute))
+        steps.append(made_again(gpu.address, one))
     if gpu.heterogeneous:
         steps.append(SetHeterogeneousMode(gpu.address, True))
     for one in gpu.mig.instances if gpu.mig else ():

@@ -2,11 +2,11 @@
 """MIG on or off (reference 5.1). Whether a change needs a reset only the GPU knows; a pending one says so."""
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.steps import CreateGpuInstance, DestroyGpuInstance, ResetGpu, SetMigMode
+from vgpuctl.agent.wire.steps import DestroyGpuInstance, ResetGpu, SetMigMode
 from vgpuctl.planner.layout import slices, virtual_functions
 from vgpuctl.planner.layout.driver import is_on_vendor_driver
 from vgpuctl.planner.layout.result import Phase
-from vgpuctl.planner.layout.work import GpuWork
+from vgpuctl.planner.layout.work import GpuWork, made_again
 
 
 def ensure(work: GpuWork, *, enabled: bool) -> None:
@@ -59,12 +59,11 @@ def _tear_down(work: GpuWork) -> None:
         virtual_functions.tear_down(work)
         return
     for one in work.instances:
-        remade = CreateGpuInstance(work.address, one.profile, one.start, compute_instance=one.compute_instances > 0)
         work.add(
             Phase.TEAR_DOWN,
             DestroyGpuInstance(work.address, one.profile, one.start),
             f"destroy the GPU instance {one.profile} at {one.start}:{one.size} of {work.address}",
-            undo=(remade,),
+            undo=(made_again(work.address, one),),
         )
     work.instances = ()
 

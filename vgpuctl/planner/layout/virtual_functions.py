@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many VFs a GPU has. Any change takes every vGPU, GPU instance and the mixed-size mode with it (reference 3.1)."""
 
-from vgpuctl.agent.wire.steps import CreateGpuInstance, SetHeterogeneousMode, SetVirtualFunctions, Step
+from vgpuctl.agent.wire.steps import SetHeterogeneousMode, SetVirtualFunctions, Step
 from vgpuctl.planner.layout import slices
 from vgpuctl.planner.layout.driver import PF_STUB
 from vgpuctl.planner.layout.result import Phase
-from vgpuctl.planner.layout.work import GpuWork
+from vgpuctl.planner.layout.work import GpuWork, made_again
 
 
 def ensure(work: GpuWork, count: int, *, phase: Phase = Phase.VIRTUAL_FUNCTIONS) -> None:
@@ -38,10 +38,7 @@ def _change(work: GpuWork, count: int, phase: Phase) -> None:
     slices.tear_down(work)
     before = work.vf_count
     undo: list[Step] = [SetVirtualFunctions(work.address, before)]
-    undo += [
-        CreateGpuInstance(work.address, one.profile, one.start, compute_instance=one.compute_instances > 0)
-        for one in work.instances
-    ]
+    undo += [made_again(work.address, one) for one in work.instances]
     if work.heterogeneous and before:
         undo.append(SetHeterogeneousMode(work.address, True))
     what = f"take the {before} VFs of {work.address} away" if count == 0 else f"enable {count} VFs of {work.address}"

@@ -5,11 +5,12 @@ from collections.abc import Collection, Sequence
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, Holder
-from vgpuctl.agent.wire.steps import Step
+from vgpuctl.agent.wire.steps import CreateGpuInstance, Step
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus
 from vgpuctl.planner.layout.result import Difference, Disturbed, Obstacle, Phase, PlannedStep
+from vgpuctl.planner.mig_geometry import slices_of
 
 NVIDIA = "10de"
 
@@ -75,6 +76,13 @@ class GpuWork:
     def block(self, code: str, reason: str, *, remedy: str | None = None, disturbs: Sequence[Disturbed] = ()) -> None:
         """Note that the layout cannot be reached now."""
         self.obstacles.append(Obstacle(self.address, code, reason, remedy, self.entry.origin, tuple(disturbs)))
+
+
+def made_again(address: str, one: GpuInstance) -> CreateGpuInstance:
+    """The step that has a GPU instance as it is now, with its compute instances."""
+    has_parts = one.compute not in ((), (slices_of(one.profile),))
+    compute = one.compute if has_parts else ()
+    return CreateGpuInstance(address, one.profile, one.start, 1, one.compute_instances > 0, compute)
 
 
 def device_of(gpu: Gpu, vgpu: ExistingVgpu) -> str:

@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which MIG instances a board can have at once, where each goes, and the way from what is there to what is wanted."""
 
+from vgpuctl.planner.mig_geometry.devices import (
+    describe_compute,
+    devices_of,
+    instances_of,
+    part_problem,
+    slices_of,
+    split_name,
+)
 from vgpuctl.planner.mig_geometry.fit import Misfit, Placed, check, describe, place
 from vgpuctl.planner.mig_geometry.nearest import nearest
 from vgpuctl.planner.mig_geometry.plan import GeometryPlan, Impossible, plan_geometry
@@ -15,9 +23,15 @@ __all__ = [
     "Table",
     "check",
     "describe",
+    "describe_compute",
+    "devices_of",
+    "instances_of",
     "nearest",
+    "part_problem",
     "place",
     "plan_geometry",
+    "slices_of",
+    "split_name",
     "table_of",
     "table_of_board",
 ]

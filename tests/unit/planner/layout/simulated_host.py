@@ -237,8 +237,7 @@ class SimulatedHost:
             raise Refused("pending")
         gpu.mig = step.enabled
 
-    @staticmethod
-    def _instance(gpu: SimulatedGpu, step: CreateGpuInstance | DestroyGpuInstance) -> None:
+    def _instance(self, gpu: SimulatedGpu, step: CreateGpuInstance | DestroyGpuInstance) -> None:
         if gpu.card is None or not gpu.mig:
             raise Refused("MIG is off")
         there = [one for one in gpu.card.instances if one.profile == step.profile]
@@ -250,13 +249,26 @@ class SimulatedHost:
                 gpu.card.destroy(one.id)
                 gpu.instance_modes.pop(one.start, None)
         elif step.start is not None:
-            gpu.card.create(step.profile, step.start)
+            if all(one.start != step.start for one in there):
+                gpu.card.create(step.profile, step.start)
+            self._part(gpu.card, step, step.start)
         elif len(there) < step.count:
             starts, size = gpu.card.starts(step.profile)
             taken = {slot for one in gpu.card.instances for slot in range(one.start, one.start + one.size)}
-            gpu.card.create(
-                step.profile, next(start for start in starts if not taken & set(range(start, start + size)))
-            )
+            start = next(start for start in starts if not taken & set(range(start, start + size)))
+            gpu.card.create(step.profile, start)
+            self._part(gpu.card, step, start)
+
+    @staticmethod
+    def _part(card: Card, step: CreateGpuInstance, start: int) -> None:
+        """Have the compute instances that a step asks for."""
+        parts = step.compute or ((int(step.profile[0]),) if step.compute_instance else ())
+        (index,) = [number for number, one in enumerate(card.instances) if one.start == start]
+        one = card.instances[index]
+        if parts and one.compute != parts:
+            if one.in_use:
+                raise Refused(f"{one.profile} is in use")
+            card.instances[index] = replace(one, compute_instances=len(parts), compute=parts)
 
     def _bind(self, step: BindDriver) -> None:
         gpu = self.gpus[step.addresses[0]]

@@ -52,6 +52,8 @@ BOARDS: dict[str, list[Layout]] = {
         MigLayout(),
         MigLayout((WantedInstance("3g.20gb", 4), WantedInstance("2g.10gb"), WantedInstance("1g.5gb"))),
         MigLayout(tuple(WantedInstance("1g.5gb") for _ in range(7))),
+        MigLayout((WantedInstance("3g.20gb"), WantedInstance("3g.20gb", compute=(2, 1)))),
+        MigLayout((WantedInstance("3g.20gb", 4, (1, 1, 1)), WantedInstance("2g.10gb", None, (1,)))),
         MigVgpuLayout((WantedInstance("3g.20gb"), WantedInstance("2g.10gb"))),
         MigVgpuLayout((WantedInstance("2g.10gb", 4), WantedInstance("1g.5gb")), slices=(("A100-2-10C", 1),)),
         OffLayout(),
@@ -148,5 +150,5 @@ def test_a_pending_change_that_nobody_declared_is_called_off() -> None:
     assert not plan.needs_reset
 
 
-def _profiles(instances: Sequence[GpuInstance]) -> list[str]:
-    return sorted(one.profile for one in instances)
+def _profiles(instances: Sequence[GpuInstance]) -> list[tuple[str, tuple[int, ...]]]:
+    return sorted((one.profile, one.compute) for one in instances)

@@ -16,7 +16,7 @@ EXAMPLES = re.findall(r"<!-- board: (\S+) -->\n```yaml\n(.*?)```", PAGE, re.DOTA
 
 
 def test_every_board_kind_has_its_example() -> None:
-    assert len(EXAMPLES) == PAGE.count("```yaml") == 7
+    assert len(EXAMPLES) == PAGE.count("```yaml") == 9
 
 
 @pytest.mark.parametrize(("board", "text"), EXAMPLES, ids=[board for board, _ in EXAMPLES])
@@ -27,6 +27,9 @@ def test_an_example_brings_its_board_into_the_layout(tmp_path: Path, board: str,
     layout = load_inventory([tmp_path / "hosts.ini"]).layout("gpu1")
     assert layout is not None
     host = SimulatedHost(SimulatedGpu(board))
+    if board.startswith("amd"):  # gim is loaded with its option, as the example says
+        (gpu,) = host.gpus.values()
+        gpu.driver, gpu.vf_count = "gim", 4
     host.services["dcgm.service"] = "dcgm.service" in layout.stop_services
     for _ in range(3):
         plan = plan_host(layout, host.facts(), made=host.slices())

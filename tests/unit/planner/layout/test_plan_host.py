@@ -9,7 +9,14 @@ import pytest
 from tests.unit.fleet_factory import lease, whole_card
 from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
 from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts
-from vgpuctl.agent.wire.steps import BindDriver, CreateMdev, SetServiceActive, SetVirtualFunctions
+from vgpuctl.agent.wire.steps import (
+    BindDriver,
+    CreateGpuInstance,
+    CreateMdev,
+    DestroyGpuInstance,
+    SetServiceActive,
+    SetVirtualFunctions,
+)
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -122,6 +129,20 @@ def test_an_instance_in_use_stops_only_its_own_gpu() -> None:
     assert [(obstacle.gpu, obstacle.code) for obstacle in plan.obstacles] == [(GPU, "mig-in-use")]
     assert "3g.20gb at 0:4 (instance 99) is in use" in plan.obstacles[0].reason
     assert {planned.gpu for planned in plan.steps} == {"0000:81:00.0"}
+
+
+def test_an_instance_without_compute_instance_gets_one_and_one_in_use_is_left() -> None:
+    bare, parts = mig_on(("3g.20gb", 0)), MigLayout((WantedInstance("3g.20gb", None, (2, 1)),))
+    assert bare.card is not None
+    for layout, said in ((MigLayout((WantedInstance("3g.20gb"),)), "3g.20gb"), (parts, "1c.3g.20gb + 2c.3g.20gb")):
+        plan = plan_host(declare(layout), SimulatedHost(bare).facts())
+        (planned,) = plan.steps
+        assert planned.summary == f"have {said} in the GPU instance at 0:4 of {GPU}"
+        assert planned.undo == (DestroyGpuInstance(GPU, "3g.20gb", 0), CreateGpuInstance(GPU, "3g.20gb", 0))
+        assert [one.subject for one in plan.differences] == ["mig-compute"]
+    bare.card.instances[0] = replace(bare.card.instances[0], in_use=True, compute_instances=1, compute=(3,))
+    plan = plan_host(declare(parts), SimulatedHost(bare).facts())
+    assert [(one.code, one.gpu) for one in plan.obstacles] == [("mig-in-use", GPU)] and not plan.steps
 
 
 def test_a_change_of_vfs_names_the_vms_it_disturbs_and_strangers() -> None:

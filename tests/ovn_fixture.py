@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real OVN central of a test's own: both databases and northd on unix sockets, without root and kernel modules."""
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,8 @@ from types import TracebackType
 from typing import Self
 
 import pytest
+
+from vgpuctl.ovn.authority import Authority
 
 _SCHEMAS = Path("/usr/share/ovn")
 _LIMIT_S = 20.0
@@ -30,12 +33,13 @@ def missing_for_ovn() -> str | None:
 class LocalOvn:
     """OVN's central as a context manager. folder: a new folder with a short path; everything lies in it.
 
-    tls: (key, certificate, authority) with which both databases also listen on loopback, each at a port of its own.
+    authority: with it both databases also listen on loopback, each at a port of its own, as docs/networks.md says:
+    the northbound one for operators alone, the southbound one with OVN's role for hosts.
     """
 
-    def __init__(self, folder: Path, tls: tuple[Path, Path, Path] | None = None) -> None:
+    def __init__(self, folder: Path, authority: Authority | None = None) -> None:
         self.folder = folder
-        self._tls = tls
+        self._authority = authority
         self.ports = {"nb": 0, "sb": 0}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -64,20 +68,35 @@ class LocalOvn:
         """Start what does not run."""
         for name in ("nb", "sb"):
             database, socket = self.folder / f"{name}.db", self.folder / f"{name}.sock"
-            tls = []
-            if self._tls is not None:
-                files = zip(("private-key", "certificate", "ca-cert"), self._tls, strict=True)
-                tls = [f"--{option}={path}" for option, path in files]
-                tls.append(f"--remote=pssl:{self.ports[name]}:127.0.0.1")
+            tls = [] if self._authority is None or name in self._processes else self._listen(name, self._authority)
             self._start(name, "ovsdb-server", str(database), f"--remote=punix:{socket}", *tls)
             deadline = time.monotonic() + _LIMIT_S
             while not socket.exists():
                 assert time.monotonic() < deadline, f"ovsdb-server makes no {socket}"
                 time.sleep(0.01)
-            if self._tls is not None:
-                self.ports[name] = self._listening_port(name)
+            if self._authority is not None:
+                self.ports[name] = self.ports[name] or self._listening_port(name)
         self._start("northd", "ovn-northd", f"--ovnnb-db={self.northbound}", f"--ovnsb-db=unix:{self.folder}/sb.sock")
         self.sync()
+
+    def _listen(self, name: str, authority: Authority) -> list[str]:
+        """Options for a database that is not running; the southbound one says itself where and to whom it listens."""
+        files = authority.files("central")
+        believed = files.authority if name == "sb" else authority.operators
+        options = [f"--private-key={files.key}", f"--certificate={files.certificate}", f"--ca-cert={believed}"]
+        target = f"pssl:{self.ports[name]}:127.0.0.1"
+        if name == "nb":
+            return [*options, f"--remote={target}"]
+        row = {"target": target, "role": "ovn-controller"}
+        changes: list[object] = [{"op": "update", "table": "Connection", "where": [], "row": row}]
+        if not self.ports[name]:
+            changes = [
+                {"op": "insert", "table": "Connection", "row": row, "uuid-name": "listener"},
+                {"op": "insert", "table": "SB_Global", "row": {"connections": ["named-uuid", "listener"]}},
+            ]
+        told = self._run("ovsdb-tool", "transact", f"{self.folder}/sb.db", json.dumps(["OVN_Southbound", *changes]))
+        assert "error" not in told, told
+        return [*options, "--remote=db:OVN_Southbound,SB_Global,connections"]
 
     def _listening_port(self, name: str) -> int:
         """The port that the kernel chose at the first start, as the server's log tells."""

@@ -9,10 +9,11 @@ import pytest
 from tests.agent.simulated import Machine
 from vgpuctl.agent.dispatch import answer, read_facts
 from vgpuctl.agent.echo import ask
+from vgpuctl.agent.facts.ovn import read_signs
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Request
 from vgpuctl.agent.wire.ovn import AUTHORITY, CERTIFICATE, KEY, BridgeFacts, CertificateFiles, OvnFacts
-from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge
+from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, TakeOutUplink
 
 START = (SetOvnDaemon("switch", True), SetOvnDaemon("controller", True))
 CHASSIS = Chassis("gpu1", "tcp:127.0.0.1:6642", "geneve", "10.84.0.1", "provider:br-provider")
@@ -55,6 +56,15 @@ def test_what_was_done_is_taken_back(machine: Machine) -> None:
         assert (state.ovn.external_ids, state.ovn.bridges) == ({}, {})
 
 
+def test_an_interface_is_taken_out_of_a_bridge_that_stays(machine: Machine) -> None:
+    machine.done(*START, SetUplinkBridge("br-provider", "eno1"), SetUplinkBridge("br-provider", "eno2"))
+    step = TakeOutUplink("br-provider", "eno2")
+    assert machine.take(step, dry_run=True).changes[0].after == "eno1"
+    assert [machine.done(step), machine.done(step)] == [True, False]
+    assert facts(machine).bridges == (BridgeFacts("br-provider", ("eno1",)),)
+    assert not machine.done(TakeOutUplink("br-nowhere", "eno2"))
+
+
 def test_a_dry_run_writes_nothing(machine: Machine) -> None:
     reply = machine.take(START[0], dry_run=True)
     assert reply.changes[0].changed and not facts(machine).switch_active
@@ -71,11 +81,12 @@ def test_a_dry_run_writes_nothing(machine: Machine) -> None:
         (SetOvnChassis(replace(CHASSIS, uses_tls=True)), "no-certificate"),
         (SetUplinkBridge("br-provider", "eno9"), "not-found"),
         (SetUplinkBridge("br provider", "eno2"), "bad-name"),
+        (TakeOutUplink("br-provider", "eno 2"), "bad-name"),
         (SetUplinkBridge("br-other", "eno2"), "uplink-in-use"),
     ],
 )
 def test_what_cannot_be_is_refused(
-    machine: Machine, step: SetOvnDaemon | SetOvnChassis | SetUplinkBridge, code: str
+    machine: Machine, step: SetOvnDaemon | SetOvnChassis | SetUplinkBridge | TakeOutUplink, code: str
 ) -> None:
     machine.done(*START, SetUplinkBridge("br-provider", "eno2"))
     assert machine.refused(step).code == code
@@ -101,6 +112,20 @@ def test_a_certificate_is_installed_once_and_its_key_is_the_owner_s_alone(machin
     assert "key" not in repr(FILES).replace("key=", "")
     another = replace(FILES, certificate="renewed")
     assert answer(machine.host, Request("certificate", certificate=another)).changes[0].before == "another"
+
+
+def test_a_southbound_database_says_whether_it_holds_hosts_to_their_role(machine: Machine) -> None:
+    answer(machine.host, Request("certificate", certificate=FILES))
+    machine.done(*START, SetOvnChassis(CHASSIS))
+    found = [read_signs(machine.host)]
+    machine.done(SetOvnChassis(replace(CHASSIS, remote="ssl:192.0.2.1:6642", uses_tls=True)))
+    found.append(read_signs(machine.host))
+    with machine.files.change() as state:
+        state.ovn.has_role = False
+    found.append(read_signs(machine.host))
+    machine.done(SetOvnChassis(replace(CHASSIS, remote="ssl:192.0.2.1:16642", uses_tls=True)))
+    found.append(read_signs(machine.host))
+    assert [one and one.has_role for one in found] == [None, True, False, False]
 
 
 @pytest.mark.skipif(not Host().is_root(), reason="raw sockets are for root alone")

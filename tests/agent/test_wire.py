@@ -43,6 +43,7 @@ from vgpuctl.agent.wire.steps import (
     SetVgpuType,
     SetVirtualFunctions,
     Step,
+    TakeOutUplink,
 )
 
 UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
@@ -103,6 +104,7 @@ STEPS: tuple[Step, ...] = (
     SetOvnDaemon("switch", True),
     SetOvnChassis(Chassis("gpu1", "ssl:192.0.2.1:6642", "geneve", "10.83.0.1", "provider:br-provider", True)),
     SetUplinkBridge("br-provider", None),
+    TakeOutUplink("br-provider", "eno2"),
 )
 
 

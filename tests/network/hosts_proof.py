@@ -173,10 +173,9 @@ def world(fleet: lab.LabFolder, tmp_path_factory: pytest.TempPathFactory) -> Ite
     authority.create()
     authority.issue("central")
     authority.issue("vgpuctl")
-    files = authority.files("central")
     (short / "central").mkdir()
     try:
-        with LocalOvn(short / "central", (files.key, files.certificate, files.authority)) as central:
+        with LocalOvn(short / "central", authority) as central:
             inventory = _write_inventory(home / "inventory", started[0].inventory, central)
             variables = {
                 "VGPUCTL_OVN_NORTHBOUND": f"ssl:127.0.0.1:{central.ports['nb']}",

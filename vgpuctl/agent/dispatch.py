@@ -28,6 +28,7 @@ from vgpuctl.agent.wire.steps import (
     SetVgpuType,
     SetVirtualFunctions,
     Step,
+    TakeOutUplink,
 )
 
 
@@ -147,18 +148,22 @@ def take(host: Host, step: Step, *, dry_run: bool) -> Change:
         from vgpuctl.agent.changes import hugepages
 
         return hugepages.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, (SetOvnDaemon, SetOvnChassis, SetUplinkBridge)):
+    if isinstance(step, (SetOvnDaemon, SetOvnChassis, SetUplinkBridge, TakeOutUplink)):
         return _take_on_ovn(host, step, dry_run=dry_run)
     raise Problem("unknown-step", f"the agent cannot take the step {step.op}")
 
 
-def _take_on_ovn(host: Host, step: Union[SetOvnDaemon, SetOvnChassis, SetUplinkBridge], *, dry_run: bool) -> Change:
+def _take_on_ovn(
+    host: Host, step: Union[SetOvnDaemon, SetOvnChassis, SetUplinkBridge, TakeOutUplink], *, dry_run: bool
+) -> Change:
     from vgpuctl.agent.changes import ovn
 
     if isinstance(step, SetOvnDaemon):
         return ovn.ensure_daemon(host, step, dry_run=dry_run)
     if isinstance(step, SetOvnChassis):
         return ovn.ensure_chassis(host, step, dry_run=dry_run)
+    if isinstance(step, TakeOutUplink):
+        return ovn.ensure_no_uplink(host, step, dry_run=dry_run)
     return ovn.ensure_uplink(host, step, dry_run=dry_run)
 
 

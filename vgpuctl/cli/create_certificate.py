@@ -35,3 +35,4 @@ def command(names: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
         click.echo(f"  key         {one.key}")
         click.echo(f"  certificate {one.certificate}")
         click.echo(f"  authority   {one.authority}")
+        click.echo(f"  operators   {one.operators}")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small authority for OVN's databases: a key, its certificate, and one identity for each host, server and operator.
 
-Open vSwitch believes every certificate of its authority and compares no names, so the authority serves this alone.
+Open vSwitch believes every certificate of its authority and compares no names, so the authority serves this alone, and
+a second one, which signs for vgpuctl alone, keeps hosts out of the northbound database.
 """
 
 import datetime
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate, CertificateBuilder, Name
 
 OWN_NAME = "vgpuctl"
-_AUTHORITY = "authority"
+_AUTHORITY, _OPERATORS = "authority", "operators"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _AUTHORITY_DAYS, _DAYS, _RENEWED_BEFORE_DAYS = 3650, 730, 60
 # Clocks of hosts differ.
@@ -71,36 +72,45 @@ class Authority:
                 f"the authority's folder {self.folder} is open to other users", hint=f"chmod 700 {self.folder}"
             )
         with self._alone():
+            if not self._path(_OPERATORS, "key").exists():
+                self._make(_OPERATORS, "vgpuctl's authority for OVN's operators")
             if self.exists():
                 return False
-            from cryptography import x509
-
-            key = _new_key()
-            name = _subject("vgpuctl's authority for OVN")
-            usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-            builder = _builder(name, name, key, days=_AUTHORITY_DAYS)
-            builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            self._write(_AUTHORITY, key, _sign(builder.add_extension(usage, critical=True), key))
+            self._make(_AUTHORITY, "vgpuctl's authority for OVN")
             return True
 
     def issue(self, name: str) -> Identity:
         """Give the identity of a name; a new one where there is none that is ours and lasts. Raises as `create`."""
-        if not _NAME.fullmatch(name) or name == _AUTHORITY:
+        if not _NAME.fullmatch(name) or name in (_AUTHORITY, _OPERATORS):
             raise UsageError(f"{name!a} cannot be the name in a certificate")
         if not self.exists():
             raise StateError(f"there is no authority in {self.folder}", hint="`vgpuctl create-certificate` makes one")
         with self._alone():
             if not self._is_good(name):
                 key = _new_key()
-                issuer = self._certificate(_AUTHORITY)
-                builder = _builder(_subject(name), issuer.subject, key, days=_DAYS)
-                self._write(name, key, _sign(builder, self._key(_AUTHORITY)))
+                issuer = _issuer(name)
+                builder = _builder(_subject(name), self._certificate(issuer).subject, key, days=_DAYS)
+                self._write(name, key, _sign(builder, self._key(issuer)))
             files = self.files(name)
             return Identity(files.certificate.read_text(), files.authority.read_text(), files.key.read_text())
 
     def files(self, name: str) -> IdentityFiles:
         """Where the identity of a name lies once it was issued."""
         return IdentityFiles(self._path(name, "key"), self._path(name, "pem"), self._path(_AUTHORITY, "pem"))
+
+    @property
+    def operators(self) -> Path:
+        """Whose word the northbound database takes: that of vgpuctl itself, and of no host."""
+        return self._path(_OPERATORS, "pem")
+
+    def _make(self, name: str, subject: str) -> None:
+        from cryptography import x509
+
+        key = _new_key()
+        usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+        builder = _builder(_subject(subject), _subject(subject), key, days=_AUTHORITY_DAYS)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        self._write(name, key, _sign(builder.add_extension(usage, critical=True), key))
 
     def _is_good(self, name: str) -> bool:
         if not (self._path(name, "key").exists() and self._path(name, "pem").exists()):
@@ -110,7 +120,7 @@ class Authority:
         own = self._certificate(name)
         limit = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=_RENEWED_BEFORE_DAYS)
         try:
-            own.verify_directly_issued_by(self._certificate(_AUTHORITY))
+            own.verify_directly_issued_by(self._certificate(_issuer(name)))
         except (InvalidSignature, ValueError):
             return False
         return own.not_valid_after_utc > limit and self._key(name).public_key() == own.public_key()
@@ -156,6 +166,11 @@ class Authority:
 
     def _path(self, name: str, ending: str) -> Path:
         return self.folder / f"{name}.{ending}"
+
+
+def _issuer(name: str) -> str:
+    """Who signs for a name: what the northbound database believes is issued to vgpuctl alone."""
+    return _OPERATORS if name == OWN_NAME else _AUTHORITY
 
 
 def _new_key() -> "EllipticCurvePrivateKey":

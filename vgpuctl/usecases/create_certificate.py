@@ -10,13 +10,14 @@ from vgpuctl.ovn.authority import Authority, default_folder
 
 @dataclass(frozen=True)
 class CreatedCertificate:
-    """Where one identity lies. changed: whether it was made now."""
+    """Where one identity lies. changed: whether it was made now. operators: whom the northbound database believes."""
 
     name: str
     changed: bool
     key: str
     certificate: str
     authority: str
+    operators: str
 
 
 def create_certificates(names: Sequence[str], folder: Path | None = None) -> list[CreatedCertificate]:
@@ -29,5 +30,9 @@ def create_certificates(names: Sequence[str], folder: Path | None = None) -> lis
         before = files.certificate.read_bytes() if files.certificate.exists() else None
         authority.issue(name)
         changed = files.certificate.read_bytes() != before
-        made.append(CreatedCertificate(name, changed, *map(str, (files.key, files.certificate, files.authority))))
+        made.append(
+            CreatedCertificate(
+                name, changed, *map(str, (files.key, files.certificate, files.authority, authority.operators))
+            )
+        )
     return made

@@ -8,10 +8,11 @@ from vgpuctl.agent.wire.boot import UNIT_NAME, BootFiles
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.steps import SetServiceActive, Step
-from vgpuctl.errors import AgentProblem, LayoutDiffers, LayoutRefused, VgpuctlError
+from vgpuctl.errors import AgentProblem, LayoutDiffers, LayoutRefused, UsageError, VgpuctlError
 from vgpuctl.guests.boot_unit import render_boot_unit
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.vm import Hold, VmState
+from vgpuctl.ovn.authority import OWN_NAME
 from vgpuctl.planner.layout import (
     Difference,
     Disturbed,
@@ -207,6 +208,11 @@ class LayoutRun:
         network, authority = self._layout.network, self._services.authority
         if network is None or not network.uses_tls or authority is None:
             return
+        if network.chassis == OWN_NAME:
+            raise UsageError(
+                f"{self._host} cannot be OVN's chassis {OWN_NAME}: operators have that name in their certificate",
+                hint="give the host another `chassis` in the inventory",
+            )
         issued = authority.issue(network.chassis)
         files = CertificateFiles(issued.certificate, issued.authority, issued.key)
         agent = self._services.host(self._host).agent

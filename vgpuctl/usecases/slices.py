@@ -16,6 +16,7 @@ from vgpuctl.agent.wire.steps import (
     SetServiceActive,
     SetUplinkBridge,
     Step,
+    TakeOutUplink,
 )
 from vgpuctl.errors import AgentProblem, ConcurrentChange
 from vgpuctl.model.lease import Lease, LeaseState, Slice
@@ -94,7 +95,7 @@ def _targets(step: Step) -> tuple[str, ...]:
         return (step.name,)
     if isinstance(step, SetHugepages):
         return (f"hugepages-{step.size_kib}kB",)
-    if isinstance(step, SetOvnDaemon | SetOvnChassis | SetUplinkBridge):
+    if isinstance(step, SetOvnDaemon | SetOvnChassis | SetUplinkBridge | TakeOutUplink):
         return ()  # a VM's slices need none of these
     return step.addresses if isinstance(step, BindDriver) else (step.address,)
 

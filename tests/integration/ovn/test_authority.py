@@ -2,17 +2,21 @@
 """Our own authority, and a real OVN central behind it."""
 
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integration.ovn.chassis import Chassis, missing_for_controller, wait_for
 from tests.ovn_fixture import LocalOvn, missing_for_ovn
 from vgpuctl.errors import OvnUnreachable, StateError, UsageError
 from vgpuctl.ovn.authority import Authority
 from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
 from vgpuctl.ovn.rows import Row
+
+needs_ovn = pytest.mark.skipif(missing_for_ovn() is not None, reason="ovn-central is not installed")
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def test_an_identity_is_made_once_and_belongs_to_its_owner_alone(authority: Auth
     assert first == again and first != authority.issue("gpu2")
     assert "PRIVATE" not in repr(first)
     assert {path.stat().st_mode & 0o777 for path in authority.folder.iterdir()} == {0o600}
-    for name in ("authority", "../x", ""):
+    for name in ("authority", "operators", "../x", ""):
         with pytest.raises(UsageError):
             authority.issue(name)
 
@@ -57,21 +61,72 @@ def test_a_folder_that_others_can_read_is_no_authority_s(tmp_path: Path) -> None
         Authority(tmp_path / "none").issue("gpu1")
 
 
-@pytest.mark.skipif(missing_for_ovn() is not None, reason="ovn-central is not installed")
-def test_the_database_takes_our_certificate_and_nobody_else_s(
-    authority: Authority, short_folder: Path, tmp_path: Path
+@pytest.fixture
+def guarded(authority: Authority, short_folder: Path) -> Iterator[LocalOvn]:
+    """A central that listens as the guide says; two hosts and an operator have certificates."""
+    for name in ("central", "vgpuctl", "gpu1", "gpu2"):
+        authority.issue(name)
+    with LocalOvn(short_folder, authority) as central:
+        yield central
+
+
+@needs_ovn
+def test_the_northbound_database_takes_the_operator_s_certificate_and_no_host_s(
+    authority: Authority, guarded: LocalOvn, tmp_path: Path
 ) -> None:
     other = Authority(tmp_path / "other")
     other.create()
-    for one, name in ((authority, "central"), (authority, "vgpuctl"), (other, "vgpuctl")):
-        one.issue(name)
-    files = authority.files("central")
-    with LocalOvn(short_folder, (files.key, files.certificate, files.authority)) as central:
-        remote = f"ssl:127.0.0.1:{central.ports['nb']}"
-        own, foreign = authority.files("vgpuctl"), other.files("vgpuctl")
-        with Northbound(NorthboundAddress(remote, own.key, own.certificate, own.authority)) as northbound:
-            northbound.apply({"tenant/acme": [Row("Logical_Switch", "switch/1", {"name": "one"})]})
-        assert central.nbctl("--bare", "--columns=name", "list", "Logical_Switch").split() == ["one"]
+    other.issue("vgpuctl")
+    remote = f"ssl:127.0.0.1:{guarded.ports['nb']}"
+    own = authority.files("vgpuctl")
+    with Northbound(NorthboundAddress(remote, own.key, own.certificate, own.authority)) as northbound:
+        northbound.apply({"tenant/acme": [Row("Logical_Switch", "switch/1", {"name": "one"})]})
+    assert guarded.nbctl("--bare", "--columns=name", "list", "Logical_Switch").split() == ["one"]
+    for foreign in (other.files("vgpuctl"), authority.files("gpu1")):
         address = NorthboundAddress(remote, foreign.key, foreign.certificate, own.authority)
         with pytest.raises(OvnUnreachable), Northbound(address, timeout_s=3):
             pass
+
+
+@needs_ovn
+def test_a_host_may_write_its_own_chassis_and_no_other_s(authority: Authority, guarded: LocalOvn) -> None:
+    guarded.sbctl("chassis-add", "gpu2", "geneve", "127.0.0.2")
+    guarded.nbctl("ls-add", "front")
+
+    def as_host(name: str, *command: str) -> str:
+        """What the southbound database answers to a host's certificate."""
+        files = authority.files(name)
+        identity = (f"--private-key={files.key}", f"--certificate={files.certificate}", f"--ca-cert={files.authority}")
+        remote = f"--db=ssl:127.0.0.1:{guarded.ports['sb']}"
+        done = subprocess.run(
+            ["ovn-sbctl", *identity, remote, "--timeout=60", *command], capture_output=True, text=True, check=False
+        )
+        return "" if done.returncode == 0 else done.stderr
+
+    assert as_host("gpu1", "chassis-add", "gpu1", "geneve", "127.0.0.1") == ""
+    for command in (
+        ("chassis-del", "gpu2"),
+        ("set", "Chassis", "gpu2", "external_ids:x=y"),
+        ("chassis-add", "gpu3", "geneve", "127.0.0.3"),
+        ("--all", "destroy", "Datapath_Binding"),
+        ("set-connection", "ptcp:0:127.0.0.1"),
+    ):
+        assert "RBAC rules" in as_host("gpu1", *command), command
+    assert as_host("gpu2", "chassis-del", "gpu2") == ""
+    assert guarded.sbctl("--bare", "--columns=name", "list", "Chassis").split() == ["gpu1"]
+    # As it comes back after a reboot: at the same port, with the same role.
+    guarded.stop()
+    guarded.start()
+    assert "RBAC rules" in as_host("gpu2", "chassis-del", "gpu1")
+
+
+@needs_ovn
+@pytest.mark.skipif(missing_for_controller() is not None, reason="ovn-host is not installed")
+def test_ovn_controller_does_its_work_within_its_role(authority: Authority, guarded: LocalOvn) -> None:
+    guarded.nbctl("ls-add", "front", "--", "lsp-add", "front", "port-1")
+    files = authority.files("gpu1")
+    with Chassis(guarded.folder / "gpu1", "gpu1", f"ssl:127.0.0.1:{guarded.ports['sb']}", files) as chassis:
+        chassis.plug("port-1")
+        guarded.nbctl("--timeout=55", "--wait=hv", "sync")
+        wait_for(lambda: guarded.nbctl("lsp-get-up", "port-1").strip() == "up", "the port is up")
+    assert "RBAC rules" not in (guarded.folder / "sb.log").read_text()

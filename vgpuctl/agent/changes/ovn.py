@@ -2,14 +2,22 @@
 """Make the host one of OVN's chassis: its daemons, Open vSwitch's settings, the bridges of its uplinks."""
 
 import re
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.changes import service
 from vgpuctl.agent.facts import ovn, services
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import ovn as wire
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.steps import Change, Chassis, SetOvnChassis, SetOvnDaemon, SetServiceActive, SetUplinkBridge
+from vgpuctl.agent.wire.steps import (
+    Change,
+    Chassis,
+    SetOvnChassis,
+    SetOvnDaemon,
+    SetServiceActive,
+    SetUplinkBridge,
+    TakeOutUplink,
+)
 
 # ovs-ctl writes the name in here over the database's when Open vSwitch starts (ovs-ctl(8), --system-id=random).
 SYSTEM_ID = "/etc/openvswitch/system-id.conf"
@@ -90,9 +98,7 @@ def ensure_uplink(host: Host, step: SetUplinkBridge, *, dry_run: bool) -> Change
 
     Raises Problem: `bad-name`, `switch-not-running`, `not-found`, `uplink-in-use`, `vsctl-refused`.
     """
-    for one in (step.bridge, step.interface):
-        if one is not None and not _NAME.fullmatch(one):
-            raise Problem("bad-name", f"{one!r} cannot be the name of a bridge or an interface")
+    _check_names(step.bridge, step.interface)
     _require_switch(host, f"the bridge {step.bridge}")
     bridges = {bridge.name: bridge.interfaces for bridge in ovn.read_database(host)[1]}
     inside = bridges.get(step.bridge)
@@ -115,6 +121,26 @@ def ensure_uplink(host: Host, step: SetUplinkBridge, *, dry_run: bool) -> Change
         _run(host, ["ovs-vsctl", "--timeout=30", *words], _TIMEOUT_S)
         _run(host, ["ip", "link", "set", "dev", step.interface, "up"], _TIMEOUT_S)
     return Change(step.op, step.bridge, before, step.interface, changed=True)
+
+
+def ensure_no_uplink(host: Host, step: TakeOutUplink, *, dry_run: bool) -> Change:
+    """Have an interface of the host in a bridge no more. Raises Problem: `bad-name`, `switch-not-running`,
+    `vsctl-refused`.
+    """
+    _check_names(step.bridge, step.interface)
+    _require_switch(host, f"the bridge {step.bridge}")
+    before = {bridge.name: bridge.interfaces for bridge in ovn.read_database(host)[1]}.get(step.bridge, ())
+    is_inside = step.interface in before
+    after = tuple(one for one in before if one != step.interface)
+    if is_inside and not dry_run:
+        _run(host, ["ovs-vsctl", "--timeout=30", "--if-exists", "del-port", step.bridge, step.interface], _TIMEOUT_S)
+    return Change(step.op, step.bridge, ",".join(before) or "empty", ",".join(after) or "empty", changed=is_inside)
+
+
+def _check_names(*names: Optional[str]) -> None:
+    for one in names:
+        if one is not None and not _NAME.fullmatch(one):
+            raise Problem("bad-name", f"{one!r} cannot be the name of a bridge or an interface")
 
 
 def _commands(before: Chassis, wanted: Chassis, *, has_bridge: bool) -> Sequence[str]:

@@ -26,6 +26,7 @@ _MODULES = ("openvswitch", "geneve", "vxlan")
 _TIMEOUT_S = 20.0
 _ECHO_TIMEOUT_S = 2.0
 _SMALL, _USUAL = 576, 1500
+_CONNECTED, _ROLE = "connected", "ovn-controller"
 
 
 def read(host: Host) -> Optional[OvnFacts]:
@@ -79,13 +80,37 @@ def read_signs(host: Host) -> Optional[OvnSigns]:
         return None
     done = host.run(["ovn-appctl", "-t", "ovn-controller", "connection-status"], timeout_s=_TIMEOUT_S)
     root, _bridges, _ports, tunnels = _select(host)
+    settings = _map(root["external_ids"])
     remotes = {_map(tunnel["options"]).get("remote_ip", "") for tunnel in tunnels} - {"", "flow"}
-    own = _map(root["external_ids"]).get(KEYS["address"], "")
+    own = settings.get(KEYS["address"], "")
     mtu = next((one.mtu for one in _read_interfaces(host) if own in _bare(one.addresses)), _USUAL)
     sizes = sorted({size for size in (mtu, _USUAL, _SMALL) if size <= mtu}, reverse=True)
     carried = host.echo(sorted(remotes), sizes, timeout_s=_ECHO_TIMEOUT_S)
     status = done.output.strip() or done.errors.strip()
-    return OvnSigns(status, tuple(TunnelSigns(one, carried.get(one, 0)) for one in sorted(remotes)))
+    has_role = _ask_role(host, settings.get(KEYS["remote"], "")) if status == _CONNECTED else None
+    return OvnSigns(status, tuple(TunnelSigns(one, carried.get(one, 0)) for one in sorted(remotes)), has_role)
+
+
+def _ask_role(host: Host, remote: str) -> Optional[bool]:
+    """Whether the southbound database's listener has the role `ovn-controller` (ovn-sb(5), Connection).
+
+    None for a remote without TLS, where certificates say nothing, and without an answer. A listener of the server's
+    command line has no row, and no role.
+    """
+    ports = {one.rpartition(":")[2] for one in remote.split(",") if one.startswith("ssl:")}
+    if not ports:
+        return None
+    operation = {"op": "select", "table": "Connection", "where": [], "columns": ["target", "role"]}
+    identity = [f"--private-key={wire.KEY}", f"--certificate={wire.CERTIFICATE}", f"--ca-cert={wire.AUTHORITY}"]
+    text = json.dumps(["OVN_Southbound", operation])
+    done = host.run(["ovsdb-client", "--timeout=10", *identity, "query", remote, text], timeout_s=_TIMEOUT_S)
+    try:
+        rows = [(str(row["target"]).split(":"), row["role"]) for row in json.loads(done.output)[0]["rows"]]
+    except (ValueError, LookupError, TypeError):
+        return None
+    # Behind a forwarded port the host knows another number than the listener.
+    roles = [role for target, role in rows if target[1:2] and target[1] in ports] or [role for _target, role in rows]
+    return bool(roles) and all(role == _ROLE for role in roles)
 
 
 def _select(host: Host) -> Tuple[Mapping[str, Any], List[Any], List[Any], List[Any]]:

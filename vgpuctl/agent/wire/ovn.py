@@ -68,7 +68,12 @@ class TunnelSigns:
 
 @dataclass(frozen=True)
 class OvnSigns:
-    """Whether OVN works on the host. connection: what ovn-controller says of its database, `connected` at best."""
+    """Whether OVN works on the host.
+
+    connection: what ovn-controller says of its database, `connected` at best. has_role: whether the database holds the
+    host to OVN's role for hosts, None where it was not asked.
+    """
 
     connection: str
     tunnels: Tuple[TunnelSigns, ...] = ()
+    has_role: Optional[bool] = None

@@ -230,6 +230,15 @@ class SetUplinkBridge:
     interface: Optional[str]
 
 
+@dataclass(frozen=True)
+class TakeOutUplink:
+    """Have `interface` in the bridge `bridge` no more; the bridge stays, for it was there before."""
+
+    op: ClassVar[str] = "ovn.take-out-uplink"
+    bridge: str
+    interface: str
+
+
 Step = Union[
     SetVirtualFunctions,
     CreateMdev,
@@ -248,6 +257,7 @@ Step = Union[
     SetOvnDaemon,
     SetOvnChassis,
     SetUplinkBridge,
+    TakeOutUplink,
 ]
 STEPS = (
     SetVirtualFunctions,
@@ -267,6 +277,7 @@ STEPS = (
     SetOvnDaemon,
     SetOvnChassis,
     SetUplinkBridge,
+    TakeOutUplink,
 )
 
 

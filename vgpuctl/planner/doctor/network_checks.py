@@ -46,6 +46,15 @@ def ovn(seen: Examined) -> Iterator[Finding]:
         yield Finding("ovn", Severity.ERROR, _HOST, read, mend)
 
 
+def ovn_role(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: the southbound database lets the host write more than what is its own."""
+    network = seen.layout.network if seen.layout else None
+    if network is not None and seen.signs.ovn is not None and seen.signs.ovn.has_role is False:
+        read = f"{', '.join(network.southbound)} lets this host's certificate write every row of every host"
+        mend = "on the central's machine: ovn-sbctl set-connection role=ovn-controller pssl:6642"
+        yield Finding("ovn-role", Severity.WARNING, _HOST, read, mend)
+
+
 def tunnel_mtu(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: the way between the hosts does not carry the packets that guests' MTU counts on."""
     network = seen.layout.network if seen.layout else None

@@ -46,6 +46,7 @@ CHECKS: tuple[Check, ...] = (
     Check("stop-race", 24, vgpu_checks.stop_race),
     Check("boot-contract", 0, host_checks.boot_contract),
     Check("ovn", 0, network_checks.ovn),
+    Check("ovn-role", 0, network_checks.ovn_role, Severity.WARNING),
     Check("tunnel-mtu", 0, network_checks.tunnel_mtu),
     Check("tunnel-down", 0, network_checks.tunnel_down),
     Check("unread", 0, gpu_checks.unread),

@@ -6,7 +6,7 @@ import ipaddress
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.ovn import AUTHORITY, CERTIFICATE, KEY, BridgeFacts, OvnFacts
-from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, Step
+from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, Step, TakeOutUplink
 from vgpuctl.model.layout import HostLayout, NetworkLayout
 from vgpuctl.planner.layout.result import Difference, HostPlan, Obstacle, Phase, PlannedStep
 
@@ -126,7 +126,7 @@ def _plan_uplinks(layout: HostLayout, found: OvnFacts) -> list[tuple[PlannedStep
         if inside is not None or interface not in names:
             continue
         has_bridge = any(one.name == bridge for one in found.bridges)
-        undo = () if has_bridge else (SetUplinkBridge(bridge, None),)
+        undo = (TakeOutUplink(bridge, interface),) if has_bridge else (SetUplinkBridge(bridge, None),)
         step = PlannedStep(
             Phase.HOST, SetUplinkBridge(bridge, interface), f"put {interface} into the bridge {bridge}", undo=undo
         )

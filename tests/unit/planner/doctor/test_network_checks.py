@@ -18,8 +18,8 @@ FACTS = OvnFacts(
     chassis=Chassis("gpu1", "ssl:192.0.2.1:6642", "geneve", "10.83.0.9"),
     interfaces=(InterfaceFacts("eno1", 1500, ("10.83.0.9/24",)),),
 )
-SIGNS = OvnSigns("connected", (TunnelSigns("10.83.0.2", 1500),))
-CHECKS = {"ovn", "tunnel-mtu", "tunnel-down"}
+SIGNS = OvnSigns("connected", (TunnelSigns("10.83.0.2", 1500),), has_role=True)
+CHECKS = {"ovn", "ovn-role", "tunnel-mtu", "tunnel-down"}
 
 
 def found(facts: OvnFacts | None = FACTS, signs: OvnSigns | None = SIGNS, layout: HostLayout = LAYOUT) -> list[str]:
@@ -45,6 +45,7 @@ def test_a_healthy_chassis_has_no_finding_and_neither_has_a_host_that_is_none() 
             "tunnels end at 192.0.2.7, the host's address in 10.83.0.0/24 is 10.83.0.9",
         ),
         (FACTS, None, "ovn-controller does not run"),
+        (FACTS, replace(SIGNS, has_role=False), "lets this host's certificate write every row of every host"),
         (FACTS, replace(SIGNS, connection="not connected"), "is not connected with ssl:192.0.2.1:6642"),
         (
             replace(FACTS, interfaces=(InterfaceFacts("eno1", 1400, ("10.83.0.9/24",)),)),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.fleet_factory import host_facts
 from vgpuctl.agent.wire.ovn import PROGRAMS, BridgeFacts, InterfaceFacts, OvnFacts
-from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge
+from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, TakeOutUplink
 from vgpuctl.model.layout import HostLayout, NetworkLayout
 from vgpuctl.planner.layout import HostPlan, manifest_of, plan_host
 from vgpuctl.planner.layout.network import bridge_name
@@ -50,6 +50,11 @@ def test_the_controller_starts_with_its_settings_and_everything_has_its_undo() -
     )
     subjects = [one.subject for one in plan.differences]
     assert "chassis-name" in subjects and "uplink-bridge" in subjects and "certificate" in subjects
+
+
+def test_an_interface_leaves_a_bridge_that_was_there_before_and_the_bridge_stays() -> None:
+    plan = planned(replace(FOUND, bridges=(BridgeFacts("br-provider", ("eno9",)),)))
+    assert plan.undo[-1] == TakeOutUplink("br-provider", "eno2")
 
 
 def test_a_chassis_as_declared_needs_nothing_and_its_boot_brings_it_back() -> None:

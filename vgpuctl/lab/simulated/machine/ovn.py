@@ -43,7 +43,10 @@ def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple
     if not state.services.get(_SWITCH):
         return 1, "", "database connection failed (No such file or directory)\n"
     if program == "ovsdb-client":
-        return 0, json.dumps(_tables(state.ovn)), ""
+        is_southbound = "query" in words
+        role = "ovn-controller" if state.ovn.has_role else ""
+        listeners: list[object] = [{"rows": [{"target": "pssl:6642", "role": role}]}]
+        return 0, json.dumps(listeners if is_southbound else _tables(state.ovn)), ""
     with machine.change() as state:
         for is_border, group in groupby(words, key="--".__eq__):
             if not is_border:
@@ -67,6 +70,9 @@ def _change(ovn: Ovn, words: list[str]) -> None:
         case ["add-port", bridge, interface]:
             if interface not in ovn.bridges[bridge]:
                 ovn.bridges[bridge].append(interface)
+        case ["del-port", bridge, interface]:
+            if interface in ovn.bridges.get(bridge, ()):
+                ovn.bridges[bridge].remove(interface)
 
 
 def _tables(ovn: Ovn) -> list[object]:

@@ -111,12 +111,16 @@ class Domain:
 
 @dataclass
 class Ovn:
-    """Open vSwitch's database, which outlives a reboot, and how OVN fares. tunnels: what each one carries."""
+    """Open vSwitch's database, which outlives a reboot, and how OVN fares. tunnels: what each one carries.
+
+    has_role: whether the southbound database listens with OVN's role for hosts.
+    """
 
     external_ids: dict[str, str] = field(default_factory=dict)
     uses_tls: bool = False
     bridges: dict[str, list[str]] = field(default_factory=dict)
     connection: str = "connected"
+    has_role: bool = True
     tunnels: dict[str, int] = field(default_factory=dict)
     mtu: int = 1500
 

@@ -68,7 +68,7 @@ def test_every_source_file_names_its_licence() -> None:
 
 
 def test_every_command_has_its_page_and_its_test() -> None:
-    from vgpuctl.cli.main import COMMANDS
+    from vgpuctl.cli.contents import COMMANDS
 
     e2e = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").glob("*.py"))
     for name in COMMANDS:

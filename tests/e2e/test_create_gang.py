@@ -65,3 +65,20 @@ def test_what_a_killed_gang_left_is_taken_back_also_the_vm_that_runs(
     assert {one["outcome"] for one in repaired} == {"finished"}, repaired
     assert operator.json("list-vms", "--tenant", "gangs") == []
     assert fleet_witness.state() == before
+
+
+def test_less_important_vms_give_way_to_a_whole_gang(operator: Operator) -> None:
+    low = ("--priority", "low", "--preemptible", "stop", "--gpu", "A40-48Q", *SMALL)
+    operator.does("create-vm", "batch", *low)
+    (batch,) = operator.json("list-vms", "--tenant", "gangs")
+    urgent = (*PAIR, "--priority", "high", "--host", batch["vm"]["host"], "--shutdown-timeout", "0")
+    planned = operator.json(*urgent, "--dry-run")
+    assert [[one["vm"] for one in each["victims"]] for each in planned] == [["gangs.batch"], []]
+    assert operator.is_refused(*urgent, "--count", "3")["reference"] == "no-capacity"
+    created = operator.json(*urgent)
+    assert [[one["vm"] for one in each["victims"]] for each in created] == [["gangs.batch"], []]
+    states = {one["vm"]["request"]["name"]: one["vm"]["state"] for one in operator.json("list-vms")}
+    assert states == {"batch": "stopped", "web-1": "running", "web-2": "running"}
+    operator.does("delete-vm", "batch", "--tenant", "gangs", "--yes", "--timeout", "0")
+    for name in ("web-1", "web-2"):
+        operator.does("delete-vm", name, "--tenant", "gangs", "--yes", "--timeout", "0")

@@ -79,6 +79,30 @@ def test_vms_wait_their_turn_and_start_when_there_is_room(operator: Operator) ->
     operator.does("set-queue", "fifo")
 
 
+def test_a_gang_waits_and_starts_as_a_whole(operator: Operator) -> None:
+    operator.does("create-vm", "first", "--for", "1h", "--gpu", "A40-24Q", *SMALL)
+    gang = ("create-vm", "web", "--count", "2", "--gang", "--queue", "--gpu", "A40-24Q", *SMALL)
+    assert [one["queued"] for one in operator.json(*gang)] == [True]
+    assert [one["queued"] for one in operator.json(*gang)] == [True]
+    assert operator.is_refused(*gang, "--priority", "high")["reference"] == "vm-differs"
+    alone = ("create-vm", "web-2", "--queue", "--gpu", "A40-24Q", *SMALL)
+    assert operator.is_refused(*alone)["reference"] == "state"
+    (waiting,) = _queue(operator)
+    assert [one["name"] for one in (waiting["entry"]["request"], *waiting["entry"]["others"])] == ["web-1", "web-2"]
+    assert waiting["expected_at"] == pytest.approx(time.time() + 3600, abs=300)
+    assert "web-1, web-2" in operator.does("list-queue").out
+    assert operator.json(*ONCE)[0]["outcome"] == "waits: the 2 VMs do not fit together now"
+    operator.does("leave-queue", "web-2", "--tenant", "acme")
+    assert _queue(operator) == []
+    assert [one["queued"] for one in operator.json(*gang)] == [True]
+    operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
+    killed = operator.run("start", *ONCE, program=KILLED_RUN)
+    assert killed.code == -9, killed.err
+    assert operator.json(*ONCE)[-1] == {"name": "acme.web-1, web-2", "outcome": "started"}
+    assert _states(operator) == {"web-1": "running", "web-2": "running"}
+    assert (_queue(operator), [one["queued"] for one in operator.json(*gang)]) == ([], [False, False])
+
+
 def test_a_requeued_vm_starts_again_after_the_one_it_gave_way_to(operator: Operator) -> None:
     operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
     operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", "--shutdown-timeout", "0", *WHOLE)

@@ -74,23 +74,27 @@ def command(
     from vgpuctl.cli.services import services, take_service_options
     from vgpuctl.model.times import format_duration
     from vgpuctl.usecases.create_gang import create_gang
-    from vgpuctl.usecases.create_vm import create_vm
+    from vgpuctl.usecases.create_vm import CreatedVm, create_vm
     from vgpuctl.usecases.wait import wait_for_console
 
     where = take_service_options(given)
     requests = read_requests(**given)
     if count is not None:
         requests = _numbered(requests, count, is_file=given["file"] is not None)
-    if is_gang and (may_wait or reservation is not None):
-        raise UsageError("--gang goes with neither --queue nor --reservation")
+    if is_gang and reservation is not None:
+        raise UsageError("--gang and --reservation exclude each other", hint="one VM at a time uses a reservation")
     if may_wait and reservation is not None:
         raise UsageError("--queue and --reservation exclude each other")
     if may_wait:
-        _queue(requests, where, dry_run=dry_run or wait, as_json=as_json)
+        _queue(requests, where, is_gang=is_gang, dry_run=dry_run or wait, as_json=as_json)
         return
     with services(**where) as opened:
         results = []
-        together = create_gang(opened, requests, dry_run=dry_run, refresh=refresh) if is_gang else ()
+        together: Sequence[CreatedVm] = ()
+        if is_gang:
+            together = create_gang(
+                opened, requests, dry_run=dry_run, refresh=refresh, shutdown_timeout_s=shutdown_timeout_s
+            )
         for request, member in zip_longest(requests, together):
             created = member or create_vm(
                 opened,
@@ -156,16 +160,22 @@ def _numbered(requests: Sequence[Any], count: int, *, is_file: bool) -> list[Any
     return [check_request(replace(one, name=f"{one.name}-{number}")) for number in range(1, count + 1)]
 
 
-def _queue(requests: Sequence[Any], where: dict[str, Any], *, dry_run: bool, as_json: bool) -> None:
+def _queue(requests: Sequence[Any], where: dict[str, Any], *, is_gang: bool, dry_run: bool, as_json: bool) -> None:
     """Create or queue each VM, and tell which became of it."""
     from vgpuctl.cli.services import services
     from vgpuctl.model.queue import QueueEntry
-    from vgpuctl.usecases.queue import queue_vm
+    from vgpuctl.usecases.create_vm import CreatedVm
+    from vgpuctl.usecases.queue import queue_gang, queue_vm
 
     if dry_run:
         raise UsageError("--queue goes with neither --dry-run nor --wait", hint="`vgpuctl list-queue` tells what waits")
+    results: list[CreatedVm | QueueEntry]
     with services(**where) as opened:
-        results = [queue_vm(opened, request) for request in requests]
+        if is_gang:
+            gang = queue_gang(opened, requests)
+            results = [gang] if isinstance(gang, QueueEntry) else list(gang)
+        else:
+            results = [queue_vm(opened, request) for request in requests]
     if as_json:
         print_json(
             [

@@ -13,7 +13,7 @@ from vgpuctl.cli.output import print_json, say
 @options.database
 @options.as_json
 def command(name: str, tenant: str, database: str | None, as_json: bool) -> None:
-    """Take a VM out of the queue; one that gave way stays stopped."""
+    """Take a VM out of the queue, with those it was to be created with; one that gave way stays stopped."""
     from vgpuctl.cli.services import services
     from vgpuctl.usecases.queue import leave_queue
 

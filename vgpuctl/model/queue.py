@@ -19,10 +19,11 @@ class QueuePolicy(StrEnum):
 
 
 class QueueKind(StrEnum):
-    """What is waited for: a new VM, or one that gave way and starts again on its host."""
+    """What is waited for: a new VM, several that are created together, or one that gave way and starts again."""
 
     CREATE = "create"
     START = "start"
+    GANG = "gang"
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,40 @@ class QueueSettings:
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """One VM that waits since queued_at (seconds since the epoch, UTC). reason: why it did not start at last look."""
+    """One VM, or several to be created together, that wait since queued_at (seconds since the epoch, UTC).
+
+    request: the first one's; others: those that come with it. reason: why it did not start at last look.
+    """
 
     id: int
     kind: QueueKind
     request: VmRequest
     queued_at: float
     reason: str | None = None
+    others: tuple[VmRequest, ...] = ()
+
+    @property
+    def requests(self) -> tuple[VmRequest, ...]:
+        """All VMs of the entry, in the order in which they were asked for."""
+        return (self.request, *self.others)
+
+    @property
+    def vm_names(self) -> str:
+        """The names of its VMs: `web-1, web-2`."""
+        return ", ".join(one.name for one in self.requests)
 
     @property
     def name(self) -> str:
-        """The VM's name for messages, with its tenant's."""
-        return f"{self.request.tenant}.{self.request.name}"
+        """What messages call it: the VMs' names, with their tenant's."""
+        return f"{self.request.tenant}.{self.vm_names}"
+
+    @property
+    def priority(self) -> int:
+        """The priority in which all of its VMs have a part: the least."""
+        return min(one.priority for one in self.requests)
+
+    @property
+    def duration_s(self) -> float | None:
+        """How long all of it runs: the longest declared time, None for an open end."""
+        durations = [one.duration_s for one in self.requests]
+        return None if None in durations else max(one for one in durations if one is not None)

@@ -35,7 +35,7 @@ def in_order(
     """
     came = sorted(entries, key=lambda one: (one.queued_at, one.id))
     if settings.policy is QueuePolicy.PRIORITY:
-        return sorted(came, key=lambda one: -(one.request.priority + PRIORITY_STEP * _age(one, settings, now)))
+        return sorted(came, key=lambda one: -(one.priority + PRIORITY_STEP * _age(one, settings, now)))
     if settings.policy is QueuePolicy.SHORTEST_FIRST:
         return sorted(came, key=lambda one: _seconds(one) * 0.5 ** min(500.0, _age(one, settings, now)))
     if settings.policy is QueuePolicy.FAIR_SHARE:
@@ -51,7 +51,7 @@ def dominant_share(amounts: Amounts, capacity: Amounts) -> float:
 def demand(entry: QueueEntry) -> dict[str, int]:
     """What an entry takes of the shared resources; framebuffer as far as its request or the catalogue tells."""
     framebuffer = 0
-    for gpu in entry.request.gpus:
+    for gpu in (gpu for request in entry.requests for gpu in request.gpus):
         size = gpu.exact_memory_mib or gpu.minimum_memory_mib or 0
         if gpu.profile is not None:
             boards = catalog.boards_with_type(gpu.profile)
@@ -60,7 +60,7 @@ def demand(entry: QueueEntry) -> dict[str, int]:
         elif gpu.sharing is Sharing.PASSTHROUGH and gpu.board is not None:
             size = min((board.memory_mib for board in catalog.boards_named(gpu.board)), default=0)
         framebuffer += size * gpu.count
-    return {**of_guest(entry.request), Resource.FRAMEBUFFER: framebuffer}
+    return {**add(*map(of_guest, entry.requests)), Resource.FRAMEBUFFER: framebuffer}
 
 
 def has_aged(entry: QueueEntry, settings: QueueSettings, now: float) -> bool:
@@ -93,4 +93,4 @@ def _age(entry: QueueEntry, settings: QueueSettings, now: float) -> float:
 
 
 def _seconds(entry: QueueEntry) -> float:
-    return OPEN_END_S if entry.request.duration_s is None else entry.request.duration_s
+    return OPEN_END_S if entry.duration_s is None else entry.duration_s

@@ -12,6 +12,7 @@ from vgpuctl.model.reservation import Window
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.relieve import relieve
 
@@ -78,9 +79,35 @@ def place_over(
     request: VmRequest, capacities: Sequence[HostCapacity], bookings: Sequence[Booking], windows: Sequence[Window]
 ) -> Placement | None:
     """Where the request fits in all of these windows; everything that is taken in any of them counts all the time."""
+    return _fleet_over(capacities, bookings, windows).place(request)
+
+
+def first_start_together(
+    requests: Sequence[VmRequest], capacities: Sequence[HostCapacity], bookings: Sequence[Booking], not_before: float
+) -> tuple[float, list[Placement]] | None:
+    """The first time at which all of these fit together for as long as the longest runs, and where."""
+    lengths = [math.inf if one.duration_s is None else one.duration_s for one in requests]
+    for at in _times(bookings, not_before):
+        found = place_together_over(requests, capacities, bookings, [(at, at + max(lengths))])
+        if found is not None:
+            return at, found
+    return None
+
+
+def place_together_over(
+    requests: Sequence[VmRequest],
+    capacities: Sequence[HostCapacity],
+    bookings: Sequence[Booking],
+    windows: Sequence[Window],
+) -> list[Placement] | None:
+    """The same as `place_over` for several VMs, all or none."""
+    return place_together(_fleet_over(capacities, bookings, windows), requests)
+
+
+def _fleet_over(capacities: Sequence[HostCapacity], bookings: Sequence[Booking], windows: Sequence[Window]) -> Fleet:
     there = {one.name: one for one in bookings if _is_in(one, windows)}
     leases = distinct([lease for one in there.values() for lease in leases_of(one)])
-    return Fleet([_at(capacity, bookings, windows) for capacity in capacities], leases).place(request)
+    return Fleet([_at(capacity, bookings, windows) for capacity in capacities], leases)
 
 
 def distinct(leases: Sequence[Lease]) -> list[Lease]:

@@ -20,7 +20,7 @@ def place_together(fleet: Fleet, requests: Sequence[VmRequest]) -> list[Placemen
     taken back and the next host tried; hosts in an equal state are tried once. Which GPU of a host is taken stays the
     policy's choice.
     """
-    order = sorted(range(len(requests)), key=lambda index: (*_hardness(requests[index]), index))
+    order = the_hard_ones_first(requests)
     search = _Search(fleet, [requests[index] for index in order])
     found = search.choose(0)
     if found is None:
@@ -46,7 +46,7 @@ class _Search:
             self.tries += 1
             if self.tries > MOST_TRIES:
                 return None
-            leases = _promised(placement, index)
+            leases = promised_leases_of(placement, index)
             self.fleet.take(placement.host, leases, request.memory_mib, group, request.hugepages_kib)
             rest = self.choose(index + 1)
             self.fleet.give_back(placement.host, leases, request.memory_mib, group, request.hugepages_kib)
@@ -73,12 +73,18 @@ class _Search:
         self.fleet.last_host = last
 
 
+def the_hard_ones_first(requests: Sequence[VmRequest]) -> list[int]:
+    """The positions of the requests in the order in which they are placed."""
+    return sorted(range(len(requests)), key=lambda index: (*_hardness(requests[index]), index))
+
+
 def _hardness(request: VmRequest) -> tuple[bool, int, int]:
     """VMs that must be on one host first, then those with many GPUs, then those with much memory."""
     return (request.host is None, -sum(gpu.count for gpu in request.gpus), -request.memory_mib)
 
 
-def _promised(placement: Placement, number: int) -> list[Lease]:
+def promised_leases_of(placement: Placement, number: int) -> list[Lease]:
+    """What a VM of the gang would hold there, as the scheduler counts it. number: of the VM in the gang."""
     leases = []
     for index, chosen in enumerate(placement.slices):
         identity = f"together-{number}-{index}"

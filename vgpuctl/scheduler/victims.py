@@ -128,13 +128,19 @@ def _without(
 ) -> Eviction | None:
     """Where the request fits on the host when these VMs gave way, None when it does not."""
     uuids = {one.vm_uuid for one in gone}
-    slices = [lease.slice for one in gone for lease in one.leases]
-    freed = [one.memory for one in gone]
-    relieved = replace(with_promised(capacity, less=freed), facts=relieve(capacity.facts, slices, uuids, freed))
-    placement = Fleet([relieved], [lease for lease in leases if lease.vm_uuid not in uuids]).place(request)
+    left = [lease for lease in leases if lease.vm_uuid not in uuids]
+    placement = Fleet([relieved(capacity, gone)], left).place(request)
     if placement is None:
         return None
     return Eviction(placement, tuple(sorted(gone, key=lambda one: one.name)))
+
+
+def relieved(capacity: HostCapacity, gone: Sequence[Candidate]) -> HostCapacity:
+    """The host as it would be read when these VMs, all on it, gave way."""
+    slices = [lease.slice for one in gone for lease in one.leases]
+    freed = [one.memory for one in gone]
+    facts = relieve(capacity.facts, slices, {one.vm_uuid for one in gone}, freed)
+    return replace(with_promised(capacity, less=freed), facts=facts)
 
 
 def _waste(victims: Sequence[Candidate]) -> tuple[object, ...]:

@@ -37,6 +37,12 @@ def decode_request(text: str, version: int, *, what: str) -> VmRequest:
     return _decode(text, VmRequest, what=what)
 
 
+def decode_requests(text: str, version: int, *, what: str) -> tuple[VmRequest, ...]:
+    """Read requests that were written together. Raises StoreUnusable for a newer version or a damaged row."""
+    _check_version(version, REQUEST_VERSION, what=what)
+    return _decode(text, tuple[VmRequest, ...], what=what)
+
+
 def decode_slice(text: str, version: int, *, what: str) -> Slice:
     """Read a lease's slice. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, SLICE_VERSION, what=what)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The queue in the store: VMs that wait for their turn, and how they are put in order."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Row, delete, insert, select, update
@@ -22,20 +23,30 @@ class QueueRows(TenantRows):
         return [_entry(row) for row in self._read(select(_QUEUE).order_by(_QUEUE.c.queued_at, _QUEUE.c.id))]
 
     def queued(self, tenant: str, name: str) -> QueueEntry | None:
-        """The entry of one VM, None when it does not wait."""
-        for row in self._read(select(_QUEUE).where(_QUEUE.c.tenant == tenant, _QUEUE.c.name == name)):
-            return _entry(row)
+        """The entry that a VM is in, None when it does not wait."""
+        for row in self._read(select(_QUEUE).where(_QUEUE.c.tenant == tenant).order_by(_QUEUE.c.id)):
+            entry = _entry(row)
+            if name in (one.name for one in entry.requests):
+                return entry
         return None
 
-    def join_queue(self, kind: QueueKind, request: VmRequest, reason: str | None = None) -> None:
-        """Add an entry. Raises NotFound for the tenant, ConcurrentChange when this VM waits already."""
+    def join_queue(
+        self, kind: QueueKind, request: VmRequest, reason: str | None = None, *, others: Sequence[VmRequest] = ()
+    ) -> None:
+        """Add an entry. others: the VMs that come with the first one of a gang.
+
+        Raises NotFound for the tenant, ConcurrentChange when one of the VMs waits already.
+        """
         self.tenant(request.tenant)
+        for other in others:
+            if self.queued(other.tenant, other.name) is not None:
+                raise ConcurrentChange(f"VM {other.name} of tenant {other.tenant} waits in the queue already")
         self._write(
             insert(_QUEUE).values(
                 kind=kind.value,
                 tenant=request.tenant,
                 name=request.name,
-                request=codec.encode(request),
+                request=codec.encode((request, *others) if kind is QueueKind.GANG else request),
                 request_version=codec.REQUEST_VERSION,
                 queued_at=self._clock(),
                 reason=None if reason is None else codec.plain_text(reason),
@@ -72,5 +83,9 @@ class QueueRows(TenantRows):
 
 def _entry(row: Row[Any]) -> QueueEntry:
     what = f"queued VM {row.name} of tenant {row.tenant}"
-    request = codec.decode_request(row.request, row.request_version, what=what)
-    return QueueEntry(row.id, QueueKind(row.kind), request, row.queued_at, row.reason)
+    kind = QueueKind(row.kind)
+    if kind is QueueKind.GANG:
+        request, *others = codec.decode_requests(row.request, row.request_version, what=what)
+    else:
+        request, others = codec.decode_request(row.request, row.request_version, what=what), []
+    return QueueEntry(row.id, kind, request, row.queued_at, row.reason, tuple(others))

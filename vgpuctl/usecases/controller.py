@@ -15,13 +15,16 @@ from vgpuctl.model.placement import Placement
 from vgpuctl.model.queue import QueueEntry, QueueKind, QueueSettings
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.quota.queue_order import has_aged
-from vgpuctl.scheduler.calendar import place_over
+from vgpuctl.scheduler.calendar import place_together_over
 from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.gang import place_together
 from vgpuctl.store.claims import Claim
+from vgpuctl.usecases.create_gang import create_gang
 from vgpuctl.usecases.create_vm import create_vm
 from vgpuctl.usecases.operations import may_run, refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
-from vgpuctl.usecases.preemption import find_eviction
+from vgpuctl.usecases.preemption import as_one, find_eviction, find_eviction_together
 from vgpuctl.usecases.queue import cached_capacities, on_network_host, ordered_queue
 from vgpuctl.usecases.repair import repair
 from vgpuctl.usecases.reservations import bookings_of, with_promises
@@ -74,7 +77,7 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
     for entry in ordered:
         if stop is not None and stop.is_set():
             break
-        if not may_overtake and entry.request.gpus:
+        if not may_overtake and any(one.gpus for one in entry.requests):
             continue
         with services.store.claim(entry) as claim:
             if claim is None:
@@ -96,7 +99,10 @@ def _serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout
             if refusal is not None:
                 claim.note(refusal)
                 return Served(entry.name, f"waits: {refusal}"), True
-            create_vm(services, entry.request, shutdown_timeout_s=shutdown_timeout_s)
+            if entry.kind is QueueKind.GANG:
+                create_gang(services, entry.requests, shutdown_timeout_s=shutdown_timeout_s)
+            else:
+                create_vm(services, entry.request, shutdown_timeout_s=shutdown_timeout_s)
     except (NoCapacity, QuotaExceeded, ConcurrentChange) as refusal:
         claim.note(refusal.message)
         return Served(entry.name, f"waits: {refusal.message}"), isinstance(refusal, NoCapacity)
@@ -125,13 +131,20 @@ def _no_room(services: Services, entry: QueueEntry) -> str | None:
 
     A VM that is there already, since an earlier controller died after creating it, needs no room.
     """
-    request = on_network_host(services, entry.request)
+    requests = [on_network_host(services, one) for one in entry.requests]
+    request = as_one(requests)
     hosts = set(usable_hosts(services, request))
     with services.store.reading() as session:
-        if session.vm(request.tenant, request.name) is not None:
+        if any(session.vm(one.tenant, one.name) is not None for one in requests):
             return None
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
         leases = with_promises(session, session.leases(), request)
+    if entry.kind is QueueKind.GANG:
+        if place_together(Fleet(capacities, leases), requests) is not None:
+            return None
+        if find_eviction_together(services, requests, capacities) is not None:
+            return None
+        return f"the {len(requests)} VMs do not fit together now"
     answer = explain(request, capacities, leases)
     if isinstance(answer, Placement) or find_eviction(services, request, capacities) is not None:
         return None
@@ -152,8 +165,8 @@ def _fits_empty(services: Services, entry: QueueEntry) -> bool:
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
         bookings = [one for one in bookings_of(session) if one.host in hosts and one.vm_uuid is not None]
     return (
-        place_over(
-            entry.request,
+        place_together_over(
+            entry.requests,
             capacities,
             [replace(one, end=FAR_FUTURE) for one in bookings],
             [(FAR_FUTURE, FAR_FUTURE + 1)],
@@ -167,11 +180,12 @@ def _mend(services: Services) -> list[Served]:
     with services.store.reading() as session:
         dead = [one for one in session.open_operations() if not may_run(one)]
         subjects = {one.subject for one in dead}
-        queued = {(one.request.tenant, one.request.name) for one in session.queue()}
+        queued = {(one.tenant, one.name) for entry in session.queue() for one in entry.requests}
         vms = [
             vm
             for vm in session.vms()
-            if vm.uuid in subjects or (vm.state is VmState.BROKEN and (vm.request.tenant, vm.request.name) in queued)
+            if vm.uuid in subjects
+            or (vm.state in (VmState.BROKEN, VmState.DELETING) and (vm.request.tenant, vm.request.name) in queued)
         ]
     mended = [
         Served(one.subject, f"repaired: {one.found}: {one.outcome}")

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, UsageError
+from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, UsageError, VgpuctlError
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
+from vgpuctl.scheduler.gang_victims import GangEviction
+from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.store.records import Operation
 from vgpuctl.usecases.create_vm import PLACEMENTS_TRIED, CreatedVm, build, find_existing, forget, plan, read_leases
 from vgpuctl.usecases.operations import ending, may_run
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import network_of, on_its_host, take_port
+from vgpuctl.usecases.preemption import SHUTDOWN_TIMEOUT_S, as_one, carry_out, find_eviction_together
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import describe_slice, leases_of
@@ -38,13 +41,67 @@ class _Member:
 
 
 def create_gang(
-    services: Services, requests: Sequence[VmRequest], *, dry_run: bool = False, refresh: bool = False
+    services: Services,
+    requests: Sequence[VmRequest],
+    *,
+    dry_run: bool = False,
+    refresh: bool = False,
+    shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
 ) -> tuple[CreatedVm, ...]:
     """Create and start all of these VMs, or none; the same again changes nothing.
 
-    No VM becomes `running` in the store before all are. Nobody gives way to a gang.
+    No VM becomes `running` in the store before all are. When they fit only if less important VMs give way, those are
+    shut down, within shutdown_timeout_s each; in a dry run the first VM of the answer names them all.
     Raises UsageError for VMs of several tenants, StateError when only some of them are there, and what create_vm
     raises; after any of them nothing is left behind, or the VMs are `deleting` and `repair` takes them back.
+    """
+    existing = find_existing_gang(services, requests)
+    if existing is not None:
+        return existing
+    refuse_early(services, *requests)
+    members = []
+    for request in requests:
+        network = network_of(services, request)
+        members.append(_Member(request, on_its_host(request, network), network))
+    surprise: VgpuctlError | None = None
+    victims: tuple[Candidate, ...] = ()
+    for _attempt in range(PLACEMENTS_TRIED):
+        capacities = _look(services, members, refresh=refresh, remember=not dry_run)
+        placements = _place(services, members, capacities)
+        if placements is None:
+            if not refresh:
+                refresh = True
+                continue
+            surprise = _no_room(members)
+            eviction = find_eviction_together(services, [one.wanted for one in members], capacities)
+            if eviction is None:
+                raise surprise
+            victims = eviction.victims
+            if dry_run:
+                return _plan_after(members, eviction)
+            names = ", ".join(one.request.name for one in members)
+            carry_out(services, f"{members[0].request.tenant}.{names}", victims, timeout_s=shutdown_timeout_s)
+            continue
+        try:
+            if dry_run:
+                return _plan(services, members, placements)
+            first, *others = _create(services, members, placements, capacities)
+            return (replace(first, victims=victims), *others)
+        except ConcurrentChange as error:
+            services.say(f"{error.message}; placing again")
+            surprise = error
+            refresh = True
+    assert surprise is not None
+    raise ConcurrentChange(
+        f"no placement for {len(members)} VMs together held in {PLACEMENTS_TRIED} tries: {surprise.message}",
+        hint="others change these hosts at the same time; try again",
+    )
+
+
+def find_existing_gang(services: Services, requests: Sequence[VmRequest]) -> tuple[CreatedVm, ...] | None:
+    """All of these VMs when they are there with the same specifications; None when none is.
+
+    Raises UsageError for VMs of several tenants, StateError when only some are there, and what find_existing raises.
     """
     if len({request.tenant for request in requests}) > 1:
         raise UsageError("VMs of several tenants cannot be created together", hint="create each tenant's on its own")
@@ -59,33 +116,7 @@ def create_gang(
             f"of the VMs to create together {names} {'is' if len(existing) == 1 else 'are'} there already",
             hint=f"delete them, or create the rest ({missing}) without --gang",
         )
-    refuse_early(services, *requests)
-    members = []
-    for request in requests:
-        network = network_of(services, request)
-        members.append(_Member(request, on_its_host(request, network), network))
-    surprise: ConcurrentChange | None = None
-    for _attempt in range(PLACEMENTS_TRIED):
-        capacities = _look(services, members, refresh=refresh, remember=not dry_run)
-        placements = _place(services, members, capacities)
-        if placements is None:
-            if refresh:
-                raise _no_room(members)
-            refresh = True
-            continue
-        try:
-            if dry_run:
-                return _plan(services, members, placements)
-            return _create(services, members, placements, capacities)
-        except ConcurrentChange as error:
-            services.say(f"{error.message}; placing again")
-            surprise = error
-            refresh = True
-    assert surprise is not None
-    raise ConcurrentChange(
-        f"no placement for {len(members)} VMs together held in {PLACEMENTS_TRIED} tries: {surprise.message}",
-        hint="others change these hosts at the same time; try again",
-    )
+    return None
 
 
 def given_up(operations: Sequence[Operation], vms: Sequence[Vm]) -> list[Vm]:
@@ -113,10 +144,9 @@ def _look(services: Services, members: Sequence[_Member], *, refresh: bool, reme
 def _place(
     services: Services, members: Sequence[_Member], capacities: Sequence[HostCapacity]
 ) -> list[Placement] | None:
-    durations = [one.wanted.duration_s for one in members]
-    longest = None if None in durations else max(one for one in durations if one is not None)
-    leases, view = read_leases(services, replace(members[0].wanted, duration_s=longest), capacities)
-    return place_together(Fleet(capacities, leases, view=view), [one.wanted for one in members])
+    requests = [one.wanted for one in members]
+    leases, view = read_leases(services, as_one(requests), capacities)
+    return place_together(Fleet(capacities, leases, view=view), requests)
 
 
 def _no_room(members: Sequence[_Member]) -> NoCapacity:
@@ -133,6 +163,16 @@ def _plan(services: Services, members: Sequence[_Member], placements: Sequence[P
     for member, placement in zip(members, placements, strict=True):
         vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING)
         planned.append(plan(services, vm, member.network, placement))
+    return tuple(planned)
+
+
+def _plan_after(members: Sequence[_Member], eviction: GangEviction) -> tuple[CreatedVm, ...]:
+    """What would be created when VMs gave way; without steps, since the hosts are not free yet."""
+    planned: list[CreatedVm] = []
+    for member, placement in zip(members, eviction.placements, strict=True):
+        vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING)
+        victims = () if planned else eviction.victims
+        planned.append(CreatedVm(vm, leases_of(vm, placement), changed=True, victims=victims))
     return tuple(planned)
 
 

@@ -107,7 +107,7 @@ def create_vm(
                 vm = Vm(str(uuid.uuid4()), request, eviction.placement.host, VmState.CREATING)
                 return CreatedVm(vm, leases_of(vm, eviction.placement), changed=True, victims=victims)
             surprise = full
-            carry_out(services, request, eviction, timeout_s=shutdown_timeout_s)
+            carry_out(services, f"{request.tenant}.{request.name}", victims, timeout_s=shutdown_timeout_s)
             capacities = _look_again(services, eviction.placement.host, capacities, remember=True)
             continue
         try:

@@ -3,16 +3,18 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.vm import Hold, Preemption, Vm, VmRequest, VmState
 from vgpuctl.quota import charge
 from vgpuctl.quota.borrowing import ChargedVm, borrowed_vms, may_reclaim
+from vgpuctl.quota.limits import Quota
+from vgpuctl.scheduler.gang_victims import GangEviction, choose_victims_together
 from vgpuctl.scheduler.victims import Candidate, Eviction, choose_victims
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.reservations import with_promises
@@ -30,6 +32,52 @@ def find_eviction(services: Services, request: VmRequest, capacities: Sequence[H
     """
     if not request.gpus:
         return None
+    asked = _ask(services, request)
+    found = choose_victims(request, capacities, asked.taken, asked.everyone)
+    if found is None or asked.may_ask_everyone([found.placement]):
+        return found
+    return choose_victims(request, capacities, asked.taken, asked.less_important)
+
+
+def find_eviction_together(
+    services: Services, requests: Sequence[VmRequest], capacities: Sequence[HostCapacity]
+) -> GangEviction | None:
+    """The same for VMs of one tenant that are created together: who gives way is less important than each of them."""
+    if not any(request.gpus for request in requests):
+        return None
+    asked = _ask(services, as_one(requests))
+    found = choose_victims_together(requests, capacities, asked.taken, asked.everyone)
+    if found is None or asked.may_ask_everyone(found.placements):
+        return found
+    return choose_victims_together(requests, capacities, asked.taken, asked.less_important)
+
+
+def as_one(requests: Sequence[VmRequest]) -> VmRequest:
+    """What VMs that are created together have in common: the least of their priorities, the longest of their times."""
+    durations = [one.duration_s for one in requests]
+    longest = None if None in durations else max(one for one in durations if one is not None)
+    return replace(requests[0], priority=min(one.priority for one in requests), duration_s=longest)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """taken: leases and promises. everyone: who may be asked to give way when the tenant may reclaim quota."""
+
+    taken: Sequence[Lease]
+    everyone: Sequence[Candidate]
+    less_important: Sequence[Candidate]
+    quotas: Sequence[Quota]
+    used: charge.Amounts
+
+    def may_ask_everyone(self, placements: Sequence[Placement]) -> bool:
+        """Whether what is placed there stays within what its tenant was promised, or nobody need be asked for that."""
+        if len(self.less_important) == len(self.everyone):
+            return True
+        slices = [one for placement in placements for one in placement.slices]
+        return may_reclaim(self.quotas, self.used, charge.of_slices(slices))
+
+
+def _ask(services: Services, request: VmRequest) -> _Asked:
     with services.store.reading() as session:
         vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
         leases = session.leases()
@@ -51,26 +99,21 @@ def find_eviction(services: Services, request: VmRequest, capacities: Sequence[H
         all_candidates.append(candidate)
         if gives_way:
             less_important.append(candidate)
-    found = choose_victims(request, capacities, taken, all_candidates)
-    if found is None or len(less_important) == len(all_candidates):
-        return found
-    if may_reclaim(quotas, used, charge.of_slices(found.placement.slices)):
-        return found
-    return choose_victims(request, capacities, taken, less_important)
+    return _Asked(taken, all_candidates, less_important, quotas, used)
 
 
-def carry_out(services: Services, request: VmRequest, eviction: Eviction, *, timeout_s: float) -> None:
-    """Stop the victims and give their slices back; their disks and rows stay, `start-vm` starts them again.
+def carry_out(services: Services, cause: str, victims: Sequence[Candidate], *, timeout_s: float) -> None:
+    """Stop the VMs that give way to `cause` and give their slices back.
 
-    Those whose owner chose so wait in the queue to be started again on their host.
+    Their disks and rows stay, and `start-vm` starts them again. Those whose owner chose
+    so wait in the queue to be started again on their host.
 
     timeout_s: how long a guest may take to shut down before the plug is pulled.
     Raises ConcurrentChange when another run works on a victim, and the host's errors.
     """
-    cause = f"{request.tenant}.{request.name}"
     with services.store.reading() as session:
-        vms = {vm.uuid: vm for vm in session.vms(host=eviction.placement.host)}
-    for victim in eviction.victims:
+        vms = {vm.uuid: vm for vm in session.vms()}
+    for victim in victims:
         vm = vms.get(victim.vm_uuid)
         if vm is None:
             continue

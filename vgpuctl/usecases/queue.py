@@ -4,12 +4,12 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
-from vgpuctl.errors import ConcurrentChange, NoCapacity, NotFound, QuotaExceeded, VgpuctlError, VmDiffers
+from vgpuctl.errors import ConcurrentChange, NoCapacity, NotFound, QuotaExceeded, StateError, VgpuctlError, VmDiffers
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.queue import QueueEntry, QueueKind, QueueSettings
 from vgpuctl.model.traits import NO_TRAITS
@@ -18,10 +18,11 @@ from vgpuctl.quota.charge import Amounts
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.quota.queue_order import in_order
 from vgpuctl.quota.resources import Resource
-from vgpuctl.scheduler.calendar import Booking, first_start
+from vgpuctl.scheduler.calendar import Booking, first_start_together
 from vgpuctl.scheduler.host_memory import host_reserve_mib, with_promised
 from vgpuctl.store.claims import subject_of
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.create_gang import create_gang, find_existing_gang
 from vgpuctl.usecases.create_vm import CreatedVm, create_vm, find_existing, list_differences
 from vgpuctl.usecases.operations import may_run
 from vgpuctl.usecases.ports import network_of, on_its_host
@@ -55,6 +56,8 @@ def queue_vm(services: Services, request: VmRequest) -> CreatedVm | QueueEntry:
         there = session.queued(request.tenant, request.name)
         somebody_waits = bool(session.queue())
         refuse_for_ever(session, request)
+    if there is not None and there.others:
+        return _same_gang([there], [request])
     if there is not None:
         return _same(there, request)
     reason = "others wait before it"
@@ -71,8 +74,40 @@ def queue_vm(services: Services, request: VmRequest) -> CreatedVm | QueueEntry:
     return entry
 
 
+def queue_gang(services: Services, requests: Sequence[VmRequest]) -> tuple[CreatedVm, ...] | QueueEntry:
+    """Create all of these VMs now if nobody waits and they fit together, else have them wait as one.
+
+    Raises what create_gang raises for what never works, VmDiffers and StateError when some wait otherwise.
+    """
+    existing = find_existing_gang(services, requests)
+    if existing is not None:
+        return existing
+    with services.store.reading() as session:
+        there = [session.queued(request.tenant, request.name) for request in requests]
+        somebody_waits = bool(session.queue())
+        refuse_for_ever(session, *requests)
+    if any(there):
+        return _same_gang(there, requests)
+    reason = "others wait before it"
+    if not somebody_waits:
+        try:
+            return create_gang(services, requests)
+        except (NoCapacity, QuotaExceeded) as refusal:
+            reason = refusal.message
+    first, *others = requests
+    with services.store.transaction() as session:
+        session.join_queue(QueueKind.GANG, first, reason, others=others)
+        entry = session.queued(first.tenant, first.name)
+        assert entry is not None
+        session.add_event("vms-queued", entry.name, reason)
+    return entry
+
+
 def leave_queue(services: Services, tenant: str, name: str) -> QueueEntry:
-    """Take a VM out of the queue. Raises NotFound, and ConcurrentChange while it is just being started."""
+    """Take a VM out of the queue, with those it was to be created with.
+
+    Raises NotFound, and ConcurrentChange while it is just being started.
+    """
     with services.store.transaction() as session:
         session.tenant(tenant)
         entry = session.queued(tenant, name)
@@ -110,13 +145,15 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
     for position, entry in enumerate(ordered, 1):
         closed = closed_hosts(entry.request.tenant, pools)
         usable = [one for one in capacities if one.name not in closed]
-        start = first_start(on_network_host(services, entry.request), usable, bookings, now)
-        waiting.append(Waiting(position, entry, None if start is None else start.at))
+        requests = [on_network_host(services, one) for one in entry.requests]
+        start = first_start_together(requests, usable, bookings, now)
+        waiting.append(Waiting(position, entry, None if start is None else start[0]))
         if start is not None:
-            length = math.inf if entry.request.duration_s is None else entry.request.duration_s
-            end = start.at + length
-            placement, memory = start.placement, entry.request.memory
-            bookings.append(Booking(entry.name, placement.host, placement.slices, start.at, end, memory=memory))
+            at, placements = start
+            for one, placement in zip(requests, placements, strict=True):
+                end = at + (math.inf if one.duration_s is None else one.duration_s)
+                name = f"{one.tenant}.{one.name}"
+                bookings.append(Booking(name, placement.host, placement.slices, at, end, memory=one.memory))
     return settings, waiting
 
 
@@ -175,6 +212,22 @@ def refuse_while_served(session: Session, entry: QueueEntry) -> None:
     """Raise ConcurrentChange while a controller that lives starts this VM."""
     if any(one.subject == subject_of(entry) and may_run(one) for one in session.open_operations()):
         raise ConcurrentChange(f"a controller is just starting {entry.name}", hint="wait for it, then delete the VM")
+
+
+def _same_gang(there: Sequence[QueueEntry | None], requests: Sequence[VmRequest]) -> QueueEntry:
+    first = next(one for one in there if one is not None)
+    if {one.name for one in first.requests} != {one.name for one in requests}:
+        raise StateError(
+            f"of the VMs to create together some wait in the queue otherwise: {first.name}",
+            hint=f"take them out first: vgpuctl leave-queue {first.request.name} --tenant {first.request.tenant}",
+        )
+    for waiting, wanted in zip(sorted(first.requests, key=_name), sorted(requests, key=_name), strict=True):
+        _same(replace(first, request=waiting), wanted)
+    return first
+
+
+def _name(request: VmRequest) -> str:
+    return request.name
 
 
 def _same(there: QueueEntry, request: VmRequest) -> QueueEntry:

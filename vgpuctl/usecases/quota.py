@@ -22,14 +22,15 @@ def refuse_early(services: Services, *requests: VmRequest) -> None:
     """
     asked = reduce(charge.add, map(charge.of_request, requests))
     with services.store.reading() as session:
-        _refuse(session, replace(requests[0], name=", ".join(one.name for one in requests)), asked)
+        _refuse(session, _named_together(requests), asked)
 
 
-def refuse_for_ever(session: Session, request: VmRequest) -> None:
-    """Raise QuotaExceeded for a request that would not fit if its tenant used nothing."""
-    found = excesses(session.quotas(request.tenant), {}, charge.of_request(request))
+def refuse_for_ever(session: Session, *requests: VmRequest) -> None:
+    """Raise QuotaExceeded for requests of one tenant that would not fit together if it used nothing."""
+    asked = reduce(charge.add, map(charge.of_request, requests))
+    found = excesses(session.quotas(requests[0].tenant), {}, asked)
     if found:
-        raise _exceeded(request, found)
+        raise _exceeded(_named_together(requests), found)
 
 
 def refuse_over_quota(session: Session, request: VmRequest, leases: Sequence[Lease], *, is_new: bool = True) -> None:
@@ -50,6 +51,10 @@ def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int]) -> N
     found = excesses(quotas, session.used(request.tenant), asked)
     if found:
         raise _exceeded(request, found)
+
+
+def _named_together(requests: Sequence[VmRequest]) -> VmRequest:
+    return replace(requests[0], name=", ".join(one.name for one in requests))
 
 
 def _exceeded(request: VmRequest, found: Sequence[Excess]) -> QuotaExceeded:

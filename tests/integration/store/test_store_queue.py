@@ -3,6 +3,7 @@
 
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,22 @@ def test_an_entry_comes_back_as_it_was_queued(store: Store, clock: Clock) -> Non
         assert not session.leave_queue(entry.id)
         with pytest.raises(NotFound):
             session.join_queue(QueueKind.CREATE, VmRequest("x", "nobody"))
+
+
+def test_vms_that_are_created_together_wait_as_one(store: Store) -> None:
+    gang = [replace(full_request(), name=f"web-{number}") for number in range(3)]
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        session.join_queue(QueueKind.CREATE, VmRequest("alone", "acme"))
+        session.join_queue(QueueKind.GANG, gang[0], "no room", others=gang[1:])
+        alone, entry = session.queue()
+        assert (alone.others, entry.requests, entry.name) == ((), tuple(gang), "acme.web-0, web-1, web-2")
+        assert [session.queued("acme", name) for name in ("web-0", "web-2", "alone")] == [entry, entry, alone]
+    with pytest.raises(ConcurrentChange, match="VM alone of tenant acme waits"), store.transaction() as session:
+        session.join_queue(QueueKind.GANG, VmRequest("new", "acme"), others=[VmRequest("alone", "acme")])
+    with store.transaction() as session:
+        assert session.leave_queue(entry.id)
+        assert [one.name for one in session.queue()] == ["acme.alone"]
 
 
 def test_queue_settings_are_kept(store: Store) -> None:

@@ -82,3 +82,11 @@ def test_who_waits_long_enough_comes_first_whatever_else_waits(waiting: list[Que
     assert order(policy, *waiting, old, used=used)[0] == -1
     assert has_aged(old, QueueSettings(policy, HOUR), NOW)
     assert not has_aged(entry(1), QueueSettings(policy, HOUR), NOW)
+
+
+def test_a_gang_counts_as_all_of_its_vms() -> None:
+    gang = replace(entry(1, priority=700, hours=1), others=(entry(9, priority=100, hours=9, vcpus=90).request,))
+    assert order("priority", gang, entry(2)) == [2, 1]
+    assert order("shortest-first", gang, entry(2, hours=5)) == [2, 1]
+    after = entry(3, waits_h=0.4)
+    assert order("fair-share", gang, after, entry(2, tenant="umbrella", vcpus=50, waits_h=0.3)) == [1, 2, 3]

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who gives way for several VMs together, against trying every set of VMs."""
+
+from dataclasses import replace
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.fleet_factory import GIB, emulated_a40, host, leases_of, t4_host, vm
+from vgpuctl.model.guest_memory import GuestMemory
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.wishes import Together, Wishes
+from vgpuctl.scheduler import Fleet
+from vgpuctl.scheduler.gang import place_together
+from vgpuctl.scheduler.gang_victims import GangEviction, choose_victims_together
+from vgpuctl.scheduler.victims import Candidate, relieved
+
+There = tuple[list[HostCapacity], list[Lease], list[Candidate]]
+
+
+def busy(*held: tuple[str, int]) -> There:
+    """An A40 and two T4s of two hosts, with what of these VMs fits: type and priority."""
+    capacities = [host("a", emulated_a40()), t4_host("b", cards=2)]
+    fleet, leases, vms = Fleet(capacities), list[Lease](), list[Candidate]()
+    for number, (text, priority) in enumerate(held):
+        placement = fleet.place(vm(text))
+        if placement is None:
+            continue
+        identity = f"00000000-0000-4000-9000-{number:012d}"
+        slices = tuple(
+            replace(one, mdev_uuid=identity) if one.sharing.is_mediated() else one for one in placement.slices
+        )
+        own = leases_of(replace(placement, slices=slices), vm_name=f"vm-{number}")
+        fleet.take(placement.host, own, 2 * GIB)
+        memory = GuestMemory(2 * GIB)
+        vms.append(
+            Candidate(own[0].vm_uuid, f"vm-{number}", placement.host, priority, float(number), memory, tuple(own))
+        )
+        leases.extend(own)
+    return capacities, leases, vms
+
+
+def fits_without(there: There, requests: list[VmRequest], gone: tuple[Candidate, ...]) -> bool:
+    capacities, leases, _ = there
+    uuids = {one.vm_uuid for one in gone}
+    left = [relieved(one, [vm for vm in gone if vm.host == one.name]) for one in capacities]
+    return place_together(Fleet(left, [one for one in leases if one.vm_uuid not in uuids]), requests) is not None
+
+
+def choose(there: There, requests: list[VmRequest]) -> GangEviction | None:
+    capacities, leases, vms = there
+    return choose_victims_together(requests, capacities, leases, vms)
+
+
+HELD = st.tuples(st.sampled_from(["A40-24Q", "A40-48Q", "T4-8Q", "T4-16Q"]), st.integers(0, 2))
+WANTED = st.sampled_from(["A40-8Q", "A40-24Q", "A40-48Q", "T4-8Q", "T4-16Q", "2*T4-16Q"])
+
+
+@given(st.lists(HELD, max_size=5), st.lists(WANTED, min_size=1, max_size=3))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_somebody_gives_way_exactly_when_that_helps_and_none_of_them_could_stay(
+    held: list[tuple[str, int]], texts: list[str]
+) -> None:
+    there = busy(*held)
+    requests = [vm(text, name=f"new-{number}") for number, text in enumerate(texts)]
+    found = choose(there, requests)
+    sets = [some for size in range(len(there[2]) + 1) for some in combinations(there[2], size)]
+    assert (found is not None) == any(fits_without(there, requests, some) for some in sets)
+    if found is not None:
+        assert fits_without(there, requests, found.victims)
+        for size in range(len(found.victims)):
+            assert not any(fits_without(there, requests, some) for some in combinations(found.victims, size))
+
+
+def test_the_least_important_of_each_host_give_way() -> None:
+    there = busy(("A40-24Q", 2), ("A40-24Q", 1), ("T4-16Q", 1), ("T4-16Q", 2))
+    found = choose(there, [vm("A40-24Q"), vm("T4-8Q", name="web-2")])
+    assert found is not None
+    assert [one.name for one in found.victims] == ["vm-1", "vm-2"]
+    assert [one.host for one in found.placements] == ["a", "b"]
+
+
+def test_vms_that_must_be_apart_do_not_have_others_give_way_in_vain() -> None:
+    there = busy(("A40-48Q", 0), ("T4-16Q", 0), ("T4-16Q", 0))
+    apart = Wishes(group="web", together=Together.APART)
+    wanted = [vm("A40-8Q", name=f"web-{number}", wishes=apart) for number in range(2)]
+    assert choose(there, wanted) is None
+    wanted[1] = vm("T4-8Q", name="web-1", wishes=apart)
+    found = choose(there, wanted)
+    assert found is not None
+    assert len(found.victims) == 2

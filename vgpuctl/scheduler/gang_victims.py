@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which VMs have to give way so that several others fit together, over all hosts. None of them could stay."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.gang import place_together, promised_leases_of, the_hard_ones_first
+from vgpuctl.scheduler.host_memory import with_promised
+from vgpuctl.scheduler.victims import Candidate, choose_victims, relieved
+
+MOST_TRIES = 200
+"""Sets of VMs tried when each must show that it could not stay; beyond it, those that are left all go."""
+
+
+@dataclass(frozen=True)
+class GangEviction:
+    """The VMs that give way, by name, and where each request fits then, in the requests' order."""
+
+    placements: tuple[Placement, ...]
+    victims: tuple[Candidate, ...]
+
+
+def choose_victims_together(
+    requests: Sequence[VmRequest],
+    capacities: Sequence[HostCapacity],
+    leases: Sequence[Lease],
+    candidates: Sequence[Candidate],
+) -> GangEviction | None:
+    """Who gives way for requests that do not fit together; None when they do not, whoever gives way.
+
+    The requests are placed one after another, the hard ones first, and for each that does not fit the least waste of
+    VMs goes (`choose_victims`). Where that leads nowhere, everybody goes. Then whoever could stay stays, the most
+    important first.
+    """
+    search = _Search(requests, capacities, leases, candidates)
+    gone = search.one_by_one()
+    found = None if gone is None else search.without(gone)
+    if gone is None or found is None:
+        gone = list(search.candidates)
+        found = search.without(gone)
+    if found is None:
+        return None
+    for one in sorted(gone, key=lambda one: (-one.priority, -one.work_s, one.name))[:MOST_TRIES]:
+        rest = [other for other in gone if other is not one]
+        better = search.without(rest)
+        if better is not None:
+            gone, found = rest, better
+    return GangEviction(tuple(found), tuple(sorted(gone, key=lambda one: one.name)))
+
+
+class _Search:
+    """One fleet, in which hosts are exchanged for what they would be without some VMs."""
+
+    def __init__(
+        self,
+        requests: Sequence[VmRequest],
+        capacities: Sequence[HostCapacity],
+        leases: Sequence[Lease],
+        candidates: Sequence[Candidate],
+    ) -> None:
+        self.requests = requests
+        self.capacities = {one.name: one for one in capacities}
+        self.candidates = [one for one in candidates if one.leases and one.host in self.capacities]
+        self.leases: defaultdict[str, list[Lease]] = defaultdict(list)
+        for lease in leases:
+            self.leases[lease.host].append(lease)
+        self.fleet = Fleet(capacities, leases)
+
+    def without(self, gone: Sequence[Candidate]) -> list[Placement] | None:
+        """Where all requests fit when these VMs gave way; the fleet is left as it was."""
+        by_host: defaultdict[str, list[Candidate]] = defaultdict(list)
+        for one in gone:
+            by_host[one.host].append(one)
+        for name, there in by_host.items():
+            uuids = {one.vm_uuid for one in there}
+            left = [lease for lease in self.leases[name] if lease.vm_uuid not in uuids]
+            self.fleet.put(relieved(self.capacities[name], there), left)
+        found = place_together(self.fleet, self.requests)
+        for name in by_host:
+            self.fleet.put(self.capacities[name], self.leases[name])
+        return found
+
+    def one_by_one(self) -> list[Candidate] | None:
+        """Victims for each request in turn; None when one of them fits nowhere then."""
+        capacities, leases = dict(self.capacities), {name: list(held) for name, held in self.leases.items()}
+        found = self._one_by_one(capacities, leases)
+        for name, capacity in capacities.items():
+            if capacity is not self.capacities[name]:
+                self.fleet.put(self.capacities[name], self.leases[name])
+        return found
+
+    def _one_by_one(
+        self, capacities: dict[str, HostCapacity], leases: dict[str, list[Lease]]
+    ) -> list[Candidate] | None:
+        """capacities, leases: as they are in the fleet, kept up with what goes and comes."""
+        gone: list[Candidate] = []
+        for index in the_hard_ones_first(self.requests):
+            request = self.requests[index]
+            placement = self.fleet.place(request)
+            if placement is None:
+                staying = [one for one in self.candidates if one not in gone]
+                taken = [lease for held in leases.values() for lease in held]
+                eviction = choose_victims(request, list(capacities.values()), taken, staying)
+                if eviction is None:
+                    return None
+                placement = eviction.placement
+                name, uuids = placement.host, {one.vm_uuid for one in eviction.victims}
+                gone.extend(eviction.victims)
+                capacities[name] = relieved(capacities[name], eviction.victims)
+                leases[name] = [lease for lease in leases[name] if lease.vm_uuid not in uuids]
+            name, wishes = placement.host, request.wishes
+            groups = set() if wishes.group is None else {(request.tenant, wishes.group)}
+            capacities[name] = replace(
+                with_promised(capacities[name], more=[request.memory]), groups=capacities[name].groups | groups
+            )
+            leases.setdefault(name, []).extend(promised_leases_of(placement, index))
+            self.fleet.put(capacities[name], leases[name])
+        return gone

@@ -89,6 +89,7 @@ def test_a_kernel_that_gives_fewer_pages_is_a_problem(host: FakeKernel) -> None:
     original = host.write_text
     host.write_text = lambda path, text: original(path, str(min(int(text), 6)))  # type: ignore[method-assign]
     assert problem(take(host, SetHugepages(2048, 8))).code == "hugepages-short"
+    assert host.read(POOL) == "4"
     host.write_text = lambda path, text: original(path, "7")  # type: ignore[method-assign]
     assert problem(take(host, SetHugepages(2048, 0))).code == "hugepages-in-use"
 

@@ -62,8 +62,7 @@ class Operator:
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            **options,
+            **{"stderr": subprocess.PIPE, **options},
         )
 
     def run(self, *arguments: str, program: Sequence[str] = ("-m", "vgpuctl"), timeout_s: float = 400) -> Done:

@@ -56,15 +56,15 @@ def command(
     from vgpuctl.cli.services import report_hosts, services
     from vgpuctl.usecases.apply_hosts import apply_hosts
     from vgpuctl.usecases.layout_run import RunOptions, describe_step
+    from vgpuctl.usecases.plan_hosts import declared_layouts
     from vgpuctl.usecases.rollout import parse_serial
 
     sizes = parse_serial(serial)
     run = RunOptions(check=check, disrupt=disrupt, reset=reset, undo=undo, boot=not no_boot)
-    with (
-        services(**where) as opened,
-        RunDisplay(hosts=len(opened.hosts()), quiet=as_json, diff=diff) as display,
-    ):
-        done = apply_hosts(opened, run, serial=sizes, most_failures=max_failures, tell=display.take)
+    with services(**where) as opened:
+        layouts = declared_layouts(opened)
+        with RunDisplay(hosts=len(layouts), quiet=as_json, diff=diff) as display:
+            done = apply_hosts(opened, layouts, run, serial=sizes, most_failures=max_failures, tell=display.take)
     if as_json:
         print_json({"check": check, "hosts": [applied_object(one) for one in done]})
     else:

@@ -29,7 +29,7 @@ def command(diff: bool, after_reboot: bool, snapshot: bool, as_json: bool, **whe
 
     Exit code 1 means that a host is not as declared, or that a check found an error; nothing is written on hosts.
     """
-    from vgpuctl.cli.layout_output import RunDisplay, error_object, plan_object
+    from vgpuctl.cli.layout_output import RunDisplay, error_object, failure_text, plan_object
     from vgpuctl.cli.services import report_hosts, services
     from vgpuctl.usecases.check_hosts import check_hosts
 
@@ -64,7 +64,7 @@ def command(diff: bool, after_reboot: bool, snapshot: bool, as_json: bool, **whe
             if result.value is not None:
                 _print_host(result.value, diff=diff)
             elif result.error is not None:
-                click.echo(f"{result.name}: {result.error.message}")
+                click.echo(failure_text(result.name, result.error))
     failures = [(result.name, result.error) for result in found if result.error is not None]
     report_hosts(failures, fine=len(checked), what="did not answer")
     return int(any(one.has_drifted or not one.is_healthy for one in checked))

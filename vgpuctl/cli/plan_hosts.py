@@ -23,15 +23,14 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
 
     Every host is read now and nothing is written.
     """
-    from vgpuctl.cli.layout_output import RunDisplay, error_object, plan_object
+    from vgpuctl.cli.layout_output import RunDisplay, error_object, failure_text, plan_object
     from vgpuctl.cli.services import report_hosts, services
-    from vgpuctl.usecases.plan_hosts import plan_hosts
+    from vgpuctl.usecases.plan_hosts import declared_layouts, plan_hosts
 
-    with (
-        services(**where) as opened,
-        RunDisplay(hosts=len(opened.hosts()), quiet=as_json, diff=diff) as display,
-    ):
-        found = plan_hosts(opened, tell=lambda result: display.advance(result.name))
+    with services(**where) as opened:
+        layouts = declared_layouts(opened)
+        with RunDisplay(hosts=len(layouts), quiet=as_json, diff=diff) as display:
+            found = plan_hosts(opened, layouts, tell=lambda result: display.advance(result.name))
     if as_json:
         print_json(
             [
@@ -48,7 +47,7 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
             if result.value is not None:
                 _print_plan(result.name, result.value.plan, diff=diff)
             elif result.error is not None:
-                click.echo(f"{result.name}: {result.error.message}")
+                click.echo(failure_text(result.name, result.error))
     failures = [(result.name, result.error) for result in found if result.error is not None]
     report_hosts(failures, fine=len(found) - len(failures), what="did not answer")
 

@@ -2,12 +2,12 @@
 """apply-hosts: bring every host into its declared layout, in batches, each host for itself."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.model.layout import HostLayout
 from vgpuctl.usecases.layout_lines import AppliedHost, HostBegun, Line
 from vgpuctl.usecases.layout_run import LayoutRun, RunOptions
-from vgpuctl.usecases.plan_hosts import declared_layouts
 from vgpuctl.usecases.rollout import FailureBudget, batches
 from vgpuctl.usecases.services import Services
 
@@ -16,20 +16,19 @@ Event = Line | HostBegun | AppliedHost
 
 def apply_hosts(
     services: Services,
+    layouts: Mapping[str, HostLayout],
     options: RunOptions,
     *,
     serial: Sequence[str] = (),
     most_failures: int | None = None,
     tell: Callable[[Event], None],
 ) -> list[AppliedHost]:
-    """Bring the chosen hosts into their layouts; results in the inventory's order, one per host with a layout.
+    """Bring the hosts of `layouts` into them; results in their order, one per host.
 
     serial: batch sizes, see rollout.parse_serial. most_failures: how many hosts may fail before no further one is
     begun; None for no limit, or none at all where there are batches. tell: called with every line as it happens, by
-    one thread at a time.
-    Raises InventoryError; what goes wrong on a host is in its result.
+    one thread at a time. What goes wrong on a host is in its result.
     """
-    layouts = declared_layouts(services)
     budget = FailureBudget(0 if most_failures is None and serial else most_failures)
     lock = threading.Lock()
 

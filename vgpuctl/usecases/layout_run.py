@@ -191,7 +191,8 @@ class LayoutRun:
         blocked = refused | {obstacle.gpu for obstacle in plan.obstacles if obstacle.gpu}
         for difference in plan.differences:
             if difference.remedy is not None and difference.gpu not in blocked:
-                self._line(Outcome.SKIPPED, difference.gpu, str(difference), reason=difference.remedy)
+                text = f"{difference.subject} is {difference.found}, declared {difference.declared}"
+                self._line(Outcome.SKIPPED, difference.gpu, text, reason=difference.remedy)
         for note in plan.notes:
             self._line(Outcome.SKIPPED, None, note, reason="not read")
         reasons = [f"{one.gpu}: {one.reason}" for one in chosen.refusals]

@@ -24,13 +24,15 @@ class PlannedHost:
 
 
 def plan_hosts(
-    services: Services, *, tell: Callable[[HostResult[PlannedHost]], None] | None = None
+    services: Services,
+    layouts: Mapping[str, HostLayout],
+    *,
+    tell: Callable[[HostResult[PlannedHost]], None] | None = None,
 ) -> list[HostResult[PlannedHost]]:
-    """Read every host that has a layout and plan it, in the inventory's order; nothing is written.
+    """Read every host of `layouts` and plan it, in their order; nothing is written.
 
-    tell: called with each host's result as it comes. Raises InventoryError, also for a layout that cannot be read.
+    tell: called with each host's result as it comes.
     """
-    layouts = declared_layouts(services)
 
     def work(name: str) -> PlannedHost:
         return read_and_plan(services, name, layouts[name])

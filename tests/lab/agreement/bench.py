@@ -170,9 +170,9 @@ class Bench(ABC):
         if what == "reset-gpu":
             return ResetGpu(card.address)
         if what == "create-instance":
-            return CreateGpuInstance(
-                card.address, filled["profile"], filled["start"], filled.get("count", 1), filled.get("compute", False)
-            )
+            count, parts = filled.get("count", 1), tuple(filled.get("parts", ()))
+            where = (card.address, filled["profile"], filled["start"])
+            return CreateGpuInstance(*where, count, filled.get("compute", False), parts)
         if what == "destroy-instance":
             return DestroyGpuInstance(card.address, filled["profile"], filled["start"], filled.get("count", 0))
         if what == "mixed-size":

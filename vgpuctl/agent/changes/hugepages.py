@@ -8,7 +8,7 @@ from vgpuctl.agent.wire.steps import Change, SetHugepages
 
 
 def ensure(host: Host, step: SetHugepages, *, dry_run: bool) -> Change:
-    """Write the pool's count and read back what the kernel made of it.
+    """Write the pool's count and read back what the kernel made of it; where it falls short, the old count comes back.
 
     Raises Problem: `bad-count`, `not-found` for a page size the kernel has not, `hugepages-short` when it has no more
     memory in one piece, `hugepages-in-use` when pages cannot go.
@@ -22,6 +22,8 @@ def ensure(host: Host, step: SetHugepages, *, dry_run: bool) -> Change:
     if not dry_run:
         host.write(path, str(step.count))
         after = hugepages.read_count(host, step.size_kib)
+        if after != step.count:
+            host.write(path, str(before))  # a pool that is short has nearly all of the host's memory
         if after < step.count:
             raise Problem(
                 "hugepages-short",

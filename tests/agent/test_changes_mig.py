@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """MIG mode, reset, GPU instances: done, done again, refused (reference 5)."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.agent.simulated import PF, VM, Machine
+from tests.unit.planner.mig_geometry.placement_model import all_layouts
 from vgpuctl.agent.wire.steps import (
     CreateGpuInstance,
     DestroyGpuInstance,
@@ -17,6 +19,8 @@ from vgpuctl.agent.wire.steps import (
     Step,
 )
 from vgpuctl.lab.simulated.machine.domains import HostDevice, end, start
+from vgpuctl.model.layout import WantedInstance
+from vgpuctl.planner.mig_geometry import GeometryPlan, plan_geometry, table_of
 
 A100, H100, RTX = "a100-pcie-40gb", "h100-pcie", "rtx-pro-6000-blackwell-server"
 ON, OFF = SetMigMode(PF, True), SetMigMode(PF, False)
@@ -73,6 +77,23 @@ def test_a_second_run_writes_nothing_and_a_dry_run_foresees_the_first(name: str,
     second = machine.take(step)
     assert not second.changes[0].changed
     assert second.writes == first.writes
+
+
+def test_every_layout_of_a_board_is_set_read_and_left_for_the_next(tmp_path: Path) -> None:
+    """The planner's way through all layouts of an A30, by the agent; the planner's own tests have every board."""
+    machine = Machine(tmp_path, "a30")
+    machine.done(ON)
+    for layout in [*all_layouts("a30-24gb"), ()]:
+        mig = machine.gpu().mig
+        assert mig is not None
+        table = table_of(mig, None, name="A30")
+        assert table is not None
+        wanted = [WantedInstance(name) for name, count in layout for _ in range(count)]
+        plan = plan_geometry(table, wanted, mig.instances)
+        assert isinstance(plan, GeometryPlan), plan
+        gone: list[Step] = [DestroyGpuInstance(PF, one.profile, one.start) for one in plan.destroy]
+        machine.done(ON, *gone, *(CreateGpuInstance(PF, one.profile, one.start) for one in plan.create))
+        assert Counter(name.partition("@")[0] for name in machine.layout()) == dict(layout)
 
 
 def test_parts_that_do_not_fit_leave_what_was_there(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.lab.simulated_fixtures import missing_for_simulated
 from vgpuctl import lab
+from vgpuctl.lab.simulated.machine import usage
 from vgpuctl.lab.simulated.machine.state import State
 
 GPU = "0000:41:00.0"
@@ -92,6 +93,20 @@ def run(layouts: LayoutFleet, *arguments: str) -> dict[str, Any]:
     done = layouts.operator.run(*arguments, "--json")
     found = json.loads(done.out)
     return {one["host"]: one for one in (found["hosts"] if isinstance(found, dict) else found)}
+
+
+def test_a_gpu_is_reset_for_a_pending_mode_only_when_that_is_allowed(layouts: LayoutFleet) -> None:
+    machine = layouts.machine("sim-003")
+    with machine.change() as state:
+        usage.start_service(machine.shape, state, "nvidia-persistenced.service")
+    held = run(layouts, "apply-hosts", "--limit", "sim-003", "--no-boot")["sim-003"]
+    assert held["error"]["reference"] == "layout-refused"
+    said = [(line["outcome"], line["reason"], line["hint"]) for line in held["lines"]]
+    assert ("changed", "it waits for a reset", None) in said
+    assert ("failed", "--reset allows it") in [(outcome, hint) for outcome, _, hint in said]
+    assert list(machine.state().mig_modes[GPU]) == [False, True]
+    with machine.change() as state:
+        usage.stop_service(state, "nvidia-persistenced.service")
 
 
 def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None:

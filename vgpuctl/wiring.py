@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From settings to services: the only place that names concrete classes of the rooms."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +38,13 @@ class Settings:
     authority_folder: Path | None = None
 
 
-def open_services(settings: Settings, say: Callable[[str], None]) -> Services:
-    """Build the services of one command. Nothing is read or opened before its first use."""
+def open_services(
+    settings: Settings, say: Callable[[str], None], *, clock: Callable[[], float] = time.time
+) -> Services:
+    """Build the services of one command. Nothing is read or opened before its first use.
+
+    clock: what the use cases decide by and the store writes down, seconds since the epoch, UTC.
+    """
 
     def load() -> "Inventory":
         from vgpuctl.inventory.load import load_inventory
@@ -50,7 +56,7 @@ def open_services(settings: Settings, say: Callable[[str], None]) -> Services:
     def store() -> "Store":
         from vgpuctl.store.store import default_url, open_store
 
-        return open_store(settings.database or default_url())
+        return open_store(settings.database or default_url(), clock=clock)
 
     def session(inventory: "Inventory", name: str) -> HostSession:
         from vgpuctl.hosts.connection import Connection

@@ -5,6 +5,7 @@ Which is a number, the n-th side effect of all, or a name, the first return of t
 
 The doors to hosts, libvirt, OVN and the store are wrapped while the command runs; the product is not changed for it.
 With 0 nothing is killed and the side effects are counted; the count is the last line of stderr.
+VGPUCTL_TESTS_NOW, seconds since the epoch, is what the command's clock says all the time.
 """
 
 import contextlib
@@ -78,8 +79,13 @@ class Watch:
 def main() -> int:
     """Run one command line, killed where argv says."""
     wanted, arguments = sys.argv[1], sys.argv[2:]
+    from vgpuctl.cli import services
     from vgpuctl.cli.main import run
     from vgpuctl.store.store import Store
+
+    if now := os.environ.get("VGPUCTL_TESTS_NOW"):
+        at = float(now)
+        services.open_services = functools.partial(services.open_services, clock=lambda: at)
 
     watch = Watch(wanted)
     watch.transaction(Store)

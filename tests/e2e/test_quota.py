@@ -3,7 +3,10 @@
 
 import csv
 import io
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,6 +103,28 @@ def test_a_pool_serves_only_tenants_with_a_grant(operator: Operator) -> None:
     assert operator.is_refused("create-vm", "next", *umbrella)["reference"] == "no-capacity"
     operator.does("delete-pool", "gold", "--yes")
     operator.does("create-vm", "next", *umbrella)
+
+
+def test_a_vm_that_gave_everything_back_starts_only_where_its_memory_and_its_label_are(
+    operator: Operator, tmp_path: Path
+) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/all.yml").write_text("vgpu_placing: {labels: {rack: r1}}\n")
+    shutil.copy(operator.inventory, tmp_path / "hosts.yml")
+    labelled = replace(operator, inventory=tmp_path)
+    labelled.does("create-tenant", "large")
+    of_it = ("--tenant", "large")
+    size = (*of_it, "--memory", "300GiB", "--network", "none", "--require-label", "rack=r1", "--host", "sim-001")
+    labelled.does("create-vm", "sliced", "--gpu", "A40-8Q", *size)
+    labelled.does("stop-vm", "sliced", *of_it, "--hold", "release", "--timeout", "0")
+    labelled.does("create-vm", "plain", *size)
+    refused = labelled.is_refused("start-vm", "sliced", *of_it)
+    assert refused["reference"] == "no-capacity"
+    assert "promised to its VMs (host-memory)" in refused["context"][0]
+    labelled.does("stop-vm", "plain", *of_it, "--timeout", "0")
+    labelled.does("start-vm", "sliced", *of_it)
+    assert labelled.is_refused("start-vm", "plain", *of_it)["reference"] == "no-capacity"
+    labelled.does("delete-vm", "sliced", "plain", *of_it, "--yes", "--timeout", "0")
 
 
 @pytest.mark.parametrize(

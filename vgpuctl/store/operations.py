@@ -54,6 +54,12 @@ class OperationRows(Rows):
         """Take the note away: the command is done, or has taken back what it did. Twice is no error."""
         self._write(delete(_OPERATIONS).where(_OPERATIONS.c.id == operation_id))
 
+    def end_dead_operations(self, subject: str) -> None:
+        """Take away the notes of runs on a subject that are known to be dead."""
+        for one in self.open_operations():
+            if one.subject == codec.plain_text(subject) and is_running(one) is False:
+                self.end_operation(one.id)
+
     def open_operations(self) -> list[Operation]:
         """Every operation that has not ended, the oldest first; liveness.is_running tells which still run."""
         rows = self._read(select(_OPERATIONS).order_by(_OPERATIONS.c.id))

@@ -24,6 +24,10 @@ class Rows:
         self._read_only_reason = read_only_reason
         self.failure: StateError | None = None
 
+    def now(self) -> float:
+        """What the store's clock says, seconds since the epoch, UTC."""
+        return self._clock()
+
     def _read(self, statement: Executable) -> Sequence[Row[Any]]:
         return self._run(statement, conflict=None).all()
 

@@ -29,6 +29,10 @@ class Store:
         self._engine = engine
         self._clock = clock
 
+    def now(self) -> float:
+        """What the store's clock says, seconds since the epoch, UTC: the time that use cases decide by."""
+        return self._clock()
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Session]:
         """Read and change the store: everything in the block is committed at its end, or nothing.
@@ -47,18 +51,25 @@ class Store:
             yield session
 
     @contextlib.contextmanager
-    def operation(self, kind: str, subject: str, detail: str = "", *, exclusive: bool = False) -> Iterator[int]:
+    def operation(
+        self, kind: str, subject: str, detail: str = "", *, exclusive: bool = False, takes_over: bool = False
+    ) -> Iterator[int]:
         """Keep a row of the journal for the length of the block. It is left open only when the process is killed.
 
         exclusive: raise ConcurrentChange when a run that may be alive has an open operation on the subject.
+        takes_over: a block that ends well has done what dead runs left of the subject, and their rows go too.
         """
         with self.transaction() as session:
             operation_id = session.begin_operation(kind, subject, detail, exclusive=exclusive)
+        is_done = False
         try:
             yield operation_id
+            is_done = takes_over
         finally:
             with self.transaction() as session:
                 session.end_operation(operation_id)
+                if is_done:
+                    session.end_dead_operations(subject)
 
     @contextlib.contextmanager
     def claim(self, entry: QueueEntry) -> Iterator[Claim | None]:

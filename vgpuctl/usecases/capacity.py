@@ -2,7 +2,6 @@
 """capacity: how many more VMs of one kind fit, by host, now and after VMs moved."""
 
 import math
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
     with services.store.reading() as session:
         leases = session.leases()
         vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
-        at = time.time()
+        at = session.now()
         promises = promises_to_others(session, at)
     taken = promised_leases(leases, promises, at, request.duration_s)
     now = count_more(request, usable, taken)

@@ -71,7 +71,7 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
     done = [_end(services, vm, shutdown_timeout_s) for vm in _overdue(services)]
     done += _mend(services)
     with services.store.reading() as session:
-        ordered = ordered_queue(session, time.time())
+        ordered = ordered_queue(session, session.now())
         settings = session.queue_settings()
     may_overtake = True
     for entry in ordered:
@@ -153,7 +153,7 @@ def _no_room(services: Services, entry: QueueEntry) -> str | None:
 
 def _holds_back(services: Services, entry: QueueEntry, settings: QueueSettings) -> bool:
     """Whether the entry has waited so long that nobody overtakes it, and could start if enough VMs ended."""
-    return has_aged(entry, settings, time.time()) and _fits_empty(services, entry)
+    return has_aged(entry, settings, services.store.now()) and _fits_empty(services, entry)
 
 
 def _fits_empty(services: Services, entry: QueueEntry) -> bool:
@@ -201,8 +201,8 @@ def _mend(services: Services) -> list[Served]:
 
 
 def _overdue(services: Services) -> list[Vm]:
-    now = time.time()
     with services.store.reading() as session:
+        now = session.now()
         return [
             vm for vm in session.vms() if vm.state is VmState.RUNNING and vm.ends_at is not None and vm.ends_at <= now
         ]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """explain-vm: what every host and GPU answers to a request, and the nearest changes that would admit it."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -69,7 +68,7 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
         leases = session.leases()
         vms = session.vms()
         view = view_of(request, seen.capacities, session.last_placed_host())
-        now = time.time()
+        now = session.now()
         promises = promises_to_others(session, now, vm)
         bookings = [one for one in bookings_of(session) if vm is None or one.vm_uuid != vm.uuid]
     own = tuple(lease for lease in leases if vm is not None and lease.vm_uuid == vm.uuid)

@@ -13,8 +13,11 @@ from vgpuctl.usecases.services import Services
 
 @contextlib.contextmanager
 def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
-    """Tell the store that this process works on `vm`. Raises ConcurrentChange when another living run does."""
-    with services.store.operation(kind, vm.uuid, vm.domain_name, exclusive=True):
+    """Tell the store that this process works on `vm`, and when it ends well, that nothing of dead runs is left to do.
+
+    Raises ConcurrentChange when another living run works on it.
+    """
+    with services.store.operation(kind, vm.uuid, vm.domain_name, exclusive=True, takes_over=True):
         yield
 
 

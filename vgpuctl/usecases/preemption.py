@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Making room: VMs that give way to a more important one, or give back quota that their tenant borrowed."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -84,7 +83,7 @@ def _ask(services: Services, request: VmRequest) -> _Asked:
         taken = with_promises(session, leases, request)
         borrowed = _borrowed(session, request.tenant, vms, leases)
         quotas, used = session.quotas(request.tenant), session.used(request.tenant)
-        now = time.time()
+        now = session.now()
         begun = {one.lease_id: one.begun_at for one in session.intervals(now, now + 1)}
     less_important, all_candidates = [], []
     for vm in vms:

@@ -2,7 +2,6 @@
 """create-vm --queue, list-queue, leave-queue and set-queue."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -134,8 +133,8 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
 
     has_inventory: whether labels and maintenance of the inventory count for the expected start.
     """
-    now = time.time()
     with services.store.reading() as session:
+        now = session.now()
         settings = session.queue_settings()
         ordered = ordered_queue(session, now)
         capacities = cached_capacities(session, services.inventory if has_inventory else None)

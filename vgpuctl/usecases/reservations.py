@@ -2,7 +2,6 @@
 """reserve, list-reservations and cancel-reservation; and what reservations mean for who is placed now."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -43,7 +42,7 @@ def reserve(
     NoCapacity with the first time it would fit.
     """
     check_name(name, what="reservation")
-    _check_times(begin, end, every_s)
+    _check_times(begin, end, every_s, now=services.store.now())
     request = VmRequest(name, tenant, tuple(gpus), vcpus=1, memory_mib=1)
     for _try in range(TRIES):
         with services.store.reading() as session:
@@ -88,7 +87,7 @@ def cancel_reservation(services: Services, tenant: str, name: str) -> Reservatio
 
 def list_reservations(services: Services, *, tenant: str | None, past: bool) -> Sequence[Reservation]:
     """The reservations that are not over, or all; by their next begin."""
-    now = time.time()
+    now = services.store.now()
     with services.store.reading() as session:
         found = [one for one in session.reservations() if tenant in (None, one.tenant)]
     return sorted(
@@ -102,7 +101,7 @@ def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservat
 
     Raises NotFound, UsageError for other GPUs, and StateError outside its windows or while another VM uses it.
     """
-    now = time.time()
+    now = services.store.now()
     with services.store.reading() as session:
         there = _find(session, request.tenant, name)
         user = next((vm for vm in session.vms() if vm.uuid == there.vm_uuid), None)
@@ -131,7 +130,7 @@ def with_promises(session: Session, leases: Sequence[Lease], request: VmRequest,
 
     vm: it may have the slices of the reservation that it uses.
     """
-    now = time.time()
+    now = session.now()
     return promised_leases(leases, promises_to_others(session, now, vm), now, request.duration_s)
 
 
@@ -146,7 +145,7 @@ def refuse_for_reservation(
     services: Services, request: VmRequest, capacities: Sequence[HostCapacity], full: NoCapacity
 ) -> None:
     """Raise NoCapacity that says when the request would fit, when only a reservation is in its way."""
-    now = time.time()
+    now = services.store.now()
     with services.store.reading() as session:
         leases = session.leases()
         promises = promises_to_others(session, now)
@@ -190,7 +189,7 @@ def bookings_of(session: Session) -> list[Booking]:
             )
         )
     taken = [replace(own[0], slices=tuple(one.slices[0] for one in own)) for own in by_vm.values()]
-    return taken + _promises(session, time.time())
+    return taken + _promises(session, session.now())
 
 
 def describe(reservation: Reservation) -> str:
@@ -223,10 +222,10 @@ def _find(session: Session, tenant: str, name: str) -> Reservation:
     return there
 
 
-def _check_times(begin: float, end: float, every_s: float | None) -> None:
+def _check_times(begin: float, end: float, every_s: float | None, *, now: float) -> None:
     if end <= begin:
         raise UsageError("the reservation ends before it begins", hint="give --until later than --from")
-    if end <= time.time():
+    if end <= now:
         raise UsageError(f"the reservation would be over: {format_time(end)} UTC is past", hint="give a later --until")
     if every_s is not None and every_s < end - begin:
         raise UsageError("the reservation would begin again before it ended", hint="give a longer --every")

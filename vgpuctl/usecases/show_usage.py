@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-usage: what tenants used, from the ledger of attached slices."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,7 +31,7 @@ def show_usage(
 
     Raises NotFound for the tenant, UsageError for a range that ends before it begins.
     """
-    now = time.time()
+    now = services.store.now()
     if until is not None and until <= since:
         raise UsageError("the range of time ends before it begins", hint="give --until later than --since")
     end = now if until is None else min(until, now)

@@ -40,7 +40,7 @@ def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
             session.save_facts(vm.host, facts, at=facts.read_at)
             leases: Sequence[Lease] = session.leases(vm_uuid=vm.uuid)
         wanted = sum(gpu.count for gpu in vm.request.gpus)
-        if len(leases) != wanted:
+        if len(leases) != wanted or (vm.state is VmState.STOPPED and not leases):
             leases = _reserve_again(services, vm, facts)
             undoing.push("lease", lambda: _forget(services, leases))
         steps, undo = plan_leases(leases, facts)
@@ -65,15 +65,18 @@ def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
 
 
 def _reserve_again(services: Services, vm: Vm, facts: HostFacts) -> Sequence[Lease]:
+    """Leases for a VM that has none: what it had, memory too, may be another VM's by now."""
     with services.store.reading() as session:
         generation = session.generation(vm.host)
         leases = with_promises(session, session.leases(), vm.request, vm)
-        capacity = with_promised(HostCapacity(vm.host, facts, generation), more=promised_memory(session)[vm.host])
+        promised = promised_memory(session)[vm.host]
+    traits = replace(services.inventory.traits(vm.host), maintenance=None)  # it takes no new VM, and this one is not
     try:
+        capacity = with_promised(HostCapacity(vm.host, facts, generation, traits=traits), more=promised)
         placement = place(replace(vm.request, host=vm.host), [capacity], leases)
     except NoCapacity as full:
         raise NoCapacity(
-            f"{vm.domain_name} cannot start: its slices were released and {vm.host}, where its disk is, has none left",
+            f"{vm.domain_name} cannot start: {vm.host}, where its disk is, has no room for it now",
             context=full.context,
             hint="stop or delete another VM there, or wait",
         ) from full

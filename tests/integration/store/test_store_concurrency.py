@@ -168,6 +168,26 @@ def test_operation_stands_in_the_journal_as_long_as_it_runs(store: Store) -> Non
         assert session.open_operations() == []
 
 
+def test_a_run_that_ends_well_takes_over_what_dead_runs_noted(store: Store) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(LIMIT_S)
+    with store.transaction() as session:
+        for subject, pid in (("vm", ended.pid), ("vm", os.getpid()), ("another", ended.pid)):
+            session.begin_operation("start-vm", subject, pid=pid)
+        session.begin_operation("start-vm", "vm", pid=1, hostname="another.example")
+        noted = session.open_operations()
+    with pytest.raises(KeyboardInterrupt), store.operation("start-vm", "vm", takes_over=True):
+        raise KeyboardInterrupt
+    with store.operation("start-vm", "vm"):
+        pass
+    with store.reading() as session:
+        assert session.open_operations() == noted
+    with store.operation("start-vm", "vm", takes_over=True):
+        pass
+    with store.reading() as session:
+        assert session.open_operations() == noted[1:]
+
+
 def test_liveness_goes_by_machine_pid_and_start(store: Store) -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait(LIMIT_S)

@@ -122,6 +122,9 @@ def test_commands_make_what_a_tenant_s_file_makes_and_take_it_away(
     assert {outcome for _kind, outcome in outcomes} == {"unchanged"}, "the file finds what the commands made"
     assert len(outcomes) == len({command[0] for command, *_ in OBJECTS}) + 2
     assert operator.json("repair") == []
+    (network,) = operator.json("list-networks")
+    assert network == operator.json("show-network", "front", *tenant)
+    assert network["free"] == 254 - len(("gateway", "monitor", "balancer", "VM"))
     for command, blocker in (
         (("delete-security-group", "web"), ["security group web: VM web-1 is in it"]),
         (("delete-security-group", "inner"), ["security group inner: group web lets it in"]),
@@ -210,6 +213,31 @@ def test_after_kill_9_anywhere_the_same_command_or_repair_finishes(operator: Ope
     assert balancers() == 1
     operator.does(*delete)
     operator.does("delete-gateway", "--tenant", "acme", "--yes")
+    assert operator.json("repair") == []
+
+
+def test_neighbours_are_joined_once_both_want_it_and_parted_as_soon_as_one_does_not(
+    operator: Operator, central: LocalOvn
+) -> None:
+    def routes() -> list[str]:
+        return sorted(central.nbctl("--bare", "--columns=ip_prefix", "list", "Logical_Router_Static_Route").split())
+
+    operator.does("create-tenant", "globex")
+    operator.does("create-network", "front", "--tenant", "globex", "--cidr", "10.0.0.0/16")
+    refused = operator.is_refused("create-peering", "acme", "--tenant", "globex")
+    assert (refused["reference"], "of a neighbour" in refused["message"]) == ("network-in-use", True)
+    operator.does("delete-network", "front", "--tenant", "globex", "--yes")
+    operator.does("create-network", "front", "--tenant", "globex", "--cidr", "10.1.0.0/24")
+    told = operator.json("create-peering", "acme", "--tenant", "globex")
+    assert (told["remarks"], routes()) == (["it counts once tenant acme wants it too"], [])
+    assert operator.json("create-peering", "globex", "--tenant", "acme")["remarks"] == []
+    assert routes() == ["10.0.0.0/24", "10.1.0.0/24"]
+    delete = ("delete-peering", "acme", "--tenant", "globex", "--yes")
+    assert operator.run("apply", *delete, program=KILLED_RUN).code == -9
+    assert routes() == [], "both routers are parted before the row goes"
+    operator.does(*delete)
+    operator.does("delete-peering", "globex", "--tenant", "acme", "--yes")
+    operator.does("delete-network", "front", "--tenant", "globex", "--yes")
     assert operator.json("repair") == []
 
 

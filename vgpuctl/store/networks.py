@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, delete, func, insert, select, update
 
 from vgpuctl.errors import AddressesExhausted, ConcurrentChange, NotFound, StateError, StoreUnusable
 from vgpuctl.model.network import (
@@ -157,6 +157,12 @@ class NetworkRows(TenantRows):
         """Every held address of a network and who holds it."""
         rows = self._read(select(_ADDRESSES).where(_ADDRESSES.c.network_id == network_id))
         return {row.address: AddressKind(row.kind) for row in rows}
+
+    def held_addresses(self) -> dict[str, int]:
+        """How many addresses of each network somebody holds, by the network's id."""
+        network_id = _ADDRESSES.c.network_id
+        rows = self._read(select(network_id, func.count().label("held")).group_by(network_id))
+        return {row.network_id: row.held for row in rows}
 
     def _hold_address(self, network_id: str, address: str, kind: AddressKind, holder: str) -> None:
         self._write(

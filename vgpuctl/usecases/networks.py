@@ -37,7 +37,8 @@ def list_networks(services: Services, *, tenant: str | None) -> Sequence[ShownNe
         ports: dict[str, list[Port]] = {}
         for port in session.ports():
             ports.setdefault(port.network_id, []).append(port)
-        return [_shown(network, ports.get(network.id, []), names) for network in networks]
+        held = session.held_addresses()
+        return [_shown(network, ports.get(network.id, []), names, held.get(network.id, 0)) for network in networks]
 
 
 def show_network(services: Services, tenant: str, name: str) -> ShownNetwork:
@@ -45,10 +46,10 @@ def show_network(services: Services, tenant: str, name: str) -> ShownNetwork:
     with services.store.reading() as session:
         network = session.network(tenant, name)
         names = {vm.uuid: vm.request.name for vm in session.vms(tenant=tenant)}
-        return _shown(network, session.ports(network_id=network.id), names)
+        return _shown(network, session.ports(network_id=network.id), names, len(session.addresses(network.id)))
 
 
-def _shown(network: Network, ports: Sequence[Port], names: dict[str, str]) -> ShownNetwork:
+def _shown(network: Network, ports: Sequence[Port], names: dict[str, str], held: int) -> ShownNetwork:
     shown = tuple(ShownPort(names.get(port.vm_uuid, port.vm_uuid), port) for port in ports)
-    free = network.subnet.num_addresses - 3 - len(ports)  # without the network's, the broadcast and the gateway's
+    free = network.subnet.num_addresses - 2 - held  # without the network's and the broadcast
     return ShownNetwork(network, network.gateway, network.bridge, shown, free)

@@ -185,6 +185,11 @@ def test_a_host_that_does_not_answer_is_no_drift(layouts: LayoutFleet) -> None:
     try:
         inventory.write_text(text.replace("ansible_port:", "ansible_port: 9 #", 1))
         refused = layouts.operator.is_refused("check-hosts", "--limit", "sim-001")
+        code, hosts = findings(layouts)
+        shown = layouts.operator.run("check-hosts").out
     finally:
         inventory.write_text(text)
     assert refused["exit_code"] == 4 and refused["reference"] == "host-unreachable"
+    assert code == 10 and hosts["sim-001"]["error"]["reference"] == "host-unreachable"
+    assert {name for name, one in hosts.items() if one["findings"]} == {"sim-002", "sim-003"}
+    assert shown.startswith("sim-001: no connection to ")

@@ -128,6 +128,13 @@ def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None
     checked = run(layouts, "check-hosts", "--after-reboot")
     assert {name: one["since_reboot"] for name, one in checked.items()} == {name: [] for name in checked}
     assert [one["has_drifted"] for one in checked.values()] == [False] * 5
+    machine = layouts.machine("sim-003")
+    with machine.change() as state:
+        state.instances[-1].computes.pop()
+    checked = run(layouts, "check-hosts", "--after-reboot", "--limit", "sim-003")
+    (lost,) = checked["sim-003"]["since_reboot"]
+    assert lost["subject"] == "instances" and "1c.3g.20gb + 2c.3g.20gb at 4" in lost["declared"]
+    assert run(layouts, "apply-hosts", "--limit", "sim-003")["sim-003"]["changed"] == 1
 
 
 def test_a_host_is_one_of_ovn_s_chassis_and_what_ails_it_is_found(layouts: LayoutFleet) -> None:

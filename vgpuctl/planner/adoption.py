@@ -28,7 +28,7 @@ from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.first_drivers import VFIO_PCI, with_first_drivers
 from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.planner.layout.work import NVIDIA
-from vgpuctl.planner.mig_geometry import devices_of, instances_of, slices_of
+from vgpuctl.planner.mig_geometry import devices_of, instances_of, parts_of
 
 
 @dataclass(frozen=True)
@@ -207,11 +207,7 @@ def _with_compute(found: Sequence[GpuInstance]) -> tuple[WantedInstance, ...]:
     starts: dict[str, list[int]] = {}
     for one in found:
         starts.setdefault(one.profile, []).append(one.start)
-    has_parts = [one.compute not in ((), (slices_of(one.profile),)) for one in found]
-    wanted = [
-        WantedInstance(one.profile, compute=one.compute if parted else ())
-        for one, parted in zip(found, has_parts, strict=True)
-    ]
+    wanted = [WantedInstance(one.profile, compute=parts_of(one.profile, one.compute)) for one in found]
     return instances_of(devices_of(wanted), starts)
 
 

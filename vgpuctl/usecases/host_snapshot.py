@@ -3,16 +3,17 @@
 
 import msgspec
 
-from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts
 from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.planner.layout import Difference
+from vgpuctl.planner.mig_geometry import describe_compute, parts_of
 from vgpuctl.usecases.services import Services
 
 _KIND = "snapshot"
 
 
 class GpuSnapshot(msgspec.Struct, frozen=True):
-    """One GPU. vgpus: how many of each type id; instances: (profile, start) of GPU instances."""
+    """One GPU. vgpus: how many of each type id; instances: (profile or its parts, start) of GPU instances."""
 
     address: str
     uuid: str | None
@@ -92,11 +93,16 @@ def _gpu(gpu: Gpu) -> GpuSnapshot:
         driver=gpu.driver,
         vfs=len(gpu.vfs),
         mig=mig.current if mig else None,
-        instances=tuple(sorted((one.profile, one.start) for one in mig.instances)) if mig else (),
+        instances=tuple(sorted((_devices(one), one.start) for one in mig.instances)) if mig else (),
         mixed_sizes=gpu.heterogeneous,
         scheduler=gpu.scheduler.policy if gpu.scheduler else None,
         vgpus=dict(sorted(counts.items())),
     )
+
+
+def _devices(one: GpuInstance) -> str:
+    """A GPU instance by its profile, or by its parts."""
+    return describe_compute(one.profile, parts_of(one.profile, one.compute))
 
 
 def _text(value: object) -> str:

@@ -15,8 +15,8 @@ from vgpuctl.planner.mig_geometry import (
     Impossible,
     describe,
     describe_compute,
+    parts_of,
     plan_geometry,
-    slices_of,
     table_of,
     table_of_board,
 )
@@ -98,9 +98,7 @@ def _shared_out(
 
 def _compute_of(one: GpuInstance) -> tuple[int, ...] | None:
     """The parts of an instance as a layout has them: none where a compute instance fills it; None where it has none."""
-    if not one.compute_instances:
-        return None
-    return () if one.compute == (slices_of(one.profile),) else one.compute
+    return parts_of(one.profile, one.compute) if one.compute_instances else None
 
 
 def _ensure_compute(work: GpuWork, one: GpuInstance, wanted: tuple[int, ...]) -> None:

@@ -10,7 +10,7 @@ from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus
 from vgpuctl.planner.layout.result import Difference, Disturbed, Obstacle, Phase, PlannedStep
-from vgpuctl.planner.mig_geometry import slices_of
+from vgpuctl.planner.mig_geometry import parts_of
 
 NVIDIA = "10de"
 
@@ -80,9 +80,8 @@ class GpuWork:
 
 def made_again(address: str, one: GpuInstance) -> CreateGpuInstance:
     """The step that has a GPU instance as it is now, with its compute instances."""
-    has_parts = one.compute not in ((), (slices_of(one.profile),))
-    compute = one.compute if has_parts else ()
-    return CreateGpuInstance(address, one.profile, one.start, 1, one.compute_instances > 0, compute)
+    parts = parts_of(one.profile, one.compute)
+    return CreateGpuInstance(address, one.profile, one.start, 1, one.compute_instances > 0, parts)
 
 
 def device_of(gpu: Gpu, vgpu: ExistingVgpu) -> str:

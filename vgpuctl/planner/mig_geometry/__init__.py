@@ -6,7 +6,7 @@ from vgpuctl.planner.mig_geometry.devices import (
     devices_of,
     instances_of,
     part_problem,
-    slices_of,
+    parts_of,
     split_name,
 )
 from vgpuctl.planner.mig_geometry.fit import Misfit, Placed, check, describe, place
@@ -28,9 +28,9 @@ __all__ = [
     "instances_of",
     "nearest",
     "part_problem",
+    "parts_of",
     "place",
     "plan_geometry",
-    "slices_of",
     "split_name",
     "table_of",
     "table_of_board",

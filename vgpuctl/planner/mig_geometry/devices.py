@@ -38,6 +38,11 @@ def slices_of(profile: str) -> int:
     return int(match[1]) if match else 0
 
 
+def parts_of(profile: str, compute: Sequence[int]) -> tuple[int, ...]:
+    """The compute instances of a GPU instance as a layout has them: empty where one fills it, or none is there."""
+    return () if tuple(compute) == (slices_of(profile),) else tuple(compute)
+
+
 def instances_of(
     devices: Mapping[str, int], starts: Mapping[str, Sequence[int]] | None = None
 ) -> tuple[WantedInstance, ...]:

@@ -102,6 +102,7 @@ def test_the_guides_scripts_bring_a_tenant_and_take_it_back(
 ) -> None:
     printed = _run_script(operator, folder, "sh", "sh")
     assert "10.0.0.2" in printed
+    assert [one["contact"] for one in operator.json("list-tenants")] == ["gpu-team@acme.example"]
     nat = central.nbctl("--bare", "--columns=type,external_ip,logical_ip", "list", "NAT").split()
     assert {"203.0.113.10", "203.0.113.11", "dnat_and_snat", "snat"} <= set(nat)
     balancers = central.nbctl("--bare", "--columns=vips", "list", "Load_Balancer")

@@ -148,7 +148,7 @@ class World:
         return [f"{one['check']}: {one['read']}" for one in checked["findings"] if one["check"] in CHECKS]
 
 
-CHECKS = ("ovn", "tunnel-mtu", "tunnel-down", "boot-contract")
+CHECKS = ("ovn", "ovn-role", "tunnel-mtu", "tunnel-down", "boot-contract")
 
 
 def wait_for(is_so: Callable[[], bool], what: str) -> None:

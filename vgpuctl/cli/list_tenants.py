@@ -11,7 +11,7 @@ from vgpuctl.cli.output import print_json, print_table
 @options.database
 @options.as_json
 def command(database: str | None, as_json: bool) -> None:
-    """List the tenants: how many VMs each has, its pools, and used / limit of each quota."""
+    """List the tenants: how many VMs each has, its pools, and used / limit of each quota, whom to ask."""
     from vgpuctl.cli.services import services
     from vgpuctl.quota.resources import format_amount
     from vgpuctl.usecases.tenants import QuotaUse, list_tenants
@@ -30,9 +30,12 @@ def command(database: str | None, as_json: bool) -> None:
         print_json(tenants)
     else:
         print_table(
-            ["TENANT", "VMS", "POOLS", "USED / LIMIT"],
+            ["TENANT", "VMS", "POOLS", "USED / LIMIT", "CONTACT"],
             [
-                (one.tenant, one.vms, ", ".join(one.pools) or "-", "\n".join(map(shown, one.quotas)) or "-")
+                (
+                    *(one.tenant, one.vms, ", ".join(one.pools) or "-"),
+                    *("\n".join(map(shown, one.quotas)) or "-", one.contact),
+                )
                 for one in tenants
             ],
             empty="no tenant yet: add one with `vgpuctl create-tenant NAME`",

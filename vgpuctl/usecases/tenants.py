@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.vm import check_name
+from vgpuctl.model.vpc import Contact
 from vgpuctl.quota.limits import Quota, changed
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.store.store import Session
@@ -27,12 +28,13 @@ class QuotaUse:
 
 @dataclass(frozen=True)
 class ListedTenant:
-    """One tenant: how many VMs it has, the pools granted to it, and its quotas."""
+    """One tenant: how many VMs it has, the pools granted to it, its quotas, and whom to ask about it."""
 
     tenant: str
     vms: int
     pools: tuple[str, ...]
     quotas: tuple[QuotaUse, ...]
+    contact: str | None = None
 
 
 def create_tenant(
@@ -83,6 +85,7 @@ def list_tenants(services: Services) -> Sequence[ListedTenant]:
                 sum(vm.request.tenant == one.name for vm in vms),
                 tuple(pool.name for pool in pools if one.name in pool.tenants),
                 _uses(session, one.name),
+                next((contact.address for contact in session.vpc_objects(one.name, Contact)), None),
             )
             for one in session.tenants()
         ]

@@ -9,7 +9,6 @@ import bisect
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
 
-from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
@@ -18,7 +17,7 @@ from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.class_index import MOST_QUESTIONS, ClassIndex
 from vgpuctl.scheduler.gpu_class import Card, GpuClasses
 from vgpuctl.scheduler.gpu_state import GpuState, read_gpu
-from vgpuctl.scheduler.host_memory import foreign_mib, promised_by_page, room_mib
+from vgpuctl.scheduler.host_memory import bounds_mib, promised_by_page
 from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView, Judge, Price
 from vgpuctl.scheduler.question import IndexKey, Question
 from vgpuctl.scheduler.state_index import StateIndex
@@ -42,13 +41,14 @@ class Host:
         self.cards = cards
         self.promised_mib = promised_by_page(capacity)
         sizes = [pool.size_kib for pool in capacity.facts.hugepages or ()]
-        self._foreign_mib = {
-            page_kib: foreign_mib(capacity.facts, self.promised_mib.get(page_kib, 0), page_kib) for page_kib in sizes
+        self._bounds_mib = {
+            page_kib: bounds_mib(capacity.facts, self.promised_mib.get(page_kib, 0), page_kib)
+            for page_kib in (None, *sizes)
         }
         self.rooms_mib: dict[int | None, int] = {}
         self.rounded_mib: dict[int | None, int] = {}
-        for page_kib in (None, *sizes):
-            self.promise(GuestMemory(0, page_kib))
+        for page_kib in self._bounds_mib:
+            self.promise(0, page_kib)
 
     @property
     def states(self) -> list[GpuState]:
@@ -66,12 +66,11 @@ class Host:
         rooms = tuple(self.rooms_mib.items())
         return (self.cpus, rooms, self.labels, tuple(sorted(card.number for card in self.cards.values())))
 
-    def promise(self, memory: GuestMemory) -> bool:
+    def promise(self, memory_mib: int, page_kib: int | None) -> bool:
         """Count memory of a VM, negative when it goes. Returns whether the rounded room is another now."""
-        page_kib = memory.page_kib
-        promised_mib = self.promised_mib[page_kib] = self.promised_mib.get(page_kib, 0) + memory.mib
-        taken_mib = promised_mib + self._foreign_mib.get(page_kib or 0, 0)
-        room = self.rooms_mib[page_kib] = room_mib(self.capacity.facts, taken_mib, page_kib)
+        promised_mib = self.promised_mib[page_kib] = self.promised_mib.get(page_kib, 0) + memory_mib
+        most_mib, free_mib = self._bounds_mib.get(page_kib, (0, 0))
+        room = self.rooms_mib[page_kib] = max(0, min(most_mib - promised_mib, free_mib))
         before = self.rounded_mib.get(page_kib)
         self.rounded_mib[page_kib] = _rounded(room)
         return before != self.rounded_mib[page_kib]
@@ -181,7 +180,7 @@ class Fleet:
         for lease in leases:
             found.cards[lease.slice.gpu].take(lease)
         self.last_host = host
-        self._changed(found, {lease.slice.gpu for lease in leases}, GuestMemory(memory_mib, page_kib))
+        self._changed(found, {lease.slice.gpu for lease in leases}, memory_mib, page_kib)
 
     def give_back(
         self,
@@ -197,7 +196,7 @@ class Fleet:
             self._groups[group][host] -= 1
         for lease in leases:
             found.cards[lease.slice.gpu].give_back(lease)
-        self._changed(found, {lease.slice.gpu for lease in leases}, GuestMemory(-memory_mib, page_kib))
+        self._changed(found, {lease.slice.gpu for lease in leases}, -memory_mib, page_kib)
 
     def place(self, request: VmRequest, policy: Policy | None = None) -> Placement | None:
         """Choose host and GPUs for one VM; None when no host can take it. Nothing is counted as taken yet."""
@@ -259,7 +258,8 @@ class Fleet:
 
     def _question(self, request: VmRequest, policy: Policy) -> Question:
         wishes = request.wishes
-        key = (request.gpus, request.vcpus, request.memory, policy, wishes.required, wishes.preferred)
+        memory = (request.memory_mib, request.hugepages_kib)
+        key = (request.gpus, request.vcpus, memory, policy, wishes.required, wishes.preferred)
         found = self._questions.get(key)
         if found is None:
             if len(self._questions) >= MOST_QUESTIONS:
@@ -297,10 +297,10 @@ class Fleet:
         state = (host.cpus, host.rounded_mib.get(key.page_kib, 0), host.labels, places, tuple(numbers))
         index.put(host.name, state)
 
-    def _changed(self, host: Host, addresses: set[str], memory: GuestMemory) -> None:
-        has_other_room = host.promise(memory)
+    def _changed(self, host: Host, addresses: set[str], memory_mib: int, page_kib: int | None) -> None:
+        has_other_room = host.promise(memory_mib, page_kib)
         for key, gpus in self._gpu_indexes.items():
-            is_of_all = key.with_loads or (has_other_room and key.page_kib == memory.page_kib)
+            is_of_all = key.with_loads or (has_other_room and key.page_kib == page_kib)
             self._enter_gpus(key, gpus, host, host.cards if is_of_all else addresses)
         for key, hosts in self._host_indexes.items():
             self._enter_host(key, hosts, host)

@@ -28,22 +28,23 @@ def pool_of(facts: HostFacts, page_kib: int) -> HugepageFacts | None:
     return next((pool for pool in facts.hugepages or () if pool.size_kib == page_kib and pool.total), None)
 
 
-def room_mib(facts: HostFacts, promised_mib: int, page_kib: int | None = None) -> int:
-    """The memory that one more VM can have: what was free, and what is not promised to VMs. page_kib: in huge pages."""
+def bounds_mib(facts: HostFacts, promised_mib: int, page_kib: int | None = None) -> tuple[int, int]:
+    """The most that all VMs together can have, and what was free when the host was read.
+
+    page_kib: of huge pages of this size. Those in use then that were not promised to VMs, promised_mib, are others'.
+    """
     if page_kib is None:
-        return max(0, min(most_mib(facts) - promised_mib, facts.memory_available_mib))
+        return most_mib(facts), facts.memory_available_mib
     pool = pool_of(facts, page_kib)
     if pool is None:
-        return 0
-    return max(0, min(pool.total * page_kib // 1024 - promised_mib, pool.free * page_kib // 1024))
+        return 0, 0
+    total_mib, free_mib = (count * page_kib // 1024 for count in (pool.total, pool.free))
+    return total_mib - max(0, total_mib - free_mib - promised_mib), free_mib
 
 
-def foreign_mib(facts: HostFacts, promised_mib: int, page_kib: int) -> int:
-    """Huge pages that were in use when the host was read, and belong to none of the store's VMs."""
-    pool = pool_of(facts, page_kib)
-    if pool is None:
-        return 0
-    return max(0, (pool.total - pool.free) * pool.size_kib // 1024 - promised_mib)
+def free_pages_mib(facts: HostFacts, page_kib: int) -> int:
+    """What was free in huge pages of a size."""
+    return bounds_mib(facts, 0, page_kib)[1]
 
 
 def promised_by_page(capacity: HostCapacity) -> dict[int | None, int]:

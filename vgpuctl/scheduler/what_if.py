@@ -12,6 +12,7 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Wishes
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.host_memory import with_more_pages
+from vgpuctl.scheduler.mixed_change import with_mixed_sizes
 from vgpuctl.scheduler.victims import Candidate, choose_victims
 
 
@@ -36,6 +37,7 @@ def changes_that_admit(
         *_other_requests(request, capacities, leases),
         *_other_pages(request, capacities, leases),
         *_allowed_again(request, capacities, leases),
+        *_mixed_sizes(request, capacities, leases),
     ]
     eviction = choose_victims(request, capacities, leases, vms)
     if eviction is not None:
@@ -141,6 +143,16 @@ def _allowed_again(request: VmRequest, capacities: Sequence[HostCapacity], lease
             if found:
                 yield found[0]
                 return
+
+
+def _mixed_sizes(request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]) -> Iterator[Change]:
+    """One GPU in mixed-size mode; its VMs have to stop for that, and start again."""
+    for capacity, own, address, names in with_mixed_sizes(request, Fleet(capacities, leases), leases):
+        text = f"{capacity.name} {address} went to mixed-size, for which {', '.join(names)} must stop and start again"
+        found = list(_try(Fleet([capacity], own), request, text, 2 + len(names)))
+        if found:
+            yield found[0]
+            return
 
 
 def _try(fleet: Fleet, request: VmRequest, text: str, effort: int) -> Iterator[Change]:

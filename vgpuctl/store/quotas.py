@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quotas, what they are used up by, and pools. Read in a writing transaction, the answer holds until its end."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import delete, insert, select
 
 from vgpuctl.errors import NotFound
-from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.lease import LeaseState, Slice
+from vgpuctl.model.vm import VmState
 from vgpuctl.quota import charge
 from vgpuctl.quota.limits import Quota, month_of
 from vgpuctl.quota.pools import Pool
@@ -59,6 +61,41 @@ class QuotaRows(UsageRows, TenantRows):
         begin, _end = month_of(now)
         seconds = gpu_seconds(self.intervals(begin, now, tenant), begin, now)
         return charge.add(*requests, charge.of_slices(slices), {Resource.GPU_HOURS: seconds})
+
+    def gpu_seconds_to_come(self, tenant: str) -> int:
+        """Seconds of whole GPUs that the tenant's VMs with a declared time will still use in this month."""
+        now = self._clock()
+        ends: dict[str, float] = {}
+        for row in self._read(
+            select(_VMS.c.uuid, _VMS.c.name, _VMS.c.ends_at, _VMS.c.request, _VMS.c.request_version).where(
+                _VMS.c.tenant == tenant, _VMS.c.state.in_((VmState.CREATING.value, VmState.RUNNING.value))
+            )
+        ):
+            what = f"VM {row.name} of {tenant}"
+            duration_s = codec.decode_request(row.request, row.request_version, what=what).duration_s
+            if duration_s is not None:
+                ends[row.uuid] = now + duration_s if row.ends_at is None else row.ends_at
+        leases = self._read(
+            select(_LEASES.c.id, _LEASES.c.vm_uuid, _LEASES.c.host, _LEASES.c.slice, _LEASES.c.slice_version).where(
+                _LEASES.c.tenant == tenant, _LEASES.c.state != LeaseState.GONE.value
+            )
+        )
+        seconds = 0
+        for row in leases:
+            if row.vm_uuid in ends:
+                held = codec.decode_slice(row.slice, row.slice_version, what=f"lease {row.id} of {tenant}")
+                seconds += self.gpu_seconds_of([(row.host, held)], ends[row.vm_uuid] - now)
+        return seconds
+
+    def gpu_seconds_of(self, slices: Iterable[tuple[str, Slice]], duration_s: float) -> int:
+        """Seconds of whole GPUs that slices, each with its host, take in so much time of this month."""
+        now = self._clock()
+        seconds = max(0.0, min(duration_s, month_of(now)[1] - now))
+        parts = 0.0
+        for host, held in slices:
+            cached = self.facts(host)
+            parts += charge.part_of_card(held, cached.facts.gpus if cached is not None else ())
+        return math.ceil(parts * seconds)
 
     def pools(self) -> list[Pool]:
         """Every pool with its hosts and the tenants that may use it, by name."""

@@ -15,7 +15,7 @@ from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm
-from vgpuctl.scheduler.host_memory import room_mib
+from vgpuctl.scheduler.host_memory import free_pages_mib
 from vgpuctl.usecases.services import HostSession
 from vgpuctl.usecases.undo import Undo
 
@@ -36,7 +36,7 @@ def check(host: HostSession, vm: Vm, attachment: Attachment | None) -> None:
 def check_pages(vm: Vm, facts: HostFacts) -> None:
     """Find out whether the huge pages it was placed on are still free. Raises ConcurrentChange."""
     memory = vm.request.memory
-    if memory.page_kib is not None and room_mib(facts, 0, memory.page_kib) < memory.mib:
+    if memory.page_kib is not None and free_pages_mib(facts, memory.page_kib) < memory.mib:
         size = format_page_size(memory.page_kib)
         raise ConcurrentChange(f"{vm.host} has too few free huge pages of {size} by now for {vm.domain_name}")
 

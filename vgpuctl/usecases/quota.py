@@ -39,16 +39,21 @@ def refuse_over_quota(session: Session, request: VmRequest, leases: Sequence[Lea
     Call it in the transaction that takes them, before they are added. is_new False: only the slices are.
     """
     guest = charge.of_guest(request) if is_new else {}
-    _refuse(session, request, charge.add(guest, charge.of_slices(lease.slice for lease in leases)))
+    _refuse(session, request, charge.add(guest, charge.of_slices(lease.slice for lease in leases)), leases)
 
 
-def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int]) -> None:
+def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int], leases: Sequence[Lease] = ()) -> None:
+    """leases: what it would hold, where that is known already."""
     quotas = session.quotas(request.tenant)
     if not quotas:
         return
-    if request.gpus:
-        asked = {**asked, Resource.GPU_HOURS: 0}
-    found = excesses(quotas, session.used(request.tenant), asked)
+    used = session.used(request.tenant)
+    if request.gpus and any(one.resource == Resource.GPU_HOURS and one.limit is not None for one in quotas):
+        used = charge.add(used, {Resource.GPU_HOURS: session.gpu_seconds_to_come(request.tenant)})
+        slices = [(lease.host, lease.slice) for lease in leases]
+        declared = 0 if request.duration_s is None else session.gpu_seconds_of(slices, request.duration_s)
+        asked = {**asked, Resource.GPU_HOURS: declared}
+    found = excesses(quotas, used, asked)
     if found:
         raise _exceeded(request, found)
 

@@ -41,6 +41,7 @@ def full_request(name: str = "web-1", tenant: str = "acme") -> VmRequest:
         direct_kernel=DirectKernel("/boot/vmlinuz", "/boot/initrd", "console=ttyS0 quiet"),
         host="gpu1",
         autostart=True,
+        hugepages_kib=2048,
     )
 
 

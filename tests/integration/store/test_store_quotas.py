@@ -7,13 +7,15 @@ import pytest
 
 from tests.integration.store.conftest import Clock
 from tests.integration.store.samples import host_facts, lease, vf_slice, vm
-from vgpuctl.errors import ConcurrentChange, NotFound
+from vgpuctl.errors import ConcurrentChange, NotFound, QuotaExceeded
+from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import LeaseState
-from vgpuctl.model.vm import VmRequest
-from vgpuctl.quota.limits import Quota
+from vgpuctl.model.vm import VmRequest, VmState
+from vgpuctl.quota.limits import Quota, month_of
 from vgpuctl.quota.pools import Pool
 from vgpuctl.store import tables
 from vgpuctl.store.store import Store
+from vgpuctl.usecases.quota import refuse_over_quota
 
 FOREVER = (0.0, 1e12)
 
@@ -62,6 +64,31 @@ def test_used_counts_vms_live_leases_and_this_months_hours(filled: Store, clock:
     clock.now += 40 * 86_400
     with filled.reading() as session:
         assert session.used("acme") == {"gpu-hours": 0}
+
+
+def test_declared_times_count_until_they_end_or_the_month_does(filled: Store, clock: Clock) -> None:
+    created = replace(vm(), request=VmRequest("web-1", "acme", duration_s=6 * 3600))
+    held = lease(vf_slice(), vm_uuid=created.uuid)
+    with filled.transaction() as session:
+        session.add_vm(created)
+        session.reserve("gpu1", 0, [held])
+        assert session.gpu_seconds_of([(held.host, held.slice)] * 2, 6 * 3600) == 7200
+        assert (session.gpu_seconds_to_come("acme"), session.gpu_seconds_to_come("umbrella")) == (3600, 0)
+        session.set_lease_state(held.id, LeaseState.BUILT)
+        session.set_vm_state(created.uuid, VmState.RUNNING)
+    clock.now += 3 * 3600
+    with filled.transaction() as session:
+        assert session.gpu_seconds_to_come("acme") == 1800
+        session.set_quotas("acme", [Quota("gpu-hours", 5400)])
+        more = VmRequest("web-2", "acme", (parse_gpu_request("A40-8Q"),), duration_s=6 * 3600)
+        refuse_over_quota(session, replace(more, duration_s=3600.0), [held])
+        with pytest.raises(QuotaExceeded) as refused:
+            refuse_over_quota(session, more, [held])
+        assert refused.value.context == ("gpu-hours: 1 h of 1.5 h used, 1 h asked",)
+        clock.now = month_of(clock.now)[1] - 600
+        assert session.gpu_seconds_of([(held.host, held.slice)], 6 * 3600) == 100
+        session.set_vm_state(created.uuid, VmState.STOPPED)
+        assert session.gpu_seconds_to_come("acme") == 0
 
 
 def test_the_ledger_follows_a_lease_and_outlives_it(filled: Store, clock: Clock) -> None:

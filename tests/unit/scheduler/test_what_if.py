@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.fleet_factory import GIB, a40_host, lease, leases_of, t4_host, vm
+from tests.unit.fleet_factory import GIB, a40_host, emulated_a40, host, lease, leases_of, t4_host, vm
 from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.layout import GpuMatch
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.traits import GpuTraits, HostTraits
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Together, Wishes, read_wishes
@@ -69,10 +70,10 @@ def test_what_would_admit_it_is_told(request_: VmRequest, fleet: list[HostCapaci
 def test_the_fewest_vms_that_would_have_to_go() -> None:
     fleet = [a40_host("a"), a40_host("b")]
     leases: list[Lease] = []
-    for name, text, host in (("one", "A40-8Q", "a"), ("two", "A40-8Q", "a"), ("big", "A40-48Q", "b")):
-        placement = Fleet(fleet, leases).place(vm(text, on=host))
+    for name, text, on in (("one", "A40-8Q", "a"), ("two", "A40-8Q", "a"), ("big", "A40-48Q", "b")):
+        placement = Fleet(fleet, leases).place(vm(text, on=on))
         assert placement is not None
-        leases.extend(lease(host, one, vm_name=name) for one in placement.slices)
+        leases.extend(lease(on, one, vm_name=name) for one in placement.slices)
     vms = [Candidate(one.vm_uuid, f"acme.{one.vm_name}", one.host, 500, 0.0, NO_MEMORY, (one,)) for one in leases]
     assert changes(vm("A40-24Q"), fleet, leases, vms) == [("acme.big on b was gone", "b")]
     assert changes(vm("A40-24Q"), fleet, leases, vms[:2]) == [("acme.one, acme.two on a were gone", "a")]
@@ -81,3 +82,39 @@ def test_the_fewest_vms_that_would_have_to_go() -> None:
 def test_nothing_is_told_when_nothing_helps() -> None:
     assert changes(vm("A40-8Q"), [t4_host()]) == []
     assert changes(vm("passthrough"), [a40_host()], leases_of(Fleet([a40_host()]).place(vm("A40-8Q")))) == []  # type: ignore[arg-type]  # it fits
+
+
+def mixable(*types: str) -> tuple[HostCapacity, list[Lease]]:
+    """A host with an A40 whose driver offers mixed-size mode, and leases of vGPUs that it carries."""
+    card = emulated_a40()
+    for function, name in zip(card.functions, types, strict=False):
+        card.create(name, function)
+    leases = []
+    for number, (name, function) in enumerate(zip(types, card.functions, strict=False)):
+        size_mib = int(name[4:-1]) * GIB
+        held = Slice(card.address, Sharing.VF_PROFILE, name, function, "1", framebuffer_mib=size_mib)
+        leases.append(lease("gpu1", held, vm_name=f"web-{number}"))
+    return host("gpu1", replace(card.facts(), heterogeneous=False)), leases
+
+
+def test_a_gpu_that_went_to_mixed_size_is_told_where_sizes_alone_are_in_the_way() -> None:
+    capacity, leases = mixable("A40-16Q")
+    (change,) = changes_that_admit(vm("A40-24Q"), [capacity], leases, [])
+    said = "gpu1 0000:41:00.0 went to mixed-size, for which acme.web-0 must stop and start again"
+    assert (change.text, change.placement.slices[0].placement_start) == (said, 24)
+    assert changes_that_admit(vm("A40-48Q"), [capacity], leases, []) == []
+    assert changes_that_admit(vm("A40-24Q"), [capacity], [], []) == []
+    without_mode = host("gpu1", replace(capacity.facts.gpus[0], heterogeneous=None))
+    assert changes_that_admit(vm("A40-24Q"), [without_mode], leases, []) == []
+
+
+@pytest.mark.parametrize(("types", "wanted"), [(["A40-12Q"] * 2, "A40-24Q"), (["A40-4Q"] * 3, "A40-16Q"),
+                                               (["A40-12Q"] * 3, "A40-24Q"), (["A40-8Q"] * 4, "A40-12Q")])  # fmt: skip
+def test_mixed_size_is_told_exactly_when_the_card_in_that_mode_takes_it(types: list[str], wanted: str) -> None:
+    card = emulated_a40()
+    card.is_mixed = True
+    for name, function in zip(sorted(types), card.functions, strict=False):
+        card.create(name, function)
+    capacity, leases = mixable(*types)
+    told = changes_that_admit(vm(wanted), [capacity], leases, [])
+    assert bool(told) == card.can_create(wanted)

@@ -17,6 +17,9 @@ from vgpuctl.scheduler.offer import Offer
 
 NVSWITCH = "nvswitch"
 
+NVLINK_LABEL = "nvlink"
+"""Key of the label that the GPUs at one NVLink bridge share."""
+
 FARTHEST = 3
 """The distance of two GPUs in different NUMA nodes."""
 
@@ -221,11 +224,11 @@ def _opened(waste: Sequence[int]) -> float:
 
 
 def _distance(one: GpuState, other: GpuState) -> float:
-    """0 the same card, then NVSwitch, one NUMA node, across; a little for the buses between."""
+    """0 the same card, then NVLink, one NUMA node, across; a little for the buses between."""
     if one.gpu.address == other.gpu.address:
         return 0.0
     buses = min(0.9, abs(_bus(one) - _bus(other)) / MOST_BUSES)
-    if _has_nvswitch(one) and _has_nvswitch(other):
+    if (_has_nvswitch(one) and _has_nvswitch(other)) or _bridges(one) & _bridges(other):
         return (1 + buses) / (FARTHEST + 1)
     node = numa_node(one)
     step = FARTHEST - 1 if node is not None and node == numa_node(other) else FARTHEST
@@ -234,6 +237,11 @@ def _distance(one: GpuState, other: GpuState) -> float:
 
 def _has_nvswitch(state: GpuState) -> bool:
     return state.board is not None and state.board.nvlink is not None and state.board.nvlink.topology == NVSWITCH
+
+
+def _bridges(state: GpuState) -> frozenset[Label]:
+    """The NVLink bridges that the inventory says the GPU is at."""
+    return frozenset(label for label in state.traits.labels if label[0] == NVLINK_LABEL)
 
 
 def _bus(state: GpuState) -> int:

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import a40_host, emulated_a40, host, leases_of, vm, whole_card
+from vgpuctl.model.layout import GpuMatch
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import parse_policy
-from vgpuctl.model.traits import HostTraits
+from vgpuctl.model.traits import GpuTraits, HostTraits
 from vgpuctl.model.wishes import Wishes
 from vgpuctl.scheduler import place
 from vgpuctl.scheduler.judge import FleetView, view_of
@@ -87,6 +88,18 @@ def test_topology_takes_cards_of_one_numa_node() -> None:
     placement = place(vm("passthrough*2"), [placed_on], [], parse_policy("topology"))
     assert [one.gpu for one in placement.slices] == ["0000:41:00.0", "0000:81:00.0"]
     assert {one.numa_node for one in placement.slices} == {1}
+
+
+def test_topology_takes_cards_that_a_bridge_joins_before_those_of_one_numa_node() -> None:
+    cards = [whole_card(f"0000:{bus:02x}:00.0") for bus in (0x21, 0x41, 0x81, 0xA1)]
+    capacity = host("gpu1", *(replace(card, numa_node=node) for card, node in zip(cards, (0, 0, 1, 1), strict=True)))
+    bridges = {"0000:21:00.0": "b", "0000:41:00.0": "a", "0000:a1:00.0": "a"}
+    gpus = tuple(
+        GpuTraits(GpuMatch(address=address), frozenset({("nvlink", name)})) for address, name in bridges.items()
+    )
+    bridged = replace(capacity, traits=HostTraits(gpus=gpus))
+    placement = place(vm("passthrough*2"), [bridged], [], parse_policy("topology"))
+    assert [one.gpu for one in placement.slices] == ["0000:41:00.0", "0000:a1:00.0"]
 
 
 def test_a_policy_does_not_make_conditions_waste_memory() -> None:

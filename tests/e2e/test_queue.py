@@ -114,6 +114,23 @@ def test_a_requeued_vm_starts_again_after_the_one_it_gave_way_to(operator: Opera
     assert _queue(operator) == []
 
 
+def test_slices_that_a_stopped_vm_keeps_for_a_time_are_released(operator: Operator) -> None:
+    operator.does("create-vm", "held", "--for", "1h", *WHOLE)
+    stop = ("stop-vm", "held", "--tenant", "acme", "--timeout", "0")
+    operator.does(*stop, "--hold-for", "2h")
+    assert "slices kept until" in operator.does("show-vm", "held", "--tenant", "acme").out
+    assert operator.is_refused(*stop, "--hold", "release", "--hold-for", "2h")["reference"] == "usage"
+    operator.json("create-vm", "next", "--queue", *WHOLE)
+    (waiting,) = _queue(operator)
+    assert waiting["expected_at"] == pytest.approx(time.time() + 7200, abs=300)
+    assert operator.json(*stop, "--hold-for", "1s")["changed"]
+    deadline, outcomes = time.monotonic() + 120, list[str]()
+    while "started" not in outcomes and time.monotonic() < deadline:
+        outcomes += [one["outcome"] for one in operator.json(*ONCE)]
+    assert [one for one in outcomes if not one.startswith("waits")] == ["released", "started"]
+    assert _states(operator) == {"held": "stopped", "next": "running"}
+
+
 def test_a_quota_that_could_never_admit_it_refuses_at_once(operator: Operator) -> None:
     operator.does("set-quota", "acme", "slices:A40-48Q=0")
     assert operator.is_refused("create-vm", "never", "--queue", *WHOLE)["reference"] == "quota-exceeded"

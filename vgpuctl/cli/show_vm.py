@@ -21,6 +21,7 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it."""
     from vgpuctl.cli.services import services
     from vgpuctl.model.guest_memory import format_page_size
+    from vgpuctl.model.times import format_time
     from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.show_vm import show_vm
     from vgpuctl.usecases.vms import find_vm
@@ -37,6 +38,9 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     memory = format_mib(vm.request.memory_mib) + pages
     click.echo(f"size      {vm.request.vcpus} vCPUs, {memory}, firmware {vm.request.firmware}")
     click.echo(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {shown.domain_state or 'not known to libvirt'}")
+    if vm.ends_at is not None:
+        what = "slices kept until" if vm.state == "stopped" else "ends"
+        click.echo(f"until     {what} {format_time(vm.ends_at)} UTC")
     for lease, holders in zip(shown.leases, shown.holders or ((),) * len(shown.leases), strict=True):
         click.echo(
             f"slice     {lease.slice.profile} ({lease.slice.sharing}) on {lease.slice.function}, lease {lease.state}"

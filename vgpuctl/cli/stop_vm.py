@@ -7,6 +7,7 @@ import click
 
 from vgpuctl.cli import options
 from vgpuctl.cli.output import print_json, say
+from vgpuctl.errors import UsageError
 
 
 @click.command("stop-vm")
@@ -20,6 +21,11 @@ from vgpuctl.cli.output import print_json, say
     help="Keep the GPU slices for the next start, or release them to the pool.",
 )
 @click.option(
+    "--hold-for",
+    metavar="DURATION",
+    help="Keep them for so long: 90m, 2h, 1d12h; `vgpuctl controller` then releases them.  [default: until it starts]",
+)
+@click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(0, 3600),
@@ -31,15 +37,22 @@ from vgpuctl.cli.output import print_json, say
 @options.database
 @options.ssh
 @options.as_json
-def command(name: str, tenant: str, hold: str, timeout_s: float, as_json: bool, **where: Any) -> None:
+def command(
+    name: str, tenant: str, hold: str, hold_for: str | None, timeout_s: float, as_json: bool, **where: Any
+) -> None:
     """Stop a VM and keep or release its GPU slices."""
     from vgpuctl.cli.services import services
+    from vgpuctl.model.times import parse_duration
     from vgpuctl.model.vm import Hold
     from vgpuctl.usecases.stop_vm import stop_vm
     from vgpuctl.usecases.vms import find_vm
 
+    keep_s = None if hold_for is None else parse_duration(hold_for, what="--hold-for")
+    if keep_s is not None and hold == "release":
+        raise UsageError("--hold-for goes with slices that are kept", hint="leave --hold release out")
     with services(**where) as opened:
-        vm, changed = stop_vm(opened, find_vm(opened, tenant, name)[0], hold=Hold(hold), timeout_s=timeout_s)
+        found, _ = find_vm(opened, tenant, name)
+        vm, changed = stop_vm(opened, found, hold=Hold(hold), timeout_s=timeout_s, keep_s=keep_s)
         if not changed:
             say(f"{vm.domain_name}: no change, it is stopped")
     if as_json:

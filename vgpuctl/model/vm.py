@@ -126,7 +126,8 @@ class VmRequest:
 class Vm:
     """A VM of the store. uuid: the libvirt domain's, given once and kept.
 
-    ends_at: when its declared time is over (seconds since the epoch, UTC), None while it does not run or has no end.
+    ends_at: when its declared time is over (seconds since the epoch, UTC); while it is stopped, until when its slices
+    are kept. None for an open end.
     """
 
     uuid: str

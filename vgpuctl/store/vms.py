@@ -66,15 +66,23 @@ class VmRows(TenantRows):
             return str(row.host)
         return None
 
-    def set_vm_state(self, uuid: str, state: VmState, problem: str | None = None) -> None:
+    def set_vm_state(
+        self, uuid: str, state: VmState, problem: str | None = None, *, kept_until: float | None = None
+    ) -> None:
         """Set a VM's state; the problem is replaced, by none too. Raises NotFound.
 
-        The declared time of a VM begins when it begins to run, and is none while it is stopped.
+        The declared time of a VM begins when it begins to run. kept_until: when the slices of a stopped one are given
+        back, None for never.
         """
+        was_stopped = any(
+            row.state == VmState.STOPPED.value for row in self._read(select(_VMS.c.state).where(_VMS.c.uuid == uuid))
+        )
         self._change_vm(uuid, state=state.value, problem=_problem(problem))
         if state is VmState.STOPPED:
-            self._change_vm(uuid, ends_at=None)
+            self._change_vm(uuid, ends_at=kept_until)
         elif state is VmState.RUNNING:
+            if was_stopped:
+                self._change_vm(uuid, ends_at=None)
             for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid, _VMS.c.ends_at.is_(None))):
                 duration_s = _vm(row).request.duration_s
                 if duration_s is not None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, QuotaExceeded, VgpuctlError
 from vgpuctl.model.placement import Placement
@@ -20,6 +21,7 @@ from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.store.claims import Claim
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.create_gang import create_gang
 from vgpuctl.usecases.create_vm import create_vm
 from vgpuctl.usecases.operations import may_run, refuse_while_busy
@@ -204,17 +206,35 @@ def _overdue(services: Services) -> list[Vm]:
     with services.store.reading() as session:
         now = session.now()
         return [
-            vm for vm in session.vms() if vm.state is VmState.RUNNING and vm.ends_at is not None and vm.ends_at <= now
+            vm
+            for vm in session.vms()
+            if vm.state in (VmState.RUNNING, VmState.STOPPED) and vm.ends_at is not None and vm.ends_at <= now
         ]
 
 
 def _end(services: Services, vm: Vm, shutdown_timeout_s: float) -> Served:
-    """Stop a VM whose declared time is over and give its slices back; its disk stays."""
+    """Give back the slices of a VM whose declared time, or the time to keep them, is over; its disk stays."""
+    is_held = vm.state is VmState.STOPPED
+    reason = "the time to keep its slices is over" if is_held else "its time is over"
     try:
-        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=shutdown_timeout_s, problem="its time is over")
+        stop_vm(
+            services,
+            vm,
+            hold=Hold.RELEASE,
+            timeout_s=shutdown_timeout_s,
+            problem=reason,
+            first=partial(_check_still_over, vm),
+        )
     except VgpuctlError as error:
         return Served(vm.domain_name, f"failed: {error.message}")
-    return Served(vm.domain_name, "ended")
+    return Served(vm.domain_name, "released" if is_held else "ended")
+
+
+def _check_still_over(vm: Vm, session: Session) -> None:
+    """Raise ConcurrentChange when the VM was started, stopped or deleted since it was looked at."""
+    now = session.vm(vm.request.tenant, vm.request.name)
+    if now is None or (now.uuid, now.state, now.ends_at) != (vm.uuid, vm.state, vm.ends_at):
+        raise ConcurrentChange(f"another run has just changed {vm.domain_name}", hint="the next round looks again")
 
 
 def _look(services: Services) -> None:

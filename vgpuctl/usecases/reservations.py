@@ -12,7 +12,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_duration, format_time
-from vgpuctl.model.vm import Vm, VmRequest, check_name
+from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
 from vgpuctl.scheduler.calendar import Booking, first_windows, place_over
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.place import describe as describe_rejections
@@ -185,7 +185,9 @@ def bookings_of(session: Session) -> list[Booking]:
                 0.0,
                 math.inf if ends_at is None else ends_at,
                 lease.vm_uuid,
-                vm.request.memory if vm is not None and ends_at is not None else NO_MEMORY,
+                vm.request.memory
+                if vm is not None and vm.state is VmState.RUNNING and ends_at is not None
+                else NO_MEMORY,
             )
         )
     taken = [replace(own[0], slices=tuple(one.slices[0] for one in own)) for own in by_vm.values()]

@@ -90,6 +90,10 @@ def test_a_declared_time_begins_when_the_vm_runs_and_is_none_while_it_is_stopped
             clock.now = begin + later
             session.set_vm_state(created.uuid, state)
             assert session.vms()[0].ends_at == (None if ends_at is None else begin + ends_at)
+        session.set_vm_state(created.uuid, VmState.STOPPED, kept_until=begin + 500)
+        assert session.vms()[0].ends_at == begin + 500
+        session.set_vm_state(created.uuid, VmState.RUNNING)
+        assert session.vms()[0].ends_at == begin + 80
 
 
 def test_many_controllers_serve_each_entry_once(store: Store, filled: str) -> None:

@@ -129,7 +129,7 @@ def test_a_playbook_reaches_its_end_and_then_changes_nothing(layouts: LayoutFlee
     (vm,) = info["vgpuctl"]["vms"]
     assert (vm["vm"]["request"], vm["vm"]["state"]) == (created["vm"]["request"], "running")
     assert [one["slice"] for one in vm["leases"]] == [one["slice"] for one in created["leases"]]
-    assert [gpu["address"] for gpu in info["vgpuctl"]["gpus"]] == ["0000:41:00.0"]
+    assert [gpu["gpu"]["address"] for gpu in info["vgpuctl"]["gpus"]] == ["0000:41:00.0"]
     assert refused["reference"] == "not-found" and "nobody" in refused["msg"]
     (vgpu,) = layouts.machine("sim-001").state().vgpus
     assert vgpu.uuid == created["leases"][0]["slice"]["mdev_uuid"]

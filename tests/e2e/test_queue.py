@@ -103,6 +103,27 @@ def test_a_gang_waits_and_starts_as_a_whole(operator: Operator) -> None:
     assert (_queue(operator), [one["queued"] for one in operator.json(*gang)]) == ([], [False, False])
 
 
+def test_nobody_overtakes_one_that_waited_long_on_the_hosts_that_it_could_use(operator: Operator) -> None:
+    elsewhere = ("--gpu", "passthrough", *SMALL[:-1], "sim-003")
+    operator.does("create-vm", "half", "--gpu", "A40-24Q", *SMALL)
+    operator.does("create-vm", "other-half", "--gpu", "A40-24Q", *SMALL)
+    operator.does("create-vm", "long", "--queue", *WHOLE)
+    operator.does("create-vm", "late", "--queue", "--gpu", "A40-24Q", *SMALL)
+    operator.does("create-vm", "card", *elsewhere)
+    operator.does("create-vm", "card-later", "--queue", *elsewhere)
+    for name in ("half", "card"):
+        operator.does("delete-vm", name, "--tenant", "acme", "--yes", "--timeout", "0")
+    operator.does("set-queue", "fifo", "--ageing", "1s")
+    both = (*ONCE[:-1], "sim-001:sim-003")
+    deadline, outcomes = time.monotonic() + 60, dict[str, str]()
+    while "acme.card-later" not in outcomes:
+        assert time.monotonic() < deadline
+        outcomes |= {one["name"]: one["outcome"].partition(":")[0] for one in operator.json(*both)}
+    assert outcomes == {"acme.long": "waits", "acme.card-later": "started"}
+    operator.does("set-queue", "fifo", "--ageing", "1h")
+    assert {"name": "acme.late", "outcome": "started"} in operator.json(*ONCE)
+
+
 def test_a_requeued_vm_starts_again_after_the_one_it_gave_way_to(operator: Operator) -> None:
     operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
     operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", "--shutdown-timeout", "0", *WHOLE)

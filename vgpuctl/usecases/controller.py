@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, QuotaExceeded, VgpuctlError
-from vgpuctl.model.placement import Placement
-from vgpuctl.model.queue import QueueEntry, QueueKind, QueueSettings
-from vgpuctl.model.vm import Hold, Vm, VmState
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.queue import QueueEntry, QueueKind
+from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState
 from vgpuctl.quota.queue_order import has_aged
 from vgpuctl.scheduler.calendar import place_together_over
 from vgpuctl.scheduler.explain import explain
@@ -75,19 +75,19 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
     with services.store.reading() as session:
         ordered = ordered_queue(session, session.now())
         settings = session.queue_settings()
-    may_overtake = True
+    held_back: set[str] = set()
     for entry in ordered:
         if stop is not None and stop.is_set():
             break
-        if not may_overtake and any(one.gpus for one in entry.requests):
+        if held_back and any(one.gpus for one in entry.requests) and held_back & _hosts_when_empty(services, entry):
             continue
         with services.store.claim(entry) as claim:
             if claim is None:
                 continue
             served, waits_for_room = _serve(services, entry, claim, shutdown_timeout_s)
             done.append(served)
-        if waits_for_room and _holds_back(services, entry, settings):
-            may_overtake = False
+        if waits_for_room and has_aged(entry, settings, services.store.now()):
+            held_back |= _hosts_when_empty(services, entry)
     return done
 
 
@@ -153,28 +153,23 @@ def _no_room(services: Services, entry: QueueEntry) -> str | None:
     return answer[0].reason if len(answer) == 1 else f"none of {len(answer)} GPUs and hosts can take it now"
 
 
-def _holds_back(services: Services, entry: QueueEntry, settings: QueueSettings) -> bool:
-    """Whether the entry has waited so long that nobody overtakes it, and could start if enough VMs ended."""
-    return has_aged(entry, settings, services.store.now()) and _fits_empty(services, entry)
-
-
-def _fits_empty(services: Services, entry: QueueEntry) -> bool:
+def _hosts_when_empty(services: Services, entry: QueueEntry) -> set[str]:
+    """The hosts on which one of the entry's VMs would fit if enough VMs ended; empty when it never fits."""
     try:
         hosts = set(usable_hosts(services, entry.request))
     except NoCapacity:
-        return False
+        return set()
     with services.store.reading() as session:
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
-        bookings = [one for one in bookings_of(session) if one.host in hosts and one.vm_uuid is not None]
-    return (
-        place_together_over(
-            entry.requests,
-            capacities,
-            [replace(one, end=FAR_FUTURE) for one in bookings],
-            [(FAR_FUTURE, FAR_FUTURE + 1)],
-        )
-        is not None
-    )
+        running = [one for one in bookings_of(session) if one.host in hosts and one.vm_uuid is not None]
+    endless = [replace(one, end=FAR_FUTURE) for one in running]
+
+    def fits(requests: Sequence[VmRequest], on: Sequence[HostCapacity]) -> bool:
+        return place_together_over(requests, on, endless, [(FAR_FUTURE, FAR_FUTURE + 1)]) is not None
+
+    if not fits(entry.requests, capacities):
+        return set()
+    return {one.name for one in capacities if any(fits([request], [one]) for request in entry.requests)}
 
 
 def _mend(services: Services) -> list[Served]:

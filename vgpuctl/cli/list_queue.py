@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-queue: who waits, where, why and until when."""
 
-import time
-
 import click
 
 from vgpuctl.cli import options
@@ -26,12 +24,12 @@ def command(tenant: str | None, inventories: tuple[str, ...], database: str | No
 
     with services(inventories=inventories, database=database) as opened:
         settings, queue = list_queue(opened, has_inventory=bool(inventories))
+        now = opened.store.now()
     shown = [one for one in queue if tenant in (None, one.entry.request.tenant)]
     if as_json:
         print_json({"policy": settings.policy, "ageing_s": settings.ageing_s, "queue": shown})
         return
     say(f"policy {settings.policy}, ageing {format_duration(settings.ageing_s)}")
-    now = time.time()
     print_table(
         ["#", "TENANT", "VM", "GPU", "PRIORITY", "FOR", "WAITS", "EXPECTED START (UTC)", "REASON"],
         [

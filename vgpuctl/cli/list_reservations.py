@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-reservations: the calendar."""
 
-import time
-
 import click
 
 from vgpuctl.cli import options
@@ -22,12 +20,13 @@ def command(tenant: str | None, past: bool, database: str | None, as_json: bool)
 
     with services(database=database) as opened:
         found = list_reservations(opened, tenant=tenant, past=past)
+        now = opened.store.now()
     if as_json:
         print_json(found)
         return
     rows = []
     for one in found:
-        begin, end = one.window_after(time.time()) or (one.begin, one.end)
+        begin, end = one.window_after(now) or (one.begin, one.end)
         rows.append(
             (
                 one.tenant,

@@ -41,8 +41,6 @@ def command(
     A slice counts from when its device is built until it is given back, also while its VM is stopped and keeps it.
     What was used stays known after VMs are deleted.
     """
-    import time
-
     from vgpuctl.cli.services import services
     from vgpuctl.model.times import format_time, format_time_to_second, parse_time
     from vgpuctl.quota.limits import month_of
@@ -52,8 +50,9 @@ def command(
         raise UsageError("give either --month or --since and --until, not both")
     if as_csv and as_json:
         raise UsageError("give either --csv or --json, not both")
-    begin, end = month_of(time.time() if month is None else parse_time(month, what="--month"))
+    named = None if month is None else parse_time(month, what="--month")
     with services(database=database) as opened:
+        begin, end = month_of(opened.store.now() if named is None else named)
         usage = show_usage(
             opened,
             since=begin if since is None else parse_time(since, what="--since"),

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """stop-vm: shut a VM down; its slices are kept for it, or go back to the pool."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -44,7 +43,7 @@ def stop_vm(
             if first is not None:
                 first(session)
         changed = vm.state is VmState.RUNNING
-        kept_until = None if keep_s is None else time.time() + keep_s
+        kept_until = None if keep_s is None else services.store.now() + keep_s
         kept = LeaseState.RELEASING if hold is Hold.RELEASE else LeaseState.BUILT
         if changed:
             host = services.host(vm.host)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """adopt-host: what others made on a host stays theirs until it is adopted, and nothing is restarted for that."""
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -14,13 +13,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import missing_for_simulated
 from vgpuctl import lab
-from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.hosts.connection import Connection
-from vgpuctl.hosts.settings import SshSettings
-from vgpuctl.inventory.load import load_inventory
 from vgpuctl.lab.simulated.machine import rules
 from vgpuctl.lab.simulated.machine.drivers import Drivers
 
@@ -65,7 +61,7 @@ def populate(fleet: LayoutFleet) -> None:
             rules.add(state, a40, function, eight)
         rules.add(state, t4, T4, two, MDEV)
         plain = state.vfs_of(flex)[1]
-    with hypervisor(fleet) as there:
+    with libvirt_of(fleet.operator.inventory, "sim-001") as there:
         for name, devices, runs in (
             ("render", [pci(vfs[0], "no")], True),
             ("desk", [_MDEV_DEVICE], True),
@@ -90,18 +86,9 @@ def pci(address: str, managed: str) -> str:
     return f"<hostdev mode='subsystem' type='pci' managed='{managed}'><source><address {where}/></source></hostdev>"
 
 
-@contextlib.contextmanager
-def hypervisor(fleet: LayoutFleet) -> Iterator[Hypervisor]:
-    """The host's libvirt."""
-    target = load_inventory([str(fleet.operator.inventory)]).target("sim-001")
-    settings = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=None)
-    with Connection(target, settings=settings) as connection, connection.libvirt_uri() as uri, Hypervisor(uri) as there:
-        yield there
-
-
 def definitions(fleet: LayoutFleet) -> dict[str, tuple[str, str | None]]:
     """Each domain's state and XML."""
-    with hypervisor(fleet) as there:
+    with libvirt_of(fleet.operator.inventory, "sim-001") as there:
         return {one.name: (str(one.state), there.xml(one.name)) for one in there.domains()}
 
 

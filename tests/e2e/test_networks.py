@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tenants' networks on simulated hosts, carried by libvirt: made once, given to VMs, finished after kill -9."""
 
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from vgpuctl import lab
-from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.networks import read_entries
-from vgpuctl.hosts.connection import Connection
-from vgpuctl.hosts.settings import SshSettings
-from vgpuctl.inventory.load import load_inventory
 from vgpuctl.lab.simulated.layout import simulated_folder
 
 KILLED_RUN = ("-m", "tests.e2e.killed_run")
@@ -32,9 +28,7 @@ def operator(fleet_operator: Operator) -> Operator:
 
 def _networks(fleet: lab.LabFolder, host: str) -> dict[str, dict[str, str]]:
     """What the host's libvirt has of tenants: network → MAC → address."""
-    target = load_inventory([str(simulated_folder(fleet).inventory)]).target(host)
-    settings = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=None)
-    with Connection(target, settings=settings) as connection, connection.libvirt_uri() as uri, Hypervisor(uri) as there:
+    with libvirt_of(simulated_folder(fleet).inventory, host) as there:
         return {
             network.name(): read_entries(network.XMLDesc(0))
             for network in there.connection.listAllNetworks(0)

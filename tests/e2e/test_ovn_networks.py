@@ -65,7 +65,7 @@ def test_two_tenants_have_the_same_addresses_on_many_hosts(operator: Operator, c
         assert _count(central, table) == 0, table
 
 
-def test_repair_brings_back_what_is_missing_and_takes_away_what_nobody_has(
+def test_repair_brings_back_what_is_missing_and_gc_takes_away_what_nobody_has(
     operator: Operator, central: LocalOvn
 ) -> None:
     _network(operator, "acme")
@@ -73,13 +73,16 @@ def test_repair_brings_back_what_is_missing_and_takes_away_what_nobody_has(
     central.nbctl("ls-del", central.nbctl("--bare", "--columns=name", "list", "Logical_Switch").strip())
     stray = '{"vgpuctl-owner"="tenant/nobody","vgpuctl-key"="switch/1"}'
     central.nbctl("create", "Logical_Switch", "name=stray", f"external_ids={stray}")
-    found = operator.json("repair")
-    assert [(one["subject"], one["outcome"]) for one in found] == [
-        ("acme.front", "finished"),
-        ("tenant/nobody", "taken back"),
-    ]
-    assert (_count(central, "Logical_Switch"), _count(central, "Logical_Switch_Port")) == (1, before)
+    assert [(one["subject"], one["outcome"]) for one in operator.json("repair")] == [("acme.front", "finished")]
     assert operator.json("repair") == []
+    found = operator.json("gc", "--dry-run")
+    assert [(one["kind"], one["name"], one["outcome"]) for one in found] == [
+        ("ovn", "tenant/nobody", "would be taken away")
+    ]
+    assert _count(central, "Logical_Switch") == 2
+    assert [one["outcome"] for one in operator.json("gc", "--kind", "ovn", "--yes")] == ["taken away"]
+    assert (_count(central, "Logical_Switch"), _count(central, "Logical_Switch_Port")) == (1, before)
+    assert operator.json("gc") == operator.json("repair") == []
     operator.does("delete-network", "front", "--tenant", "acme", "--yes")
 
 

@@ -77,6 +77,7 @@ SECTIONS = {
     },
     "Operation": {
         "repair": "Finish or take back what an interrupted run left.",
+        "gc": "Take away what the store does not know.",
         "controller": "Serve the queue and end VMs whose time is over, until it is stopped.",
         "create-certificate": "Make keys and certificates for OVN's databases.",
     },

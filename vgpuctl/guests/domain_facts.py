@@ -45,13 +45,18 @@ class HostdevFact:
 
 @dataclass(frozen=True)
 class DomainFact:
-    """One domain of a host. metadata: None when it is not ours."""
+    """One domain of a host. metadata: None when it is not ours.
+
+    disks: files, devices and volumes of its disks, by path or name. networks: libvirt networks its interfaces are in.
+    """
 
     name: str
     uuid: str
     state: DomainState
     metadata: DomainMetadata | None
     hostdevs: tuple[HostdevFact, ...]
+    disks: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,14 @@ def domain_fact(xml: str, state: DomainState) -> DomainFact:
         state=state,
         metadata=find_metadata(domain),
         hostdevs=tuple(_hostdevs(domain)),
+        disks=tuple(_attributes(domain, "devices/disk//source", "file", "dev", "name", "volume")),
+        networks=tuple(_attributes(domain, "devices/interface/source", "network")),
     )
+
+
+def _attributes(domain: ElementTree.Element, path: str, *names: str) -> Iterator[str]:
+    for element in domain.iterfind(path):
+        yield from (value for name in names if (value := element.get(name)))
 
 
 def _hostdevs(domain: ElementTree.Element) -> Iterator[HostdevFact]:

@@ -4,6 +4,7 @@
 import contextlib
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,9 +13,17 @@ from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
 from vgpuctl.guests.templating import render_template
 from vgpuctl.guests.view import PORT_FILTER
-from vgpuctl.model.network import DEFAULT_MTU, Network, Port
+from vgpuctl.model.network import DEFAULT_MTU, Network, Port, interface_name
 
 _FILTER_UUID = str(uuid.uuid5(uuid.NAMESPACE_URL, "urn:vgpuctl:nwfilter:port"))
+
+
+@dataclass(frozen=True)
+class MadeNetwork:
+    """A libvirt network that vgpuctl made. uuid: the network's id in its store."""
+
+    name: str
+    uuid: str
 
 
 class LibvirtNetworks:
@@ -50,18 +59,28 @@ class LibvirtNetworks:
                     handle.create()
         return done + self._ensure_entries(handle, network, ports, dry_run=dry_run)
 
-    def remove(self, network: Network) -> bool:
-        """End and undefine the network; gone already is fine. Returns whether anything was there."""
-        handle = self._find(network.label)
+    def remove(self, name: str, network_id: str) -> bool:
+        """End and undefine the network of this name and UUID; gone already is fine. Returns whether it was there."""
+        handle = self._find(name)
         if handle is None:
             return False
-        with translated(f"remove network {network.label} on {self._hypervisor.host}", NetworkRejected):
-            if handle.UUIDString() != network.id:
+        with translated(f"remove network {name} on {self._hypervisor.host}", NetworkRejected):
+            if handle.UUIDString() != network_id:
                 return False
             if handle.isActive():
                 handle.destroy()
             handle.undefine()
         return True
+
+    def made(self) -> list[MadeNetwork]:
+        """The networks that vgpuctl made, whoever's store: the bridge's name derives from the network's UUID."""
+        with translated(f"list the networks on {self._hypervisor.host}", NetworkRejected):
+            found = [
+                MadeNetwork(handle.name(), handle.UUIDString())
+                for handle in self._connection.listAllNetworks(0)
+                if read_bridge(handle.XMLDesc(0)) == interface_name(handle.UUIDString())
+            ]
+        return sorted(found, key=lambda network: network.name)
 
     def _ensure_entries(self, handle: Any, network: Network, ports: Sequence[Port], *, dry_run: bool) -> list[str]:
         library = libvirt_module()
@@ -128,6 +147,12 @@ def read_entries(xml: str) -> dict[str, str]:
     """Read the DHCP entries of a network's XML: MAC address → address."""
     hosts = ElementTree.fromstring(xml).findall("ip/dhcp/host")
     return {host.get("mac", "").lower(): host.get("ip", "") for host in hosts}
+
+
+def read_bridge(xml: str) -> str | None:
+    """Read the name of a network's bridge from its XML."""
+    bridge = ElementTree.fromstring(xml).find("bridge")
+    return None if bridge is None else bridge.get("name")
 
 
 def _rules(xml: str) -> list[tuple[object, ...]]:

@@ -31,20 +31,22 @@ class VolumeChange:
 
 @dataclass(frozen=True)
 class PoolFact:
-    """One storage pool."""
+    """One storage pool. is_remote: it is reached over a network, so that other hosts may have it too."""
 
     name: str
     path: str | None
     is_active: bool
     capacity_bytes: int
     available_bytes: int
+    is_remote: bool = False
 
 
 def pool_fact(pool: Any) -> PoolFact:
     """Read a virStoragePool."""
     _, capacity, _, available = pool.info()
-    path = ElementTree.fromstring(pool.XMLDesc(0)).findtext("target/path")
-    return PoolFact(pool.name(), path, bool(pool.isActive()), capacity, available)
+    root = ElementTree.fromstring(pool.XMLDesc(0))
+    is_remote = root.find("source/host") is not None
+    return PoolFact(pool.name(), root.findtext("target/path"), bool(pool.isActive()), capacity, available, is_remote)
 
 
 def volume_fact(volume: Any, pool: str) -> VolumeFact:

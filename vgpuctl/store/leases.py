@@ -10,13 +10,14 @@ from sqlalchemy import Row, insert, select, update
 from vgpuctl.errors import ConcurrentChange, NotFound, UsageError
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.store import codec, tables
+from vgpuctl.store.operations import COLLECTING, OperationRows
 from vgpuctl.store.tenants import TenantRows
 from vgpuctl.store.usage import UsageRows
 
 _LEASES = tables.leases
 
 
-class LeaseRows(UsageRows, TenantRows):
+class LeaseRows(UsageRows, TenantRows, OperationRows):
     """Add, find and change leases. Every added lease and every changed device counts in the host's generation.
 
     The usage ledger follows in the same transaction: a lease whose device is built has an open interval.
@@ -26,11 +27,13 @@ class LeaseRows(UsageRows, TenantRows):
         """Add the leases of one placement, if the host's leases are as they were seen. Returns the new generation.
 
         seen_generation: from the CachedFacts the placement was made with, read in one transaction with the leases.
-        Raises ConcurrentChange when another run changed the host's leases, or holds one of the devices.
+        Raises ConcurrentChange when another run changed the host's leases, holds one of the devices, or takes garbage
+        away from the host, so that what comes with the leases is not taken for some.
         """
         strays = sorted({lease.host for lease in leases} - {host})
         if strays:
             raise UsageError(f"leases of host {strays[0]} cannot be reserved on host {host}")
+        self.refuse_while_busy(f"host/{host}", kind=COLLECTING)
         generation = self.bump_generation(host, seen_generation)
         for lease in leases:
             self._insert_lease(lease)

@@ -9,6 +9,7 @@ from vgpuctl.store.liveness import is_running, this_process
 from vgpuctl.store.records import Operation
 from vgpuctl.store.rows import Rows
 
+COLLECTING = "gc"
 _OPERATIONS = tables.operations
 
 
@@ -31,7 +32,7 @@ class OperationRows(Rows):
         when a run that may be alive has an open operation on the subject.
         """
         if exclusive:
-            self._refuse_while_busy(subject)
+            self.refuse_while_busy(subject)
         process = this_process()
         is_this = pid in (None, process.pid) and hostname in (None, process.hostname)
         inserted = self._write(
@@ -65,9 +66,11 @@ class OperationRows(Rows):
         rows = self._read(select(_OPERATIONS).order_by(_OPERATIONS.c.id))
         return [Operation(**row._mapping) for row in rows]
 
-    def _refuse_while_busy(self, subject: str) -> None:
+    def refuse_while_busy(self, subject: str, *, kind: str | None = None) -> None:
+        """Raise ConcurrentChange when a run (of one kind) that may be alive has an open operation on the subject."""
         for other in self.open_operations():
-            if other.subject == codec.plain_text(subject) and is_running(other) is not False:
+            is_other = other.subject != codec.plain_text(subject) or kind not in (None, other.kind)
+            if not is_other and is_running(other) is not False:
                 raise ConcurrentChange(
                     f"{other.kind} is at work on {other.detail or other.subject} "
                     f"(process {other.pid} on {other.hostname})",

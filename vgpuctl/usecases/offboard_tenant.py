@@ -105,7 +105,9 @@ def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tupl
             asked.append(name)
     if left:
         raise StateError(
-            f"{len(left)} things of tenant {tenant} are left", context=left, hint="run the same command again"
+            f"{len(left)} things of tenant {tenant} are left",
+            context=left,
+            hint="run the same command again; `vgpuctl gc` takes away what the store does not know",
         )
     if silent:
         raise PartialFailure(

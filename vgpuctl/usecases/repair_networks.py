@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """repair's part for networks: finish what was begun, and tell the backends again what the store says."""
 
-import contextlib
 from collections.abc import Collection, Iterator
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.network import Backend, Network, NetworkState
-from vgpuctl.ovn.topology import outside_owner, tenant_owner
 from vgpuctl.usecases.create_network import finish_creation
 from vgpuctl.usecases.delete_network import finish_deletion
-from vgpuctl.usecases.network_backends import OVN_SUBJECT, apply_network, locked, subject_of
+from vgpuctl.usecases.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.services import Services
 
 Finding = tuple[str, str, str, str]
@@ -42,25 +40,6 @@ def mend_networks(services: Services, *, busy: Collection[str], dry_run: bool) -
         if found is not None:
             what, outcome = found
             yield network.label, where, what, f"would be {outcome}" if dry_run else outcome
-    if services.has_northbound and OVN_SUBJECT not in busy:
-        yield from _mend_strays(services, dry_run=dry_run)
-
-
-def _mend_strays(services: Services, *, dry_run: bool) -> Iterator[Finding]:
-    """Take away OVN's rows of tenants and outside networks that the store does not know, or that have no network."""
-    try:
-        with contextlib.nullcontext() if dry_run else locked(services, OVN_SUBJECT):
-            with services.store.reading() as session:
-                known = {tenant_owner(network.request.tenant) for network in session.networks()}
-                known |= {outside_owner(outside.name) for outside in session.outsides()}
-            strays = sorted(services.northbound.owners() - known)
-            if strays and not dry_run:
-                services.northbound.apply({owner: [] for owner in strays})
-    except VgpuctlError as error:
-        yield "OVN", "ovn", "rows of nobody", f"failed: {error.message}"
-        return
-    for owner in strays:
-        yield owner, "ovn", "rows that the store does not know", f"{'would be ' * dry_run}taken back"
 
 
 def _mend(services: Services, network: Network, *, dry_run: bool) -> tuple[str, str] | None:

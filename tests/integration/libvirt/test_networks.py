@@ -66,8 +66,8 @@ def test_a_network_comes_with_its_entries_changes_while_it_runs_and_goes(
     moved = replace(ports[1], address=str(network.subnet[4]))
     networks.ensure(network, [moved])
     assert read_entries(_xml(hypervisor, network)) == {moved.mac_address: moved.address}
-    assert networks.remove(network)
-    assert not networks.remove(network)
+    assert networks.remove(network.label, network.id)
+    assert not networks.remove(network.label, network.id)
     assert network.label not in hypervisor.networks()
 
 
@@ -83,7 +83,7 @@ def test_a_network_of_somebody_else_is_left_alone(networks: LibvirtNetworks, hyp
     networks.ensure(theirs, [])
     with pytest.raises(NetworkRejected, match=r"has a network acme\.front that is not the tenant's"):
         networks.ensure(ours, [])
-    assert not networks.remove(ours)
+    assert not networks.remove(ours.label, ours.id)
     hypervisor.check_network("acme.front")
 
 
@@ -95,7 +95,7 @@ def test_a_nat_network_is_refused_or_started_as_a_whole(networks: LibvirtNetwork
     except NetworkRejected as refused:
         assert "libvirt error" in refused.message
     assert "<forward mode='nat'>" in _xml(hypervisor, network).replace("'nat'/>", "'nat'>")
-    assert networks.remove(network)
+    assert networks.remove(network.label, network.id)
 
 
 def test_a_port_filter_is_defined_and_a_domain_that_names_it_too(

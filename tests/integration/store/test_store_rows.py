@@ -218,6 +218,25 @@ def test_reserve_counts_and_refuses_an_old_sight(store: Store) -> None:
         assert session.bump_generation("gpu1", 2) == 3
 
 
+def test_nothing_is_reserved_on_a_host_whose_garbage_is_taken_away(store: Store) -> None:
+    with store.transaction() as session:
+        session.add_tenant("acme")
+    with (
+        store.operation("apply-hosts", "host/gpu1"),
+        store.operation("gc", "host/gpu2"),
+        store.transaction() as session,
+    ):
+        assert session.reserve("gpu1", 0, []) == 1
+    with (
+        store.operation("gc", "host/gpu1", "gpu1"),
+        pytest.raises(ConcurrentChange, match=r"gc is at work on gpu1 \(process \d+ on "),
+        store.transaction() as session,
+    ):
+        session.reserve("gpu1", 1, [])
+    with store.transaction() as session:
+        assert session.reserve("gpu1", 1, []) == 2
+
+
 def test_facts_come_back_exactly_and_the_last_saved_ones_count(store: Store) -> None:
     first, second = host_facts("first"), host_facts("second")
     with store.transaction() as session:

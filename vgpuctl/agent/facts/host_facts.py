@@ -3,7 +3,7 @@
 
 from typing import Dict, Optional, Tuple
 
-from vgpuctl.agent.facts import boot, gpus, hugepages, iommu, numa, nvidia, nvml_gpus, ovn, services, software
+from vgpuctl.agent.facts import boot, gpus, hugepages, iommu, mdev, numa, nvidia, nvml_gpus, ovn, services, software
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml
@@ -47,6 +47,7 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         network_interfaces=tuple(host.listdir_optional("/sys/class/net") or ()),
         boot=boot.read(host),
         ovn=ovn.read(host),
+        mdevctl=mdev.read_defined(host),
     )
 
 

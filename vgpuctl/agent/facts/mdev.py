@@ -3,13 +3,14 @@
 
 import re
 from dataclasses import dataclass
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from vgpuctl.agent.facts import iommu, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 
 BUS = "/sys/bus/mdev/devices"
+DEFINITIONS = "/etc/mdevctl.d"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _FRAMEBUFFER = re.compile(r"framebuffer=(\d+)M")
@@ -49,6 +50,16 @@ def check_type(text: str) -> str:
     if not _TYPE.fullmatch(text):
         raise Problem("bad-type", f"{text!r} is not the name of an mdev type")
     return text
+
+
+def read_defined(host: Host) -> Tuple[str, ...]:
+    """Return the UUIDs that mdevctl has definitions of, `/etc/mdevctl.d/PARENT/UUID` (reference 2.4)."""
+    found = {
+        name.lower()
+        for parent in host.listdir_optional(DEFINITIONS) or ()
+        for name in host.listdir_optional(f"{DEFINITIONS}/{parent}") or ()
+    }
+    return tuple(sorted(name for name in found if _UUID.fullmatch(name)))
 
 
 def types_folder(parent: str) -> str:

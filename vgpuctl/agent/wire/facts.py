@@ -225,6 +225,7 @@ class HostFacts:
     services, hugepages, network_interfaces: None when the agent did not read them, which is not the same as none.
     boot: what restores the layout at boot, None where nothing is installed.
     ovn: None where Open vSwitch is not installed.
+    mdevctl: UUIDs of the mdevs that mdevctl has definitions of, started at boot or not.
     """
 
     hostname: str
@@ -251,3 +252,4 @@ class HostFacts:
     network_interfaces: Optional[Tuple[str, ...]] = None
     boot: Optional[BootFacts] = None
     ovn: Optional[OvnFacts] = None
+    mdevctl: Tuple[str, ...] = ()

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gc: what hosts have and the store does not know goes, after it was shown; what others made or use stays.
+
+The store that has forgotten is one of its own: it knows the tenant, and nothing of what the first store made.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.operator import Operator
+from tests.e2e.witness import FleetWitness, Witness
+from tests.lab.simulated_fixtures import machine
+from vgpuctl import lab
+from vgpuctl.store.store import open_store
+
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--hostname", "web-1")
+NETWORK = ("create-network", "back", "--tenant", "acme", "--cidr", "10.1.0.0/24")
+CREATE = ("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--network", "back", *SIZE)
+ON_FIRST = ("--disk", "64MiB", "--host", "sim-001")
+STOP = ("stop-vm", "web-1", "--tenant", "acme", "--timeout", "0")
+DELETE = ("delete-vm", "web-1", "--tenant", "acme", "--yes", "--timeout", "0")
+DELETE_NETWORK = ("delete-network", "back", "--tenant", "acme", "--yes")
+THINGS = [
+    ("domain", "acme.web-1"),
+    ("volume", "default/acme.web-1-seed.iso"),
+    ("volume", "default/acme.web-1.qcow2"),
+    ("network", "acme.back"),
+]
+
+
+def _brief(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(one["kind"], one["name"]) for one in found]
+
+
+def _outcomes(found: list[dict[str, Any]]) -> set[str]:
+    return {one["outcome"] for one in found}
+
+
+def _forgetful(operator: Operator, home: Path, *tenants: str) -> Operator:
+    """The same operator with a store that knows these tenants and nothing else."""
+    other = dataclasses.replace(operator, database=f"sqlite:///{home}/other.db")
+    for tenant in tenants:
+        other.does("create-tenant", tenant)
+    return other
+
+
+@pytest.fixture(scope="module")
+def first(fleet_operator: Operator) -> Operator:
+    fleet_operator.does("create-tenant", "acme")
+    return fleet_operator
+
+
+@pytest.fixture
+def stopped(first: Operator, fleet_witness: FleetWitness) -> Iterator[list[str]]:
+    """A stopped VM with disk, seed, network and vGPU on sim-001. Gives the hosts' state before; it is so afterwards."""
+    before = fleet_witness.state()
+    first.does(*NETWORK, "--host", "sim-001")
+    first.does(*CREATE, *ON_FIRST)
+    first.does(*STOP)
+    yield before
+    first.does(*DELETE)
+    first.does(*DELETE_NETWORK)
+    assert fleet_witness.state() == before
+
+
+def _volumes(operator: Operator) -> set[str]:
+    with libvirt_of(operator.inventory, "sim-001") as there:
+        pool = there.connection.storagePoolLookupByName("default")
+        return {volume.name() for volume in pool.listAllVolumes(0)}
+
+
+def test_what_the_store_forgot_is_shown_and_taken_away_and_what_runs_stays(
+    first: Operator, stopped: list[str], fleet_witness: FleetWitness, tmp_path: Path
+) -> None:
+    other = _forgetful(first, tmp_path, "acme")
+    assert first.json("gc") == first.json("gc", "--kind", "vgpu") == []
+    first.does("start-vm", "web-1", "--tenant", "acme")
+    running = other.json("gc", "--yes")
+    assert _brief(running) == THINGS
+    assert [one["outcome"].partition(":")[0] for one in running] == ["left alone"] * 4
+    assert [one["left"] for one in running][1:] == [
+        "domain acme.web-1 uses it",
+        "domain acme.web-1 uses it",
+        "domain acme.web-1 is in it",
+    ]
+    first.does(*STOP)
+    there = fleet_witness.state()
+    found = other.json("gc", "--dry-run")
+    assert (_brief(found), _outcomes(found)) == (THINGS, {"would be taken away"})
+    unanswered = other.run("gc")
+    assert unanswered.code == 130
+    assert "sim-001: domain acme.web-1: made for acme, and no VM of the store has its UUID" in unanswered.err
+    assert _brief(other.json("gc", "--dry-run")) == THINGS
+    assert other.json("gc", "--kind", "vgpu", "--dry-run") == []  # the domain names it
+    taken = other.json("gc", "--yes")
+    assert (_brief(taken), _outcomes(taken)) == (THINGS, {"taken away"})
+    assert not {name for name in _volumes(first) if name.startswith("acme.")}
+    assert fleet_witness.state() == there
+    assert other.json("gc", "--dry-run") == []
+    idle = other.json("gc", "--kind", "vgpu", "--yes")
+    assert ([one["kind"] for one in idle], _outcomes(idle)) == (["vgpu"], {"taken away"})
+    assert other.json("list-vms") == []
+    assert fleet_witness.state() == stopped
+
+
+def test_what_others_made_or_use_stays(first: Operator, stopped: list[str], tmp_path: Path) -> None:
+    strangers = _forgetful(first, tmp_path, "globex")
+    found = strangers.json("gc", "--yes")
+    assert _brief(found) == [("domain", "acme.web-1"), ("network", "acme.back")]
+    assert [one["left"] for one in found] == [
+        "the store has no tenant acme, so it is another store's",
+        "domain acme.web-1 is in it",
+    ]
+    strangers.does("create-tenant", "acme")
+    with libvirt_of(first.inventory, "sim-001") as there:
+        path = there.connection.storagePoolLookupByName("default").storageVolLookupByName("acme.web-1.qcow2").path()
+        there.define(
+            "<domain type='kvm'><name>desk</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>"
+            "<os><type arch='x86_64' machine='q35'>hvm</type></os><devices>"
+            f"<disk type='file' device='disk'><source file='{path}'/><target dev='vda' bus='virtio'/></disk>"
+            "</devices></domain>"
+        )
+    try:
+        left = [one for one in strangers.json("gc", "--dry-run") if one["left"]]
+        assert [(one["name"], one["left"]) for one in left] == [("default/acme.web-1.qcow2", "domain desk uses it")]
+        assert "desk" not in {one["name"] for one in strangers.json("gc", "--dry-run")}
+    finally:
+        with libvirt_of(first.inventory, "sim-001") as there:
+            there.undefine("desk")
+
+
+@pytest.mark.parametrize("after", ["undefine", "delete_volume", "remove"])
+def test_a_killed_run_is_finished_by_the_same_command(
+    after: str, first: Operator, stopped: list[str], tmp_path: Path
+) -> None:
+    other = _forgetful(first, tmp_path, "acme")
+    done = other.run(after, "gc", "--yes", program=KILLED_RUN)
+    assert done.code == -9, done.err
+    left = other.json("gc", "--yes")
+    assert _outcomes(left) <= {"taken away"}
+    assert len(left) < len(THINGS)
+    assert not {name for name in _volumes(first) if name.startswith("acme.")}
+    assert other.json("gc") == other.json("repair") == []
+
+
+def test_nothing_is_placed_on_a_host_at_work_and_a_silent_host_hides_no_other(
+    first: Operator, stopped: list[str], tmp_path: Path
+) -> None:
+    other = _forgetful(first, tmp_path, "acme")
+    with open_store(other.database) as store:
+        with store.transaction() as session:
+            working = session.begin_operation("gc", "host/sim-001", "sim-001", pid=os.getpid())
+        refused = other.is_refused("create-vm", "b", "--tenant", "acme", "--host", "sim-001", "--memory", "64MiB")
+        assert (refused["reference"], "gc is at work on sim-001" in refused["message"]) == ("concurrent-change", True)
+        busy = other.run("gc", "--yes", "--json")
+        assert busy.code == 10
+        assert "gc is at work on sim-001" in busy.err
+        with store.transaction() as session:
+            session.end_operation(working)
+    done = other.run("gc", "--yes", "-i", str(first.inventory), "-i", "no-such-host.invalid,", "--json")
+    assert done.code == 10
+    assert "no-such-host.invalid" in done.err
+    assert other.json("gc", "--dry-run") == []
+
+
+def test_an_mdev_that_mdevctl_would_start_again_stays(first: Operator, fleet: lab.LabFolder, tmp_path: Path) -> None:
+    create = ("create-vm", "t4", "--tenant", "acme", "--gpu", "T4-2Q", "--host", "sim-003", "--network", "none", *SIZE)
+    (created,) = first.json(*create)
+    first.does("stop-vm", "t4", "--tenant", "acme", "--timeout", "0")
+    other = _forgetful(first, tmp_path, "acme")
+    held = created["leases"][0]["slice"]
+    root = machine(fleet, "sim-003").root
+    definition = root / "etc" / "mdevctl.d" / held["function"] / held["mdev_uuid"]
+    definition.parent.mkdir(parents=True)
+    definition.write_text("{}")
+    assert _brief(other.json("gc", "--yes")) == [("domain", "acme.t4"), ("volume", "default/acme.t4-seed.iso")]
+    (left,) = other.json("gc", "--kind", "vgpu", "--yes")
+    assert (left["name"], left["left"]) == (held["mdev_uuid"], "mdevctl has a definition of it")
+    definition.unlink()
+    assert _outcomes(other.json("gc", "--kind", "vgpu", "--yes")) == {"taken away"}
+    first.does("delete-vm", "t4", "--tenant", "acme", "--yes", "--timeout", "0")
+
+
+@pytest.mark.kernel_lab
+def test_on_a_real_kernel_everything_of_a_forgotten_vm_goes(
+    operator: Operator, witness: Witness, tmp_path: Path
+) -> None:
+    operator.does("create-tenant", "acme")
+    before = witness.state()
+    operator.does(*NETWORK)
+    operator.does(*CREATE, "--gpu", "T4-2Q", "--disk", "4MiB", "--base-image", "idle.img")
+    operator.does(*STOP)
+    other = _forgetful(operator, tmp_path, "acme")
+    taken = other.json("gc", "--yes")
+    assert (_brief(taken), _outcomes(taken)) == (THINGS, {"taken away"})
+    idle = other.json("gc", "--kind", "vgpu", "--yes")
+    assert ([one["kind"] for one in idle], _outcomes(idle)) == (["vgpu", "vgpu"], {"taken away"})
+    assert witness.state() == before
+    assert "acme.back" not in witness.run("virsh -q net-list --all")
+    operator.does(*DELETE)
+    operator.does(*DELETE_NETWORK)
+    assert witness.state() == before

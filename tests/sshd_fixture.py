@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -115,6 +116,8 @@ class LoopbackSshd:
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self._has_accounts:
+            _let_others_in(self.folder)
         if not self._has_namespace():
             # Debian's service makes it at boot; sshd refuses to start without.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -235,6 +238,14 @@ def make_key(path: Path, kind: str, *, passphrase: str = "") -> None:
     if not path.exists():
         size = ["-b", "2048"] if kind == "rsa" else []
         _output(["ssh-keygen", "-q", "-t", kind, *size, "-N", passphrase, "-C", path.name, "-f", str(path)])
+
+
+def _let_others_in(folder: Path) -> None:
+    """Let users reach their key and home; pytest closes its folder to others whenever it starts."""
+    temporary = Path(tempfile.gettempdir())
+    for one in (folder, *folder.parents):
+        if temporary in one.parents:
+            one.chmod(one.stat().st_mode | 0o055)
 
 
 def _output(argv: Sequence[str], text: str = "") -> str:

@@ -24,9 +24,6 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackSshd]:
     folder = tmp_path_factory.mktemp("sshd")
     # The users' home; their cache must not be shared, and sshd wants to enter it.
     folder.chmod(0o777)
-    for parent in folder.parents[:3]:
-        if parent != Path("/tmp"):
-            parent.chmod(0o755)
     home = tmp_path_factory.mktemp("root")
     options = ["PasswordAuthentication yes"]
     with LoopbackSshd(folder, options=options, accounts=True, mounts={Path("/root"): home}) as server:

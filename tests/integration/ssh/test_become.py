@@ -25,9 +25,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackSshd]:
     if missing := missing_for_accounts():
         pytest.skip(missing)
     folder = tmp_path_factory.mktemp("accounts")
-    # The users must reach their key and home.
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
     with LoopbackSshd(folder, options=["PasswordAuthentication yes"], accounts=True) as sshd:
         yield sshd
 

@@ -60,7 +60,7 @@ class Machine:
 
     def command(self) -> list[str]:
         """QEMU's whole command line; relative paths are in `folder`."""
-        accelerator = "kvm" if self.accelerator == "kvm" else "tcg,thread=multi,tb-size=512"
+        accelerator = "kvm" if self.accelerator == "kvm" else "tcg,thread=single,tb-size=512"
         arguments = (
             f"{_KERNEL_ARGUMENTS} modprobe.blacklist={_BLACKLIST} lab.modules={os.path.realpath(self.kernel.modules)}"
             f" lab.kernel={os.path.realpath(self.kernel.image)}"

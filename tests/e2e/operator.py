@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +91,11 @@ class Operator:
             return {"exit_code": done.code, "message": done.err, "reference": "usage", "hint": None, "context": []}
         error: dict[str, Any] = json.loads(lines[-1])["error"]
         return {**error, "exit_code": done.code}
+
+
+def forgetful(operator: Operator, home: Path, *tenants: str) -> Operator:
+    """The same operator with a store that knows these tenants and nothing else."""
+    other = replace(operator, database=f"sqlite:///{home}/other.db")
+    for tenant in tenants:
+        other.does("create-tenant", tenant)
+    return other

@@ -6,11 +6,12 @@ import pty
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.operator import Operator
+from tests.e2e.operator import Operator, forgetful
 from tests.e2e.witness import Witness
 
 pytestmark = pytest.mark.kernel_lab
@@ -244,6 +245,22 @@ def test_a_stopped_vm_can_release_its_slices_and_gets_new_ones(
 
 def test_repair_has_nothing_to_do(created: dict[str, Any], operator: Operator) -> None:
     assert operator.json("repair") == []
+
+
+def test_a_store_that_forgot_everything_takes_away_what_is_off_and_leaves_what_runs(
+    created: dict[str, Any], operator: Operator, witness: Witness, tmp_path: Path
+) -> None:
+    running = {line for line in witness.state() if line.startswith("domain ") and line.endswith(" running")}
+    held = operator.json("show-vm", "desks", "--tenant", "acme")["leases"]
+    operator.does("stop-vm", "desks", "--tenant", "acme", "--timeout", "0")
+    other = forgetful(operator, tmp_path, "acme", "umbrella")
+    found = other.json("gc", "--yes", "--kind", "domain", "--kind", "volume", "--kind", "vgpu")
+    taken = {(one["kind"], one["name"]) for one in found if one["outcome"] == "taken away"}
+    vgpus = {("vgpu", _device(lease)) for lease in held}
+    assert taken == {("domain", "acme.desks"), ("volume", "default/acme.desks.qcow2"), *vgpus}
+    assert {one["outcome"].partition(":")[0] for one in found} == {"taken away", "left alone"}
+    assert running - set(witness.state()) == {"domain acme.desks running"}
+    assert not witness.mdevs().keys() & {device for _kind, device in vgpus}
 
 
 def test_deleting_returns_every_device(

@@ -4,7 +4,6 @@
 The store that has forgotten is one of its own: it knows the tenant, and nothing of what the first store made.
 """
 
-import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.libvirt_of import libvirt_of
-from tests.e2e.operator import Operator
-from tests.e2e.witness import FleetWitness, Witness
+from tests.e2e.operator import Operator, forgetful
+from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import machine
 from vgpuctl import lab
 from vgpuctl.store.store import open_store
@@ -41,14 +40,6 @@ def _brief(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 def _outcomes(found: list[dict[str, Any]]) -> set[str]:
     return {one["outcome"] for one in found}
-
-
-def _forgetful(operator: Operator, home: Path, *tenants: str) -> Operator:
-    """The same operator with a store that knows these tenants and nothing else."""
-    other = dataclasses.replace(operator, database=f"sqlite:///{home}/other.db")
-    for tenant in tenants:
-        other.does("create-tenant", tenant)
-    return other
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +70,7 @@ def _volumes(operator: Operator) -> set[str]:
 def test_what_the_store_forgot_is_shown_and_taken_away_and_what_runs_stays(
     first: Operator, stopped: list[str], fleet_witness: FleetWitness, tmp_path: Path
 ) -> None:
-    other = _forgetful(first, tmp_path, "acme")
+    other = forgetful(first, tmp_path, "acme")
     assert first.json("gc") == first.json("gc", "--kind", "vgpu") == []
     first.does("start-vm", "web-1", "--tenant", "acme")
     running = other.json("gc", "--yes")
@@ -111,7 +102,7 @@ def test_what_the_store_forgot_is_shown_and_taken_away_and_what_runs_stays(
 
 
 def test_what_others_made_or_use_stays(first: Operator, stopped: list[str], tmp_path: Path) -> None:
-    strangers = _forgetful(first, tmp_path, "globex")
+    strangers = forgetful(first, tmp_path, "globex")
     found = strangers.json("gc", "--yes")
     assert _brief(found) == [("domain", "acme.web-1"), ("network", "acme.back")]
     assert [one["left"] for one in found] == [
@@ -140,7 +131,7 @@ def test_what_others_made_or_use_stays(first: Operator, stopped: list[str], tmp_
 def test_a_killed_run_is_finished_by_the_same_command(
     after: str, first: Operator, stopped: list[str], tmp_path: Path
 ) -> None:
-    other = _forgetful(first, tmp_path, "acme")
+    other = forgetful(first, tmp_path, "acme")
     done = other.run(after, "gc", "--yes", program=KILLED_RUN)
     assert done.code == -9, done.err
     left = other.json("gc", "--yes")
@@ -153,7 +144,7 @@ def test_a_killed_run_is_finished_by_the_same_command(
 def test_nothing_is_placed_on_a_host_at_work_and_a_silent_host_hides_no_other(
     first: Operator, stopped: list[str], tmp_path: Path
 ) -> None:
-    other = _forgetful(first, tmp_path, "acme")
+    other = forgetful(first, tmp_path, "acme")
     with open_store(other.database) as store:
         with store.transaction() as session:
             working = session.begin_operation("gc", "host/sim-001", "sim-001", pid=os.getpid())
@@ -174,7 +165,7 @@ def test_an_mdev_that_mdevctl_would_start_again_stays(first: Operator, fleet: la
     create = ("create-vm", "t4", "--tenant", "acme", "--gpu", "T4-2Q", "--host", "sim-003", "--network", "none", *SIZE)
     (created,) = first.json(*create)
     first.does("stop-vm", "t4", "--tenant", "acme", "--timeout", "0")
-    other = _forgetful(first, tmp_path, "acme")
+    other = forgetful(first, tmp_path, "acme")
     held = created["leases"][0]["slice"]
     root = machine(fleet, "sim-003").root
     definition = root / "etc" / "mdevctl.d" / held["function"] / held["mdev_uuid"]
@@ -186,24 +177,3 @@ def test_an_mdev_that_mdevctl_would_start_again_stays(first: Operator, fleet: la
     definition.unlink()
     assert _outcomes(other.json("gc", "--kind", "vgpu", "--yes")) == {"taken away"}
     first.does("delete-vm", "t4", "--tenant", "acme", "--yes", "--timeout", "0")
-
-
-@pytest.mark.kernel_lab
-def test_on_a_real_kernel_everything_of_a_forgotten_vm_goes(
-    operator: Operator, witness: Witness, tmp_path: Path
-) -> None:
-    operator.does("create-tenant", "acme")
-    before = witness.state()
-    operator.does(*NETWORK)
-    operator.does(*CREATE, "--gpu", "T4-2Q", "--disk", "4MiB", "--base-image", "idle.img")
-    operator.does(*STOP)
-    other = _forgetful(operator, tmp_path, "acme")
-    taken = other.json("gc", "--yes")
-    assert (_brief(taken), _outcomes(taken)) == (THINGS, {"taken away"})
-    idle = other.json("gc", "--kind", "vgpu", "--yes")
-    assert ([one["kind"] for one in idle], _outcomes(idle)) == (["vgpu", "vgpu"], {"taken away"})
-    assert witness.state() == before
-    assert "acme.back" not in witness.run("virsh -q net-list --all")
-    operator.does(*DELETE)
-    operator.does(*DELETE_NETWORK)
-    assert witness.state() == before

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the future would still get out of a host: the value that the policy `fragmentation` keeps highest.
+"""What the future would still get out of a host: the value that the policy `fragmentation` keeps highest, in GPUs.
 
-The future is the distribution of typical requests, given or counted as they arrive. For each typical request the
-value counts how many of it alone would still fit, with diminishing weight for more of the same: a host that can
-still take something of everything is worth more than one with much room for one kind.
+The future is the distribution of typical requests, given or counted as they arrive. The value has two parts:
+what the free parts of the GPUs are worth when expected shares are packed into them (`vgpuctl.scheduler.packing`), less
+where the host lacks the CPUs or the memory to use them; and, at a small price for each, how many of every typical
+request alone would still fit. The fewer of a request the fleet has room for the dearer it is, so empty hosts are kept
+for those that want many GPUs.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import getitem, gt
 from typing import Any
 
 from vgpuctl.scheduler.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState
+from vgpuctl.scheduler.packing import Packing, packing_of
 
 POPULARITY = 0.95
 """Typical are the most frequent requests that make up this share of all."""
@@ -21,9 +24,14 @@ CPU_RATIO = 1.1
 MEMORY_RATIO = 2.0
 """Requests of one GPU amount whose CPU and memory differ by less than about this ratio count as one."""
 
-CURVE = 0.5
-SIZE_EXPONENT = 1.5
-"""Value of n fitting requests of a size: size ** SIZE_EXPONENT * n ** CURVE."""
+BACKED = 0.75
+"""Part of the GPUs' worth that counts only as far as the host has CPUs and memory for as many expected requests."""
+
+DEAREST = 0.02
+"""Price of room for one more of the dearest typical request, in GPUs."""
+
+SIZE_EXPONENT = 0.5
+"""The price grows with the request's GPUs to this power."""
 
 CPU_STEP = 1000
 MEMORY_STEP_MIB = 4096
@@ -34,6 +42,9 @@ MOST_COUNTED = 1024
 Counts = tuple[int, ...]
 """How many of each group of typical requests the GPUs of a host have room for."""
 
+Room = tuple[Counts, float]
+"""These, and what the free parts of the GPUs are worth."""
+
 MOST_REMEMBERED = 100_000
 """Answers kept of each kind; at more, all are dropped, which costs time and changes no answer."""
 
@@ -41,20 +52,34 @@ MOST_REMEMBERED = 100_000
 class Future:
     """Typical requests with their weights. It remembers what it worked out, for states come back."""
 
-    def __init__(
-        self, counts: Mapping[Demand, int], *, curve: float = CURVE, size_exponent: float = SIZE_EXPONENT
-    ) -> None:
+    def __init__(self, counts: Mapping[Demand, int]) -> None:
         """counts: how often each request came, or is expected."""
-        self._types = typical_requests(counts)
-        self._curve = curve
-        self._size_exponent = size_exponent
+        self._weights = {
+            one: count * (one.gpus * one.share / WHOLE) ** SIZE_EXPONENT
+            for one, count in typical_requests(counts).items()
+        }
+        self._prices = _in_gpus(self._weights)
+        self._packing = packing_of(counts)
         self._boards: dict[str, OnBoard] = {}
         self._of_types: dict[frozenset[Demand], OnBoard] = {}
+
+    def price_anew(self, states: Iterable[tuple[HostState, int]]) -> None:
+        """Make each typical request dearer the fewer of it alone the fleet has room for.
+
+        states: those of the fleet's hosts, each with their number.
+        """
+        room = dict.fromkeys(self._weights, 0)
+        for state, hosts in states:
+            for one, fitting in self.on_board(state.board).fitting(state):
+                room[one] += hosts * fitting
+        self._prices = _in_gpus({one: weight / (room[one] + 1) for one, weight in self._weights.items()})
+        for board in self._of_types.values():
+            board.set_prices(self._prices)
 
     def value(self, state: HostState) -> float:
         """How much of the typical requests still fits; 0 on a host where nothing does."""
         board = self.on_board(state.board)
-        return board.value(state.cpu, state.memory_mib, board.counts_on(state.gpus))
+        return board.value(state.cpu, state.memory_mib, board.room_on(state.gpus))
 
     def loss(self, before: HostState, after: HostState) -> float:
         """What is given up by going from one state of a host to the other."""
@@ -64,15 +89,11 @@ class Future:
         """The same for hosts of one model of GPU."""
         found = self._boards.get(board)
         if found is None:
-            allowed = {one: count for one, count in self._types.items() if not one.boards or board in one.boards}
+            allowed = [one for one in self._prices if not one.boards or board in one.boards]
             found = self._of_types.get(frozenset(allowed))
             if found is None:
-                total = sum(self._types.values())
-                weights = {
-                    one: count / total * (one.gpus * one.share / WHOLE) ** self._size_exponent
-                    for one, count in allowed.items()
-                }
-                found = self._of_types[frozenset(allowed)] = OnBoard(weights, self._curve)
+                found = self._of_types[frozenset(allowed)] = OnBoard(allowed, self._packing)
+                found.set_prices(self._prices)
             self._boards[board] = found
         return found
 
@@ -84,53 +105,72 @@ class OnBoard:
     worth when the GPUs have room for 0, 1, 2 … of it. So a state is valued by one look at each group's table.
     """
 
-    def __init__(self, weights: Mapping[Demand, float], curve: float) -> None:
-        self._curve = curve
-        groups: dict[tuple[int, int, int], list[tuple[Demand, float]]] = {}
-        for one, weight in weights.items():
-            groups.setdefault((one.gpus, one.share, one.gpu_memory_mib), []).append((one, weight))
+    def __init__(self, requests: Iterable[Demand], packing: Packing) -> None:
+        """It values nothing before `set_prices`."""
+        self._packing = packing
+        groups: dict[tuple[int, int, int], list[Demand]] = {}
+        for one in requests:
+            groups.setdefault((one.gpus, one.share, one.gpu_memory_mib), []).append(one)
         self._groups = list(groups.values())
+        self._prices: list[list[float]] = []
         self._longest = [0] * len(self._groups)
         self._rows: list[list[list[float]]] = []
         self._tables: list[dict[tuple[int, ...], list[float]]] = []
-        self._wanted = [group[0][0].gpus for group in self._groups]
+        self._wanted = [group[0].gpus for group in self._groups]
         ends = list(accumulate(map(len, self._groups)))
         self._parts = [slice(end - len(group), end) for end, group in zip(ends, self._groups, strict=True)]
-        self._cpu_wants = [one.cpu for group in self._groups for one, _ in group]
-        self._memory_wants = [one.memory_mib for group in self._groups for one, _ in group]
+        self._cpu_wants = [one.cpu for group in self._groups for one in group]
+        self._memory_wants = [one.memory_mib for group in self._groups for one in group]
         self._by_cpu: dict[int, list[int]] = {}
         self._by_memory: dict[int, list[int]] = {}
-        self._by_rest: dict[tuple[int, int], list[list[float]]] = {}
+        self._by_rest: dict[tuple[int, int], tuple[list[list[float]], float]] = {}
         self._by_gpu: dict[GpuFree, tuple[int, ...]] = {}
-        self._by_gpus: dict[GpusFree, tuple[int, ...]] = {}
+        self._by_gpus: dict[GpusFree, Room] = {}
         self._gpu_values: dict[GpuFree, float] = {}
+
+    def set_prices(self, prices: Mapping[Demand, float]) -> None:
+        """Value what is asked from now on at these prices."""
+        self._prices = [[prices[one] for one in group] for group in self._groups]
+        self._gpu_values.clear()
         self._lengthen(self._longest)
 
-    def value(self, cpu: int, memory_mib: int, counts: Counts) -> float:
-        """How much of the requests fits into what is free of a host. counts: from `counts_on`."""
-        rest = (cpu // CPU_STEP, memory_mib // MEMORY_STEP_MIB)
-        return sum(map(getitem, self._by_rest.get(rest) or self._tables_for(rest), counts))
+    def fitting(self, state: HostState) -> Iterator[tuple[Demand, int]]:
+        """How many of each request alone fit on a host."""
+        limits = self._limits_for((state.cpu // CPU_STEP, state.memory_mib // MEMORY_STEP_MIB))
+        counts, _ = self.room_on(state.gpus)
+        for group, part, count in zip(self._groups, self._parts, counts, strict=True):
+            if count:
+                for one, limit in zip(group, limits[part], strict=True):
+                    yield one, min(count, limit)
 
-    def counts_on(self, gpus: GpusFree) -> Counts:
-        """How many of each group the GPUs have room for."""
-        counts = self._by_gpus.get(gpus)
-        if counts is None:
+    def value(self, cpu: int, memory_mib: int, room: Room) -> float:
+        """What is free of a host is worth this. room: from `room_on`."""
+        rest = (cpu // CPU_STEP, memory_mib // MEMORY_STEP_MIB)
+        tables, backed = self._by_rest.get(rest) or self._tables_for(rest)
+        counts, worth = room
+        return sum(map(getitem, tables, counts), (1 - BACKED) * worth + BACKED * min(worth, backed))
+
+    def room_on(self, gpus: GpusFree) -> Room:
+        """What the GPUs have room for."""
+        room = self._by_gpus.get(gpus)
+        if room is None:
             rows = zip(*map(self._counts_on_gpu, gpus), strict=True)
             sums = map(sum, rows) if gpus else [0] * len(self._groups)
             counts = tuple([min(one // wanted, MOST_COUNTED) for one, wanted in zip(sums, self._wanted, strict=True)])
             if any(map(gt, counts, self._longest)):
                 self._lengthen(counts)
             _make_room(self._by_gpus)
-            self._by_gpus[gpus] = counts
-        return counts
+            worths = self._packing.worths
+            room = self._by_gpus[gpus] = (counts, sum((worths[share] for share, _ in gpus), 0.0))
+        return room
 
     def value_of_gpu(self, free: GpuFree) -> float:
-        """How much fits on one GPU of a host without limits, where each fit counts as much as the first."""
+        """What a GPU of a host without limits is worth."""
         value = self._gpu_values.get(free)
         if value is None:
             _make_room(self._gpu_values)
-            counts = zip(self._groups, self._counts_on_gpu(free), strict=True)
-            value = sum((weight * count for group, count in counts for _, weight in group), 0.0)
+            counts = zip(self._prices, self._counts_on_gpu(free), strict=True)
+            value = sum((price * count for prices, count in counts for price in prices), self._packing.worths[free[0]])
             self._gpu_values[free] = value
         return value
 
@@ -145,28 +185,28 @@ class OnBoard:
         row = self._by_gpu.get(free)
         if row is None:
             _make_room(self._by_gpu)
-            row = self._by_gpu[free] = tuple(_on_gpu(group[0][0], free) for group in self._groups)
+            row = self._by_gpu[free] = tuple(_on_gpu(group[0], free) for group in self._groups)
         return row
 
     def _lengthen(self, counts: Sequence[int]) -> None:
         self._longest = list(map(max, counts, self._longest))
         self._rows = [
-            [[weight * number**self._curve for number in range(longest + 1)] for _, weight in group]
-            for group, longest in zip(self._groups, self._longest, strict=True)
+            [[price * number for number in range(longest + 1)] for price in prices]
+            for prices, longest in zip(self._prices, self._longest, strict=True)
         ]
         self._tables = [{} for _ in self._groups]
         self._by_rest.clear()
 
-    def _tables_for(self, rest: tuple[int, int]) -> list[list[float]]:
-        cpus = self._limits(self._by_cpu, rest[0], CPU_STEP, self._cpu_wants)
-        memories = self._limits(self._by_memory, rest[1], MEMORY_STEP_MIB, self._memory_wants)
-        limits = tuple(map(min, cpus, memories))
-        found = [
+    def _tables_for(self, rest: tuple[int, int]) -> tuple[list[list[float]], float]:
+        """The groups' tables for these steps of CPUs and memory, and the GPUs that expected requests fill with them."""
+        limits = self._limits_for(rest)
+        tables_here = [
             tables.get(limits[part]) or self._table(number, limits[part])
             for number, (tables, part) in enumerate(zip(self._tables, self._parts, strict=True))
         ]
         _make_room(self._by_rest)
-        self._by_rest[rest] = found
+        backed = self._packing.gpus_for(rest[0] * CPU_STEP, rest[1] * MEMORY_STEP_MIB)
+        found = self._by_rest[rest] = (tables_here, backed)
         return found
 
     def _table(self, number: int, limits: tuple[int, ...]) -> list[float]:
@@ -181,6 +221,12 @@ class OnBoard:
         self._tables[number][limits] = table
         return table
 
+    def _limits_for(self, rest: tuple[int, int]) -> tuple[int, ...]:
+        """How many of each request these steps of CPUs and memory have room for."""
+        cpus = self._limits(self._by_cpu, rest[0], CPU_STEP, self._cpu_wants)
+        memories = self._limits(self._by_memory, rest[1], MEMORY_STEP_MIB, self._memory_wants)
+        return tuple(map(min, cpus, memories))
+
     def _limits(self, memory: dict[int, list[int]], steps: int, step: int, wants: Sequence[int]) -> list[int]:
         """How many of each request fit into an amount."""
         found = memory.get(steps)
@@ -189,6 +235,12 @@ class OnBoard:
             amount = steps * step
             found = memory[steps] = [min(amount // want, MOST_COUNTED) if want else MOST_COUNTED for want in wants]
         return found
+
+
+def _in_gpus(weights: Mapping[Demand, float]) -> dict[Demand, float]:
+    """Prices in the proportions of the weights."""
+    dearest = max(weights.values(), default=1.0)
+    return {one: weight / dearest * DEAREST for one, weight in weights.items()}
 
 
 def _make_room(memory: dict[Any, Any]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName
-from vgpuctl.scheduler.future import MOST_REMEMBERED, Counts, Future, OnBoard
+from vgpuctl.scheduler.future import MOST_REMEMBERED, Future, OnBoard, Room
 from vgpuctl.scheduler.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState, after, choices, fits
 from vgpuctl.scheduler.state_index import StateIndex
 
@@ -17,10 +17,16 @@ SMALLEST_SAMPLE = 64
 MOST_ASKED = 16
 """New host states that one decision values, the newest first; see StateIndex."""
 
+PRICED_ANEW = 0.5
+"""The typical requests are priced anew after changes to this part of the hosts, so it costs a decision little."""
+
+LEAST_CHANGES = 16
+"""In a small fleet after so many."""
+
 _GpuPart = tuple[int, int, int, frozenset[str]]
 """What a demand wants of GPUs: the rest of a `Demand` after CPUs and memory."""
 
-_Looked = tuple[HostState, OnBoard, float, dict[_GpuPart, Counts | None]]
+_Looked = tuple[HostState, OnBoard, float, dict[_GpuPart, Room | None]]
 """A state, its value, and what its GPUs have room for after each demand that was asked about."""
 
 
@@ -66,9 +72,11 @@ class SoftFleet:
         self._seen = 0
         self._next_count = SMALLEST_SAMPLE
         self._future = Future(expected or {})
+        self._prices = PolicyName.FRAGMENTATION in policy.names
+        self._changes_left = 0
         self._wastes_least = policy.names == (PolicyName.FRAGMENTATION,)
         self._looked: dict[int, _Looked] = {}
-        self._left: dict[tuple[str, GpusFree], dict[_GpuPart, Counts | None]] = {}
+        self._left: dict[tuple[str, GpusFree], dict[_GpuPart, Room | None]] = {}
 
     def add_host(
         self,
@@ -84,13 +92,14 @@ class SoftFleet:
         if name not in self._hosts:
             bisect.insort(self._names, name)
         self._hosts[name] = _Host(board, cpu, memory_mib, list(gpus), utilisation_percent)
-        self._index.put(name, self._hosts[name].state())
+        self._put(name)
 
     def remove_host(self, name: str) -> None:
         """Forget a host. Raises KeyError when it is not there."""
         del self._hosts[name]
         del self._names[bisect.bisect_left(self._names, name)]
         self._index.remove(name)
+        self._changes_left -= 1
 
     def state_of(self, name: str) -> HostState:
         """What is free of a host."""
@@ -100,6 +109,8 @@ class SoftFleet:
         """Choose the host and its GPUs and take the demand there; None when it fits nowhere."""
         if self._learns:
             self._learn(demand)
+        if self._prices and self._changes_left <= 0:
+            self._price_anew()
         found = self._next_in_turn(demand) if self._takes_turns() else self._cheapest(demand)
         if found is None:
             return None
@@ -125,7 +136,11 @@ class SoftFleet:
         for number in placement.gpus:
             share, memory = host.gpus[number]
             host.gpus[number] = (share + sign * demand.share, memory + sign * demand.gpu_memory_mib)
-        self._index.put(placement.host, host.state())
+        self._put(placement.host)
+
+    def _put(self, name: str) -> None:
+        self._index.put(name, self._hosts[name].state())
+        self._changes_left -= 1
 
     def _takes_turns(self) -> bool:
         return self._policy.names == (PolicyName.ROUND_ROBIN,)
@@ -175,7 +190,7 @@ class SoftFleet:
         if len(self._looked) >= MOST_REMEMBERED or len(self._left) >= MOST_REMEMBERED:
             self._forget()
         board = self._future.on_board(state.board)
-        value = board.value(state.cpu, state.memory_mib, board.counts_on(state.gpus))
+        value = board.value(state.cpu, state.memory_mib, board.room_on(state.gpus))
         left_of = self._left.setdefault((state.board, state.gpus), {})
         self._looked[id(state)] = known = (state, board, value, left_of)
         return known
@@ -184,10 +199,10 @@ class SoftFleet:
         self._looked.clear()
         self._left.clear()
 
-    def _left_of_gpus(self, demand: Demand, state: HostState, board: OnBoard) -> Counts | None:
+    def _left_of_gpus(self, demand: Demand, state: HostState, board: OnBoard) -> Room | None:
         """What the rest of the GPUs has room for; None when the demand does not fit on them."""
         found = choices(demand, state)
-        return board.counts_on(after(demand, state, self._least_loss(demand, state, found)).gpus) if found else None
+        return board.room_on(after(demand, state, self._least_loss(demand, state, found)).gpus) if found else None
 
     def _least_loss(self, demand: Demand, state: HostState, found: list[tuple[int, ...]]) -> tuple[int, ...]:
         """Of these ways to take a demand the one whose GPU loses least, whatever CPUs and memory the host has."""
@@ -214,8 +229,15 @@ class SoftFleet:
         if self._seen >= self._next_count:
             self._next_count *= 2
             self._future = Future(self._arrived)
+            self._changes_left = 0
             self._forget()
             self._index.forget_answers()
+
+    def _price_anew(self) -> None:
+        self._changes_left = max(LEAST_CHANGES, int(len(self._names) * PRICED_ANEW))
+        self._future.price_anew(self._index.states())
+        self._forget()
+        self._index.doubt_answers()
 
 
 def _free(left: HostState, _policy: Policy) -> float:

@@ -47,14 +47,17 @@ class _Class(Generic[State]):
 class _Queue(Generic[Price]):
     """The answers to one question: a heap of (cost, first name, class number), up to `position` in the log.
 
-    prices: the cost of each class in the heap. backlog: numbers that are to be asked or told their name anew, the
-    newest last. A name in the heap may be one that has left; it is put right when it comes to the top.
+    prices: the cost of each class in the heap. rounds: when it was asked, see `doubt_answers`.
+    backlog: numbers that are to be asked or told their name anew, the newest last.
+    A name in the heap may be one that has left, and a cost one that was asked anew since; both are put right when they
+    come to the top.
     """
 
     position: int = -1
     backlog: list[int] = field(default_factory=list)
     heap: list[tuple[Price, str, int]] = field(default_factory=list)
     prices: dict[int, Price] = field(default_factory=dict)
+    rounds: dict[int, int] = field(default_factory=dict)
 
 
 class StateIndex(Generic[State, Price]):
@@ -64,6 +67,7 @@ class StateIndex(Generic[State, Price]):
         """most_asked: how many new states that will do one decision looks at, the newest first;
 
         the others wait for the next decision on the same question. None for all, which makes every answer the best.
+        After `doubt_answers` it is also how many old answers one decision asks for anew.
         """
         self._most_asked = most_asked
         self._class_of: dict[str, _Class[State]] = {}
@@ -73,6 +77,7 @@ class StateIndex(Generic[State, Price]):
         self._log_start = 0
         self._next_number = 0
         self._queues: dict[Hashable, _Queue[Price]] = {}
+        self._round = 0
 
     def __len__(self) -> int:
         return len(self._class_of)
@@ -119,6 +124,10 @@ class StateIndex(Generic[State, Price]):
         """Drop what was worked out: the costs have changed."""
         self._queues.clear()
 
+    def doubt_answers(self) -> None:
+        """The costs have changed a little: what was worked out is asked anew where it comes out best."""
+        self._round += 1
+
     def choose(self, question: Hashable, cost: Cost[State, Price]) -> tuple[str, State] | None:
         """The member that costs least, of equal ones the first by name; None when none can be chosen.
 
@@ -150,6 +159,7 @@ class StateIndex(Generic[State, Price]):
             queue.backlog = [number for number in queue.backlog if number in self._by_number]
         if len(queue.heap) > SMALLEST_LOG + 4 * len(self._by_number):
             queue.prices = {number: price for number, price in queue.prices.items() if number in self._by_number}
+            queue.rounds = {number: queue.rounds[number] for number in queue.prices}
             queue.heap = [(price, self._by_number[number].first(), number) for number, price in queue.prices.items()]
             heapq.heapify(queue.heap)
 
@@ -159,7 +169,7 @@ class StateIndex(Generic[State, Price]):
         heap, backlog, prices, by_number = queue.heap, queue.backlog, queue.prices, self._by_number
         while backlog:
             if most is not None and asked >= most:
-                self._put_right(queue)
+                self._put_right(queue, cost)
                 if heap:
                     return
             number = backlog.pop()
@@ -173,18 +183,32 @@ class StateIndex(Generic[State, Price]):
                     continue
                 asked += 1
                 prices[number] = price
+                queue.rounds[number] = self._round
             heapq.heappush(heap, (price, found.first(), number))
-        self._put_right(queue)
+        self._put_right(queue, cost)
 
-    def _put_right(self, queue: _Queue[Price]) -> None:
-        """Make the heap's first entry one of a live class under its first name."""
-        heap = queue.heap
+    def _put_right(self, queue: _Queue[Price], cost: Cost[State, Price]) -> None:
+        """Make the heap's first entry one of a live class under its first name, and of this round if it can be."""
+        heap, asked = queue.heap, 0
         while heap:
             price, name, number = heap[0]
             found = self._by_number.get(number)
             if found is None:
                 heapq.heappop(heap)
                 queue.prices.pop(number, None)
+                queue.rounds.pop(number, None)
+            elif price != queue.prices[number]:
+                heapq.heappop(heap)
+            elif queue.rounds[number] != self._round and (self._most_asked is None or asked < self._most_asked):
+                asked += 1
+                queue.rounds[number] = self._round
+                anew = cost(found.state)
+                if anew is None:
+                    heapq.heappop(heap)
+                    del queue.prices[number], queue.rounds[number]
+                else:
+                    queue.prices[number] = anew
+                    heapq.heapreplace(heap, (anew, found.first(), number))
             elif found.first() != name:
                 heapq.heapreplace(heap, (price, found.first(), number))
             else:

@@ -105,6 +105,25 @@ def test_fragmentation_leaves_the_cpus_where_gpus_need_them() -> None:
     assert placement.host == "b"
 
 
+def test_fragmentation_keeps_empty_hosts_for_requests_of_all_their_gpus() -> None:
+    one, four = Demand(4000, 4096, 1, WHOLE), Demand(16000, 16384, 4, WHOLE)
+    fleet = SoftFleet(expected={one: 20, four: 1})
+    for name in "abcdef":
+        fleet.add_host(name, board="A40", cpu=64000, memory_mib=65536, gpus=[(WHOLE, 0)] * 4)
+    chosen = [fleet.place(one) for _ in range(20)]
+    assert len({placement.host for placement in chosen if placement}) == 5
+    assert fleet.place(four) is not None
+
+
+def test_fragmentation_fills_a_host_short_of_cpus_with_requests_that_want_few() -> None:
+    few, many = Demand(2000, 4096, 1, WHOLE), Demand(12000, 4096, 1, WHOLE)
+    fleet = SoftFleet(expected={few: 1, many: 1})
+    fleet.add_host("a", board="A40", cpu=8000, memory_mib=65536, gpus=[(WHOLE, 0)] * 4)
+    fleet.add_host("b", board="A40", cpu=64000, memory_mib=65536, gpus=[(WHOLE, 0)] * 4)
+    chosen = [fleet.place(demand) for demand in (few, many, few, many, few, many, few, many)]
+    assert [placement.host if placement else None for placement in chosen] == ["a", "b"] * 4
+
+
 def test_a_busy_host_comes_last_under_least_utilised() -> None:
     fleet = SoftFleet(parse_policy("least-utilised@50"))
     for name, busy in (("a", 90), ("b", 20), ("c", 40)):

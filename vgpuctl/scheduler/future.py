@@ -10,8 +10,7 @@ for those that want many GPUs.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
-from operator import getitem, gt
+from operator import mul
 from typing import Any
 
 from vgpuctl.scheduler.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState
@@ -40,10 +39,10 @@ MEMORY_STEP_MIB = 4096
 MOST_COUNTED = 1024
 
 Counts = tuple[int, ...]
-"""How many of each group of typical requests the GPUs of a host have room for."""
+"""How many of each typical request; of none when it is empty."""
 
 Room = tuple[Counts, float]
-"""These, and what the free parts of the GPUs are worth."""
+"""How many of each typical request alone the GPUs of a host have room for, and what their free parts are worth."""
 
 MOST_REMEMBERED = 100_000
 """Answers kept of each kind; at more, all are dropped, which costs time and changes no answer."""
@@ -99,69 +98,51 @@ class Future:
 
 
 class OnBoard:
-    """The typical requests that one model of GPU may serve, and what is known of its hosts' states.
+    """The typical requests that one model of GPU may serve, and what is known of its hosts' states."""
 
-    Requests that want the same of GPUs are a group. For CPUs and memory there is a table for each group: what it is
-    worth when the GPUs have room for 0, 1, 2 … of it. So a state is valued by one look at each group's table.
-    """
-
-    def __init__(self, requests: Iterable[Demand], packing: Packing) -> None:
+    def __init__(self, requests: Sequence[Demand], packing: Packing) -> None:
         """It values nothing before `set_prices`."""
+        self._requests = requests
         self._packing = packing
-        groups: dict[tuple[int, int, int], list[Demand]] = {}
-        for one in requests:
-            groups.setdefault((one.gpus, one.share, one.gpu_memory_mib), []).append(one)
-        self._groups = list(groups.values())
-        self._prices: list[list[float]] = []
-        self._longest = [0] * len(self._groups)
-        self._rows: list[list[list[float]]] = []
-        self._tables: list[dict[tuple[int, ...], list[float]]] = []
-        self._wanted = [group[0].gpus for group in self._groups]
-        ends = list(accumulate(map(len, self._groups)))
-        self._parts = [slice(end - len(group), end) for end, group in zip(ends, self._groups, strict=True)]
-        self._cpu_wants = [one.cpu for group in self._groups for one in group]
-        self._memory_wants = [one.memory_mib for group in self._groups for one in group]
+        self._prices: list[float] = []
         self._by_cpu: dict[int, list[int]] = {}
         self._by_memory: dict[int, list[int]] = {}
-        self._by_rest: dict[tuple[int, int], tuple[list[list[float]], float]] = {}
-        self._by_gpu: dict[GpuFree, tuple[int, ...]] = {}
+        self._by_rest: dict[tuple[int, int], tuple[Counts, float]] = {}
+        self._by_gpu: dict[GpuFree, Counts] = {}
         self._by_gpus: dict[GpusFree, Room] = {}
         self._gpu_values: dict[GpuFree, float] = {}
 
     def set_prices(self, prices: Mapping[Demand, float]) -> None:
         """Value what is asked from now on at these prices."""
-        self._prices = [[prices[one] for one in group] for group in self._groups]
+        self._prices = [prices[one] for one in self._requests]
         self._gpu_values.clear()
-        self._lengthen(self._longest)
 
     def fitting(self, state: HostState) -> Iterator[tuple[Demand, int]]:
         """How many of each request alone fit on a host."""
-        limits = self._limits_for((state.cpu // CPU_STEP, state.memory_mib // MEMORY_STEP_MIB))
         counts, _ = self.room_on(state.gpus)
-        for group, part, count in zip(self._groups, self._parts, counts, strict=True):
-            if count:
-                for one, limit in zip(group, limits[part], strict=True):
-                    yield one, min(count, limit)
+        limits, _ = self._limits_for((state.cpu // CPU_STEP, state.memory_mib // MEMORY_STEP_MIB))
+        return zip(self._requests, map(min, counts, limits), strict=False)
 
     def value(self, cpu: int, memory_mib: int, room: Room) -> float:
         """What is free of a host is worth this. room: from `room_on`."""
         rest = (cpu // CPU_STEP, memory_mib // MEMORY_STEP_MIB)
-        tables, backed = self._by_rest.get(rest) or self._tables_for(rest)
+        limits, backed = self._by_rest.get(rest) or self._limits_for(rest)
         counts, worth = room
-        return sum(map(getitem, tables, counts), (1 - BACKED) * worth + BACKED * min(worth, backed))
+        usable = (1 - BACKED) * worth + BACKED * min(worth, backed)
+        return sum(map(mul, self._prices, map(min, counts, limits)), usable)
 
     def room_on(self, gpus: GpusFree) -> Room:
         """What the GPUs have room for."""
         room = self._by_gpus.get(gpus)
         if room is None:
-            rows = zip(*map(self._counts_on_gpu, gpus), strict=True)
-            sums = map(sum, rows) if gpus else [0] * len(self._groups)
-            counts = tuple([min(one // wanted, MOST_COUNTED) for one, wanted in zip(sums, self._wanted, strict=True)])
-            if any(map(gt, counts, self._longest)):
-                self._lengthen(counts)
-            _make_room(self._by_gpus)
+            sums = map(sum, zip(*map(self._counts_on_gpu, gpus), strict=True))
+            counts = tuple(
+                [min(one // want.gpus, MOST_COUNTED) for one, want in zip(sums, self._requests, strict=False)]
+            )
             worths = self._packing.worths
-            room = self._by_gpus[gpus] = (counts, sum((worths[share] for share, _ in gpus), 0.0))
+            _make_room(self._by_gpus)
+            room = (counts if any(counts) else (), sum((worths[share] for share, _ in gpus), 0.0))
+            self._by_gpus[gpus] = room
         return room
 
     def value_of_gpu(self, free: GpuFree) -> float:
@@ -169,8 +150,7 @@ class OnBoard:
         value = self._gpu_values.get(free)
         if value is None:
             _make_room(self._gpu_values)
-            counts = zip(self._prices, self._counts_on_gpu(free), strict=True)
-            value = sum((price * count for prices, count in counts for price in prices), self._packing.worths[free[0]])
+            value = sum(map(mul, self._prices, self._counts_on_gpu(free)), self._packing.worths[free[0]])
             self._gpu_values[free] = value
         return value
 
@@ -181,51 +161,25 @@ class OnBoard:
         """
         return self.value_of_gpu(free) - self.value_of_gpu((free[0] - demand.share, free[1] - demand.gpu_memory_mib))
 
-    def _counts_on_gpu(self, free: GpuFree) -> tuple[int, ...]:
+    def _counts_on_gpu(self, free: GpuFree) -> Counts:
         row = self._by_gpu.get(free)
         if row is None:
             _make_room(self._by_gpu)
-            row = self._by_gpu[free] = tuple(_on_gpu(group[0], free) for group in self._groups)
+            row = self._by_gpu[free] = tuple(_on_gpu(one, free) for one in self._requests)
         return row
 
-    def _lengthen(self, counts: Sequence[int]) -> None:
-        self._longest = list(map(max, counts, self._longest))
-        self._rows = [
-            [[price * number for number in range(longest + 1)] for price in prices]
-            for prices, longest in zip(self._prices, self._longest, strict=True)
-        ]
-        self._tables = [{} for _ in self._groups]
-        self._by_rest.clear()
-
-    def _tables_for(self, rest: tuple[int, int]) -> tuple[list[list[float]], float]:
-        """The groups' tables for these steps of CPUs and memory, and the GPUs that expected requests fill with them."""
-        limits = self._limits_for(rest)
-        tables_here = [
-            tables.get(limits[part]) or self._table(number, limits[part])
-            for number, (tables, part) in enumerate(zip(self._tables, self._parts, strict=True))
-        ]
-        _make_room(self._by_rest)
-        backed = self._packing.gpus_for(rest[0] * CPU_STEP, rest[1] * MEMORY_STEP_MIB)
-        found = self._by_rest[rest] = (tables_here, backed)
+    def _limits_for(self, rest: tuple[int, int]) -> tuple[Counts, float]:
+        """How many of each request these steps of CPUs and memory have room for, and how many GPUs they let be used."""
+        found = self._by_rest.get(rest)
+        if found is None:
+            cpus = self._limits(self._by_cpu, rest[0], CPU_STEP, [one.cpu for one in self._requests])
+            memories = self._limits(
+                self._by_memory, rest[1], MEMORY_STEP_MIB, [one.memory_mib for one in self._requests]
+            )
+            backed = self._packing.gpus_for(rest[0] * CPU_STEP, rest[1] * MEMORY_STEP_MIB)
+            _make_room(self._by_rest)
+            found = self._by_rest[rest] = (tuple(map(min, cpus, memories)), backed)
         return found
-
-    def _table(self, number: int, limits: tuple[int, ...]) -> list[float]:
-        """What 0, 1, 2 … of a group are worth, where of each of its requests only so many have CPUs and memory."""
-        longest = self._longest[number]
-        rows = [
-            row if limit >= longest else row[:limit] + [row[limit]] * (longest + 1 - limit)
-            for row, limit in zip(self._rows[number], limits, strict=True)
-        ]
-        table = [sum(column, 0.0) for column in zip(*rows, strict=True)]
-        _make_room(self._tables[number])
-        self._tables[number][limits] = table
-        return table
-
-    def _limits_for(self, rest: tuple[int, int]) -> tuple[int, ...]:
-        """How many of each request these steps of CPUs and memory have room for."""
-        cpus = self._limits(self._by_cpu, rest[0], CPU_STEP, self._cpu_wants)
-        memories = self._limits(self._by_memory, rest[1], MEMORY_STEP_MIB, self._memory_wants)
-        return tuple(map(min, cpus, memories))
 
     def _limits(self, memory: dict[int, list[int]], steps: int, step: int, wants: Sequence[int]) -> list[int]:
         """How many of each request fit into an amount."""

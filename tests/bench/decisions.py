@@ -15,6 +15,7 @@ from vgpuctl.scheduler.host_state import WHOLE, Demand
 from vgpuctl.scheduler.soft_fleet import SoftFleet, SoftPlacement
 
 HOSTS = [("A40", 96, 384, 8), ("A100", 128, 1024, 8), ("L40S", 64, 512, 4), ("T4", 48, 256, 2)]
+MOST_SHAPES = 56
 SHARES = [100, 125, 200, 250, 333, 400, 500, 750, 1000, 1000, 1000]
 
 
@@ -83,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", default="fragmentation")
     parser.add_argument("--gpus", default="1000,10000,50000")
-    parser.add_argument("--shapes", type=int, default=20)
+    parser.add_argument("--shapes", type=int, default=20, choices=range(1, MOST_SHAPES + 1), metavar="1..56")
     parser.add_argument("--decisions", type=int, default=3000)
     arguments = parser.parse_args()
     for gpus in (int(text) for text in arguments.gpus.split(",")):

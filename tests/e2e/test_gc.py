@@ -159,6 +159,10 @@ def test_nothing_is_placed_on_a_host_at_work_and_a_silent_host_hides_no_other(
     assert done.code == 10
     assert "no-such-host.invalid" in done.err
     assert other.json("gc", "--dry-run") == []
+    silent = other.run("gc", "-i", "no-such-host.invalid,")
+    assert (silent.code, "there is nothing" in silent.out + silent.err) == (10, False)
+    unnamed = other.is_refused("gc", "--kind", "ovn")
+    assert (unnamed["reference"], "VGPUCTL_OVN_NORTHBOUND" in unnamed["hint"]) == ("usage", True)
 
 
 def test_an_mdev_that_mdevctl_would_start_again_stays(first: Operator, fleet: lab.LabFolder, tmp_path: Path) -> None:

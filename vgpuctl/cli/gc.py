@@ -54,7 +54,7 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
             outcomes = take_away(opened, search.found, kinds)
     if as_json:
         print_json([{**vars(one.garbage), "outcome": one.outcome} for one in outcomes])
-    else:
+    elif outcomes or not search.failures:
         print_table(
             ["HOST", "KIND", "NAME", "FOUND", "OUTCOME"],
             [(one.garbage.host, one.garbage.kind, one.garbage.name, one.garbage.why, one.outcome) for one in outcomes],
@@ -64,7 +64,7 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
     failed += [f"{one.garbage.host}: {one.outcome}" for one in outcomes if one.outcome.startswith("failed")]
     if failed:
         raise PartialFailure(
-            f"{len(failed)} hosts or things could not be looked at or taken away",
+            "not everything could be looked at and taken away",
             context=failed,
             hint="mend the host, then run `vgpuctl gc` again",
         )

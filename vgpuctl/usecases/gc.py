@@ -84,7 +84,12 @@ _Found = tuple[Garbage, _Take]
 
 
 def find_garbage(services: Services, kinds: Collection[Kind]) -> Search:
-    """Look at every chosen host, and at OVN where its northbound database is named. Nothing is written."""
+    """Look at every chosen host, and at OVN where its northbound database is named. Nothing is written.
+
+    Raises UsageError when OVN alone is to be looked at and its northbound database was not named.
+    """
+    if set(kinds) == {Kind.OVN}:
+        services.northbound  # noqa: B018
     # Opened here, so that the threads of the fan-out find it open.
     services.store  # noqa: B018
     failures: list[tuple[str, VgpuctlError]] = []
@@ -96,7 +101,7 @@ def find_garbage(services: Services, kinds: Collection[Kind]) -> Search:
                 services.forget_host(result.name)
                 failures.append((result.name, result.error))
             found += [garbage for garbage, _take in result.value or ()]
-    if Kind.OVN in kinds and (services.has_northbound or set(kinds) == {Kind.OVN}):
+    if Kind.OVN in kinds and services.has_northbound:
         try:
             found += _owners_of_nothing(services)
         except VgpuctlError as error:

@@ -3,7 +3,6 @@
 
 import dataclasses
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import pytest
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl import lab
 from vgpuctl.lab.simulated.machine import rules
 from vgpuctl.lab.simulated.machine.drivers import Drivers
@@ -32,10 +31,7 @@ ADOPT = ("adopt-host", "sim-001", "--tenant", "acme", "--vm", "desk=globex/deskt
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     """One host that others have set up: `render` and `desk` run with vGPUs, `old` and `whole` are off."""
-    if missing := missing_for_simulated():
-        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    need_simulated()
     home: Path = tmp_path_factory.mktemp("adopt")
     fleet = layout_fleet(home, 1, "a40+t4+rtx-3090+flex-170")
     try:

@@ -2,7 +2,6 @@
 """The reboot contract on simulated hosts: the layout is back before VMs start, and another card is left alone."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
-from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl import lab
 from vgpuctl.lab.simulated.machine import shape as shapes
 
@@ -20,10 +19,7 @@ FIRST, SECOND = "0000:41:00.0", "0000:43:00.0"
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     """One host with types on VFs of one A40 and mdevs on VFs of another."""
-    if missing := missing_for_simulated():
-        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    need_simulated()
     home: Path = tmp_path_factory.mktemp("reboots")
     fleet = layout_fleet(home, 1, "a40+a40/mdev-vf")
     second = {"match": {"address": SECOND}, "kind": "vgpu", "slices": {"A40-4Q": 1}}

@@ -2,7 +2,6 @@
 """The Ansible collection, run by real ansible-core over simulated hosts: check mode, diff, and no second change."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.e2e.warm_start import warm_start
-from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl import lab
 
 ROOT = Path(__file__).parents[2]
@@ -64,10 +63,7 @@ PLAYBOOK = """
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     """One host with a T4, and a tenant."""
-    if missing := missing_for_simulated():
-        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    need_simulated()
     home: Path = tmp_path_factory.mktemp("ansible")
     fleet = layout_fleet(home, 1, "t4")
     try:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
-from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl import lab
 from vgpuctl.lab.simulated.machine import rules
 from vgpuctl.lab.simulated.machine.drivers import Drivers
@@ -26,10 +26,7 @@ OFF: dict[str, Any] = {"gpus": [{"match": "all", "kind": "off"}]}
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     """sim-001 and sim-002 with types on VFs, sim-003 with mdevs on VFs, sim-004 with a T4 and a GeForce."""
-    if missing := missing_for_simulated():
-        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    need_simulated()
     home: Path = tmp_path_factory.mktemp("layouts")
     fleet = layout_fleet(home, 4, "a40:2,a40/mdev-vf,t4+rtx-3090")
     yield fleet

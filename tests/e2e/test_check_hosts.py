@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """check-hosts on simulated hosts: drift, failures provoked on the machines themselves, and a reboot."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
-from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl import lab
 from vgpuctl.lab.simulated.machine import rules, usage
 from vgpuctl.lab.simulated.machine.drivers import Drivers
@@ -55,10 +54,7 @@ ON_SIM_003 = {
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     """sim-001 for drift; sim-002 and sim-003 with what can fail, among them an old and a new board."""
-    if missing := missing_for_simulated():
-        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    need_simulated()
     home: Path = tmp_path_factory.mktemp("checks")
     sick = "a40*2+a40/mdev-vf+a40/passthrough+rtx-3090+tesla-m60+rtx-pro-6000-blackwell-server"
     fleet = layout_fleet(home, 3, f"a40,{sick},h100-pcie*2+l40s+t4")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two hours of three tenants on three simulated hosts, checked after each step (tests/bench/day_replay.py)."""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from tests.bench.day_checks import Seen, faults, look
 from tests.bench.day_plan import BEGIN, Scale, plan_day
 from tests.bench.day_replay import Replay
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl import lab
 from vgpuctl.lab.simulated.layout import simulated_folder
 from vgpuctl.lab.simulated.machine.state import MachineFolder
@@ -27,10 +26,7 @@ SCALE = Scale(hours=2, vms=6, tenants=3, round_s=2400, killed=0.2, mean_life_s=1
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
     """One host each with vGPUs on VFs, with mediated devices and with a whole card."""
-    if missing := missing_for_simulated():
-        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    need_simulated()
     folder = lab.LabFolder(tmp_path_factory.mktemp("day") / "lab")
     lab.simulated.up(3, mix="a40*2,t4*2,rtx-3090*2", folder=folder)
     yield folder

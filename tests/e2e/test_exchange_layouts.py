@@ -2,14 +2,13 @@
 """import-layout and export-layout on simulated hosts: what other tools' files say becomes a layout, and goes back."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
-from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl import lab
 
 T4, H100 = "0000:41:00.0", "0000:43:00.0"
@@ -18,10 +17,7 @@ T4, H100 = "0000:41:00.0", "0000:43:00.0"
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     """One host with a T4 and an H100."""
-    if missing := missing_for_simulated():
-        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    need_simulated()
     home: Path = tmp_path_factory.mktemp("exchange")
     fleet = layout_fleet(home, 1, "t4+h100-pcie")
     yield fleet

@@ -2,7 +2,6 @@
 """Layouts of every kind reach simulated hosts, cost nothing the second time, and come back after a reboot."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
-from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl import lab
 from vgpuctl.lab.simulated.machine import usage
 from vgpuctl.lab.simulated.machine.state import State
@@ -77,10 +76,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     """An H100 that DCGM holds, an L40S, an A100, a Flex 170 and an RTX PRO 6000, one to a host."""
-    if missing := missing_for_simulated():
-        if os.environ.get("VGPUCTL_TESTS_MUST_RUN"):
-            pytest.fail(missing)
-        pytest.skip(missing)
+    need_simulated()
     home: Path = tmp_path_factory.mktemp("kinds")
     fleet = layout_fleet(home, 5, "h100-pcie,l40s,a100-pcie-40gb,flex-170,rtx-pro-6000-blackwell-server")
     fleet.declare(**LAYOUTS)

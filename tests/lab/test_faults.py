@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl import lab
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostUnreachable, UsageError, VgpuctlError
@@ -26,8 +26,7 @@ DOMAIN = "<domain type='kvm'><name>web</name><memory>1024</memory><os><type>hvm<
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    if missing := missing_for_simulated():
-        pytest.skip(missing)
+    need_simulated()
     folder = lab.LabFolder(tmp_path_factory.mktemp("faults") / "lab")
     lab.simulated.up(1, mix="a40*2+t4", folder=folder)
     yield folder

@@ -12,7 +12,7 @@ import yaml
 from tests.lab.agreement.bench import Bench, KernelBench, SimulatedBench
 from tests.lab.kernel_cards import Do
 from tests.lab.loaded_boards import loaded_boards
-from tests.lab.simulated_fixtures import missing_for_simulated
+from tests.lab.simulated_fixtures import need_simulated
 from tests.lab_fixtures import KernelHost
 from vgpuctl import lab
 from vgpuctl.hosts.agent_client import AgentClient
@@ -41,8 +41,7 @@ def _each(cases: list[dict[str, Any]]) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    if missing := missing_for_simulated():
-        pytest.skip(missing)
+    need_simulated()
     folder = lab.LabFolder(tmp_path_factory.mktemp("agreement") / "lab")
     (host,) = lab.simulated.up(1, mix=WITH_MIG, folder=folder)
     target = load_inventory([str(host.inventory)]).target(host.name)

@@ -25,19 +25,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate", action="store_true", help="rewrite golden files from what the code gives now")
 
 
-# Run first, since they take longest: everything that shares the emulated host, in one worker.
-_KERNEL_HOST = "kernel host"
 _KERNEL_HOST_LIMIT_S = 1500
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the emulated host form one group of pytest-xdist, begun first; the others go by file."""
+    """Tests of an emulated host form one group of pytest-xdist per folder, begun first; the others go by file.
+
+    A worker boots its own emulated host for the groups that it gets.
+    """
     for item in items:
         is_on_host = "kernel_host" in getattr(item, "fixturenames", ()) or "lab_folder" in getattr(
             item, "fixturenames", ()
         )
-        item.add_marker(pytest.mark.xdist_group(_KERNEL_HOST if is_on_host else item.nodeid.partition("::")[0]))
+        file = item.nodeid.partition("::")[0]
+        folder = "/".join(file.split("/")[:2])
+        item.add_marker(pytest.mark.xdist_group(f"kernel host, {folder}" if is_on_host else file))
         if is_on_host:
             item.add_marker(pytest.mark.kernel_lab)
             # The first of them boots the host; on a busy machine that alone takes minutes.

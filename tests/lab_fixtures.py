@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One emulated GPU host for a whole test session, shared by every test that asks for `kernel_host`.
+"""One emulated GPU host for a whole test session or worker, shared by every test that asks for `kernel_host`.
 
 The host's folder outlives the session, with what was built. VGPUCTL_TESTS_KEEP_LAB=1 leaves the host up as well:
 the next session then starts at once with a restored host.
@@ -106,9 +106,10 @@ class _Session:
 
 @pytest.fixture(scope="session")
 def lab_folder() -> lab.LabFolder:
-    """The folder of the tests' lab: it keeps what was built from one session to the next."""
-    named = os.environ.get("VGPUCTL_TESTS_LAB_FOLDER")
-    return lab.LabFolder(Path(named) if named else _CHECKOUT / "build" / "test-lab")
+    """The folder of this worker's lab: it keeps what was built from one session to the next."""
+    folder = os.environ.get("VGPUCTL_TESTS_LAB_FOLDER") or f"{_CHECKOUT}/build/test-lab"
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    return lab.LabFolder(Path(f"{folder}-{worker}" if worker else folder))
 
 
 @pytest.fixture(scope="session")

@@ -87,3 +87,15 @@ def mdev_path(uuid: str) -> str:
 
 def refusals(log: list[str]) -> list[str]:
     return [line for line in log if line.startswith(("NVRM: Failed to", "vGPU creation failed"))]
+
+
+def warnings_of(log: str) -> str:
+    """What the kernel said of each warning and death of its own, out of the text of `dmesg`."""
+    said: list[str] = []
+    is_inside = False
+    for line in log.splitlines():
+        is_inside |= "[ cut here ]" in line or "BUG: " in line
+        if is_inside:
+            said.append(line)
+        is_inside &= "[ end trace" not in line
+    return "\n".join(said) or "the kernel's log does not have it any more"

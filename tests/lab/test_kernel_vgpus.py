@@ -14,6 +14,7 @@ from tests.lab.kernel_cards import (
     current_type,
     mdev_path,
     refusals,
+    warnings_of,
 )
 
 # Sections 2.1 to 2.3: mdev
@@ -307,12 +308,13 @@ def test_unbinding_a_vf_takes_its_vgpu_and_binding_brings_an_empty_one(profile: 
 
 
 def test_the_card_table_is_given_once_and_the_kernel_stays_sound(cards: dict[str, Card], do: Do) -> None:
-    refused, taint, state = do(
+    refused, taint, state, log = do(
         ["write", "/proc/vgpulab/cards", "card 0000:01:00.0 interface=none\n"],
         ["read", "/proc/sys/kernel/tainted"],
         ["read", "/proc/vgpulab/state"],
+        ["program", "/usr/bin/dmesg"],
     )
     assert refused in ("EBUSY", "EINVAL")
     # 7: the kernel died or oopsed; 9: it warned.
-    assert not int(taint) & (1 << 7 | 1 << 9)
+    assert not int(taint) & (1 << 7 | 1 << 9), warnings_of(log[1])
     assert [line for line in state.splitlines() if line.startswith("vgpu ")] == []

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cards of an emulated host as its tests see them: the table that the module was given, and the files of a card."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,13 +90,20 @@ def refusals(log: list[str]) -> list[str]:
     return [line for line in log if line.startswith(("NVRM: Failed to", "vGPU creation failed"))]
 
 
-def warnings_of(log: str) -> str:
-    """What the kernel said of each warning and death of its own, out of the text of `dmesg`."""
-    said: list[str] = []
+def warnings_of(log: str) -> list[str]:
+    """Each warning and each death of the kernel in the text of `dmesg`, without its list of loaded modules."""
+    found: list[list[str]] = []
     is_inside = False
     for line in log.splitlines():
-        is_inside |= "[ cut here ]" in line or "BUG: " in line
-        if is_inside:
-            said.append(line)
+        if not is_inside and re.search(r"\[ cut here \]|BUG: (?!soft lockup)|Oops:", line):
+            found.append([])
+            is_inside = True
+        if is_inside and "Modules linked in:" not in line:
+            found[-1].append(line)
         is_inside &= "[ end trace" not in line
-    return "\n".join(said) or "the kernel's log does not have it any more"
+    return ["\n".join(lines) for lines in found]
+
+
+def concerns_cards(warning: str) -> bool:
+    """Whether the module, or what it plugs into, is in the warning's trace; others come of the emulated machine."""
+    return re.search(r"vgpulab|vfio|mdev|iommu|dmar|pci_|sriov|sysfs|kernfs|kobject", warning) is not None

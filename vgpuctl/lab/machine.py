@@ -31,8 +31,8 @@ _BLACKLIST = (
     "kvm_intel,floppy"
 )
 _KERNEL_ARGUMENTS = (
-    "console=ttyS0 quiet loglevel=4 panic=-1 net.ifnames=0 intel_iommu=on iommu=pt nokaslr mitigations=off"
-    " rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on tsc=reliable no_timer_check"
+    "console=ttyS0 quiet loglevel=4 log_buf_len=4M panic=-1 net.ifnames=0 intel_iommu=on iommu=pt nokaslr"
+    " mitigations=off rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on tsc=reliable no_timer_check"
 )
 
 

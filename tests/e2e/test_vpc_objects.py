@@ -182,6 +182,45 @@ def test_rules_change_one_by_one_and_a_file_counts_them_as_its_own_only_when_it_
     assert _names(operator) == []
 
 
+def test_a_balancer_gets_other_vms_and_checks_and_keeps_its_address(operator: Operator, central: LocalOvn) -> None:
+    tenant = ("--tenant", "acme")
+    balancer = ("set-load-balancer", "shop", *tenant)
+    create = ("create-load-balancer", "shop", "--network", "front", "--port", "80", *tenant)
+    operator.does(*create, "--vm", "web-1")
+    operator.does(*VM)
+    before = operator.json("list-vpc-objects", *tenant)[0]["spec"]
+    change = (*balancer, "--add-vm", "web-2", "--add-vm", "web-1", "--remove-vm", "gone", "--interval", "9")
+    rehearsed = operator.json(*change, "--dry-run")
+    assert (rehearsed["changed"], rehearsed["object"]["spec"]["vms"]) == (False, ["web-1", "web-2"])
+    assert operator.json("list-vpc-objects", *tenant)[0]["spec"] == before, "a dry run writes nothing"
+    for is_changed in (True, False):
+        told = operator.json(*change)
+        assert told["changed"] is is_changed
+        assert told["object"]["spec"] == before | {"vms": ["web-1", "web-2"], "health_interval_s": 9}
+        assert told["remarks"] == ["tenant acme has no VM web-2 yet"]
+    assert "interval=9" in central.nbctl("--bare", "--columns=options", "list", "Load_Balancer_Health_Check").replace(
+        '"', ""
+    )
+    operator.does(*balancer, "--vm-port", "8080", "--remove-vm", "web-2")
+    (vip,) = central.nbctl("--bare", "--columns=vips", "list", "Load_Balancer").split()
+    assert (vip.partition("=")[0], vip.rpartition(":")[2]) == (f"{before['address']}:80", "8080")
+    refused = operator.is_refused(
+        "create-load-balancer", "shop", "--network", "front", "--port", "80", "--vm", "a", *tenant
+    )
+    assert "vgpuctl set-load-balancer" in refused["hint"]
+    for command, reference in (
+        ((*balancer, "--remove-vm", "web-1"), "usage"),
+        ((*balancer, "--add-vm", "a", "--remove-vm", "a"), "usage"),
+        ((*balancer, "--add-vm", "Not a name"), "usage"),
+        (balancer, "usage"),
+        (("set-load-balancer", "shpo", "--add-vm", "a", *tenant), "not-found"),
+    ):
+        assert operator.is_refused(*command)["reference"] == reference, command
+    assert operator.json("list-vpc-objects", *tenant)[0]["spec"]["vms"] == ["web-1"]
+    operator.does("delete-vm", "web-1", *tenant, "--yes", "--timeout", "0")
+    operator.does("delete-load-balancer", "shop", *tenant, "--yes")
+
+
 def test_after_kill_9_anywhere_the_same_command_or_repair_finishes(operator: Operator, central: LocalOvn) -> None:
     operator.does("create-gateway", "internet", "--tenant", "acme")
     create = ("create-load-balancer", "shop", "--network", "front", "--port", "80", "--vm", "a", "--tenant", "acme")

@@ -68,6 +68,7 @@ SECTIONS = {
         "create-security-rule": "Let more into the VMs of a security group.",
         "delete-security-rule": "Let less into the VMs of a security group.",
         "create-load-balancer": "Share connections among a tenant's VMs.",
+        "set-load-balancer": "Change the VMs behind a load balancer.",
         "delete-load-balancer": "Delete load balancers.",
         "create-peering": "Join two tenants' networks.",
         "delete-peering": "Join two tenants' networks no more.",

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-security-rule: one more thing that a group lets in."""
 
+from dataclasses import replace
+
 import click
 
 from vgpuctl.cli.vpc_objects import change, changing
@@ -17,13 +19,19 @@ def command(
 
     What a tenant's file says of the group comes again with the file.
     """
+    from vgpuctl.model.vpc import SecurityGroup
     from vgpuctl.model.vpc_text import parse_rule
-    from vgpuctl.usecases.vpc_commands import change_rules
+    from vgpuctl.usecases.vpc_commands import change_object
 
     wanted = [parse_rule(rule) for rule in rules]
     change(
-        lambda opened: change_rules(
-            opened, tenant, group, lambda there: tuple(dict.fromkeys((*there, *wanted))), dry_run=dry_run
+        lambda opened: change_object(
+            opened,
+            tenant,
+            SecurityGroup,
+            group,
+            lambda there: replace(there, rules=tuple(dict.fromkeys((*there.rules, *wanted)))),
+            dry_run=dry_run,
         ),
         dry_run=dry_run,
         database=database,

@@ -4,8 +4,9 @@
 import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
-from vgpuctl.errors import NotFound, VpcObjectDiffers
+from vgpuctl.errors import NotFound, UsageError, VpcObjectDiffers
 from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import (
     DirectLine,
@@ -24,6 +25,8 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.vpc_changes import Changed, Decision, change_objects
 from vgpuctl.usecases.vpc_objects import all_objects, is_same, without_given
+
+Changeable = TypeVar("Changeable", SecurityGroup, LoadBalancer)
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,7 @@ def create_object(services: Services, tenant: str, wanted: VpcSpec, *, dry_run: 
 
     Raises NotFound, UsageError, StateError without a gateway, VpcObjectDiffers, NetworkInUse, AddressesExhausted.
     """
-    for what, name in _names(wanted):
-        check_name(name, what=what)
+    _check_names(wanted)
 
     def decide(session: Session) -> Decision:
         for there in session.vpc_objects(tenant, type(wanted)):
@@ -66,22 +68,39 @@ def create_object(services: Services, tenant: str, wanted: VpcSpec, *, dry_run: 
     return _created(services, tenant, change_objects(services, tenant, decide, dry_run=dry_run))
 
 
-def change_rules(
+def change_object(
     services: Services,
     tenant: str,
-    group: str,
-    change: Callable[[tuple[Rule, ...]], tuple[Rule, ...]],
+    kind: type[Changeable],
+    key: str,
+    change: Callable[[Changeable], Changeable],
     *,
     dry_run: bool = False,
 ) -> CreatedObject:
-    """Change the rules of a group that is there. Raises NotFound, for a group of a rule as well."""
+    """Change an object that is there, keeping its addresses.
+
+    Raises NotFound, for what the change names as well, UsageError, and what `change` raises.
+    """
 
     def decide(session: Session) -> Decision:
-        (there,) = _find(session, tenant, VpcKind.SECURITY_GROUP, (group,))
-        assert isinstance(there, SecurityGroup)
-        return Decision((replace(there, rules=change(there.rules)),))
+        (there,) = _find(session, tenant, kind.kind, (key,))
+        assert isinstance(there, kind)
+        wanted = change(there)
+        _check_names(wanted)
+        return Decision((wanted,))
 
     return _created(services, tenant, change_objects(services, tenant, decide, dry_run=dry_run))
+
+
+def change_backends(balancer: LoadBalancer, *, add: Sequence[str], remove: Sequence[str]) -> LoadBalancer:
+    """The balancer with other VMs behind it, those that stay in their order. Raises UsageError when none is left."""
+    vms = tuple(vm for vm in dict.fromkeys((*balancer.vms, *add)) if vm not in remove)
+    if not vms:
+        raise UsageError(
+            f"load balancer {balancer.name} would have no VM behind it",
+            hint="add another in the same command, or delete it with `vgpuctl delete-load-balancer`",
+        )
+    return replace(balancer, vms=vms)
 
 
 def find_objects(
@@ -188,6 +207,11 @@ def _find(
             )
 
 
+def _check_names(spec: VpcSpec) -> None:
+    for what, name in _names(spec):
+        check_name(name, what=what)
+
+
 def _names(spec: VpcSpec) -> Iterator[tuple[str, str]]:
     """Every name in an object and what it is."""
     match spec:
@@ -222,6 +246,11 @@ def _way_to_change(spec: VpcSpec) -> str:
     if isinstance(spec, SecurityGroup):
         return (
             "change it with `vgpuctl create-security-rule` and `vgpuctl delete-security-rule`, or in the tenant's file"
+        )
+    if isinstance(spec, LoadBalancer):
+        return (
+            "change its VMs and checks with `vgpuctl set-load-balancer`; delete it first, or change it in the tenant's "
+            "file, for the rest"
         )
     if isinstance(spec, Gateway):
         return "delete it first; floating addresses and forwarded ports go before it"

@@ -104,6 +104,11 @@ def warnings_of(log: str) -> list[str]:
     return ["\n".join(lines) for lines in found]
 
 
+_OF_CARDS = re.compile(
+    r"vgpulab|(?:vfio|mdev|iommu|dmar|pci|sriov|sysfs|kernfs|kobject)_|drivers/(?:vfio|pci|iommu)/|fs/(?:sysfs|proc)/"
+)
+
+
 def concerns_cards(warning: str) -> bool:
     """Whether the module, or what it plugs into, is in the warning's trace; others come of the emulated machine."""
-    return re.search(r"vgpulab|vfio|mdev|iommu|dmar|pci_|sriov|sysfs|kernfs|kobject", warning) is not None
+    return _OF_CARDS.search(warning) is not None

@@ -331,7 +331,8 @@ def test_the_kernel_stays_sound(do: Do) -> None:
 _WARNING = """\
 [  812.1] ------------[ cut here ]------------
 [  812.1] WARNING: CPU: 1 PID: 9 at {place}
-[  812.1] Modules linked in: vgpulab(OE) vfio mdev
+[  812.1] Modules linked in: vgpulab(OE) vfio_pci mdev
+[  812.1] CPU: 1 PID: 9 Comm: mdevctl Tainted: G           OE
 [  812.1] Call Trace:
 [  812.1]  {function}+0x12/0x34{module}
 [  812.1] ---[ end trace 0000000000000000 ]---
@@ -345,6 +346,7 @@ _WARNING = """\
         ("net/sched/sch_generic.c:525", "dev_watchdog", "", False),
         ("fs/sysfs/group.c:280", "sysfs_remove_group", "", True),
         ("lib/refcount.c:28", "vgpulab_vfio_close", " [vgpulab]", True),
+        ("fs/proc/generic.c:381", "proc_register", "", True),
     ],
 )
 def test_a_warning_concerns_the_cards_when_its_trace_does(

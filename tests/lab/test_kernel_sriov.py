@@ -232,16 +232,18 @@ def test_a_plain_vf_goes_to_vfio_pci_is_reset_and_comes_back(plain: Card, do: Do
 def test_vfs_do_not_outlive_the_driver_of_a_plain_card(plain: Card, do: Do) -> None:
     """[1.1] And without a driver nobody enables any."""
     count = f"{plain.path}/sriov_numvfs"
+    _domain, bus, function = plain.function(0).split(":")
     answers = do(
         ["write", count, "2"],
         ["write", "/sys/bus/pci/drivers/xe/unbind", plain.address],
         ["read", count],
+        ["exists", f"/proc/bus/pci/{bus}/{function}"],
         ["write", count, "2"],
         ["write", "/sys/bus/pci/drivers/xe/bind", plain.address],
         ["write", count, "2"],
         ["read", count],
     )
-    assert answers == ["ok", "ok", "0", "ENOENT", "ok", "ok", "2"]
+    assert answers == ["ok", "ok", "0", False, "ENOENT", "ok", "ok", "2"]
 
 
 def test_sriov_manage_leaves_a_plain_card_alone(plain: Card, do: Do) -> None:

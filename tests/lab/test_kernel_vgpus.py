@@ -12,6 +12,7 @@ from tests.lab.kernel_cards import (
     UUIDS,
     Card,
     Do,
+    complaints,
     concerns_cards,
     create_path,
     current_type,
@@ -320,12 +321,7 @@ def test_the_card_table_is_given_once(cards: dict[str, Card], do: Do) -> None:
 
 
 def test_the_kernel_stays_sound(do: Do) -> None:
-    taint, (_, log) = do(["read", "/proc/sys/kernel/tainted"], ["program", "/usr/bin/dmesg"])
-    warnings = warnings_of(log)
-    died, warned = int(taint) & 1 << 7, int(taint) & 1 << 9
-    assert not died
-    assert not warned or warnings, "the kernel warned so long ago that its log has forgotten of what"
-    assert [warning for warning in warnings if concerns_cards(warning)] == []
+    assert complaints(do) == []
 
 
 _WARNING = """\

@@ -30,8 +30,11 @@ _BLACKLIST = (
     "nvme,nouveau,nvidiafb,i915,xe,snd_hda_intel,bochs,lpc_ich,i2c_i801,iTCO_wdt,ahci,pcspkr,psmouse,kvm_amd,"
     "kvm_intel,floppy"
 )
+# acpiphp: QEMU tells ACPI of every VF as of a card that was plugged in, and the kernel's handler scans the bus then,
+# while the driver of the PF may be taking the VFs away; a file of /proc/bus/pci outlived its VF so.
 _KERNEL_ARGUMENTS = (
     "console=ttyS0 quiet loglevel=4 log_buf_len=4M panic=-1 net.ifnames=0 intel_iommu=on iommu=pt nokaslr"
+    " acpiphp.disable=1"
     " mitigations=off rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on tsc=reliable no_timer_check"
 )
 

@@ -10,6 +10,8 @@ DEVICES = "/sys/bus/pci/devices"
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 UUIDS = [f"c73f1fa6-489e-4834-9476-d70dabd98c{number:02d}" for number in range(40, 80)]
 REMOVAL_DELAY = "/sys/module/vgpulab/parameters/removal_delay_ms"
+# Bits of /proc/sys/kernel/tainted: the kernel died or oopsed, it warned.
+_UNSOUND = 1 << 7 | 1 << 9
 
 Do = Callable[..., list[Any]]
 
@@ -104,22 +106,9 @@ def warnings_of(log: str) -> list[str]:
     return ["\n".join(lines) for lines in found]
 
 
-# Bits of /proc/sys/kernel/tainted.
-_DIED, _WARNED = 1 << 7, 1 << 9
-_OF_CARDS = re.compile(
-    r"vgpulab|(?:vfio|mdev|iommu|dmar|pci|sriov|sysfs|kernfs|kobject)_|drivers/(?:vfio|pci|iommu)/|fs/(?:sysfs|proc)/"
-)
-
-
-def concerns_cards(warning: str) -> bool:
-    """Whether the module, or what it plugs into, is in the warning's trace; others come of the emulated machine."""
-    return _OF_CARDS.search(warning) is not None
-
-
 def complaints(do: Do) -> list[str]:
-    """Why the host's kernel is not sound: what it warned of, or died of, on account of the cards."""
+    """Why the host's kernel is not sound: what it warned of, or died of."""
     taint, (_, log) = do(["read", "/proc/sys/kernel/tainted"], ["program", "/usr/bin/dmesg"])
-    warnings = warnings_of(log)
-    if int(taint) & (_DIED | _WARNED) and not warnings:
-        return ["the kernel is tainted, and its log has forgotten by what"]
-    return warnings if int(taint) & _DIED else [one for one in warnings if concerns_cards(one)]
+    if not int(taint) & _UNSOUND:
+        return []
+    return warnings_of(log) or ["the kernel is tainted, and its log has forgotten by what"]

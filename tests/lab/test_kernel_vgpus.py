@@ -4,8 +4,6 @@
 The numbers in brackets are sections of the project's host interface reference; the types and sizes are the table's own.
 """
 
-import pytest
-
 from tests.lab.kernel_cards import (
     DEVICES,
     REMOVAL_DELAY,
@@ -13,7 +11,6 @@ from tests.lab.kernel_cards import (
     Card,
     Do,
     complaints,
-    concerns_cards,
     create_path,
     current_type,
     mdev_path,
@@ -324,31 +321,13 @@ def test_the_kernel_stays_sound(do: Do) -> None:
     assert complaints(do) == []
 
 
-_WARNING = """\
-[  812.1] ------------[ cut here ]------------
-[  812.1] WARNING: CPU: 1 PID: 9 at {place}
-[  812.1] Modules linked in: vgpulab(OE) vfio_pci mdev
-[  812.1] CPU: 1 PID: 9 Comm: mdevctl Tainted: G           OE
-[  812.1] Call Trace:
-[  812.1]  {function}+0x12/0x34{module}
-[  812.1] ---[ end trace 0000000000000000 ]---
-[  812.2] vgpulab: what comes after it is no part of it
-"""
-
-
-@pytest.mark.parametrize(
-    ("place", "function", "module", "concerns"),
-    [
-        ("net/sched/sch_generic.c:525", "dev_watchdog", "", False),
-        ("fs/sysfs/group.c:280", "sysfs_remove_group", "", True),
-        ("lib/refcount.c:28", "vgpulab_vfio_close", " [vgpulab]", True),
-        ("fs/proc/generic.c:381", "proc_register", "", True),
-    ],
-)
-def test_a_warning_concerns_the_cards_when_its_trace_does(
-    place: str, function: str, module: str, concerns: bool
-) -> None:
-    log = "[  1.0] pci 0000:01:00.0: fine\n" + _WARNING.format(place=place, function=function, module=module)
-    (warning,) = warnings_of(log)
-    assert place in warning
-    assert concerns_cards(warning) is concerns
+def test_a_warning_is_shown_from_its_first_line_to_its_last() -> None:
+    warning = (
+        "[  812.1] ------------[ cut here ]------------",
+        "[  812.1] WARNING: CPU: 1 PID: 9 at fs/proc/generic.c:400 proc_register+0x19f/0x240",
+        "[  812.1]  pci_bus_add_device+0x33/0x70",
+        "[  812.1] ---[ end trace 0000000000000000 ]---",
+    )
+    modules = "[  812.1] Modules linked in: vgpulab(OE) vfio_pci mdev"
+    log = ["[  1.0] pci 0000:01:00.0: fine", *warning[:2], modules, *warning[2:], "[  813.0] vgpulab: after it"]
+    assert warnings_of("\n".join([*log, *log])) == ["\n".join(warning)] * 2

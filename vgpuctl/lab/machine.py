@@ -34,8 +34,8 @@ _BLACKLIST = (
 # while the driver of the PF may be taking the VFs away; a file of /proc/bus/pci outlived its VF so.
 _KERNEL_ARGUMENTS = (
     "console=ttyS0 quiet loglevel=4 log_buf_len=4M panic=-1 net.ifnames=0 intel_iommu=on iommu=pt nokaslr"
-    " acpiphp.disable=1"
-    " mitigations=off rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on tsc=reliable no_timer_check"
+    " acpiphp.disable=1 mitigations=off rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on tsc=reliable"
+    " no_timer_check"
 )
 
 

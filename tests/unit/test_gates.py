@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each safety rule has one gate, and this file lists every path that may reach what the gate guards.
+
+A row names a primitive that could break the rule and every function that may call it. The code is read, not run:
+a new caller fails the test until somebody has decided that it passes through the gate, and so does a row that no
+longer matches anything. Calls are found by name, `NAME(…)` or `….NAME(…)`, also when the name is only handed on.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "vgpuctl"
+ROOMS_LEFT_OUT = ("agent/", "lab/")
+"""The agent has its own floors, and the lab plays the host."""
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """One primitive. rule: why it is guarded. name: of the function or method.
+
+    owner: the file that defines it, which may use it freely. callers: `file:function` below vgpuctl/ that may use it.
+    on: the expression before the dot must end so, for names that several classes share.
+    """
+
+    rule: str
+    name: str
+    owner: str
+    callers: frozenset[str]
+    on: str = ""
+
+
+def _guarded(rule: str, name: str, owner: str, *callers: str, on: str = "") -> Guarded:
+    return Guarded(rule, name, owner, frozenset(callers), on)
+
+
+GATES = [
+    _guarded(
+        "a domain is undefined only after its UUID was compared",
+        "undefine",
+        "guests/hypervisor.py",
+        "usecases/guest.py:remove_domain",
+        "usecases/gc.py:_undefine",
+        on="hypervisor",
+    ),
+    _guarded(
+        "devices are promised in the store under the host's generation before anything is built",
+        "reserve",
+        "store/leases.py",
+        "usecases/create_vm.py:_create_on",
+        "usecases/create_gang.py:_create",
+        "usecases/start_vm.py:_reserve_again",
+        "usecases/adopt_host.py:_save",
+        on="session",
+    ),
+    _guarded(
+        "a preempted VM is stopped by the gate that names its victims",
+        "carry_out",
+        "usecases/preemption.py",
+        "usecases/create_vm.py:create_vm",
+        "usecases/create_gang.py:create_gang",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class _Use:
+    place: str
+    name: str
+    on: str
+
+
+def _uses_in(path: Path) -> Iterator[_Use]:
+    file = path.relative_to(PACKAGE).as_posix()
+
+    def walk(node: ast.AST, function: str) -> Iterator[_Use]:
+        for child in ast.iter_child_nodes(node):
+            inner = function
+            if isinstance(child, ast.FunctionDef) and not function:
+                inner = child.name
+            elif isinstance(child, ast.Attribute):
+                yield _Use(f"{file}:{function or '-'}", child.attr, ast.unparse(child.value))
+            elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
+                yield _Use(f"{file}:{function or '-'}", child.id, "")
+            yield from walk(child, inner)
+
+    yield from walk(ast.parse(path.read_text(encoding="utf-8")), "")
+
+
+@cache
+def _uses() -> tuple[_Use, ...]:
+    files = sorted(PACKAGE.rglob("*.py"))
+    left = [path for path in files if not path.relative_to(PACKAGE).as_posix().startswith(ROOMS_LEFT_OUT)]
+    return tuple(use for path in left for use in _uses_in(path))
+
+
+def _callers(guarded: Guarded) -> set[str]:
+    return {
+        use.place
+        for use in _uses()
+        if use.name == guarded.name and use.on.endswith(guarded.on) and not use.place.startswith(f"{guarded.owner}:")
+    }
+
+
+@pytest.mark.parametrize("guarded", GATES, ids=lambda one: f"{one.name}: {one.rule}")
+def test_only_the_gate_reaches_what_it_guards(guarded: Guarded) -> None:
+    found = _callers(guarded)
+    bypassing = sorted(found - guarded.callers)
+    assert not bypassing, f"{guarded.rule}: {guarded.name} is used by {', '.join(bypassing)}, past the gate"
+    stale = sorted(guarded.callers - found)
+    assert not stale, f"{guarded.rule}: {', '.join(stale)} no longer uses {guarded.name}; take it out of the table"
+
+
+@pytest.mark.parametrize("guarded", GATES, ids=lambda one: f"{one.name}: {one.rule}")
+def test_what_is_guarded_is_there(guarded: Guarded) -> None:
+    tree = ast.parse((PACKAGE / guarded.owner).read_text(encoding="utf-8"))
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    assert guarded.name in defined, f"{guarded.owner} defines no {guarded.name}"

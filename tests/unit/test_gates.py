@@ -25,6 +25,7 @@ class Guarded:
 
     owner: the file that defines it, which may use it freely. callers: `file:function` below vgpuctl/ that may use it.
     on: the expression before the dot must end so, for names that several classes share.
+    calls_only: for a class whose name stands in annotations too.
     """
 
     rule: str
@@ -32,10 +33,11 @@ class Guarded:
     owner: str
     callers: frozenset[str]
     on: str = ""
+    calls_only: bool = False
 
 
-def _guarded(rule: str, name: str, owner: str, *callers: str, on: str = "") -> Guarded:
-    return Guarded(rule, name, owner, frozenset(callers), on)
+def _guarded(rule: str, name: str, owner: str, *callers: str, on: str = "", calls_only: bool = False) -> Guarded:
+    return Guarded(rule, name, owner, frozenset(callers), on, calls_only)
 
 
 GATES = [
@@ -64,6 +66,13 @@ GATES = [
         "usecases/create_vm.py:create_vm",
         "usecases/create_gang.py:create_gang",
     ),
+    _guarded(
+        "one function knows all that placing must know of a host",
+        "HostCapacity",
+        "model/placement.py",
+        "usecases/capacities.py:capacity_of",
+        calls_only=True,
+    ),
 ]
 
 
@@ -72,6 +81,7 @@ class _Use:
     place: str
     name: str
     on: str
+    is_call: bool
 
 
 def _uses_in(path: Path) -> Iterator[_Use]:
@@ -80,12 +90,13 @@ def _uses_in(path: Path) -> Iterator[_Use]:
     def walk(node: ast.AST, function: str) -> Iterator[_Use]:
         for child in ast.iter_child_nodes(node):
             inner = function
+            is_call = isinstance(node, ast.Call) and node.func is child
             if isinstance(child, ast.FunctionDef) and not function:
                 inner = child.name
             elif isinstance(child, ast.Attribute):
-                yield _Use(f"{file}:{function or '-'}", child.attr, ast.unparse(child.value))
+                yield _Use(f"{file}:{function or '-'}", child.attr, ast.unparse(child.value), is_call)
             elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
-                yield _Use(f"{file}:{function or '-'}", child.id, "")
+                yield _Use(f"{file}:{function or '-'}", child.id, "", is_call)
             yield from walk(child, inner)
 
     yield from walk(ast.parse(path.read_text(encoding="utf-8")), "")
@@ -102,7 +113,10 @@ def _callers(guarded: Guarded) -> set[str]:
     return {
         use.place
         for use in _uses()
-        if use.name == guarded.name and use.on.endswith(guarded.on) and not use.place.startswith(f"{guarded.owner}:")
+        if use.name == guarded.name
+        and use.on.endswith(guarded.on)
+        and (use.is_call or not guarded.calls_only)
+        and not use.place.startswith(f"{guarded.owner}:")
     }
 
 

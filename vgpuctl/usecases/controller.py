@@ -22,12 +22,13 @@ from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.store.claims import Claim
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.capacities import cached_capacities
 from vgpuctl.usecases.create_gang import create_gang
 from vgpuctl.usecases.create_vm import create_vm
 from vgpuctl.usecases.operations import may_run, refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.preemption import as_one, find_eviction, find_eviction_together
-from vgpuctl.usecases.queue import cached_capacities, on_network_host, ordered_queue
+from vgpuctl.usecases.queue import on_network_host, ordered_queue
 from vgpuctl.usecases.repair import repair
 from vgpuctl.usecases.reservations import bookings_of, with_promises
 from vgpuctl.usecases.services import Services

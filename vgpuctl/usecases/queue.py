@@ -4,23 +4,22 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.errors import ConcurrentChange, NoCapacity, NotFound, QuotaExceeded, StateError, VgpuctlError, VmDiffers
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.queue import QueueEntry, QueueKind, QueueSettings
-from vgpuctl.model.traits import NO_TRAITS
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.charge import Amounts
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.quota.queue_order import in_order
 from vgpuctl.quota.resources import Resource
 from vgpuctl.scheduler.calendar import Booking, first_start_together
-from vgpuctl.scheduler.host_memory import host_reserve_mib, with_promised
+from vgpuctl.scheduler.host_memory import host_reserve_mib
 from vgpuctl.store.claims import subject_of
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.capacities import cached_capacities
 from vgpuctl.usecases.create_gang import create_gang, find_existing_gang
 from vgpuctl.usecases.create_vm import CreatedVm, create_vm, find_existing, list_differences
 from vgpuctl.usecases.operations import may_run
@@ -28,10 +27,6 @@ from vgpuctl.usecases.ports import network_of, on_its_host
 from vgpuctl.usecases.quota import refuse_for_ever
 from vgpuctl.usecases.reservations import bookings_of
 from vgpuctl.usecases.services import Services
-from vgpuctl.usecases.survey import groups_there, promised_memory
-
-if TYPE_CHECKING:
-    from vgpuctl.inventory.load import Inventory
 
 
 @dataclass(frozen=True)
@@ -163,26 +158,6 @@ def ordered_queue(session: Session, now: float) -> list[QueueEntry]:
     return in_order(
         entries, session.queue_settings(), now, used=used, capacity=fleet_capacity(cached_capacities(session))
     )
-
-
-def cached_capacities(session: Session, inventory: "Inventory | None" = None) -> list[HostCapacity]:
-    """The hosts whose facts are in the store; with an inventory only its hosts, with what it says of them."""
-    promised, groups = promised_memory(session), groups_there(session)
-    names = None if inventory is None else set(inventory.select(None))
-    return [
-        with_promised(
-            HostCapacity(
-                name,
-                known.facts,
-                known.generation,
-                traits=NO_TRAITS if inventory is None else inventory.traits(name),
-                groups=groups[name],
-            ),
-            more=promised[name],
-        )
-        for name, known in session.all_facts().items()
-        if names is None or name in names
-    ]
 
 
 def on_network_host(services: Services, request: VmRequest) -> VmRequest:

@@ -8,18 +8,16 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import NoCapacity, StateError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
-from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
+from vgpuctl.usecases.capacities import capacity_of, read_promises
 from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.ports import attachment_of, connect
 from vgpuctl.usecases.quota import refuse_over_quota
 from vgpuctl.usecases.reservations import with_promises
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import build_slices, check_leases, leases_of, plan_leases
-from vgpuctl.usecases.survey import promised_memory
 from vgpuctl.usecases.undo import Undo
 
 
@@ -69,10 +67,11 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts) -> Sequence[Lea
     with services.store.reading() as session:
         generation = session.generation(vm.host)
         leases = with_promises(session, session.leases(), vm.request, vm)
-        promised = promised_memory(session)[vm.host]
-    traits = replace(services.inventory.traits(vm.host), maintenance=None)  # it takes no new VM, and this one is not
+        promises = read_promises(session)
+    capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
+    traits = replace(capacity.traits, maintenance=None)  # it takes no new VM, and this one is not
+    capacity = replace(capacity, traits=traits, groups=frozenset())
     try:
-        capacity = with_promised(HostCapacity(vm.host, facts, generation, traits=traits), more=promised)
         placement = place(replace(vm.request, host=vm.host), [capacity], leases)
     except NoCapacity as full:
         raise NoCapacity(

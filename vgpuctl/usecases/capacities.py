@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The only place that builds a HostCapacity: everything that placing knows of a host.
+
+Facts come from the host or the store's cache, promises from the store, traits from the inventory. Every use case that
+places, counts or explains gets its hosts from here, so that a rule about hosts holds on every path.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.model.guest_memory import GuestMemory
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.traits import NO_TRAITS
+from vgpuctl.model.vm import VmState
+from vgpuctl.scheduler.host_memory import with_promised
+
+if TYPE_CHECKING:
+    from vgpuctl.inventory.load import Inventory
+    from vgpuctl.store.session import Session
+
+
+@dataclass(frozen=True)
+class StoredPromises:
+    """Promises of the store by host; both mappings answer for every host.
+
+    memory: of VMs that run or are on their way, and of stopped ones that keep GPUs. groups: (tenant, group) of the VMs.
+    """
+
+    memory: Mapping[str, Sequence[GuestMemory]]
+    groups: Mapping[str, frozenset[tuple[str, str]]]
+
+
+def read_promises(session: "Session") -> StoredPromises:
+    """Read the promises of all hosts."""
+    keeping = {lease.vm_uuid for lease in session.leases()}
+    memory: defaultdict[str, list[GuestMemory]] = defaultdict(list)
+    groups: defaultdict[str, frozenset[tuple[str, str]]] = defaultdict(frozenset)
+    for vm in session.vms():
+        if vm.state is not VmState.STOPPED or vm.uuid in keeping:
+            memory[vm.host].append(vm.request.memory)
+        if vm.request.wishes.group is not None:
+            groups[vm.host] |= {(vm.request.tenant, vm.request.wishes.group)}
+    return StoredPromises(memory, groups)
+
+
+def capacity_of(
+    name: str, facts: HostFacts, generation: int, promises: StoredPromises, inventory: "Inventory | None"
+) -> HostCapacity:
+    """Build the capacity of one host.
+
+    generation: the store's counter, read before the facts. inventory: None where no inventory was given.
+    Raises InventoryError for what the inventory says wrongly of this host.
+    """
+    return with_promised(
+        HostCapacity(
+            name,
+            facts,
+            generation,
+            traits=NO_TRAITS if inventory is None else inventory.traits(name),
+            groups=promises.groups[name],
+        ),
+        more=promises.memory[name],
+    )
+
+
+def cached_capacities(session: "Session", inventory: "Inventory | None" = None) -> list[HostCapacity]:
+    """The hosts whose facts are in the store; with an inventory only its hosts, with what it says of them."""
+    promises = read_promises(session)
+    names = None if inventory is None else set(inventory.select(None))
+    return [
+        capacity_of(name, known.facts, known.generation, promises, inventory)
+        for name, known in session.all_facts().items()
+        if names is None or name in names
+    ]

@@ -19,6 +19,7 @@ VgpuctlError
 │   ├── OvnUnreachable  OvnRefused
 ├── LabError 8              the lab cannot be built or started
 ├── QuotaExceeded 9         a tenant asked for more than it was promised
+├── Unexpected 70           a fault of vgpuctl itself, or of the machine it runs on
 ├── Interrupted 130         the user pressed Ctrl-C
 └── PartialFailure 10       some hosts did and some did not
 """
@@ -28,6 +29,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.steps import Change
+
+
+_SHOWN_CHARACTERS = 300
 
 
 class VgpuctlError(Exception):
@@ -299,3 +303,26 @@ class Interrupted(VgpuctlError):
 
     reference = "interrupted"
     exit_code = 130
+
+
+class Unexpected(VgpuctlError):
+    """An error that nobody foresaw: a fault of vgpuctl, or of the machine it runs on (memory, disk)."""
+
+    reference = "unexpected"
+    exit_code = 70
+
+    @classmethod
+    def of(cls, cause: BaseException, *, where: str = "") -> "Unexpected":
+        """Describe an exception in one line. where: the host or file it concerns, as `gpu1: `."""
+        said = " ".join(str(cause).split())[:_SHOWN_CHARACTERS]
+        if isinstance(cause, MemoryError):
+            message, hint = "the memory of this machine does not suffice", "end other programs, or read less at once"
+        elif isinstance(cause, OSError) and cause.strerror:
+            place = f" at {cause.filename}" if cause.filename is not None else ""
+            message, hint = f"this machine answered `{cause.strerror}`{place}", None
+        else:
+            message = f"unexpected {type(cause).__name__}" + (f": {said}" if said else "")
+            hint = "this is a fault of vgpuctl itself; report it with the traceback, which -vv or --log-file FILE gives"
+        error = cls(f"{where}{message}", hint=hint)
+        error.__cause__ = cause
+        return error

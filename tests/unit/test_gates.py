@@ -77,6 +77,30 @@ GATES = [
 
 
 @dataclass(frozen=True)
+class Library:
+    """A function of a library. rule: why it is guarded. name, on: as for Guarded. places: files that may use it."""
+
+    rule: str
+    name: str
+    on: str
+    places: frozenset[str]
+
+
+def _library(rule: str, name: str, on: str, *places: str) -> Library:
+    return Library(rule, name, on, frozenset(places))
+
+
+_WRITES = "text reaches the terminal through the function that escapes it"
+LIBRARIES = [
+    *(_library(_WRITES, name, "click", "cli/output.py") for name in ("echo", "confirm", "style")),
+    *(_library(_WRITES, name, "click") for name in ("secho", "prompt", "echo_via_pager", "clear", "pause")),
+    _library(_WRITES, "print", ""),
+    _library(_WRITES, "write", "sys.stdout"),
+    _library(_WRITES, "write", "sys.stderr"),
+]
+
+
+@dataclass(frozen=True)
 class _Use:
     place: str
     name: str
@@ -134,3 +158,9 @@ def test_what_is_guarded_is_there(guarded: Guarded) -> None:
     tree = ast.parse((PACKAGE / guarded.owner).read_text(encoding="utf-8"))
     defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     assert guarded.name in defined, f"{guarded.owner} defines no {guarded.name}"
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda one: f"{one.on}.{one.name}: {one.rule}")
+def test_only_one_place_uses_what_a_library_offers(library: Library) -> None:
+    found = {use.place.partition(":")[0] for use in _uses() if use.name == library.name and use.on == library.on}
+    assert found == library.places, f"{library.rule}: {library.on}.{library.name}"

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, print_table, say
+from vgpuctl.cli.output import print_document, print_json, print_table, say
 from vgpuctl.errors import UsageError
 
 
@@ -91,4 +91,4 @@ def command(
     if found.left:
         print_table(["LEFT ALONE", "WHY"], [(one.subject, one.reason) for one in found.left], empty="")
     if layout_file is None:
-        click.echo(found.text, nl=False)
+        print_document(found.text, nl=False)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.output import print_json, print_line, say
 
 
 @click.command("apply-hosts")
@@ -70,13 +70,15 @@ def command(
     else:
         for one in done:
             if one.error is not None and one.undo:
-                click.echo(f"\n{one.host}: these steps take back what was done:")
+                print_line()
+                print_line(f"{one.host}: these steps take back what was done:")
                 for step in one.undo:
-                    click.echo(f"  {describe_step(step)}")
-        click.echo("\nRECAP" + (" (nothing was changed: --check)" if check else ""))
+                    print_line(f"  {describe_step(step)}")
+        print_line()
+        print_line("RECAP" + (" (nothing was changed: --check)" if check else ""))
         width = longest([one.host for one in done])
         for one in done:
-            click.echo(recap_text(one, width))
+            print_line(*recap_text(one, width))
     left = [one.host for one in done if not one.is_begun]
     if left:
         say(f"not begun: {', '.join(left)}")

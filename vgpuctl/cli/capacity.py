@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import plain, print_json, print_table
+from vgpuctl.cli.output import plain, print_json, print_line, print_table
 from vgpuctl.cli.services import report_failures
 
 
@@ -78,7 +78,7 @@ def command(
     else:
         then = f", {found.after_defrag} after {len(found.moves)} moves" if found.after_defrag is not None else ""
         lent = f"; {found.lent} more until what is reserved begins" if found.lent else ""
-        click.echo(f"{found.now} more fit{then}{lent}")
+        print_line(f"{found.now} more fit{then}{lent}")
         print_table(
             ["HOST", "NOW", "AFTER DEFRAG", "LENT", "UNTIL (UTC)"],
             [
@@ -95,5 +95,5 @@ def command(
         )
         for move in found.moves:
             chosen = ", ".join(f"{one.profile} on {one.gpu}" for one in move.placement.slices)
-            click.echo(f"move {move.name} from {move.host} to {move.placement.host}: {chosen}")
+            print_line(f"move {move.name} from {move.host} to {move.placement.host}: {chosen}")
     report_failures(found.failures, answered=len(found.hosts))

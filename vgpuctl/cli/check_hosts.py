@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import plain, print_json
+from vgpuctl.cli.output import Styled, plain, print_json, print_line
 
 if TYPE_CHECKING:
     from vgpuctl.usecases.check_hosts import CheckedHost
@@ -64,14 +64,14 @@ def command(diff: bool, after_reboot: bool, snapshot: bool, as_json: bool, **whe
             if result.value is not None:
                 _print_host(result.value, diff=diff)
             elif result.error is not None:
-                click.echo(failure_text(result.name, result.error))
+                print_line(failure_text(result.name, result.error))
     failures = [(result.name, result.error) for result in found if result.error is not None]
     report_hosts(failures, fine=len(checked), what="did not answer")
     return int(any(one.has_drifted or not one.is_healthy for one in checked))
 
 
 def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
-    from vgpuctl.cli.layout_output import difference_text
+    from vgpuctl.cli.layout_output import difference_lines
 
     plan = checked.plan
     if plan is None:
@@ -81,27 +81,19 @@ def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
     else:
         state = f"not as declared ({len(plan.differences)} differences)"
     health = "" if checked.findings else ", healthy"
-    click.echo(f"{checked.host}: {state}{health}")
+    print_line(f"{checked.host}: {state}{health}")
     for difference in plan.differences if plan else ():
         remedy = f"; {difference.remedy}" if difference.remedy else ""
-        click.echo(difference_text(difference) if diff else f"  {difference}{remedy}")
+        for line in difference_lines(difference) if diff else (f"  {difference}{remedy}",):
+            print_line(line)
     for obstacle in plan.obstacles if plan else ():
-        click.echo(f"  {obstacle.gpu or 'host'}: {obstacle.reason} [{obstacle.code}]")
+        print_line(f"  {obstacle.gpu or 'host'}: {obstacle.reason} [{obstacle.code}]")
     if checked.since_reboot is not None:
-        click.echo("  since the reboot: " + ("as before" if not checked.since_reboot else "not as before"))
+        print_line("  since the reboot: " + ("as before" if not checked.since_reboot else "not as before"))
         for difference in checked.since_reboot:
             where = difference.gpu or "host"
-            click.echo(f"    {where}: {difference.subject} was {difference.declared}, is {difference.found}")
+            print_line(f"    {where}: {difference.subject} was {difference.declared}, is {difference.found}")
     for finding in checked.findings:
-        word = _styled(str(finding.severity))
-        click.echo(f"  {word} {finding.check} at {finding.subject}: {finding.read}")
-        click.echo(f"      mend: {finding.mend}")
-
-
-def _styled(severity: str) -> str:
-    import os
-    import sys
-
-    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
-        return severity
-    return click.style(severity, fg=_COLOURS[severity])
+        word = Styled(str(finding.severity), _COLOURS[finding.severity])
+        print_line("  ", word, f" {finding.check} at {finding.subject}: {finding.read}")
+        print_line(f"      mend: {finding.mend}")

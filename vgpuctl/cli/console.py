@@ -10,25 +10,29 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.output import print_document, print_json, print_raw, say
 
 
 @click.command("console")
 @click.argument("name")
 @options.tenant
 @click.option("--log", "only_log", is_flag=True, help="Print what the guest wrote so far and end.")
+@click.option("--raw", is_flag=True, help="Pass on every control sequence that the guest sends.")
 @click.option("--force", is_flag=True, help="Throw out another session that has the console.")
 @options.inventory
 @options.database
 @options.ssh
 @options.as_json
-def command(name: str, tenant: str, only_log: bool, force: bool, as_json: bool, **where: Any) -> None:
+def command(name: str, tenant: str, only_log: bool, raw: bool, force: bool, as_json: bool, **where: Any) -> None:
     """Connect this terminal to a VM's serial console; Ctrl-] leaves it.
 
+    Colours and cursor movements of the guest are obeyed; window titles, the clipboard, printing and the like are not.
+    With --log every control sequence is shown as text, such as `\\x1b`. --raw passes everything on as it is.
     With --json (which needs --log) the console's text is one JSON string.
     """
     from vgpuctl.cli.services import services
     from vgpuctl.errors import UsageError
+    from vgpuctl.guests.terminal_filter import TerminalFilter
     from vgpuctl.usecases.vms import find_vm
     from vgpuctl.usecases.wait import read_console_log
 
@@ -37,17 +41,21 @@ def command(name: str, tenant: str, only_log: bool, force: bool, as_json: bool, 
     with services(**where) as opened:
         vm, _leases = find_vm(opened, tenant, name)
         if only_log:
-            text = read_console_log(opened, vm).decode(errors="replace")
+            log = read_console_log(opened, vm)
             if as_json:
-                print_json({"vm": name, "console": text})
+                print_json({"vm": name, "console": log.decode(errors="replace")})
+            elif raw:
+                print_raw(log)
             else:
-                click.echo(text, nl=False)
+                print_document(log.decode(errors="replace"), nl=False)
             return
         console = opened.host(vm.host).hypervisor.console(vm.domain_name, force=force)
+        say(f"connected to {vm.domain_name} on {vm.host}; Ctrl-] leaves")
         with raw_terminal():
-            say(f"connected to {vm.domain_name} on {vm.host}; Ctrl-] leaves\r")
-            ended = console.attach(sys.stdin.fileno(), sys.stdout.fileno())
-        say(f"\n{vm.domain_name}: console {ended}")
+            show = bytes if raw else TerminalFilter().feed
+            ended = console.attach(sys.stdin.fileno(), sys.stdout.fileno(), show=show)
+        say("")
+        say(f"{vm.domain_name}: console {ended}")
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json
+from vgpuctl.cli.output import print_json, print_line
 
 
 @click.command("create-certificate")
@@ -31,8 +31,8 @@ def command(names: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
         print_json(made)
         return
     for one in made:
-        click.echo(f"{one.name}: {'made' if one.changed else 'there already'}")
-        click.echo(f"  key         {one.key}")
-        click.echo(f"  certificate {one.certificate}")
-        click.echo(f"  authority   {one.authority}")
-        click.echo(f"  operators   {one.operators}")
+        print_line(f"{one.name}: {'made' if one.changed else 'there already'}")
+        print_line(f"  key         {one.key}")
+        print_line(f"  certificate {one.certificate}")
+        print_line(f"  authority   {one.authority}")
+        print_line(f"  operators   {one.operators}")

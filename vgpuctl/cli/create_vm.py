@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import plain, print_json, print_table, say
+from vgpuctl.cli.output import plain, print_document, print_json, print_line, print_table, say
 from vgpuctl.cli.vm_options import read_requests, vm_flags
 from vgpuctl.errors import UsageError
 
@@ -125,14 +125,14 @@ def command(
         print_json(shown)
         return
     for result in results if dry_run else ():
-        click.echo(f"# {result.vm.domain_name} on {result.vm.host}")
+        print_line(f"# {result.vm.domain_name} on {result.vm.host}")
         for victim in result.victims:
             lost = format_duration(victim.work_s)
-            click.echo(f"# gives way: {victim.name}, priority {victim.priority}, has run for {lost}")
+            print_line(f"# gives way: {victim.name}, priority {victim.priority}, has run for {lost}")
         for title, steps in (("step", result.steps), ("undo", result.undo)):
             for step in steps:
-                click.echo(f"# {title}: {step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))
-        click.echo(result.xml or "")
+                print_line(f"# {title}: {step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))
+        print_document(result.xml or "")
     if not dry_run:
         print_table(
             ["VM", "TENANT", "HOST", "STATE", "GPU SLICES"],

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.output import confirm, print_json, say
 from vgpuctl.errors import NotFound
 
 
@@ -42,7 +42,7 @@ def command(
             say(f"{shown.network.label}: {request.cidr}, {len(shown.ports)} VMs" + (" would be deleted" * dry_run))
         if found and not dry_run:
             if not yes:
-                click.confirm(f"Delete {len(found)} network{'s' if len(found) > 1 else ''}?", abort=True, err=True)
+                confirm(f"Delete {len(found)} network{'s' if len(found) > 1 else ''}?")
             for shown in found:
                 delete_network(opened, shown.network)
     if as_json:

@@ -4,7 +4,7 @@
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.output import confirm, print_json, say
 
 
 @click.command("delete-pool")
@@ -18,7 +18,7 @@ def command(name: str, yes: bool, database: str | None, as_json: bool) -> None:
     from vgpuctl.usecases.pools import delete_pool
 
     if not yes:
-        click.confirm(f"Delete pool {name} and open its hosts to every tenant?", abort=True, err=True)
+        confirm(f"Delete pool {name} and open its hosts to every tenant?")
     with services(database=database) as opened:
         pool = delete_pool(opened, name)
     if as_json:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.output import confirm, print_json, say
 from vgpuctl.errors import NotFound
 
 
@@ -57,9 +57,7 @@ def command(
             say(f"{vm.domain_name}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
         if found and not dry_run:
             if not yes:
-                click.confirm(
-                    f"Delete {len(found)} VM{'s' if len(found) > 1 else ''} with disks?", abort=True, err=True
-                )
+                confirm(f"Delete {len(found)} VM{'s' if len(found) > 1 else ''} with disks?")
             for vm, _leases in found:
                 delete_vm(opened, vm, timeout_s=timeout_s)
     if as_json:

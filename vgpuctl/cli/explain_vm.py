@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, print_table
+from vgpuctl.cli.output import print_json, print_line, print_table
 from vgpuctl.cli.services import report_failures
 from vgpuctl.cli.vm_options import read_requests, vm_flags
 
@@ -59,22 +59,22 @@ def _show(explained: Any) -> None:
 
     request, placement = explained.request, explained.placement
     gpus = ", ".join(gpu.text for gpu in request.gpus) or "no GPU"
-    click.echo(
+    print_line(
         f"VM      {request.name} of tenant {request.tenant}: {gpus}, {request.vcpus} vCPUs,"
         f" {format_mib(request.memory_mib)}"
     )
     if explained.vm is not None:
         there = ", ".join(f"{lease.slice.profile} on {lease.slice.function}" for lease in explained.leases)
-        click.echo(f"is on   {explained.vm.host}" + (f": {there}" if there else ""))
+        print_line(f"is on   {explained.vm.host}" + (f": {there}" if there else ""))
     if placement is None:
-        click.echo("fits    nowhere")
+        print_line("fits    nowhere")
     else:
         chosen = ", ".join(f"{one.profile} on {one.function}" for one in placement.slices)
-        click.echo(f"fits    {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
+        print_line(f"fits    {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
     if explained.quota is not None:
-        click.echo(f"quota   {explained.quota}")
+        print_line(f"quota   {explained.quota}")
     for change in explained.changes:
-        click.echo(f"if      {change.text}, it would fit on {change.placement.host}")
+        print_line(f"if      {change.text}, it would fit on {change.placement.host}")
     print_table(
         ["HOST", "GPU", "BOARD", "ANSWER", "WHY", "WHAT HELPS"],
         [(one.host, one.gpu, one.board, one.code or "takes it", one.reason, one.remedy) for one in explained.answers],

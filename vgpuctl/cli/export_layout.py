@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.output import print_document, print_json, print_line, say
 
 
 @click.command("export-layout")
@@ -58,7 +58,7 @@ def command(
     if as_json:
         print_json({"host": host, "content": found.content, "left_out": found.left_out, "written": written})
     elif output is None:
-        click.echo(found.text, nl=False)
+        print_document(found.text, nl=False)
     else:
         for path in written:
-            click.echo(path)
+            print_line(path)

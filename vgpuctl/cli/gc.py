@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, print_table, say
+from vgpuctl.cli.output import confirm, print_json, print_table, say
 from vgpuctl.errors import PartialFailure
 
 _KINDS = ("domain", "volume", "network", "vgpu", "ovn")
@@ -50,7 +50,7 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
             if not yes:
                 for one in going:
                     say(f"{one.host}: {one.kind} {one.name}: {one.why}")
-                click.confirm(f"Take these {len(going)} away for good?", abort=True, err=True)
+                confirm(f"Take these {len(going)} away for good?")
             outcomes = take_away(opened, search.found, kinds)
     if as_json:
         print_json([{**vars(one.garbage), "outcome": one.outcome} for one in outcomes])

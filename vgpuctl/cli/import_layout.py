@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.output import print_document, print_json, say
 from vgpuctl.errors import UsageError
 
 _FILE = click.Path(path_type=Path)
@@ -77,4 +77,4 @@ def command(
     if as_json:
         print_json({"vgpu": found.variable, "left_out": found.left_out})
     else:
-        click.echo(found.text, nl=False)
+        print_document(found.text, nl=False)

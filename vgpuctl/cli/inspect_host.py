@@ -7,7 +7,7 @@ import click
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json
+from vgpuctl.cli.output import print_json, print_line
 
 
 @click.command("inspect-host")
@@ -49,37 +49,38 @@ def _print_host(name: str, facts: HostFacts) -> None:
         ("booted", f"{facts.kernel_command_line}"),
     ]
     for title, text in rows:
-        click.echo(f"{title:9} {text}")
+        print_line(f"{title:9} {text}")
 
 
 def _print_gpu(gpu: Gpu) -> None:
     from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.inspect_host import board_name
 
-    click.echo(f"\nGPU {gpu.address}  {board_name(gpu)}  [{gpu.vendor_id}:{gpu.device_id}]")
-    click.echo(f"  sharing       {', '.join(gpu.sharing) or 'none as it stands'}")
-    click.echo(f"  driver        {gpu.driver or 'none'}, NUMA node {'-' if gpu.numa_node is None else gpu.numa_node}")
+    print_line()
+    print_line(f"GPU {gpu.address}  {board_name(gpu)}  [{gpu.vendor_id}:{gpu.device_id}]")
+    print_line(f"  sharing       {', '.join(gpu.sharing) or 'none as it stands'}")
+    print_line(f"  driver        {gpu.driver or 'none'}, NUMA node {'-' if gpu.numa_node is None else gpu.numa_node}")
     if gpu.utilisation_percent is not None:
-        click.echo(f"  utilisation   {gpu.utilisation_percent} %")
-    click.echo(f"  IOMMU group   {gpu.iommu_group} with {', '.join(gpu.iommu_group_members) or 'nothing else'}")
-    click.echo(f"  reset         {', '.join(gpu.reset_methods) or 'no method'}")
+        print_line(f"  utilisation   {gpu.utilisation_percent} %")
+    print_line(f"  IOMMU group   {gpu.iommu_group} with {', '.join(gpu.iommu_group_members) or 'nothing else'}")
+    print_line(f"  reset         {', '.join(gpu.reset_methods) or 'no method'}")
     for companion in gpu.companions:
-        click.echo(
+        print_line(
             f"  companion     {companion.address} class {companion.pci_class}, driver {companion.driver or 'none'}"
         )
     if gpu.total_vfs:
         used = [vf for vf in gpu.vfs if vf.current_type or vf.mdev_uuid or vf.holders]
-        click.echo(f"  VFs           {len(gpu.vfs)} of {gpu.total_vfs} enabled, {len(used)} in use")
+        print_line(f"  VFs           {len(gpu.vfs)} of {gpu.total_vfs} enabled, {len(used)} in use")
         for vf in used:
             what = vf.mdev_uuid or (f"type {vf.current_type}" if vf.current_type else "")
-            click.echo(f"    {vf.address}  {what}  group {vf.iommu_group}" + _held(vf.holders))
+            print_line(f"    {vf.address}  {what}  group {vf.iommu_group}" + _held(vf.holders))
     for mdev in gpu.mdevs:
-        click.echo(f"  mdev          {mdev.uuid} {mdev.type_id} under {mdev.parent}" + _held(mdev.holders))
+        print_line(f"  mdev          {mdev.uuid} {mdev.type_id} under {mdev.parent}" + _held(mdev.holders))
     for type_ in gpu.types:
         size = format_mib(type_.framebuffer_mib) if type_.framebuffer_mib else "?"
-        click.echo(f"  type          {type_.type_id:12} {type_.name:14} {size:>8}  creatable {type_.creatable}")
+        print_line(f"  type          {type_.type_id:12} {type_.name:14} {size:>8}  creatable {type_.creatable}")
     for problem in gpu.problems:
-        click.echo(f"  problem       {problem}")
+        print_line(f"  problem       {problem}")
 
 
 def _held(holders: tuple[Any, ...]) -> str:

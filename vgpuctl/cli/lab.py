@@ -2,7 +2,6 @@
 """lab: emulated GPU hosts to rehearse on."""
 
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpuctl.cli import lab_fault, options
-from vgpuctl.cli.output import print_json, print_table, say
+from vgpuctl.cli.output import print_document, print_json, print_table, say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.units import format_mib, parse_mib
 
@@ -125,7 +124,7 @@ def up(
         described = {"hosts": [_described(host) for host in few], "simulated": [_described(host) for host in many]}
         print_json({"inventory": inventories[0], "inventories": inventories, **described})
     else:
-        click.echo("\n".join(inventories))
+        print_document("\n".join(inventories))
 
 
 @command.command("down")
@@ -214,7 +213,8 @@ def log(folder: Path | None, host: str) -> None:
     is_simulated = host in lab.simulated.names(folder=_folder(folder))
     path = (lab.simulated.kernel_log if is_simulated else lab.console_log)(host, folder=_folder(folder))
     with path.open("rb") as file:
-        shutil.copyfileobj(file, sys.stdout.buffer)
+        for line in file:
+            print_document(line.decode(errors="replace"), nl=False)
 
 
 command.add_command(lab_fault.command)

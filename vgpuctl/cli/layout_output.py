@@ -3,15 +3,14 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import click
-
 from vgpuctl.agent.wire.decode import step_to_json
-from vgpuctl.cli.output import plain
+from vgpuctl.cli.output import Styled, plain, print_line
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.printable import printable
 from vgpuctl.planner.layout import Difference, HostPlan
 from vgpuctl.usecases.apply_hosts import Event
 from vgpuctl.usecases.layout_lines import AppliedHost, HostBegun, Line, Outcome
@@ -42,7 +41,8 @@ class RunDisplay:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             console = Console(stderr=True, no_color=bool(os.environ.get("NO_COLOR")))
-            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+            names = TextColumn("{task.description}", markup=False)
+            columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), names)
             self._progress = Progress(*columns, console=console, transient=True)
             self._task = self._progress.add_task("", total=self._hosts)
             self._progress.start()
@@ -58,7 +58,8 @@ class RunDisplay:
         """Show one event."""
         if isinstance(event, Line):
             if not self._quiet:
-                self.print(line_text(event, diff=self._diff))
+                for parts in event_lines(event, diff=self._diff):
+                    self.print(*parts)
             return
         if isinstance(event, HostBegun):
             self._running.append(event.host)
@@ -71,53 +72,55 @@ class RunDisplay:
     def advance(self, name: str) -> None:
         """One host is done, for runs without lines."""
         if self._progress is not None:
-            self._progress.update(self._task, advance=1, description=name)
+            self._progress.update(self._task, advance=1, description=printable(name))
 
-    def print(self, text: str) -> None:
-        """Print above the bar."""
+    def print(self, *parts: str | Styled) -> None:
+        """Print a line above the bar."""
         if self._progress is None or not sys.stdout.isatty():
-            click.echo(text)
+            print_line(*parts)
         else:
             from rich.text import Text
 
-            self._progress.console.print(Text.from_ansi(text), soft_wrap=True)
+            styled = (Styled(one, "") if isinstance(one, str) else one for one in parts)
+            shown = Text.assemble(*((printable(one.text), one.colour) for one in styled))
+            self._progress.console.print(shown, soft_wrap=True)
 
     def _show_running(self) -> None:
         if self._progress is not None:
             more = " …" if len(self._running) > 4 else ""
-            self._progress.update(self._task, description=", ".join(self._running[:4]) + more)
+            self._progress.update(self._task, description=printable(", ".join(self._running[:4])) + more)
 
 
-def line_text(line: Line, *, diff: bool) -> str:
+def event_lines(line: Line, *, diff: bool) -> Iterator[tuple[str | Styled, ...]]:
     """`changed: [gpu1] 0000:41:00.0: enable 32 VFs`, and below it what was read before and after."""
-    text = f"{style(str(line.outcome), line.outcome)}: [{line.host}] {line.subject}: {line.text}"
+    text = f": [{line.host}] {line.subject}: {line.text}"
     if line.reason is not None:
         text += f" ({line.reason})" if line.outcome is not Outcome.FAILED else f": {line.reason}"
+    yield style(str(line.outcome), line.outcome), text
     if line.hint is not None:
-        text += f"\n    hint: {line.hint}"
+        yield (f"    hint: {line.hint}",)
     if diff and line.before != line.after:
-        text += f"\n    - {line.before if line.before is not None else 'none'}"
-        text += f"\n    + {line.after if line.after is not None else 'none'}"
-    return text
+        yield (f"    - {line.before if line.before is not None else 'none'}",)
+        yield (f"    + {line.after if line.after is not None else 'none'}",)
 
 
-def recap_text(done: AppliedHost, width: int) -> str:
+def recap_text(done: AppliedHost, width: int) -> tuple[str | Styled, ...]:
     """`gpu1 : ok=2 changed=3 skipped=0 failed=0 unreachable=0`."""
     if not done.is_begun:
-        return f"{done.host:{width}} : not begun, because other hosts failed"
+        return (f"{done.host:{width}} : not begun, because other hosts failed",)
     counts = " ".join(
         f"{outcome}={done.count(outcome) - (done.is_unreachable and outcome is Outcome.FAILED):<3}"
         for outcome in Outcome
     )
     worst = Outcome.FAILED if done.error else Outcome.CHANGED if done.count(Outcome.CHANGED) else Outcome.OK
-    return f"{style(f'{done.host:{width}}', worst)} : {counts} unreachable={int(done.is_unreachable)}"
+    return style(f"{done.host:{width}}", worst), f" : {counts} unreachable={int(done.is_unreachable)}"
 
 
-def difference_text(difference: Difference) -> str:
+def difference_lines(difference: Difference) -> list[str]:
     """A difference as people know them: what is there, what is declared."""
-    head = f"{difference.gpu or 'host'}: {difference.subject}"
-    text = f"  {head}\n    - {difference.found}\n    + {difference.declared}"
-    return text + (f"\n    remedy: {difference.remedy}" if difference.remedy else "")
+    head = f"  {difference.gpu or 'host'}: {difference.subject}"
+    remedy = [f"    remedy: {difference.remedy}"] if difference.remedy else []
+    return [head, f"    - {difference.found}", f"    + {difference.declared}", *remedy]
 
 
 def plan_object(plan: HostPlan) -> dict[str, Any]:
@@ -177,11 +180,9 @@ def applied_object(done: AppliedHost) -> dict[str, Any]:
     }
 
 
-def style(text: str, outcome: Outcome) -> str:
-    """Coloured on a terminal."""
-    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
-        return text
-    return click.style(text, fg=_COLOURS[outcome])
+def style(text: str, outcome: Outcome) -> Styled:
+    """Text in the colour of an outcome."""
+    return Styled(text, _COLOURS[outcome])
 
 
 def longest(names: Sequence[str]) -> int:

@@ -34,7 +34,7 @@ def command(database: str | None, as_json: bool) -> None:
             [
                 (
                     *(one.tenant, one.vms, ", ".join(one.pools) or "-"),
-                    *("\n".join(map(shown, one.quotas)) or "-", one.contact),
+                    *(tuple(map(shown, one.quotas)) or "-", one.contact),
                 )
                 for one in tenants
             ],

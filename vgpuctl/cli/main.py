@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command's entry: finds the subcommand's module by name, and is the only place that ends the process on an error.
 
-Importing this module imports click and nothing else of ours but errors: `vgpuctl --help` stays quick.
+Importing this module imports click and nothing else of ours but errors and output: `vgpuctl --help` stays quick.
 """
 
 import importlib
-import json
+import io
+import logging
 import os
 import signal
 import sys
@@ -15,7 +16,10 @@ import click
 
 from vgpuctl import __version__
 from vgpuctl.cli.contents import COMMANDS, SECTIONS
-from vgpuctl.errors import Interrupted, VgpuctlError
+from vgpuctl.cli.output import Styled, print_document, print_json_error, print_line
+from vgpuctl.errors import Interrupted, Unexpected, VgpuctlError
+
+_LOGGER = logging.getLogger("vgpuctl")
 
 
 class _LazyGroup(click.Group):
@@ -64,6 +68,9 @@ def command() -> None:
 
 def main() -> None:
     """Run the command line and end the process with a documented exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -83,13 +90,18 @@ def run(arguments: list[str]) -> int:
             Interrupted("interrupted", hint="`vgpuctl repair` shows and mends what an interrupted run left"), arguments
         )
     except click.ClickException as error:
-        error.show()
+        written = io.StringIO()
+        error.show(written)
+        print_document(written.getvalue(), nl=False, err=True)
         return error.exit_code
     except VgpuctlError as error:
         return _report(error, arguments)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        _LOGGER.debug("unexpected error", exc_info=True)
+        return _report(Unexpected.of(error), arguments)
 
 
 def _report(error: VgpuctlError, arguments: list[str]) -> int:
@@ -100,12 +112,12 @@ def _report(error: VgpuctlError, arguments: list[str]) -> int:
             "context": list(error.context),
             "hint": error.hint,
         }
-        click.echo(json.dumps({"error": described}), err=True)
+        print_json_error({"error": described})
         return error.exit_code
-    styled = not os.environ.get("NO_COLOR") and sys.stderr.isatty()
-    click.echo(f"{click.style('error', fg='red', bold=True) if styled else 'error'}: {error.message}", err=True)
-    for line in error.context:
-        click.echo(f"  {line}", err=True)
+    first, *others = error.message.split("\n")
+    print_line(Styled("error", "red", is_bold=True), f": {first}", err=True)
+    for line in (*others, *error.context):
+        print_line(f"  {line}", err=True)
     if error.hint:
-        click.echo(f"hint: {error.hint}", err=True)
+        print_line(f"hint: {error.hint}", err=True)
     return error.exit_code

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.output import confirm, print_json, say
 
 
 @click.command("offboard-tenant")
@@ -40,7 +40,7 @@ def command(name: str, yes: bool, timeout_s: float, dry_run: bool, as_json: bool
         asked: tuple[str, ...] = ()
         if not dry_run:
             if not yes:
-                click.confirm(f"Take all of this back from {name}, with disks?", abort=True, err=True)
+                confirm(f"Take all of this back from {name}, with disks?")
             asked = offboard_tenant(opened, name, timeout_s=timeout_s)
             say(f"{name}: nothing is left on {len(asked)} hosts")
     if as_json:

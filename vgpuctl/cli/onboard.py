@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, print_table, say
+from vgpuctl.cli.output import print_json, print_line, print_table, say
 
 
 @click.command("onboard")
@@ -45,6 +45,6 @@ def command(file: Path, diff: bool, prune: bool, dry_run: bool, as_json: bool, *
     if diff:
         for one in outcomes:
             for line in one.detail:
-                click.echo(f"{one.kind} {one.name}: {line}")
+                print_line(f"{one.kind} {one.name}: {line}")
     said = ", ".join(f"{number} {word}" for word, number in count(outcomes).items())
     say(f"{wanted.tenant}: {said}" + (" (nothing was written)" if dry_run else ""))

@@ -1,20 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data to stdout: a table for people or JSON for scripts; progress and remarks to stderr."""
+"""Data to stdout: a table for people or JSON for scripts; progress and remarks to stderr.
 
+This is the only module that writes text: every function passes it through `vgpuctl.model.printable`, so that nothing
+which comes from a host, a guest or a file acts on the terminal.
+"""
+
+import csv
 import dataclasses
+import io
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
+from vgpuctl.model.printable import printable, printable_document, printable_json
 
-def print_json(value: object) -> None:
+
+class Styled(NamedTuple):
+    """A part of a line in a colour, which only a terminal without NO_COLOR shows."""
+
+    text: str
+    colour: str
+    is_bold: bool = False
+
+
+def print_line(*parts: str | Styled, err: bool = False) -> None:
+    """Print one line on stdout, or on stderr. A line feed inside it is shown, not obeyed."""
+    stream = sys.stderr if err else sys.stdout
+    in_colour = not os.environ.get("NO_COLOR") and stream.isatty()
+    click.echo("".join(_rendered(part, in_colour=in_colour) for part in parts), err=err)
+
+
+def print_document(text: str, *, nl: bool = True, err: bool = False) -> None:
+    """Print text of several lines on stdout, or on stderr: XML, a layout, a log."""
+    click.echo(printable_document(text), nl=nl, err=err)
+
+
+def print_raw(data: bytes) -> None:
+    """Print bytes on stdout as they are. Only where the user asked for it by an option."""
+    click.echo(data, nl=False)
+
+
+def print_json(value: object, *, indent: int = 2) -> None:
     """Print a value as indented JSON; dataclasses become objects, enums their value."""
-    click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
+    click.echo(printable_json(json.dumps(plain(value), indent=indent, ensure_ascii=False)))
+
+
+def print_json_error(value: object) -> None:
+    """Print an error as one line of JSON on stderr."""
+    click.echo(json.dumps(plain(value)), err=True)
 
 
 def plain(value: object) -> Any:
@@ -37,6 +75,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     is_terminal = sys.stdout.isatty()
     console = Console(width=None if is_terminal else 10_000, no_color=bool(os.environ.get("NO_COLOR")), soft_wrap=False)
@@ -44,16 +83,39 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=not is_terminal)
     for row in rows:
-        table.add_row(*("-" if cell is None else _escape(str(cell)) for cell in row))
+        # A Text, because rich reads markup and emoji codes in plain strings.
+        table.add_row(*(Text(_cell(cell)) for cell in row))
     console.print(table)
 
 
+def print_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows as comma-separated values under a line of headings."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    print_document(written.getvalue(), nl=False)
+
+
 def say(text: str) -> None:
-    """One remark for people, on stderr."""
-    click.echo(text, err=True)
+    """Print one remark for people on stderr."""
+    print_line(text, err=True)
 
 
-def _escape(text: str) -> str:
-    from rich.markup import escape
+def confirm(question: str) -> None:
+    """Ask on stderr and go on after a yes. Raises click.Abort after a no, and where nobody can answer."""
+    click.confirm(printable(question), abort=True, err=True)
 
-    return escape(text)
+
+def _cell(cell: object) -> str:
+    """A tuple is written below one another."""
+    if isinstance(cell, tuple):
+        return "\n".join(_cell(one) for one in cell)
+    return "-" if cell is None else printable(str(cell))
+
+
+def _rendered(part: str | Styled, *, in_colour: bool) -> str:
+    if isinstance(part, str):
+        return printable(part)
+    text = printable(part.text)
+    return click.style(text, fg=part.colour, bold=part.is_bold or None) if in_colour else text

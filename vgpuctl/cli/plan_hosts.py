@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json
+from vgpuctl.cli.output import print_json, print_line
 from vgpuctl.planner.layout import HostPlan
 
 
@@ -47,43 +47,44 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
             if result.value is not None:
                 _print_plan(result.name, result.value.plan, diff=diff)
             elif result.error is not None:
-                click.echo(failure_text(result.name, result.error))
+                print_line(failure_text(result.name, result.error))
     failures = [(result.name, result.error) for result in found if result.error is not None]
     report_hosts(failures, fine=len(found) - len(failures), what="did not answer")
 
 
 def _print_plan(host: str, plan: HostPlan, *, diff: bool) -> None:
-    from vgpuctl.cli.layout_output import difference_text
+    from vgpuctl.cli.layout_output import difference_lines
     from vgpuctl.usecases.layout_run import describe_step
 
     if plan.is_in_layout:
-        click.echo(f"{host}: as declared")
+        print_line(f"{host}: as declared")
     else:
-        click.echo(f"{host}: {len(plan.differences)} differences, {len(plan.steps)} steps")
+        print_line(f"{host}: {len(plan.differences)} differences, {len(plan.steps)} steps")
     for difference in plan.differences if diff else ():
-        click.echo(difference_text(difference))
+        for line in difference_lines(difference):
+            print_line(line)
     for number, planned in enumerate(plan.steps, 1):
         phase = planned.phase.name.lower().replace("_", " ")
-        click.echo(f"  {number:2} {phase}: {planned.summary}")
+        print_line(f"  {number:2} {phase}: {planned.summary}")
         for one in planned.disturbs:
-            click.echo(f"     disturbs {one}")
+            print_line(f"     disturbs {one}")
         for process in planned.processes:
-            click.echo(f"     waits for {process.command} (pid {process.pid}), which has the GPU open")
+            print_line(f"     waits for {process.command} (pid {process.pid}), which has the GPU open")
     for text in plan.later:
-        click.echo(f"   - then: {text}")
+        print_line(f"   - then: {text}")
     for obstacle in plan.obstacles:
         where = f" ({obstacle.origin})" if obstacle.origin else ""
-        click.echo(f"   ! {obstacle.gpu or 'host'}: {obstacle.reason}{where} [{obstacle.code}]")
+        print_line(f"   ! {obstacle.gpu or 'host'}: {obstacle.reason}{where} [{obstacle.code}]")
         for one in obstacle.disturbs:
-            click.echo(f"     waits for {one}")
+            print_line(f"     waits for {one}")
         if obstacle.remedy:
-            click.echo(f"     hint: {obstacle.remedy}")
+            print_line(f"     hint: {obstacle.remedy}")
     for difference in plan.differences:
         if difference.remedy and not diff:
-            click.echo(f"   ~ {difference}; {difference.remedy}")
+            print_line(f"   ~ {difference}; {difference.remedy}")
     for note in plan.notes:
-        click.echo(f"   ~ {note}")
+        print_line(f"   ~ {note}")
     if plan.undo:
-        click.echo("  taken back by:")
+        print_line("  taken back by:")
         for step in plan.undo:
-            click.echo(f"     {describe_step(step)}")
+            print_line(f"     {describe_step(step)}")

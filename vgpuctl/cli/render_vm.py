@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json
+from vgpuctl.cli.output import print_document, print_json
 from vgpuctl.cli.vm_options import read_requests, vm_flags
 
 
@@ -38,4 +38,4 @@ def command(existing: bool, as_json: bool, **given: Any) -> None:
         print_json([{"name": request.name, "xml": xml} for request, xml in zip(requests, rendered, strict=True)])
         return
     for xml in rendered:
-        click.echo(xml)
+        print_document(xml)

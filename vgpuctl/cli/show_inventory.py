@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-inventory: hosts, groups and variables of the inventory."""
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_table, say
+from vgpuctl.cli.output import print_json, print_table, say
 from vgpuctl.errors import InventoryError
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def command(inventories: tuple[str, ...], limit: str | None, as_json: bool) -> N
     hosts: Sequence[InventoryHost] = ()
     with services(inventories=inventories, limit=limit) as opened:
         if as_json:
-            click.echo(json.dumps(list_like_ansible(opened, limit), indent=4, ensure_ascii=False))
+            print_json(list_like_ansible(opened, limit), indent=4)
         else:
             hosts = show_inventory(opened, limit)
             print_table(

@@ -4,7 +4,7 @@
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, print_table
+from vgpuctl.cli.output import print_json, print_line, print_table
 
 
 @click.command("show-network")
@@ -24,14 +24,14 @@ def command(name: str, tenant: str, database: str | None, as_json: bool) -> None
         return
     network = shown.network
     request = network.request
-    click.echo(f"network   {request.name} of tenant {request.tenant}, {network.state}")
-    click.echo(
+    print_line(f"network   {request.name} of tenant {request.tenant}, {network.state}")
+    print_line(
         f"carried   by {request.backend}" + (f" on {request.host}, bridge {shown.bridge}" if request.host else "")
     )
-    click.echo(f"addresses {request.cidr}, gateway {shown.gateway}, {shown.free} free")
-    click.echo(f"resolver  {', '.join(request.dns) or ('the gateway' if request.host else 'none')}")
+    print_line(f"addresses {request.cidr}, gateway {shown.gateway}, {shown.free} free")
+    print_line(f"resolver  {', '.join(request.dns) or ('the gateway' if request.host else 'none')}")
     way_out = "none" if request.isolated else "the tenant's gateway" if request.host is None else "NAT"
-    click.echo(f"way out   {way_out}")
+    print_line(f"way out   {way_out}")
     print_table(
         ["ADDRESS", "MAC", "VM"],
         [(one.port.address, one.port.mac_address, one.vm) for one in shown.ports],

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-usage: what tenants used, as table, JSON or CSV."""
 
-import csv
-import sys
-
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, print_table, say
+from vgpuctl.cli.output import print_csv, print_json, print_table, say
 from vgpuctl.errors import UsageError
 
 
@@ -97,9 +94,7 @@ def command(
             for line in usage.lines
         ]
     if as_csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(heading)
-        writer.writerows(cells)
+        print_csv(heading, cells)
         return
     say(f"{format_time(usage.since)} to {format_time(usage.until)} UTC")
     print_table([name.upper().replace("_", " ") for name in heading], cells, empty="nothing was used")

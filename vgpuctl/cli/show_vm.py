@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.output import print_document, print_json, print_line, say
 
 
 @click.command("show-vm")
@@ -32,31 +32,31 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
         print_json(shown)
         return
     vm = shown.vm
-    click.echo(f"VM        {vm.request.name} of tenant {vm.request.tenant}, {vm.state}" + _reason(vm.problem))
+    print_line(f"VM        {vm.request.name} of tenant {vm.request.tenant}, {vm.state}" + _reason(vm.problem))
     page_kib = vm.request.hugepages_kib
     pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
     memory = format_mib(vm.request.memory_mib) + pages
-    click.echo(f"size      {vm.request.vcpus} vCPUs, {memory}, firmware {vm.request.firmware}")
-    click.echo(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {shown.domain_state or 'not known to libvirt'}")
+    print_line(f"size      {vm.request.vcpus} vCPUs, {memory}, firmware {vm.request.firmware}")
+    print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {shown.domain_state or 'not known to libvirt'}")
     if vm.ends_at is not None:
         what = "slices kept until" if vm.state == "stopped" else "ends"
-        click.echo(f"until     {what} {format_time(vm.ends_at)} UTC")
+        print_line(f"until     {what} {format_time(vm.ends_at)} UTC")
     for lease, holders in zip(shown.leases, shown.holders or ((),) * len(shown.leases), strict=True):
-        click.echo(
+        print_line(
             f"slice     {lease.slice.profile} ({lease.slice.sharing}) on {lease.slice.function}, lease {lease.state}"
         )
         if lease.slice.mdev_uuid:
-            click.echo(f"          mdev {lease.slice.mdev_uuid}")
+            print_line(f"          mdev {lease.slice.mdev_uuid}")
         if holders is None:
-            click.echo("          not on the host any more (rebooted?); start-vm makes it again")
+            print_line("          not on the host any more (rebooted?); start-vm makes it again")
         else:
             held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
-            click.echo(f"          held by {held}")
+            print_line(f"          held by {held}")
     for device in shown.guest_devices:
         ids = f"{device.vendor_id}:{device.device_id} class {device.pci_class}"
-        click.echo(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))
+        print_line(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))
     if with_xml and shown.xml:
-        click.echo(shown.xml)
+        print_document(shown.xml)
     if shown.host_problem:
         say(f"{vm.host} could not be asked: {shown.host_problem}")
 

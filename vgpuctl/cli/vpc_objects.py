@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.output import confirm, print_json, say
 
 if TYPE_CHECKING:
     from vgpuctl.model.vpc import VpcSpec
@@ -90,7 +90,7 @@ def delete_command(kind: str, metavar: str, text: str) -> click.Command:
             found = find_objects(opened, tenant, VpcKind(kind), names, if_exists=if_exists)
             if found and not (dry_run or yes):
                 listed = ", ".join(one.name for one in found)
-                click.confirm(f"Delete {kind} {listed} of tenant {tenant}?", abort=True, err=True)
+                confirm(f"Delete {kind} {listed} of tenant {tenant}?")
             if found:
                 delete_objects(opened, found, dry_run=dry_run)
             for one in found if dry_run else ():

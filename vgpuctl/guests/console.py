@@ -10,6 +10,7 @@ import queue
 import select
 import threading
 import time
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -89,10 +90,15 @@ class Console:
             self._stream.abort()
         self._end()
 
-    def attach(self, input_fd: int, output_fd: int) -> ConsoleEnd:
-        """Copy both ways until Ctrl-], the end of the input or the end of the guest; then the console is closed."""
+    def attach(
+        self, input_fd: int, output_fd: int, *, show: Callable[[bytes], bytes] = lambda data: data
+    ) -> ConsoleEnd:
+        """Copy both ways until Ctrl-], the end of the input or the end of the guest; then the console is closed.
+
+        show: turns what the guest printed into what is written.
+        """
         wake_read, wake_write = os.pipe()
-        output = threading.Thread(target=self._copy_output, args=(output_fd, wake_write), daemon=True)
+        output = threading.Thread(target=self._copy_output, args=(output_fd, wake_write, show), daemon=True)
         output.start()
         try:
             return self._copy_input(input_fd, wake_read)
@@ -101,9 +107,10 @@ class Console:
             output.join(timeout=5)
             os.close(wake_read)
 
-    def _copy_output(self, output_fd: int, wake_fd: int) -> None:
+    def _copy_output(self, output_fd: int, wake_fd: int, show: Callable[[bytes], bytes]) -> None:
         try:
             while data := self.read():
+                data = show(data)
                 while data:
                     data = data[os.write(output_fd, data) :]
         finally:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from vgpuctl.errors import HostError, VgpuctlError
+from vgpuctl.errors import Unexpected, VgpuctlError
 
 Value = TypeVar("Value")
 _INTERRUPT_SLICE_S = 0.2
@@ -40,7 +40,7 @@ def run_on_hosts(
     """Call `work(name)` for every host, at most `forks` at a time; results come in the order of `names`.
 
     tell: called in the caller's thread with each result as it comes.
-    An error that is not a VgpuctlError becomes a HostError that names it. On KeyboardInterrupt no further host
+    An error that is not a VgpuctlError becomes an Unexpected that names it. On KeyboardInterrupt no further host
     is begun and the interrupt is raised at once; what is under way ends with the process, or when its
     connection is closed.
     """
@@ -86,12 +86,7 @@ def _run_one(name: str, work: Callable[[str], Value]) -> HostResult[Value]:
         return HostResult(name, error=exc)
     except Exception as exc:
         _LOGGER.debug("unexpected error on %s", name, exc_info=True)
-        error = HostError(
-            f"{name}: unexpected {type(exc).__name__}: {exc}",
-            hint="this is a fault of vgpuctl itself; run again with -vv and report what it prints",
-        )
-        error.__cause__ = exc
-        return HostResult(name, error=error)
+        return HostResult(name, error=Unexpected.of(exc, where=f"{name}: "))
 
 
 def _wait(finished: "queue.SimpleQueue[int]") -> int:

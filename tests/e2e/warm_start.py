@@ -6,6 +6,7 @@ once and forks for each command: the same code, streams, environment, exit code 
 Commands that a test starts and leaves running (`Operator.start`) are new interpreters.
 """
 
+import contextlib
 import gc
 import importlib
 import json
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -55,9 +57,17 @@ class WarmStart:
             )
 
     def run(
-        self, module: str, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+        self,
+        module: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        timeout_s: float,
+        signals: Sequence[tuple[float, int]] = (),
     ) -> tuple[int, str, str]:
-        """Run `python -m module arguments`, killed after timeout_s, and return its exit code, stdout and stderr."""
+        """Run `python -m module arguments`, killed after timeout_s, and return its exit code, stdout and stderr.
+
+        signals: (seconds after its start, signal) that it gets on its way.
+        """
         request = {
             "module": module,
             "arguments": list(arguments),
@@ -74,6 +84,9 @@ class WarmStart:
             descriptors = [nothing.fileno(), out.fileno(), err.fileno()]
             socket.send_fds(connection, [json.dumps(request).encode()], descriptors)
             pid = int(connection.recv(64))
+            timers = [threading.Timer(after_s, _send, [os.pidfd_open(pid), number]) for after_s, number in signals]
+            for timer in timers:
+                timer.start()
             connection.settimeout(timeout_s)
             try:
                 code = connection.recv(64)
@@ -84,12 +97,22 @@ class WarmStart:
                 raise AssertionError(
                     f"{module} {arguments} took over {timeout_s} s\n{_text(out)}\n{_text(err)}"
                 ) from None
+            finally:
+                for timer in timers:
+                    timer.join()
             return int(code), _text(out), _text(err)
 
     def write_command(self, path: Path) -> None:
         """Write a program that runs `vgpuctl` by the server, for other programs to call."""
         path.write_text(_COMMAND.format(python=sys.executable, socket=self._path))
         path.chmod(0o755)
+
+
+def _send(process: int, number: int) -> None:
+    """Send a signal through a pidfd, which is never another process's; one that has ended gets none."""
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(process, number)
+    os.close(process)
 
 
 def _text(stream: IO[bytes]) -> str:

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hour-long proofs (`make kill-test`, `make storm`) in small: they run, and they find nothing."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.lab.simulated_fixtures import need_simulated
+from tests.proof.fleet import LAYOUTS
+from tests.proof.old_store import old_revisions
+from vgpuctl.store.tables import SCHEMA_VERSION
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("tests.proof.kill_test", "--minutes", "1", "--sweep", "12"),
+        ("tests.proof.storm", "--rounds", "1", "--commands", "2"),
+    ],
+    ids=lambda arguments: arguments[0].rpartition(".")[2],
+)
+def test_a_small_proof_finds_nothing(arguments: tuple[str, ...]) -> None:
+    need_simulated()
+    done = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=False, timeout=850)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    for store in ("sqlite", "postgresql"):
+        assert told[store]["faults"] == []
+        assert sum(told[store]["counts"].values()) >= 8
+
+
+def test_the_proofs_change_layouts_and_upgrade_from_every_version() -> None:
+    assert all(len(layouts) >= 3 for layouts in LAYOUTS.values())
+    assert old_revisions()[0] == "0001"
+    assert int(old_revisions()[-1]) == int(SCHEMA_VERSION) - 1

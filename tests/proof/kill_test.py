@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that are killed, or interrupted twice, at random moments; then `repair`, and nothing may have leaked.
+
+On simulated hosts (real sshd, agent and libvirtd), half of the time with SQLite and half with PostgreSQL as the store.
+create-vm (one VM, two, a gang), delete-vm, stop-vm, start-vm, apply-hosts, onboard, offboard-tenant, gc and the
+upgrade of an older store run in processes of their own. Most get kill -9, or SIGINT and SIGTERM one after the other,
+at a moment drawn from the time the command usually takes. After each, `repair` must succeed, and store, machines and
+libvirt must agree (tests/bench/day_checks.py); every --sweep commands all is taken back, and every host must be as it
+was before the first command.
+
+The last line of stdout is JSON. The exit code is 1 when something leaked or failed.
+Run it with `make kill-test`, or `python -m tests.proof.kill_test --minutes 60 [--seed 1]`.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.bench.day_checks import Seen, faults, look
+from tests.postgres_fixture import LocalPostgres, find_programs
+from tests.proof.answers import Answer, run
+from tests.proof.fleet import GPUS, LAYOUT_HOSTS, LAYOUTS, OFF, ProofFleet
+from tests.proof.old_store import build_old_store, old_revisions
+from vgpuctl.model.vm import VmState
+from vgpuctl.store.tables import SCHEMA_VERSION
+
+SIZE = ("--vcpus", "1", "--memory", "96MiB", "--network", "none")
+NOW = ("--timeout", "0")
+REFUSALS = {"no-capacity", "quota-exceeded", "concurrent-change"}
+FIRST_GUESS_S = 1.0
+MOST_FAULTS = 20
+KINDS = ("create",) * 6 + ("gang",) * 2 + ("delete",) * 4 + ("stop", "start") * 2 + ("apply",) * 3
+KINDS += ("onboard",) * 2 + ("offboard", "gc")
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+
+
+class KillTest:
+    """One fleet and one store."""
+
+    def __init__(self, fleet: ProofFleet, home: Path, dice: random.Random, *, sweep_every: int) -> None:
+        self._fleet = fleet
+        self._home = home
+        self._dice = dice
+        self._sweep_every = sweep_every
+        self._usual_s: dict[str, float] = defaultdict(lambda: FIRST_GUESS_S)
+        self._number = 0
+        self._seen: Seen | None = None
+        self.counts: Counter[str] = Counter()
+        self.faults: list[str] = []
+        fleet.operator.does("create-tenant", "acme")
+
+    def run(self, seconds: float) -> None:
+        """Go on for this long, then take everything back and look."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and len(self.faults) < MOST_FAULTS:
+            self._step()
+            if self._number % self._sweep_every == 0:
+                self._sweep()
+        self._sweep()
+
+    def _step(self) -> None:
+        self._number += 1
+        kind = self._dice.choice(KINDS)
+        words = self._words(kind)
+        if words is None:
+            return
+        how = self._dice.choices(("kill", "interrupt", "whole"), (5, 3, 2))[0]
+        done = self._command(kind, words, how)
+        self._judge(kind, words, how, done)
+        self._mend(f"{' '.join(words)} ({how})")
+
+    def _words(self, kind: str) -> Sequence[str] | None:
+        """The command of this kind, None when there is nothing that it could work on."""
+        name, dice = f"vm-{self._number}", self._dice
+        create = ("create-vm", name, "--tenant", "acme", "--gpu", dice.choice(GPUS), *SIZE)
+        if dice.random() < 0.7:
+            create = (*create, "--disk", "8MiB")
+        if dice.random() < 0.7:
+            create = (*create, "--hostname", "guest")
+        if kind == "create":
+            return (*create, "--count", "2") if dice.random() < 0.2 else create
+        if kind == "gang":
+            return (*create, "--count", str(dice.randint(2, 3)), "--gang")
+        if kind == "apply":
+            self._fleet.declare(dice.choice(LAYOUTS["sim_004"]), dice.choice(LAYOUTS["sim_005"]))
+            return ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--no-boot", "--reset")
+        if kind == "gc":
+            return ("gc", "--yes")
+        if kind in ("onboard", "offboard"):
+            tenant = f"guest-{dice.randint(1, 2)}"
+            if kind == "offboard":
+                there = {one["tenant"] for one in self._fleet.operator.json("list-tenants")}
+                return ("offboard-tenant", tenant, "--yes", *NOW) if tenant in there else None
+            return ("onboard", str(self._tenant_file(tenant)), "--prune")
+        return self._words_for_a_vm(kind)
+
+    def _words_for_a_vm(self, kind: str) -> Sequence[str] | None:
+        wanted = {"delete": None, "stop": VmState.RUNNING, "start": VmState.STOPPED}[kind]
+        vms = [vm for vm in self._look().vms if wanted in (None, vm.state)]
+        if not vms or (kind == "delete" and len(vms) < 3):
+            return None
+        vm = self._dice.choice(vms).request
+        further = {"delete": ("--yes", *NOW), "stop": ("--hold", self._dice.choice(("keep", "release")), *NOW)}
+        return (f"{kind}-vm", vm.name, "--tenant", vm.tenant, *further.get(kind, ()))
+
+    def _tenant_file(self, tenant: str) -> Path:
+        path = self._home / f"{tenant}.yml"
+        lines = ["version: 1", f"tenant: {tenant}", f"quotas: {{vms: {self._dice.randint(3, 5)}}}", "vms:"]
+        for number in range(self._dice.randint(1, 2)):
+            gpu = self._dice.choice(("A40-8Q", "T4-4Q"))
+            size = "vcpus: 1, memory: 96MiB, network: none, disk: {size: 8MiB}"
+            lines.append(f"  - {{name: n-{number}, {size}, gpus: ['{gpu}']}}")
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def _command(self, kind: str, words: Sequence[str], how: str) -> Answer:
+        usual_s = self._usual_s[kind]
+        signals: list[tuple[float, int]] = []
+        if how == "kill":
+            signals = [(self._dice.uniform(0.05, usual_s * 1.1), signal.SIGKILL)]
+        elif how == "interrupt":
+            first_s = self._dice.uniform(0.15, max(usual_s, 0.2))
+            second_s = first_s + self._dice.uniform(0.0, 0.4)
+            signals = [(first_s, self._dice.choice(INTERRUPTS)), (second_s, self._dice.choice(INTERRUPTS))]
+        began = time.monotonic()
+        done = run(self._fleet.operator, *words, "--json", signals=signals)
+        if done.shows_traceback:
+            self._blame(f"{' '.join(words)} ({how}) showed a traceback: {done.err}")
+        if how == "whole" and done.code == 0:
+            self._usual_s[kind] = 0.7 * usual_s + 0.3 * (time.monotonic() - began)
+        return done
+
+    def _judge(self, kind: str, words: Sequence[str], how: str, done: Answer) -> None:
+        what = {0: "done", -9: "killed", 130: "interrupted"}.get(done.code, "refused")
+        self.counts[f"{kind} {what}"] += 1
+        if what == "refused" and how == "whole" and done.reference not in REFUSALS:
+            self._blame(f"{' '.join(words)} ended with {done.code}: {done.err.strip()}")
+
+    def _mend(self, after: str) -> None:
+        """What an operator does after a command died; then nothing may be wrong."""
+        done = run(self._fleet.operator, "repair", "--json")
+        if done.code:
+            self._blame(f"repair after {after} ended with {done.code}: {done.err.strip()} {done.out.strip()}")
+        elif self._number % 4 == 0 and (more := self._fleet.operator.json("repair")):
+            self._blame(f"a second repair after {after} found {more}")
+        before = self._seen or self._look()
+        self._seen = seen = self._look()
+        for fault in faults(before, seen, self._fleet.vm_machines, time.time()):
+            self._blame(f"after {after}: {fault}")
+
+    def _sweep(self) -> None:
+        """Take everything back: every host is as it was before the first command."""
+        operator = self._fleet.operator
+        for tenant in [one["tenant"] for one in operator.json("list-tenants")]:
+            names = [vm.request.name for vm in self._look().vms if vm.request.tenant == tenant]
+            if names:
+                operator.does("delete-vm", *names, "--tenant", tenant, "--yes", *NOW)
+        for words in (("repair",), ("gc", "--yes")):
+            found = json.loads(operator.does(*words, "--json").out)
+            if words == ("repair",) and found:
+                self._blame(f"in the end repair finds {found}")
+        self._fleet.declare(OFF, OFF)
+        operator.does("apply-hosts", "--no-boot", "--reset")
+        for leak in self._fleet.leaks():
+            self._blame(leak)
+        self._seen = seen = self._look()
+        if seen.vms or seen.leases or seen.queue:
+            self._blame(f"in the end the store has {seen.vms}, {seen.leases}, {seen.queue}")
+        self.counts["sweeps"] += 1
+        self._upgrade()
+        _say(f"{self._number} commands, {sum(self.counts.values())} answers, {len(self.faults)} faults")
+
+    def _upgrade(self) -> None:
+        """A store of an earlier version whose upgrade is killed: the next command finds every row."""
+        revision = self._dice.choice(old_revisions())
+        with tempfile.TemporaryDirectory(dir=self._home) as folder:
+            url = f"sqlite:///{folder}/store.db"
+            wanted = build_old_store(url, revision)
+            operator = replace(self._fleet.operator, database=url)
+            for _try in range(self._dice.randint(1, 3)):
+                done = run(operator, "list-vms", signals=[(self._dice.uniform(0.02, 0.7), signal.SIGKILL)])
+                self.counts[f"upgrade {'killed' if done.code == -9 else 'done'}"] += 1
+            rows = [
+                f"{one['vm']['request']['tenant']}/{one['vm']['request']['name']}" for one in operator.json("list-vms")
+            ]
+            if sorted(rows) != sorted(wanted):
+                self._blame(f"the upgrade from {revision} to {SCHEMA_VERSION} was killed: {rows} of {wanted} are left")
+
+    def _look(self) -> Seen:
+        with self._fleet.services() as services:
+            return look(services.store)
+
+    def _blame(self, fault: str) -> None:
+        self.faults.append(fault)
+        _say(f"FAULT: {fault}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def databases() -> Iterator[list[tuple[str, str | None]]]:
+    """The kinds of store, each with its URL; None for a file in the fleet's own folder."""
+    programs = find_programs()
+    if programs is None:
+        raise SystemExit("no PostgreSQL server is installed: apt-get install postgresql")
+    with LocalPostgres(programs) as server, server.create_database() as url:
+        yield [("sqlite", None), ("postgresql", url)]
+
+
+def main() -> int:
+    """Bring a fleet up for each kind of store, try it, and take it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sweep", type=int, default=40, help="commands until everything is taken back")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+
+    told: dict[str, Any] = {"seed": given.seed, "minutes": given.minutes}
+    failed = False
+    with databases() as stores:
+        for number, (kind, url) in enumerate(stores):
+            with tempfile.TemporaryDirectory(prefix="kill-", dir="/tmp") as name:
+                fleet = ProofFleet(Path(name), url)
+                try:
+                    test = KillTest(fleet, Path(name), random.Random(given.seed * 2 + number), sweep_every=given.sweep)
+                    test.run(given.minutes * 60 / len(stores))
+                finally:
+                    fleet.down()
+            told[kind] = {"counts": dict(sorted(test.counts.items())), "faults": test.faults}
+            failed = failed or bool(test.faults)
+    print(json.dumps({**told, "load": round(os.getloadavg()[0], 1)}))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Eight operators at once on a fleet that is too small for them: no device may be granted twice.
+
+Each operator runs create-vm (one VM, two, a gang, and names that others use too), delete-vm (its own VMs and others'),
+stop-vm and start-vm, in processes of their own against one store, on simulated hosts; a round lasts --commands of them
+each. After every round nothing is in flight: `repair` must find nothing, and the leases, the ledger, the machines' own
+files and the published MIG geometry must agree. At the end all is taken back, and every host is as it was before.
+The whole is done with SQLite and with PostgreSQL.
+
+The last line of stdout is JSON. The exit code is 1 when something was granted twice, lost or left.
+Run it with `make storm`, or `python -m tests.proof.storm --rounds 6 --commands 8 [--seed 1]`.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tests.bench.day_checks import Seen, faults, look
+from tests.proof.answers import Answer, run
+from tests.proof.fleet import GPUS, OFF, ProofFleet
+from tests.proof.kill_test import NOW, SIZE, databases
+from tests.proof.mig_checks import mig_faults
+from vgpuctl.model.vm import VmState
+
+OPERATORS = 8
+TENANTS = ("acme", "umbrella")
+MIG_GPUS = ("H100-3-40C", "H100-2-20C", "H100-2-20C")
+MIG_HOST = "sim-004"
+MIG_LAYOUT: Mapping[str, Any] = {
+    "gpus": [
+        {
+            "match": "all",
+            "kind": "mig-vgpu",
+            "geometry": {"3g.40gb": 1, "2g.20gb": 2},
+            "types": ["H100-3-40C", "H100-2-20C"],
+        }
+    ]
+}
+REFUSALS = {"no-capacity", "quota-exceeded", "concurrent-change", "state", "not-found", "vm-differs"}
+SHARED_NAMES = 4
+
+
+class Operator:
+    """One of them, with dice of its own."""
+
+    def __init__(self, fleet: ProofFleet, number: int, seed: int) -> None:
+        self._fleet = fleet
+        self._number = number
+        self._dice = random.Random(seed * 1000 + number)
+        self._made = 0
+        self.counts: Counter[str] = Counter()
+        self.faults: list[str] = []
+
+    def work(self, commands: int) -> None:
+        """Give so many commands; a refusal is an answer, anything else a fault."""
+        for _ in range(commands):
+            words = self._words()
+            answer = run(self._fleet.operator, *words, "--json")
+            self.counts[f"{words[0]} {_outcome(answer)}"] += 1
+            if answer.shows_traceback or (answer.code and answer.reference not in REFUSALS):
+                self.faults.append(f"{' '.join(words)} ended with {answer.code}: {answer.err.strip()}")
+
+    def _words(self) -> tuple[str, ...]:
+        dice = self._dice
+        tenant = dice.choice(TENANTS)
+        if dice.random() < 0.55:
+            self._made += 1
+            name = f"shared-{dice.randrange(SHARED_NAMES)}"
+            if dice.random() < 0.75:
+                name = f"vm-{self._number}-{self._made}"
+            create = ("create-vm", name, "--tenant", tenant, "--gpu", dice.choice((*GPUS, *MIG_GPUS)), *SIZE)
+            return dice.choice((create, create, create, (*create, "--count", "2", "--gang")))
+        with self._fleet.services() as services, services.store.reading() as session:
+            vms = session.vms()
+        if not vms:
+            return ("list-vms",)
+        vm = dice.choice(vms).request
+        command = dice.choice(("delete-vm", "delete-vm", "stop-vm", "start-vm"))
+        further = {"delete-vm": ("--yes", *NOW), "stop-vm": ("--hold", dice.choice(("keep", "release")), *NOW)}
+        return (command, vm.name, "--tenant", vm.tenant, *further.get(command, ()))
+
+
+class Storm:
+    """All of them on one fleet and one store."""
+
+    def __init__(self, fleet: ProofFleet, seed: int) -> None:
+        self._fleet = fleet
+        self._operators = [Operator(fleet, number, seed) for number in range(OPERATORS)]
+        self._seen: Seen | None = None
+        self.most_vms = 0
+        self._faults: list[str] = []
+        fleet.declare(MIG_LAYOUT, OFF)
+        fleet.operator.does("apply-hosts", "--limit", MIG_HOST, "--no-boot", "--reset")
+        for tenant in TENANTS:
+            fleet.operator.does("create-tenant", tenant, "--quota", "vms=24")
+        fleet.operator.does("list-gpus", "--refresh")
+
+    def run(self, rounds: int, commands: int) -> None:
+        """So many rounds, then take everything back."""
+        for number in range(1, rounds + 1):
+            with ThreadPoolExecutor(OPERATORS) as pool:
+                list(pool.map(lambda operator: operator.work(commands), self._operators))
+            self._judge(f"round {number}")
+            _say(f"round {number}: {self.most_vms} VMs at most, {len(self.faults)} faults")
+        self._end()
+
+    @property
+    def faults(self) -> list[str]:
+        """Everything that did not hold."""
+        return [*self._faults, *(fault for one in self._operators for fault in one.faults)]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The commands by how they ended."""
+        return dict(sorted(sum((one.counts for one in self._operators), Counter[str]()).items()))
+
+    def _judge(self, when: str) -> None:
+        if found := self._fleet.operator.json("repair"):
+            self._faults.append(f"{when}: repair finds {found}")
+        with self._fleet.services() as services:
+            seen = look(services.store)
+        self.most_vms = max(self.most_vms, sum(vm.state is VmState.RUNNING for vm in seen.vms))
+        found = [
+            *faults(self._seen or seen, seen, self._fleet.vm_machines, time.time()),
+            *mig_faults(
+                MIG_HOST,
+                self._fleet.layouts.machine(MIG_HOST),
+                [lease for lease in seen.leases if lease.host == MIG_HOST],
+            ),
+        ]
+        self._faults += [f"{when}: {one}" for one in found]
+        self._seen = seen
+
+    def _end(self) -> None:
+        operator = self._fleet.operator
+        with self._fleet.services() as services:
+            vms = look(services.store).vms
+        for tenant in TENANTS:
+            names = [vm.request.name for vm in vms if vm.request.tenant == tenant]
+            if names:
+                operator.does("delete-vm", *names, "--tenant", tenant, "--yes", *NOW)
+        self._judge("at the end")
+        self._fleet.declare(OFF, OFF)
+        operator.does("apply-hosts", "--no-boot", "--reset")
+        self._faults += self._fleet.leaks()
+
+
+def _outcome(answer: Answer) -> str:
+    return "done" if answer.code == 0 else f"refused: {answer.reference}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Bring a fleet up for each kind of store, let the operators loose on it, and take it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--commands", type=int, default=8, help="commands of each operator in a round")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+
+    told: dict[str, Any] = {"seed": given.seed, "operators": OPERATORS}
+    failed = False
+    with databases() as stores:
+        for kind, url in stores:
+            with tempfile.TemporaryDirectory(prefix="storm-", dir="/tmp") as name:
+                fleet = ProofFleet(Path(name), url)
+                try:
+                    storm = Storm(fleet, given.seed)
+                    began = time.perf_counter()
+                    storm.run(given.rounds, given.commands)
+                finally:
+                    fleet.down()
+            told[kind] = {
+                "counts": storm.counts,
+                "most VMs": storm.most_vms,
+                "seconds": round(time.perf_counter() - began),
+                "faults": storm.faults,
+            }
+            failed = failed or bool(storm.faults)
+    print(json.dumps({**told, "load": round(os.getloadavg()[0], 1)}))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

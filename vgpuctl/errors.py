@@ -62,10 +62,11 @@ class InventoryError(VgpuctlError):
 
 
 class HostError(VgpuctlError):
-    """A host did not do what was asked of it."""
+    """A host did not do what was asked of it. host: its name, where the one who asked noted it."""
 
     reference = "host"
     exit_code = 4
+    host: str | None = None
 
 
 class HostUnreachable(HostError):

@@ -73,6 +73,13 @@ GATES = [
         "usecases/capacities.py:capacity_of",
         calls_only=True,
     ),
+    _guarded(
+        "what creates a VM leaves hosts that fail out and places again",
+        "FailedHosts",
+        "usecases/failed_hosts.py",
+        "usecases/create_vm.py:create_vm",
+        "usecases/create_gang.py:create_gang",
+    ),
 ]
 
 

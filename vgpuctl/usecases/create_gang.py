@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, UsageError, VgpuctlError
+from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError, UsageError, VgpuctlError
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
@@ -16,7 +16,17 @@ from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.gang_victims import GangEviction
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.store.records import Operation
-from vgpuctl.usecases.create_vm import PLACEMENTS_TRIED, CreatedVm, build, find_existing, forget, plan, read_leases
+from vgpuctl.usecases.create_vm import (
+    PLACEMENTS_TRIED,
+    CreatedVm,
+    build,
+    find_existing,
+    forget,
+    not_placed,
+    plan,
+    read_leases,
+)
+from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
 from vgpuctl.usecases.operations import ending, may_run
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import network_of, on_its_host, take_port
@@ -24,7 +34,6 @@ from vgpuctl.usecases.preemption import SHUTDOWN_TIMEOUT_S, as_one, carry_out, f
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import describe_slice, leases_of
-from vgpuctl.usecases.survey import survey
 from vgpuctl.usecases.undo import Undo
 
 OPERATION = "create-gang"
@@ -65,17 +74,19 @@ def create_gang(
         members.append(_Member(request, on_its_host(request, network), network))
     surprise: VgpuctlError | None = None
     victims: tuple[Candidate, ...] = ()
+    hosts = usable_hosts(services, members[0].wanted)
+    failed = FailedHosts(services, remember=not dry_run)
     for _attempt in range(PLACEMENTS_TRIED):
-        capacities = _look(services, members, refresh=refresh, remember=not dry_run)
+        capacities = failed.read_others(hosts, refresh=refresh)
         placements = _place(services, members, capacities)
         if placements is None:
             if not refresh:
                 refresh = True
                 continue
-            surprise = _no_room(members)
+            surprise = full = _no_room(members)
             eviction = find_eviction_together(services, [one.wanted for one in members], capacities)
             if eviction is None:
-                raise surprise
+                raise failed.explain(full)
             victims = eviction.victims
             if dry_run:
                 return _plan_after(members, eviction)
@@ -87,15 +98,14 @@ def create_gang(
                 return _plan(services, members, placements)
             first, *others = _create(services, members, placements, capacities)
             return (replace(first, victims=victims), *others)
+        except HostError as error:
+            surprise = error
+            failed.after(error, [one.wanted for one in members], capacities)
         except ConcurrentChange as error:
             services.say(f"{error.message}; placing again")
             surprise = error
             refresh = True
-    assert surprise is not None
-    raise ConcurrentChange(
-        f"no placement for {len(members)} VMs together held in {PLACEMENTS_TRIED} tries: {surprise.message}",
-        hint="others change these hosts at the same time; try again",
-    )
+    raise not_placed(f"{len(members)} VMs together", surprise)
 
 
 def find_existing_gang(services: Services, requests: Sequence[VmRequest]) -> tuple[CreatedVm, ...] | None:
@@ -132,15 +142,6 @@ def give_up_gangs(services: Services) -> None:
             session.set_vm_state(vm.uuid, VmState.DELETING, "the VMs it was to be created with are not all there")
 
 
-def _look(services: Services, members: Sequence[_Member], *, refresh: bool, remember: bool) -> tuple[HostCapacity, ...]:
-    seen = survey(services, usable_hosts(services, members[0].wanted), refresh=refresh, remember=remember)
-    for name, failure in seen.failures:
-        services.say(f"{name} does not answer and is left out: {failure.message}")
-    if not seen.capacities and seen.failures:
-        raise seen.failures[0][1]
-    return seen.capacities
-
-
 def _place(
     services: Services, members: Sequence[_Member], capacities: Sequence[HostCapacity]
 ) -> list[Placement] | None:
@@ -162,7 +163,8 @@ def _plan(services: Services, members: Sequence[_Member], placements: Sequence[P
     planned = []
     for member, placement in zip(members, placements, strict=True):
         vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING)
-        planned.append(plan(services, vm, member.network, placement))
+        with on_host(placement.host):
+            planned.append(plan(services, vm, member.network, placement))
     return tuple(planned)
 
 
@@ -206,7 +208,8 @@ def _create(
                 created = []
                 for (vm, leases, attachment), undoing in zip(begun, undos, strict=True):
                     taking_back.enter_context(undoing)
-                    created.append(build(services, vm, leases, attachment, undoing))
+                    with on_host(vm.host):
+                        created.append(build(services, vm, leases, attachment, undoing))
                 with services.store.transaction() as session:
                     for one in created:
                         session.set_vm_state(one.vm.uuid, VmState.RUNNING)

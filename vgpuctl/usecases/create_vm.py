@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.steps import Step
-from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlError, VmDiffers
+from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError, VgpuctlError, VmDiffers
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
@@ -16,6 +16,7 @@ from vgpuctl.scheduler.judge import FleetView, view_of
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.usecases import guest
+from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
 from vgpuctl.usecases.operations import ending, refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
@@ -61,6 +62,7 @@ def create_vm(
     When it fits only if less important VMs give way, they are shut down, within shutdown_timeout_s each.
     reservation: take the slices that were promised under this name, until the present window ends.
 
+    A host that fails is left out, and the VM is placed on another, unless something of it could not be rolled back.
     Raises NotFound (tenant), VmDiffers (a VM of this name with another specification), QuotaExceeded, NoCapacity,
     HostError, GuestError; after any of them nothing is left behind, or the lease is `broken` and says why.
     """
@@ -74,12 +76,8 @@ def create_vm(
     network = network_of(services, request)
     wanted = on_its_host(request, network)
     hosts = usable_hosts(services, wanted)
-    seen = survey(services, hosts, refresh=refresh, remember=not dry_run)
-    for name, failure in seen.failures:
-        services.say(f"{name} does not answer and is left out: {failure.message}")
-    if not seen.capacities and seen.failures:
-        raise seen.failures[0][1]
-    capacities = list(seen.capacities)
+    failed = FailedHosts(services, remember=not dry_run)
+    capacities = failed.read_others(hosts, refresh=refresh)
     surprise: VgpuctlError | None = None
     victims: tuple[Candidate, ...] = ()
     for _attempt in range(PLACEMENTS_TRIED):
@@ -96,12 +94,12 @@ def create_vm(
             if not refresh:
                 refresh = True
                 services.say("nothing fits what was read of the hosts before: reading them again")
-                capacities = list(survey(services, hosts, refresh=True, remember=not dry_run).capacities)
+                capacities = failed.read_others(hosts, refresh=True)
                 continue
             eviction = find_eviction(services, wanted, capacities)
             if eviction is None:
                 refuse_for_reservation(services, wanted, capacities, full)
-                raise
+                raise failed.explain(full) from full
             victims = eviction.victims
             if dry_run:
                 vm = Vm(str(uuid.uuid4()), request, eviction.placement.host, VmState.CREATING)
@@ -111,15 +109,24 @@ def create_vm(
             capacities = _look_again(services, eviction.placement.host, capacities, remember=True)
             continue
         try:
-            created = _create_on(services, request, network, placement, capacities, used, dry_run=dry_run)
+            with on_host(placement.host):
+                created = _create_on(services, request, network, placement, capacities, used, dry_run=dry_run)
             return replace(created, victims=victims)
+        except HostError as error:
+            surprise, capacities = error, failed.after(error, [wanted], capacities)
         except ConcurrentChange as error:
             services.say(f"{placement.host}: {error.message}; placing again")
             surprise = error
             capacities = _look_again(services, placement.host, capacities, remember=not dry_run)
-    assert surprise is not None
-    raise ConcurrentChange(
-        f"no placement for {request.name} held in {PLACEMENTS_TRIED} tries: {surprise.message}",
+    raise not_placed(request.name, surprise)
+
+
+def not_placed(what: str, surprise: VgpuctlError | None) -> VgpuctlError:
+    """The error of a run whose every placement failed, the last one with `surprise`."""
+    if surprise is None or isinstance(surprise, HostError):
+        return surprise or ConcurrentChange(f"no placement for {what} was tried")
+    return ConcurrentChange(
+        f"no placement for {what} held in {PLACEMENTS_TRIED} tries: {surprise.message}",
         hint="others change these hosts at the same time; try again",
     )
 

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that fail while VMs are created: the VMs go to others, and nothing is left behind."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.operator import Operator
+from tests.e2e.witness import FleetWitness
+from vgpuctl import lab
+
+ACME = ("--tenant", "acme")
+SMALL = (*ACME, "--memory", "96MiB", "--vcpus", "1", "--network", "none")
+CREATE = ("create-vm", "web", "--gpu", "A40-8Q", *SMALL)
+A40_HOSTS = {"sim-001", "sim-002"}
+
+
+@contextmanager
+def failing(fleet: lab.LabFolder, name: str, kind: str) -> Iterator[None]:
+    lab.faults.begin(name, kind, folder=fleet)
+    try:
+        yield
+    finally:
+        lab.faults.clear(name, folder=fleet)
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator, fleet: lab.LabFolder) -> Operator:
+    for name in A40_HOSTS:  # a card that had a fault once is noted in the machine's state for good
+        with failing(fleet, name, "refuse"):
+            pass
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does("list-gpus", "--refresh")
+    return fleet_operator
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(operator: Operator, fleet: lab.LabFolder, fleet_witness: FleetWitness) -> Iterator[None]:
+    before = fleet_witness.state()
+    yield
+    for name in lab.simulated.names(folder=fleet):
+        lab.faults.clear(name, folder=fleet)
+    for vm in operator.json("list-vms"):
+        operator.does("delete-vm", vm["vm"]["request"]["name"], *ACME, "--yes", "--timeout", "0")
+    assert fleet_witness.state() == before
+
+
+def chosen(operator: Operator, *arguments: str) -> str:
+    """The host that takes the VM while all are well."""
+    (planned,) = operator.json(*arguments, "--dry-run")
+    host: str = planned["vm"]["host"]
+    return host
+
+
+@pytest.mark.parametrize("kind", ["sshd", "libvirtd", "refuse"])
+def test_a_vm_goes_to_another_host_when_the_first_fails(kind: str, operator: Operator, fleet: lab.LabFolder) -> None:
+    first = chosen(operator, *CREATE)
+    with failing(fleet, first, kind):
+        done = operator.does(*CREATE)
+    assert f"{first} failed and is left out: " in done.err
+    ((vm,),) = ([one["vm"] for one in operator.json("list-vms")],)
+    assert (vm["state"], vm["host"]) == ("running", *(A40_HOSTS - {first}))
+
+
+def test_a_vm_that_fits_nowhere_else_names_the_host_that_failed(operator: Operator, fleet: lab.LabFolder) -> None:
+    for name in A40_HOSTS:
+        lab.faults.begin(name, "sshd", folder=fleet)
+    refused = operator.is_refused(*CREATE)
+    assert refused["reference"] == "no-capacity"
+    assert {line.split(" was left out")[0] for line in refused["context"][:2]} == A40_HOSTS
+    alone = operator.is_refused(*CREATE, "--host", "sim-001")
+    assert alone["reference"] == "host-unreachable"
+    assert operator.json("list-vms") == []
+
+
+def test_a_gang_goes_to_other_hosts_as_a_whole(operator: Operator, fleet: lab.LabFolder) -> None:
+    gang = ("create-vm", "web", "--count", "2", "--gang", "--gpu", "A40-8Q", *SMALL)
+    first = operator.json(*gang, "--dry-run")[0]["vm"]["host"]
+    with failing(fleet, first, "libvirtd"):
+        operator.does(*gang)
+    vms = [one["vm"] for one in operator.json("list-vms")]
+    assert [(vm["state"], vm["host"]) for vm in vms] == [("running", *(A40_HOSTS - {first}))] * 2
+
+
+def test_a_vm_of_the_queue_goes_to_another_host(operator: Operator, fleet: lab.LabFolder) -> None:
+    first = chosen(operator, *CREATE)
+    with failing(fleet, first, "libvirtd"):
+        operator.does("create-vm", "other", "--queue", "--gpu", "A40-8Q", *SMALL)
+    assert operator.json("list-vms")[0]["vm"]["host"] != first

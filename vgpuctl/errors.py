@@ -3,18 +3,20 @@
 
 VgpuctlError
 ├── UsageError 2            bad options or a bad specification
+│   ├── ImageUnregistered
 ├── InventoryError 3        the inventory cannot be read
 ├── HostError 4             one host did not do what was asked
 │   ├── HostUnreachable  HostKeyUnknown  HostKeyChanged  AuthenticationFailed  BecomeFailed
 │   ├── PythonMissing  LibvirtMissing  CommandTimedOut  CommandFailed
 │   ├── AgentBroken  AgentProblem(code)
-│   └── LayoutRefused  LayoutDiffers
+│   ├── LayoutRefused  LayoutDiffers
+│   └── ImageMissing
 ├── NoCapacity 5            no GPU can take the request; the context has a line per GPU
 ├── StateError 6            the store and the request disagree
 │   ├── NotFound  VmDiffers  ConcurrentChange  LeaseBroken  StoreUnusable
-│   ├── NetworkDiffers  NetworkInUse  AddressesExhausted
+│   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
 ├── GuestError 7            libvirt refused a domain, volume or network
-│   ├── DomainRejected  VolumeRejected  NetworkMissing  NetworkRejected
+│   ├── DomainRejected  VolumeRejected  NetworkMissing  NetworkRejected  ImageRejected
 ├── OvnError 11             OVN's databases did not do what was asked
 │   ├── OvnUnreachable  OvnRefused
 ├── LabError 8              the lab cannot be built or started
@@ -160,6 +162,12 @@ class LayoutDiffers(HostError):
     reference = "layout-differs"
 
 
+class ImageMissing(HostError):
+    """A host has no copy of an image."""
+
+    reference = "image-missing"
+
+
 class NoCapacity(VgpuctlError):
     """No GPU can take the request; `context` has one line per GPU or host looked at."""
 
@@ -228,6 +236,24 @@ class AddressesExhausted(StateError):
     reference = "addresses-exhausted"
 
 
+class ImageDiffers(StateError):
+    """An image of this name is registered with another place, format or checksum."""
+
+    reference = "image-differs"
+
+
+class ImageInUse(StateError):
+    """VMs or queued VMs name the image."""
+
+    reference = "image-in-use"
+
+
+class ImageUnregistered(UsageError):
+    """A VM names a path, a volume or an image that the catalogue does not have."""
+
+    reference = "image-unregistered"
+
+
 class GuestError(VgpuctlError):
     """libvirt refused something."""
 
@@ -257,6 +283,12 @@ class NetworkRejected(GuestError):
     """libvirt refused to define, start or change a tenant's network."""
 
     reference = "network-rejected"
+
+
+class ImageRejected(GuestError):
+    """A host's copy of an image is not what was registered, or is a VM's disk."""
+
+    reference = "image-rejected"
 
 
 class OvnError(VgpuctlError):

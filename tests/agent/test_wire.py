@@ -134,6 +134,7 @@ def test_a_reply_comes_back_with_its_problem() -> None:
         envelope.Request("facts"),
         envelope.Request("apply", STEPS, dry_run=True),
         envelope.Request("holders", target=UUID),
+        envelope.Request("image", target="/srv/debian.qcow2", with_digest=True),
         envelope.Request("certificate", certificate=CertificateFiles("certificate", "authority", "key")),
     ],
     ids=lambda request: request.call,
@@ -180,6 +181,7 @@ def test_a_wrong_field_is_named(gpu: object, path: str) -> None:
         ({"protocol": 1, "call": "apply", "steps": [{"op": "format-disk"}]}, "steps[0].op"),
         ({"protocol": 1, "call": "apply", "steps": [{"op": "sriov.set", "address": "x"}]}, "steps[0].count"),
         ({"protocol": 1, "call": "holders"}, "target"),
+        ({"protocol": 1, "call": "image", "target": "/a", "with_digest": 1}, "with_digest"),
         ("facts", ""),
     ],
 )

@@ -5,6 +5,7 @@
 simulated hosts, where it takes a fraction of one: for what has to be tried many times.
 """
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from tests.e2e.witness import FleetWitness, Witness
 from tests.lab.simulated_fixtures import fleet
 from tests.lab_fixtures import kernel_host, lab_folder
 from vgpuctl import lab
+from vgpuctl.lab.guest_disk import idle_disk
 from vgpuctl.lab.simulated.layout import simulated_folder
 
 __all__ = ["fleet", "kernel_host", "lab_folder"]
 
+_IDLE_CHECKSUM = f"sha256:{hashlib.sha256(idle_disk()).hexdigest()}"
 _ENABLE_VFS = """
 set -e
 /usr/lib/nvidia/sriov-manage -e ALL
@@ -46,7 +49,9 @@ def operator(kernel_host: Any, tmp_path_factory: pytest.TempPathFactory) -> Oper
     as_root = Path(kernel_host.inventory).read_text().replace('ansible_user: "operator"', 'ansible_user: "root"')
     inventory = home / "inventory.yml"
     inventory.write_text(as_root.replace("ansible_become: true", "ansible_become: false"))
-    return Operator(home, inventory, f"sqlite:///{home}/store.db")
+    made = Operator(home, inventory, f"sqlite:///{home}/store.db")
+    made.does("register-image", "idle", "--volume", "idle.img", "--format", "raw", "--checksum", _IDLE_CHECKSUM)
+    return made
 
 
 @pytest.fixture(scope="module")

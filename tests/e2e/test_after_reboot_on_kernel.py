@@ -45,7 +45,7 @@ def declared(operator: Operator, kernel_host: Any) -> Iterator[Operator]:
 def test_the_layout_is_back_before_the_vm_starts(declared: Operator, kernel_host: Any, witness: Witness) -> None:
     declared.does("apply-hosts")
     declared.does("create-tenant", "acme")
-    size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "4MiB", "--base-image", "idle.img")
+    size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "4MiB", "--base-image", "idle")
     declared.does("create-vm", "kept", "--tenant", "acme", "--gpu", "A40-8Q", *size, "--autostart")
     before = witness.state()
     assert {"mdev", "vgpu", "domain"} <= {line.split()[0] for line in before}

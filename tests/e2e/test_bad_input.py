@@ -52,12 +52,12 @@ CASES = {
     "vcpus 0": (["web-1", *ACME, "--gpu", "A40-8Q", "--vcpus", "0"], "usage", "vcpus"),
     "base image missing": (
         ["web-1", *ACME, "--gpu", "A40-8Q", "--base-image", "debian.qcow2", *SMALL],
-        "volume-rejected",
+        "image-unregistered",
         "debian.qcow2",
     ),
     "base image path missing": (
         ["web-1", *ACME, "--gpu", "A40-8Q", "--base-image", "/srv/none.qcow2", *SMALL],
-        "volume-rejected",
+        "image-unregistered",
         "/srv/none.qcow2",
     ),
     "pool missing": (

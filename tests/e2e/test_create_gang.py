@@ -48,7 +48,7 @@ def test_a_gang_that_does_not_fit_or_fails_half_way_leaves_nothing(
     assert (full["reference"], "do not fit together" in full["message"]) == ("no-capacity", True)
     file = tmp_path / "gang.yml"
     vm = "gpus: [A40-24Q], memory: 96MiB, vcpus: 1, network: null, tenant: gangs"
-    file.write_text(f"vms:\n- {{name: a, {vm}}}\n- {{name: b, {vm}, disk: {{base_image: missing.img}}}}\n")
+    file.write_text(f"vms:\n- {{name: a, {vm}}}\n- {{name: b, {vm}, disk: {{pool: missing}}}}\n")
     operator.is_refused("create-vm", "-f", str(file), "--gang")
     assert operator.json("list-vms", "--tenant", "gangs") == []
     assert fleet_witness.state() == before

@@ -17,7 +17,7 @@ from tests.e2e.witness import Witness
 pytestmark = pytest.mark.kernel_lab
 
 # `idle.img` halts after one line, so that guests cost the emulated host nothing.
-SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "4MiB", "--base-image", "idle.img")
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "4MiB", "--base-image", "idle")
 VMS = {
     "acme.web-1": ("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", *SIZE),
     "umbrella.web-1": ("create-vm", "web-1", "--tenant", "umbrella", "--gpu", "A40-24Q", *SIZE),
@@ -185,11 +185,15 @@ def test_a_full_gpu_is_refused_with_a_reason_per_gpu(created: dict[str, Any], op
 def test_what_libvirt_refuses_to_start_is_taken_back(
     created: dict[str, Any], operator: Operator, witness: Witness
 ) -> None:
+    # QEMU loads an initrd into the guest's memory before it starts, and this one is larger.
+    witness.run("truncate -s 120M /run/large-initrd")
+    for name, kind, path in (("linux", "kernel", "/run/lab/guest/vmlinux"), ("large", "initrd", "/run/large-initrd")):
+        operator.does("register-image", name, "--path", path, "--kind", kind, "--format", "raw", "--host", "gpu1")
     state = witness.state()
-    wanted = ("create-vm", "next", "--tenant", "acme", "--gpu", "A40-8Q", *SIZE, "--kernel", "/boot/none")
-    refused = operator.is_refused(*wanted)
+    wanted = ("create-vm", "next", "--tenant", "acme", "--gpu", "A40-8Q", *SIZE, "--kernel", "linux")
+    refused = operator.is_refused(*wanted, "--initrd", "large")
     assert (refused["reference"], refused["exit_code"]) == ("domain-rejected", 7)
-    assert "/boot/none" in refused["message"]
+    assert "initrd is too large" in refused["message"]
     assert witness.state() == state
     assert "acme.next" not in operator.does("list-vms").out
 

@@ -24,7 +24,7 @@ CREATE_SIMULATED = {
     "mdev": ("create-vm", "web-1", "--tenant", "acme", "--gpu", "2*T4-2Q", "--host", "sim-003", "--disk", "64MiB"),
 }
 CREATE = ("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--gpu", "T4-2Q",
-          "--disk", "4MiB", "--base-image", "idle.img", *SIZE)  # fmt: skip
+          "--disk", "4MiB", "--base-image", "idle", *SIZE)  # fmt: skip
 
 
 class Looks(Protocol):

@@ -22,7 +22,7 @@ ARGUMENTS = (
 )
 CREATE = (
     "create-vm", "tiny", "--tenant", "acme", "--gpu", "A40-8Q", "--memory", "192MiB", "--vcpus", "1",
-    "--kernel", "/run/lab/guest/vmlinux", "--initrd", "/run/lab/guest/initramfs",
+    "--kernel", "linux", "--initrd", "initramfs",
     "--kernel-args", ARGUMENTS, "--network", "none", "--wait",
 )  # fmt: skip
 
@@ -30,6 +30,9 @@ CREATE = (
 def test_the_guests_own_console_lists_the_gpu(operator: Operator, witness: Witness) -> None:
     before = witness.state()
     operator.does("create-tenant", "acme")
+    for name, kind, file in (("linux", "kernel", "vmlinux"), ("initramfs", "initrd", "initramfs")):
+        place = ("--path", f"/run/lab/guest/{file}", "--kind", kind)
+        operator.does("register-image", name, *place, "--format", "raw", "--host", "gpu1")
     operator.does(*CREATE)
     try:
         _watch_until(operator, "tiny guest: ready")

@@ -80,6 +80,34 @@ GATES = [
         "usecases/create_vm.py:create_vm",
         "usecases/create_gang.py:create_gang",
     ),
+    _guarded(
+        "a request reaches a file of a host only by a verified image of the catalogue",
+        "HostImages",
+        "model/image.py",
+        "usecases/image_gate.py:images_on",
+        "usecases/image_gate.py:images_again",
+        calls_only=True,
+    ),
+    _guarded(
+        "a VM is made from images that are verified on its host",
+        "images_on",
+        "usecases/image_gate.py",
+        "usecases/create_vm.py:plan",
+        "usecases/create_vm.py:build",
+    ),
+    _guarded(
+        "a VM starts again with the images that it was made from",
+        "images_again",
+        "usecases/image_gate.py",
+        "usecases/start_vm.py:start_vm",
+    ),
+    _guarded(
+        "requests with unregistered images are refused before anything is done",
+        "refuse_unregistered",
+        "usecases/image_gate.py",
+        "usecases/create_vm.py:find_existing",
+        "usecases/onboard.py:onboard",
+    ),
 ]
 
 

@@ -54,6 +54,11 @@ def answer(host: Host, request: Request) -> Reply:
             from vgpuctl.agent.facts import signs
 
             return Reply(__version__, host.writes, signs=signs.read(host))
+        if request.call == "image":
+            from vgpuctl.agent.facts import image
+
+            found = image.read(host, request.target or "", with_digest=request.with_digest)
+            return Reply(__version__, host.writes, image=found)
         if request.call == "apply":
             apply(host, request.steps, changes, dry_run=request.dry_run)
         return Reply(__version__, host.writes, changes=tuple(changes))

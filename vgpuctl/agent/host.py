@@ -8,13 +8,14 @@ import errno as errnos
 import fcntl
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.kernel_log import KernelLog
 from vgpuctl.agent.wire.envelope import Problem
@@ -104,8 +105,7 @@ class Host:
 
     def real_path(self, path: str) -> str:
         """Return where a path leads when all its links are followed, as seen on the machine."""
-        real = os.path.realpath(self.path(path))
-        return "/" + os.path.relpath(real, self.root).lstrip("/") if self.root != "/" else real
+        return self.image_real_path(path)
 
     def process_links(self) -> Tuple[List[Tuple[int, str]], int]:
         """Return (pid, open file) of every process but the agent, and how many could not be looked into.
@@ -194,6 +194,21 @@ class Host:
             return None
         except OSError as error:
             raise read_problem(path, error) from error
+
+    def open_image(self, path: str) -> BinaryIO:
+        """Open a regular file or block device of the disk for reading. Raises OSError, Problem `not-an-image`."""
+        # O_NONBLOCK: the open of a pipe must not wait for a writer.
+        descriptor = os.open(self.path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
+            os.close(descriptor)
+            raise Problem("not-an-image", f"{path} is neither a file nor a block device", path=path)
+        return os.fdopen(descriptor, "rb")
+
+    def image_real_path(self, path: str) -> str:
+        """Return where a path of the disk leads when all its links are followed, as seen on the machine."""
+        real = os.path.realpath(self.path(path))
+        return "/" + os.path.relpath(real, self.root).lstrip("/") if self.root != "/" else real
 
     def disk_link(self, path: str) -> Optional[str]:
         """Return the text of a symbolic link on the disk, None when there is none."""

@@ -27,6 +27,11 @@ SECTIONS = {
         "console": "Connect this terminal to a VM's serial console.",
         "render-vm": "Print the domain XML of a VM without creating it.",
     },
+    "Images": {
+        "register-image": "Add a base image, kernel or initrd to the catalogue.",
+        "list-images": "List the images that VMs can name.",
+        "delete-image": "Take an image out of the catalogue.",
+    },
     "Placement, queue and reservations": {
         "capacity": "Count how many more VMs of one kind fit.",
         "explain-vm": "Tell why a VM fits where it does, or nowhere.",

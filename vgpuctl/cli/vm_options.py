@@ -31,7 +31,7 @@ _FLAGS = (
         help="Make the memory of huge pages of this size, 2MiB or 1GiB, that its host keeps for it.",
     ),
     click.option("--disk", metavar="SIZE", help="Size of the disk; none without it and without --base-image."),
-    click.option("--base-image", metavar="IMAGE", help="The disk's base: a volume of the pool or a path on the host."),
+    click.option("--base-image", metavar="IMAGE", help="Base image of the disk, by its name in `list-images`."),
     click.option(
         "--pool", default="default", show_default=True, metavar="NAME", help="libvirt storage pool of the disk."
     ),
@@ -59,8 +59,8 @@ _FLAGS = (
     click.option(
         "--firmware", type=click.Choice(["bios", "uefi"]), default="bios", show_default=True, help="Firmware."
     ),
-    click.option("--kernel", metavar="PATH", help="Boot this kernel directly; a path on the host."),
-    click.option("--initrd", metavar="PATH", help="Initial RAM disk for --kernel; a path on the host."),
+    click.option("--kernel", metavar="IMAGE", help="Boot this kernel directly; its name in `list-images`."),
+    click.option("--initrd", metavar="IMAGE", help="Initial RAM disk for --kernel; its name in `list-images`."),
     click.option("--kernel-args", default="", metavar="TEXT", help="Command line for --kernel."),
     click.option(
         "--ssh-key", "ssh_keys", multiple=True, metavar="FILE", help="Public key for cloud-init's user; several times."

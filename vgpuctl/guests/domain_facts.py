@@ -44,10 +44,20 @@ class HostdevFact:
 
 
 @dataclass(frozen=True)
+class DiskSource:
+    """The source of a disk: a path of the host, or a volume of a pool."""
+
+    path: str | None = None
+    pool: str | None = None
+    volume: str | None = None
+
+
+@dataclass(frozen=True)
 class DomainFact:
     """One domain of a host. metadata: None when it is not ours.
 
-    disks: files, devices and volumes of its disks, by path or name. networks: libvirt networks its interfaces are in.
+    disks: files, devices and volumes of its disks, by path or name. writable_disks: the sources that the guest may
+    write. networks: libvirt networks its interfaces are in.
     """
 
     name: str
@@ -57,6 +67,7 @@ class DomainFact:
     hostdevs: tuple[HostdevFact, ...]
     disks: tuple[str, ...] = ()
     networks: tuple[str, ...] = ()
+    writable_disks: tuple[DiskSource, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,15 @@ def domain_fact(xml: str, state: DomainState) -> DomainFact:
         hostdevs=tuple(_hostdevs(domain)),
         disks=tuple(_attributes(domain, "devices/disk//source", "file", "dev", "name", "volume")),
         networks=tuple(_attributes(domain, "devices/interface/source", "network")),
+        writable_disks=tuple(_writable_disks(domain)),
     )
+
+
+def _writable_disks(domain: ElementTree.Element) -> Iterator[DiskSource]:
+    for disk in domain.iterfind("devices/disk"):
+        source = disk.find("source")
+        if source is not None and disk.find("readonly") is None:
+            yield DiskSource(source.get("file") or source.get("dev"), source.get("pool"), source.get("volume"))
 
 
 def _attributes(domain: ElementTree.Element, path: str, *names: str) -> Iterator[str]:

@@ -5,25 +5,22 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from vgpuctl.errors import VolumeRejected
-from vgpuctl.guests.domain_facts import serial_log_path
+from vgpuctl.guests.domain_facts import DiskSource, serial_log_path
 from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.guests.libvirt_errors import answer_of, error_code, hint_for, libvirt_module, translate, translated
+from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
 from vgpuctl.guests.storage_facts import (
     PoolFact,
     VolumeChange,
     VolumeFact,
-    backing_format,
-    listed_names,
     pool_fact,
     split_path,
     volume_fact,
 )
 from vgpuctl.guests.templating import render_template
+from vgpuctl.model.image import BaseImage
 from vgpuctl.model.units import format_mib
 
 DEFAULT_POOL = "default"
@@ -91,39 +88,45 @@ class Storage:
         """Make sure an empty qcow2 volume of this size exists."""
         return self._ensure_qcow2(pool, volume, size_mib, None)
 
-    def ensure_overlay(self, pool: str, volume: str, size_mib: int, base_image: str) -> VolumeChange:
-        """Make sure a qcow2 volume exists whose backing file is `base_image`, which stays untouched.
+    def ensure_overlay(self, pool: str, volume: str, size_mib: int, base: BaseImage) -> VolumeChange:
+        """Make sure a qcow2 volume exists whose backing file is `base`, which stays untouched.
 
-        base_image: a volume of the pool, or an absolute path on the host. Raises VolumeRejected when the base is
-        missing (with the volumes there are), larger than the disk, or when the volume exists and differs.
+        The backing format is the declared one: nothing probes the content of the base. Raises VolumeRejected when the
+        base is larger than the disk, or when the volume exists and differs.
         """
-        self.ensure_pool(pool)
-        base = self._base(pool, base_image)
-        if base.capacity_bytes > size_mib * _MIB:
-            needed = -(-base.capacity_bytes // _MIB)
-            raise VolumeRejected(
-                f"the base image {base_image} is {format_mib(needed)}, larger than the disk of {format_mib(size_mib)}",
-                hint=f"ask for a disk of {needed} MiB or more",
-            )
+        _refuse_larger(base, size_mib)
         return self._ensure_qcow2(pool, volume, size_mib, base)
 
-    def check_disk(self, pool: str, size_mib: int, base_image: str | None) -> None:
-        """Find out whether a disk could be made, without writing: pool, room and a base image given by its name.
+    def check_disk(self, pool: str, size_mib: int, base: BaseImage | None) -> None:
+        """Find out whether a disk could be made, without writing: its pool, and the size of its base image.
 
-        A base image given as a path is looked at when the disk is made. Raises VolumeRejected.
+        Raises VolumeRejected.
         """
+        if base is not None:
+            _refuse_larger(base, size_mib)
         if self._find_pool(pool) is None and pool == DEFAULT_POOL:
             return
-        handle = self._pool(pool)
         with translated(f"read storage pool {pool} on {self._host}", VolumeRejected):
-            fact = pool_fact(handle)
-        if base_image is not None and not PurePosixPath(base_image).is_absolute() and fact.is_active:
-            base = self._base(pool, base_image)
-            if base.capacity_bytes > size_mib * _MIB:
-                raise VolumeRejected(
-                    f"base image {base_image!r} has {base.capacity_bytes // _MIB} MiB, the disk only {size_mib} MiB",
-                    hint="give a larger --disk",
-                )
+            pool_fact(self._pool(pool))
+
+    def find_volume_path(self, pool: str, volume: str) -> str | None:
+        """The path of a volume on the host, None when the pool or the volume is not there or not active."""
+        found = self._find_volume(pool, volume)
+        return None if found is None else volume_fact(found, pool).path
+
+    def disk_path(self, source: DiskSource) -> str | None:
+        """The path of a domain's disk on the host, None for a network disk or a volume that is gone."""
+        if source.path is not None or source.pool is None or source.volume is None:
+            return source.path
+        return self.find_volume_path(source.pool, source.volume)
+
+    def disk_paths(self, pool: str, volume: str) -> tuple[str, str | None]:
+        """The path of a disk's volume and of the base image under it; see `volume_path`."""
+        found = self._find_volume(pool, volume)
+        if found is None:
+            return self.volume_path(pool, volume), None
+        fact = volume_fact(found, pool)
+        return fact.path, fact.backing_path
 
     def volume_path(self, pool: str, volume: str) -> str:
         """Where a volume lies on the host, or would lie before it is made."""
@@ -219,7 +222,7 @@ class Storage:
     def _host(self) -> str:
         return self._hypervisor.host
 
-    def _ensure_qcow2(self, pool: str, volume: str, size_mib: int, base: VolumeFact | None) -> VolumeChange:
+    def _ensure_qcow2(self, pool: str, volume: str, size_mib: int, base: BaseImage | None) -> VolumeChange:
         self.ensure_pool(pool)
         handle = self._find_volume(pool, volume)
         if handle is not None:
@@ -240,7 +243,7 @@ class Storage:
             name=volume,
             format="qcow2",
             size=size_mib * _MIB,
-            backing=None if base is None else replace(base, format=backing_format(base.format)),
+            backing=base,
         )
         return VolumeChange(volume_fact(self._create(pool, volume, xml), pool), changed=True)
 
@@ -256,44 +259,6 @@ class Storage:
                 left = f"pool {pool} at {fact.path}: {format_mib(fact.available_bytes // _MIB)} of "
                 error.context = (left + f"{format_mib(fact.capacity_bytes // _MIB)} left",)
             raise error from refused
-
-    def _base(self, pool: str, base_image: str) -> VolumeFact:
-        if not PurePosixPath(base_image).is_absolute():
-            handle = self._find_volume(pool, base_image)
-            if handle is None:
-                where = pool_fact(self._pool(pool)).path
-                raise VolumeRejected(
-                    f"pool {pool} on {self._host} ({where}) has no volume {base_image!r} to use as base image",
-                    context=listed_names(self.volumes(pool)),
-                    hint="name a volume of the pool or an absolute path on the host",
-                )
-            return volume_fact(handle, pool)
-        library = libvirt_module()
-        with contextlib.suppress(library.libvirtError):
-            return volume_fact(self._connection.storageVolLookupByPath(base_image), pool)
-        folder, name = split_path(base_image)
-
-        def look(handle: Any) -> tuple[VolumeFact | None, list[VolumeFact]]:
-            volume = self._find_volume_in(handle, name)
-            if volume is not None:
-                return volume_fact(volume, ""), []
-            return None, [volume_fact(other, "") for other in handle.listAllVolumes(0)]
-
-        try:
-            base, others = self._with_pool_at(folder, look)
-        except library.libvirtError as refused:
-            answer = answer_of(refused)
-            raise VolumeRejected(
-                f"{self._host} has no base image {base_image}: {answer} (libvirt error {error_code(refused)})",
-                hint=hint_for(answer) or "give a path that exists on the host, or a volume of the pool",
-            ) from refused
-        if base is None:
-            raise VolumeRejected(
-                f"{self._host} has no base image {base_image}",
-                context=listed_names(others),
-                hint=f"{folder} holds the files above; pool {pool} can be used by volume name",
-            )
-        return base
 
     def _find_pool(self, name: str) -> Any:
         library = libvirt_module()
@@ -392,3 +357,12 @@ class Storage:
             received += chunk
         stream.finish()
         return bytes(received)
+
+
+def _refuse_larger(base: BaseImage, size_mib: int) -> None:
+    if base.virtual_bytes > size_mib * _MIB:
+        needed = -(-base.virtual_bytes // _MIB)
+        raise VolumeRejected(
+            f"the base image {base.path} is {format_mib(needed)}, larger than the disk of {format_mib(size_mib)}",
+            hint=f"ask for a disk of {needed} MiB or more",
+        )

@@ -6,8 +6,6 @@ from pathlib import PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
 
-_LISTED = 20
-
 
 @dataclass(frozen=True)
 class VolumeFact:
@@ -61,19 +59,6 @@ def volume_fact(volume: Any, pool: str) -> VolumeFact:
         capacity_bytes=volume.info()[1],
         backing_path=root.findtext("backingStore/path") or None,
     )
-
-
-def backing_format(volume_format: str) -> str:
-    """Give QEMU's word for a volume's format: what libvirt recognises as something else is plain bytes to QEMU."""
-    return volume_format if volume_format in ("qcow2", "qcow", "qed", "vmdk", "vdi", "vpc") else "raw"
-
-
-def listed_names(volumes: list[VolumeFact]) -> list[str]:
-    """List some of the volumes for an error's context."""
-    names = [f"there is {volume.name}" for volume in volumes[:_LISTED]]
-    if len(volumes) > _LISTED:
-        names.append(f"and {len(volumes) - _LISTED} more")
-    return names or ["it holds no volume"]
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from vgpuctl.errors import GuestError, UsageError
 from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
 from vgpuctl.guests.numa import NumaView, numa_view
+from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.network import Attachment, Backend, mac_address
 from vgpuctl.model.sharing import Sharing
@@ -53,10 +54,19 @@ class PciAddress:
 
 
 @dataclass(frozen=True)
-class DiskView:
-    """The VM's disk: the path of a qcow2 volume on the host."""
+class BackingView:
+    """The base image under a disk. format: as registered; QEMU opens nothing below it, whatever its header says."""
 
     path: str
+    format: ImageFormat
+
+
+@dataclass(frozen=True)
+class DiskView:
+    """The VM's disk: the path of a qcow2 volume on the host. backing: None for an empty disk, or where unknown."""
+
+    path: str
+    backing: BackingView | None = None
 
 
 @dataclass(frozen=True)
@@ -155,12 +165,14 @@ def domain_view(
     disk: DiskView | None = None,
     seed_path: str | None = None,
     attachment: Attachment | None = None,
+    direct_kernel: DirectKernel | None = None,
     log_folder: str = LOG_FOLDER,
 ) -> DomainView:
     """Decide the whole domain of one VM on one host.
 
     leases: the VM's own, one per GPU. facts: the host's, read under its lock. disk/seed_path: the volumes made
-    before. attachment: the VM's place in a tenant's network, None for the host's own network of the request's name.
+    before. direct_kernel: with paths on the host. attachment: the VM's place in a tenant's network, None for the
+    host's own network of the request's name.
     Raises UsageError for text that XML cannot carry, GuestError for a lease on a GPU that facts lack.
     """
     ordered = sorted(leases, key=lambda lease: lease.index)
@@ -183,7 +195,7 @@ def domain_view(
         and window > LARGE_WINDOW_GIB
         and _version(facts.libvirt_version) >= _MAXPHYSADDR_SINCE,
         firmware=request.firmware,
-        direct_kernel=request.direct_kernel,
+        direct_kernel=direct_kernel,
         numa=numa_view(facts, gpus, vcpus=request.vcpus, memory=request.memory),
         mmio_window_gib=window,
         root_ports=_root_ports(len(slices)),

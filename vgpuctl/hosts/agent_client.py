@@ -14,6 +14,7 @@ from vgpuctl.agent.wire.boot import BootFiles
 from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
@@ -25,6 +26,8 @@ from vgpuctl.model.host_target import HostTarget
 ANSWER_TIMEOUT_S = 60.0
 # A change may wait for a driver, for instance while it enables VFs or winds a vGPU down.
 _APPLY_FACTOR = 5
+# A network file system delivers an image of 100 GiB at 100 MiB/s in 17 minutes.
+DIGEST_TIMEOUT_S = 1800.0
 _SHOWN_LINES = 5
 _SHOWN_CHARACTERS = 200
 
@@ -96,6 +99,17 @@ class AgentClient:
     def holders(self, target: str) -> list[Holder]:
         """Return the processes that have a function (PCI address) or a mediated device (UUID) open."""
         return list(self._ask(Request("holders", target=target), self._timeout_s).holders)
+
+    def image(self, path: str, *, with_digest: bool = False) -> ImageFile:
+        """Read one image file or block device of the host. with_digest: read all of it for its SHA-256.
+
+        Raises AgentProblem: `not-found`, `unreadable`, `not-an-image`.
+        """
+        timeout_s = DIGEST_TIMEOUT_S if with_digest else self._timeout_s
+        reply = self._ask(Request("image", target=path, with_digest=with_digest), max(timeout_s, self._timeout_s))
+        if reply.image is None:
+            raise self._broken("it answered `image` without any")
+        return reply.image
 
     def install_boot(self, files: BootFiles, *, dry_run: bool = False) -> Change:
         """Install what restores the host's layout at boot. Raises as `apply`."""

@@ -46,7 +46,7 @@ class VmState(StrEnum):
 
 @dataclass(frozen=True)
 class DiskRequest:
-    """The VM's disk. base_image: a volume of the pool or a path on the host; None for an empty disk."""
+    """The VM's disk. base_image: a name of the catalogue of images; None for an empty disk."""
 
     size_mib: int
     base_image: str | None = None
@@ -75,7 +75,7 @@ class CloudInit:
 
 @dataclass(frozen=True)
 class DirectKernel:
-    """Boot a kernel and initrd that lie on the host, without a boot loader."""
+    """Boot a kernel and initrd without a boot loader: names of the catalogue, in a domain paths on its host."""
 
     kernel: str
     initrd: str | None = None

@@ -19,7 +19,7 @@ from vgpuctl.model.lease import Slice
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest
 
-REQUEST_VERSION = 7
+REQUEST_VERSION = 8
 SLICE_VERSION = 2
 RESERVATION_VERSION = 1
 

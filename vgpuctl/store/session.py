@@ -3,6 +3,7 @@
 
 from vgpuctl.store.events import EventRows
 from vgpuctl.store.host_records import HostRecordRows
+from vgpuctl.store.images import ImageRows
 from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.queue import QueueRows
@@ -13,10 +14,19 @@ from vgpuctl.store.vpcs import VpcRows
 
 
 class Session(
-    QuotaRows, QueueRows, ReservationRows, VmRows, VpcRows, LeaseRows, EventRows, OperationRows, HostRecordRows
+    QuotaRows,
+    QueueRows,
+    ReservationRows,
+    VmRows,
+    VpcRows,
+    LeaseRows,
+    EventRows,
+    OperationRows,
+    HostRecordRows,
+    ImageRows,
 ):
     """What `Store.transaction()` and `Store.reading()` give: tenants with quotas and usage, pools, VMs, networks,
-    leases, hosts, the queue, events and the journal.
+    leases, hosts, images, the queue, events and the journal.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0007"
+SCHEMA_VERSION = "0008"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -270,6 +270,33 @@ reservations = Table(
     Column("content_version", Integer, nullable=False),
     Column("vm_uuid", Text),
     Column("created_at", Double, nullable=False),
+)
+
+images = Table(
+    "images",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("format", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("path", Text),
+    Column("pool", Text),
+    Column("volume", Text),
+    Column("os", Text),
+    Column("created_at", Double, nullable=False),
+)
+
+image_copies = Table(
+    "image_copies",
+    metadata,
+    Column("image", Text, ForeignKey("images.name"), primary_key=True),
+    Column("host", Text, primary_key=True),
+    Column("real_path", Text, nullable=False),
+    Column("size_bytes", _BIG, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("inode", Text, nullable=False),
+    Column("changed_ns", _BIG, nullable=False),
+    Column("verified_at", Double, nullable=False),
 )
 
 _PARTIAL_UNIQUE = {

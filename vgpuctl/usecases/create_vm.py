@@ -17,6 +17,7 @@ from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
+from vgpuctl.usecases.image_gate import images_on, refuse_unregistered
 from vgpuctl.usecases.operations import ending, refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
@@ -135,10 +136,11 @@ def find_existing(services: Services, request: VmRequest, *, is_reserved: bool =
     """The VM of this name when it is there with the same specification; None when there is none.
 
     is_reserved: its time and host follow from a reservation, and are not compared.
-    Raises NotFound for the tenant, VmDiffers, or StateError when an earlier run did not finish.
+    Raises NotFound for the tenant, ImageUnregistered, VmDiffers, or StateError when an earlier run did not finish.
     """
     with services.store.reading() as session:
         session.tenant(request.tenant)
+        refuse_unregistered(session, request)
         vm = session.vm(request.tenant, request.name)
         if vm is None:
             return None
@@ -271,9 +273,10 @@ def plan(services: Services, vm: Vm, network: Network | None, placement: Placeme
     steps, undo = plan_leases(leases, facts)
     attachment = free_port(services, vm, network)
     guest.check_pages(vm, facts)
-    guest.check(host, vm, attachment)
+    images = images_on(services, host, vm, remember=False)
+    guest.check(host, vm, attachment, images)
     apply(host, steps, dry_run=True)
-    xml = guest.render(host, vm, leases, facts, attachment)
+    xml = guest.render(host, vm, leases, facts, attachment, images)
     return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
 
 
@@ -290,8 +293,9 @@ def build(
         for lease in leases:
             session.set_lease_slice(lease.id, lease.slice)
     guest.check_pages(vm, facts)
-    guest.check(host, vm, attachment)
-    guest.build_volumes(host, vm, attachment, undoing)
+    images = images_on(services, host, vm, remember=True)
+    guest.check(host, vm, attachment, images)
+    guest.build_volumes(host, vm, attachment, images, undoing)
     steps, undo = plan_leases(leases, facts)
     build_slices(host, steps, undo, undoing)
     leases = _advance(services, leases, LeaseState.BUILT)
@@ -301,7 +305,7 @@ def build(
         connect(services, attachment.network)
         undoing.push("port", lambda: disconnect(services, vm))
     undoing.push("domain", lambda: guest.remove_domain(host, vm))
-    xml = guest.define(host, vm, leases, facts, attachment)
+    xml = guest.define(host, vm, leases, facts, attachment, images)
     services.say(f"{vm.domain_name}: defined, starting")
     host.hypervisor.start(vm.domain_name)
     guest.prove_running(host, vm, leases)

@@ -10,8 +10,9 @@ from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.seed import seed_image
 from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.view import DiskView, domain_view
+from vgpuctl.guests.view import BackingView, DiskView, domain_view
 from vgpuctl.model.guest_memory import format_page_size
+from vgpuctl.model.image import HostImages
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm
@@ -24,13 +25,13 @@ HOLD_TIMEOUT_S = 20.0
 _DISK, _SEED = VOLUME_ENDINGS = (".qcow2", "-seed.iso")
 
 
-def check(host: HostSession, vm: Vm, attachment: Attachment | None) -> None:
-    """Find out before anything is built whether network, pool and base image are there. Writes nothing."""
+def check(host: HostSession, vm: Vm, attachment: Attachment | None, images: HostImages) -> None:
+    """Find out before anything is built whether the network and the pool can take the VM. Writes nothing."""
     request = vm.request
     if request.network is not None and attachment is None:
         host.hypervisor.check_network(request.network)
     if request.disk is not None:
-        Storage(host.hypervisor).check_disk(request.disk.pool, request.disk.size_mib, request.disk.base_image)
+        Storage(host.hypervisor).check_disk(request.disk.pool, request.disk.size_mib, images.base)
 
 
 def check_pages(vm: Vm, facts: HostFacts) -> None:
@@ -41,15 +42,15 @@ def check_pages(vm: Vm, facts: HostFacts) -> None:
         raise ConcurrentChange(f"{vm.host} has too few free huge pages of {size} by now for {vm.domain_name}")
 
 
-def build_volumes(host: HostSession, vm: Vm, attachment: Attachment | None, undoing: Undo) -> None:
+def build_volumes(host: HostSession, vm: Vm, attachment: Attachment | None, images: HostImages, undoing: Undo) -> None:
     """Make the VM's disk and cloud-init seed; each is taken back by `undoing`."""
     disk, storage, name = vm.request.disk, Storage(host.hypervisor), disk_volume(vm)
     if disk is not None:
         undoing.push("disk", lambda: storage.delete_volume(disk.pool, name))
-        if disk.base_image is None:
+        if images.base is None:
             storage.ensure_disk(disk.pool, name, disk.size_mib)
         else:
-            storage.ensure_overlay(disk.pool, name, disk.size_mib, disk.base_image)
+            storage.ensure_overlay(disk.pool, name, disk.size_mib, images.base)
     if vm.request.cloud_init.is_wanted():
         undoing.push("cloud-init seed", lambda: storage.delete_volume(SEED_POOL, seed_volume(vm)))
         storage.upload(SEED_POOL, seed_volume(vm), seed_image(vm.request.cloud_init, vm, attachment))
@@ -72,22 +73,50 @@ def remove_domain(host: HostSession, vm: Vm) -> None:
             host.hypervisor.undefine(domain.name)
 
 
-def render(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts, attachment: Attachment | None) -> str:
+def render(
+    host: HostSession,
+    vm: Vm,
+    leases: Sequence[Lease],
+    facts: HostFacts,
+    attachment: Attachment | None,
+    images: HostImages,
+) -> str:
     """The domain XML of `vm` with the devices of `leases` on this host, and its port in a tenant's network."""
     disk, seed, storage = None, None, Storage(host.hypervisor)
     if vm.request.disk is not None:
-        disk = DiskView(storage.volume_path(vm.request.disk.pool, disk_volume(vm)))
+        path, backing = storage.disk_paths(vm.request.disk.pool, disk_volume(vm))
+        backing = backing if images.base is None else images.base.path
+        known = images.base_format if backing is not None else None
+        disk = DiskView(path, None if backing is None or known is None else BackingView(backing, known))
     if vm.request.cloud_init.is_wanted():
         seed = storage.volume_path(SEED_POOL, seed_volume(vm))
-    return render_domain(domain_view(vm, leases, facts, disk=disk, seed_path=seed, attachment=attachment))
+    view = domain_view(vm, leases, facts, disk=disk, seed_path=seed, attachment=attachment, direct_kernel=images.kernel)
+    return render_domain(view)
 
 
-def define(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts, attachment: Attachment | None) -> str:
+def define(
+    host: HostSession,
+    vm: Vm,
+    leases: Sequence[Lease],
+    facts: HostFacts,
+    attachment: Attachment | None,
+    images: HostImages,
+) -> str:
     """Define the VM's domain (again) with its devices as they are now. Returns the XML given to libvirt."""
-    xml = render(host, vm, leases, facts, attachment)
+    xml = render(host, vm, leases, facts, attachment, images)
     host.hypervisor.define(xml)
     host.hypervisor.set_autostart(vm.domain_name, wanted=vm.request.autostart)
     return xml
+
+
+def volume_paths(storage: Storage, vm: Vm) -> list[str]:
+    """The paths of the VM's disk and seed on its host, as far as it has them."""
+    paths = []
+    if vm.request.disk is not None:
+        paths.append(storage.volume_path(vm.request.disk.pool, disk_volume(vm)))
+    if vm.request.cloud_init.is_wanted():
+        paths.append(storage.volume_path(SEED_POOL, seed_volume(vm)))
+    return paths
 
 
 def disk_volume(vm: Vm) -> str:

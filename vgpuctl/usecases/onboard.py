@@ -15,6 +15,7 @@ from vgpuctl.usecases import create_network as networks
 from vgpuctl.usecases.create_vm import create_vm, find_existing
 from vgpuctl.usecases.delete_network import delete_network
 from vgpuctl.usecases.delete_vm import delete_vm
+from vgpuctl.usecases.image_gate import refuse_unregistered
 from vgpuctl.usecases.operations import refuse_while_busy
 from vgpuctl.usecases.repair import mend_vm
 from vgpuctl.usecases.services import Services
@@ -47,6 +48,9 @@ def onboard(
     for vm in wanted.vms:
         if vm.cloud_init.licence_token_file is not None:
             check_secret(vm.cloud_init.licence_token_file)
+    with services.store.reading() as session:
+        for vm in wanted.vms:
+            refuse_unregistered(session, vm)
     if dry_run:
         return list(_plan(services, wanted, prune=prune))
     with services.store.operation("onboard", f"tenant:{wanted.tenant}", wanted.tenant, exclusive=True):

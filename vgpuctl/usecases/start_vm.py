@@ -12,6 +12,7 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.capacities import capacity_of, read_promises
+from vgpuctl.usecases.image_gate import images_again
 from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.ports import attachment_of, connect
 from vgpuctl.usecases.quota import refuse_over_quota
@@ -47,7 +48,7 @@ def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
         if attachment is not None:
             connect(services, attachment.network)
         if not vm.is_adopted:
-            guest.define(host, vm, leases, facts, attachment)
+            guest.define(host, vm, leases, facts, attachment, images_again(services, host, vm))
         services.say(f"{vm.domain_name}: starting")
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name))
         host.hypervisor.start(vm.domain_name)

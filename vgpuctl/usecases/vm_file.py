@@ -35,9 +35,9 @@ class CloudInitFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class KernelFile(msgspec.Struct, forbid_unknown_fields=True):
-    """`kernel:` of a VM file: paths on the host."""
+    """`kernel:` of a VM file: images of the catalogue."""
 
-    path: str
+    image: str
     initrd: str | None = None
     command_line: str = ""
 
@@ -132,7 +132,7 @@ def read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
             ),
             direct_kernel=None
             if vm.kernel is None
-            else DirectKernel(vm.kernel.path, vm.kernel.initrd, vm.kernel.command_line),
+            else DirectKernel(vm.kernel.image, vm.kernel.initrd, vm.kernel.command_line),
             host=vm.host,
             autostart=vm.autostart,
             priority=parse_priority(str(vm.priority), what=f"{where}: priority"),
@@ -167,8 +167,4 @@ def check_request(request: VmRequest) -> VmRequest:
         raise UsageError("more than 16 GPUs for one VM")
     if request.bandwidth_mbps is not None and not 1 <= request.bandwidth_mbps <= 400_000:
         raise UsageError(f"a bandwidth of {request.bandwidth_mbps} Mbit/s cannot be given", hint="1 to 400000")
-    if request.direct_kernel is not None:
-        for path in (request.direct_kernel.kernel, request.direct_kernel.initrd):
-            if path is not None and not path.startswith("/"):
-                raise UsageError(f"kernel or initrd {path!r} is not an absolute path", hint="it lies on the host")
     return request

@@ -12,11 +12,12 @@ import pytest
 from tests.unit.guests.cases import CASES, facts, gpu, leases, vm, whole
 from vgpuctl.errors import DomainRejected, GuestError, LibvirtMissing, NetworkMissing, VolumeRejected
 from vgpuctl.guests.console import Console, ConsoleEnd
-from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.domain_facts import DiskSource, DomainState
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.view import DiskView, DomainView, NetworkView, domain_view
+from vgpuctl.guests.view import BackingView, DiskView, DomainView, NetworkView, domain_view
+from vgpuctl.model.image import BaseImage, ImageFormat
 from vgpuctl.model.vm import Firmware
 
 
@@ -221,10 +222,13 @@ def test_the_version_is_the_one_of_the_daemon(hypervisor: Hypervisor) -> None:
 def test_a_domain_boots_from_an_overlay_with_its_seed(
     hypervisor: Hypervisor, storage: Storage, view: DomainView
 ) -> None:
-    storage.ensure_disk("default", "base.qcow2", 1)
-    disk = storage.ensure_overlay("default", "web.qcow2", 2, "base.qcow2").volume
+    base = BaseImage(storage.ensure_disk("default", "base.qcow2", 1).volume.path, ImageFormat.QCOW2, 2**20)
+    disk = storage.ensure_overlay("default", "web.qcow2", 2, base).volume
     seed = storage.upload("default", "seed.iso", b"x" * 4096).volume
-    hypervisor.define(render_domain(replace(view, disk=DiskView(disk.path), seed_path=seed.path)))
+    shown = DiskView(disk.path, BackingView(base.path, base.format))
+    hypervisor.define(render_domain(replace(view, disk=shown, seed_path=seed.path)))
+    (domain,) = hypervisor.domains()
+    assert domain.writable_disks == (DiskSource(disk.path),)
     hypervisor.start(view.name)
     devices = hypervisor.wait_for_pci_devices(view.name, ["virtio-disk0"], timeout_s=20)
     assert {device.address for device in devices if device.identifier == "virtio-disk0"} == {"0000:01:00.0"}

@@ -4,8 +4,9 @@
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
-from vgpuctl.guests.view import DiskView, DomainView, domain_view
+from vgpuctl.guests.view import BackingView, DiskView, DomainView, domain_view
 from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port
 from vgpuctl.model.sharing import Sharing
@@ -144,14 +145,24 @@ CASES: dict[str, DomainView] = {
         facts(),
         attachment=Attachment(OVN_NETWORK, PORT),
     ),
-    "kernel_alone": domain_view(vm(replace(REQUEST, direct_kernel=DirectKernel("/boot/vmlinuz"))), [], facts()),
+    "kernel_alone": domain_view(
+        vm(replace(REQUEST, direct_kernel=DirectKernel("linux"))),
+        [],
+        facts(),
+        direct_kernel=DirectKernel("/boot/vmlinuz"),
+    ),
     "kernel_initrd_command_line": domain_view(
-        vm(
-            replace(REQUEST, direct_kernel=DirectKernel("/boot/vmlinuz", "/boot/initrd", "console=ttyS0 root=/dev/vda"))
-        ),
+        vm(replace(REQUEST, direct_kernel=DirectKernel("linux", "initrd", "console=ttyS0 root=/dev/vda"))),
         [],
         facts(),
         disk=_DISK,
+        direct_kernel=DirectKernel("/boot/vmlinuz", "/boot/initrd", "console=ttyS0 root=/dev/vda"),
+    ),
+    "disk_on_a_raw_base": domain_view(
+        vm(),
+        [],
+        facts(),
+        disk=DiskView("/var/lib/libvirt/images/acme.web-1.qcow2", BackingView("/srv/debian.img", ImageFormat.RAW)),
     ),
     "uefi_no_gpu": domain_view(vm(replace(REQUEST, firmware=Firmware.UEFI)), [], facts(), disk=_DISK),
     "passthrough_with_companions": domain_view(
@@ -209,12 +220,12 @@ CASES: dict[str, DomainView] = {
                 tenant="a<b>&c",
                 name="""x"y'z""",
                 network="""net<'">&""",
-                direct_kernel=DirectKernel("/boot/a&b", "/boot/<c>", """x="<&>'" ]]> {{ 7 * 7 }} é 漢"""),
             )
         ),
         [],
         facts(),
-        disk=DiskView("/images/<a>&'\".qcow2"),
+        disk=DiskView("/images/<a>&'\".qcow2", BackingView("/images/<b>&'\".img", ImageFormat.QCOW2)),
+        direct_kernel=DirectKernel("/boot/a&b", "/boot/<c>", """x="<&>'" ]]> {{ 7 * 7 }} é 漢"""),
         seed_path="/images/&seed;.iso",
     ),
 }

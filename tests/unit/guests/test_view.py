@@ -60,9 +60,9 @@ def test_leases_in_any_order_give_the_same_view() -> None:
 
 @pytest.mark.parametrize("character", ["\n", "\t", "\0", "\x7f", "\x85", "\ufffe", "\ud800"])
 def test_characters_that_xml_cannot_carry_are_refused_with_the_field(character: str) -> None:
-    request = replace(REQUEST, direct_kernel=DirectKernel("/boot/k", None, f"console=ttyS0{character}quiet"))
+    kernel = DirectKernel("/boot/k", None, f"console=ttyS0{character}quiet")
     with pytest.raises(UsageError, match=r"direct_kernel\.command_line of VM 'web-1'"):
-        domain_view(vm(request), [], facts())
+        domain_view(vm(), [], facts(), direct_kernel=kernel)
 
 
 def test_a_lease_on_a_gpu_the_host_lacks_is_refused_with_what_there_is() -> None:

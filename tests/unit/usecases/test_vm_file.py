@@ -44,7 +44,7 @@ def test_several_documents_and_a_list_are_read_alike(tmp_path: Path) -> None:
         ("name: web-1\nvcpus: 0\n", "vCPUs"),
         ("name: web-1\nmemory: 1\n", "1 MiB"),
         ("name: web-1\n---\nname: web-1\n", "twice"),
-        ("name: web-1\nkernel: {path: boot/vmlinuz}\n", "absolute"),
+        ("name: web-1\nkernel: {path: boot/vmlinuz}\n", "path"),
     ],
 )
 def test_a_wrong_file_names_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:

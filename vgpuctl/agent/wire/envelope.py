@@ -21,12 +21,13 @@ from vgpuctl.agent.wire.decode import (
     to_json,
 )
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 
 PROTOCOL = 1
-CALLS = ("ping", "facts", "apply", "holders", "signs", "boot", "certificate")
+CALLS = ("ping", "facts", "apply", "holders", "signs", "boot", "certificate", "image")
 
 
 @dataclass(eq=False)
@@ -55,7 +56,8 @@ class Request:
     """What is asked of the agent.
 
     call: one of CALLS. steps belong to `apply`, boot to `boot`, certificate to its own, dry_run to all
-    three. target belongs to `holders`: a PCI address or an mdev's UUID.
+    three. target belongs to `holders` (a PCI address or an mdev's UUID) and to `image` (an absolute path).
+    with_digest belongs to `image`.
     """
 
     call: str
@@ -64,6 +66,7 @@ class Request:
     target: Optional[str] = None
     boot: Optional[BootFiles] = None
     certificate: Optional[CertificateFiles] = None
+    with_digest: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Reply:
     holders: Tuple[Holder, ...] = ()
     problem: Optional[Problem] = None
     signs: Optional[HostSigns] = None
+    image: Optional[ImageFile] = None
 
 
 def request_to_json(request: Request) -> Dict[str, Any]:
@@ -97,6 +101,8 @@ def request_to_json(request: Request) -> Dict[str, Any]:
         obj["certificate"] = to_json(request.certificate)
     if request.target is not None:
         obj["target"] = request.target
+    if request.call == "image":
+        obj["with_digest"] = request.with_digest
     return obj
 
 
@@ -110,6 +116,7 @@ def request_from_json(value: object) -> Request:
     wanted = {
         "apply": {"protocol", "call", "steps", "dry_run"},
         "holders": {"protocol", "call", "target"},
+        "image": {"protocol", "call", "target", "with_digest"},
         "boot": {"protocol", "call", "boot", "dry_run"},
         "certificate": {"protocol", "call", "certificate", "dry_run"},
     }.get(call, {"protocol", "call"})
@@ -121,9 +128,10 @@ def request_from_json(value: object) -> Request:
         call,
         tuple(step_from_json(step, f"steps[{number}]") for number, step in enumerate(steps)),
         get_bool(obj, "dry_run") if "dry_run" in obj else False,
-        get_str(obj, "target") if call == "holders" else None,
+        get_str(obj, "target") if call in ("holders", "image") else None,
         from_json(BootFiles, obj.get("boot"), "boot") if call == "boot" else None,
         from_json(CertificateFiles, obj.get("certificate"), "certificate") if call == "certificate" else None,
+        get_bool(obj, "with_digest") if call == "image" else False,
     )
 
 

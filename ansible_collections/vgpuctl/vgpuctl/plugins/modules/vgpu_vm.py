@@ -64,7 +64,7 @@ EXAMPLES = """
     spec:
       gpus: [A40-8Q]
       memory: 8GiB
-      disk: {size: 40GiB, base_image: debian-12.qcow2}
+      disk: {size: 40GiB, base_image: debian-12}
   delegate_to: localhost
 """
 

@@ -282,7 +282,7 @@ def test_a_lab_file_names_hosts_of_both_kinds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("hosts: [", "not YAML"),
+        ("hosts: [", "not valid YAML"),
         ("hosts: {gpu1: [a40@7]}", "NUMA node"),
         ("hosts: {gpu1: [nothing]}", "nothing"),
         ("host: {}", "host"),

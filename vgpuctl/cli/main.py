@@ -20,6 +20,7 @@ from vgpuctl.cli.output import Styled, print_document, print_json_error, print_l
 from vgpuctl.errors import Interrupted, Unexpected, VgpuctlError
 
 _LOGGER = logging.getLogger("vgpuctl")
+_LONGEST_LINE = 4000
 
 
 class _LazyGroup(click.Group):
@@ -114,10 +115,15 @@ def _report(error: VgpuctlError, arguments: list[str]) -> int:
         }
         print_json_error({"error": described})
         return error.exit_code
-    first, *others = error.message.split("\n")
+    first, *others = [_cut(line) for line in error.message.split("\n")]
     print_line(Styled("error", "red", is_bold=True), f": {first}", err=True)
     for line in (*others, *error.context):
-        print_line(f"  {line}", err=True)
+        print_line(f"  {_cut(line)}", err=True)
     if error.hint:
         print_line(f"hint: {error.hint}", err=True)
     return error.exit_code
+
+
+def _cut(line: str) -> str:
+    """A host's answer may be of any length; a line for a person is not."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}… ({len(line)} characters)"

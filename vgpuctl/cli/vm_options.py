@@ -213,7 +213,9 @@ def read_requests(
 
 
 def _read(path: Path) -> str:
+    from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
+
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        return decode(read_bounded(path))
+    except Malformed as error:
+        raise UsageError(f"{path}: {error}", hint=error.hint) from error

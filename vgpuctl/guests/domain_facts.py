@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What libvirt and QEMU say about domains, as typed values."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from xml.etree import ElementTree
 
+from vgpuctl.agent.wire.strict_json import read_strict_json
 from vgpuctl.errors import GuestError
 from vgpuctl.guests.metadata import DomainMetadata, find_metadata
+from vgpuctl.guests.xml_reader import read_hex, read_xml
 
 
 class DomainState(StrEnum):
@@ -89,7 +90,7 @@ def domain_state(number: int) -> DomainState:
 
 def domain_fact(xml: str, state: DomainState) -> DomainFact:
     """Read a domain's XML as libvirt dumped it."""
-    domain = ElementTree.fromstring(xml)
+    domain = read_xml(xml)
     return DomainFact(
         name=domain.findtext("name", ""),
         uuid=domain.findtext("uuid", ""),
@@ -130,13 +131,16 @@ def _hostdevs(domain: ElementTree.Element) -> Iterator[HostdevFact]:
 
 
 def _pci_address(attributes: Mapping[str, str]) -> str:
-    domain, bus, slot, function = (int(attributes.get(part, "0"), 16) for part in ("domain", "bus", "slot", "function"))
+    parts = [read_hex(attributes.get(part, "0")) for part in ("domain", "bus", "slot", "function")]
+    if None in parts:
+        raise GuestError(f"a hostdev of a domain has the PCI address {dict(attributes)!a}, which is none")
+    domain, bus, slot, function = parts
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
 def serial_log_path(xml: str) -> str | None:
     """Give the file into which the guest's first serial port is logged; None when it is not."""
-    log = ElementTree.fromstring(xml).find("devices/serial/log")
+    log = read_xml(xml).find("devices/serial/log")
     return None if log is None else log.get("file")
 
 
@@ -146,9 +150,9 @@ def guest_pci_devices(answer: str) -> list[GuestPciDevice]:
     Raises GuestError when it is not what QEMU documents (qapi/pci.json).
     """
     try:
-        buses = json.loads(answer)["return"]
+        buses = read_strict_json(answer)["return"]
         devices = [device for bus in buses for device in _bus_devices(bus["devices"])]
-    except (ValueError, KeyError, TypeError) as broken:
+    except (ValueError, LookupError, TypeError, AttributeError) as broken:
         raise GuestError(f"QEMU's answer to query-pci cannot be read: {answer[:200]!r}") from broken
     return sorted(devices, key=lambda device: device.address)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from vgpuctl.errors import GuestError
+from vgpuctl.guests.xml_reader import read_whole, read_xml
 from vgpuctl.model.vm import Firmware
 
 # libvirt dumps memory in KiB, whatever it was given (docs/formatdomain: memory).
@@ -24,17 +25,20 @@ class DomainShape:
 
 def domain_shape(xml: str) -> DomainShape:
     """Read a domain's XML as libvirt dumped it. Raises GuestError when it does not say."""
-    domain = ElementTree.fromstring(xml)
-    vcpus, memory = domain.findtext("vcpu", "1"), domain.findtext("memory", "")
-    if not vcpus.isdecimal() or not memory.isdecimal():
-        raise GuestError(f"the XML of domain {domain.findtext('name', '?')} has {vcpus!r} vcpus and memory {memory!r}")
+    domain = read_xml(xml)
+    vcpus, memory_kib = read_whole(domain.findtext("vcpu", "1")), read_whole(domain.findtext("memory"))
+    if vcpus is None or memory_kib is None:
+        raise GuestError(
+            f"the XML of domain {domain.findtext('name', '?')} has {domain.findtext('vcpu')!a} vcpus"
+            f" and memory {domain.findtext('memory')!a}"
+        )
     boots = domain.find("os")
     is_uefi = boots is not None and (
         boots.get("firmware") == "efi" or any(loader.get("type") == "pflash" for loader in boots.iterfind("loader"))
     )
-    memory_mib = -(-int(memory) // _KIB_PER_MIB)
+    memory_mib = -(-memory_kib // _KIB_PER_MIB)
     firmware = Firmware.UEFI if is_uefi else Firmware.BIOS
-    return DomainShape(int(vcpus), memory_mib, firmware, _hugepages_kib(domain))
+    return DomainShape(vcpus, memory_mib, firmware, _hugepages_kib(domain))
 
 
 def _hugepages_kib(domain: ElementTree.Element) -> int | None:
@@ -43,5 +47,4 @@ def _hugepages_kib(domain: ElementTree.Element) -> int | None:
     if pages is None:
         return None
     size = pages.find("page")
-    text = "" if size is None else size.get("size", "")
-    return int(text) if text.isdecimal() else USUAL_PAGE_KIB
+    return (None if size is None else read_whole(size.get("size"))) or USUAL_PAGE_KIB

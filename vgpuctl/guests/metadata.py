@@ -11,11 +11,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 from xml.etree import ElementTree
 
+from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
 from vgpuctl.errors import GuestError
+from vgpuctl.guests.xml_reader import read_whole, read_xml
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmRequest
 
 NAMESPACE = "urn:vgpuctl:domain:1"
+_EDITED = "somebody edited the <metadata> of this domain; `virsh edit` it back, or delete and create the VM"
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,12 @@ class DomainMetadata:
 
     def request_fields(self) -> dict[str, object]:
         """Return the request as plain JSON values."""
-        fields = json.loads(self.request)
+        try:
+            fields = read_strict_json(self.request)
+        except JsonRefused as broken:
+            raise GuestError(
+                f"the metadata of VM {self.vm_name} of tenant {self.tenant} cannot be read: {broken}", hint=_EDITED
+            ) from broken
         return cast("dict[str, object]", fields) if isinstance(fields, dict) else {}
 
 
@@ -87,7 +95,7 @@ def parse_metadata(xml: str) -> DomainMetadata | None:
 
     Raises GuestError when the block is there but lacks a field.
     """
-    return find_metadata(ElementTree.fromstring(xml))
+    return find_metadata(read_xml(xml))
 
 
 def find_metadata(domain: ElementTree.Element) -> DomainMetadata | None:
@@ -107,10 +115,11 @@ def find_metadata(domain: ElementTree.Element) -> DomainMetadata | None:
 
 def _gpu(attributes: Mapping[str, str], domain: str) -> GpuMetadata:
     index = _attribute(attributes, "index", domain)
-    if not index.isdecimal():
+    number = read_whole(index)
+    if number is None:
         raise GuestError(f"the metadata of domain {domain} has the GPU index {index!r}, which is no number")
     return GpuMetadata(
-        index=int(index),
+        index=number,
         lease=_attribute(attributes, "lease", domain),
         gpu=_attribute(attributes, "gpu", domain),
         sharing=_attribute(attributes, "sharing", domain),
@@ -124,6 +133,6 @@ def _attribute(attributes: Mapping[str, str], name: str, domain: str) -> str:
     if value is None:
         raise GuestError(
             f"the metadata of domain {domain} has no {name!r}",
-            hint="somebody edited the <metadata> of this domain; `virsh edit` it back, or delete and create the VM",
+            hint=_EDITED,
         )
     return value

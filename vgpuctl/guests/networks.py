@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from xml.etree import ElementTree
 
 from vgpuctl.errors import NetworkRejected
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
 from vgpuctl.guests.templating import render_template
 from vgpuctl.guests.view import PORT_FILTER
+from vgpuctl.guests.xml_reader import read_xml
 from vgpuctl.model.network import DEFAULT_MTU, Network, Port, interface_name
 
 _FILTER_UUID = str(uuid.uuid5(uuid.NAMESPACE_URL, "urn:vgpuctl:nwfilter:port"))
@@ -145,13 +145,13 @@ def render_network(network: Network, ports: Sequence[Port]) -> str:
 
 def read_entries(xml: str) -> dict[str, str]:
     """Read the DHCP entries of a network's XML: MAC address → address."""
-    hosts = ElementTree.fromstring(xml).findall("ip/dhcp/host")
+    hosts = read_xml(xml).findall("ip/dhcp/host")
     return {host.get("mac", "").lower(): host.get("ip", "") for host in hosts}
 
 
 def read_bridge(xml: str) -> str | None:
     """Read the name of a network's bridge from its XML."""
-    bridge = ElementTree.fromstring(xml).find("bridge")
+    bridge = read_xml(xml).find("bridge")
     return None if bridge is None else bridge.get("name")
 
 
@@ -162,5 +162,5 @@ def _rules(xml: str) -> list[tuple[object, ...]]:
             tuple(sorted(rule.items())),
             tuple((match.tag, tuple(sorted(match.items()))) for match in rule),
         )
-        for rule in ElementTree.fromstring(xml).iter("rule")
+        for rule in read_xml(xml).iter("rule")
     )

@@ -4,7 +4,8 @@
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
-from xml.etree import ElementTree
+
+from vgpuctl.guests.xml_reader import read_xml
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,14 @@ class PoolFact:
 def pool_fact(pool: Any) -> PoolFact:
     """Read a virStoragePool."""
     _, capacity, _, available = pool.info()
-    root = ElementTree.fromstring(pool.XMLDesc(0))
+    root = read_xml(pool.XMLDesc(0))
     is_remote = root.find("source/host") is not None
     return PoolFact(pool.name(), root.findtext("target/path"), bool(pool.isActive()), capacity, available, is_remote)
 
 
 def volume_fact(volume: Any, pool: str) -> VolumeFact:
     """Read a virStorageVol; pool is the name to give it."""
-    root = ElementTree.fromstring(volume.XMLDesc(0))
+    root = read_xml(volume.XMLDesc(0))
     target_format = root.find("target/format")
     return VolumeFact(
         pool=pool,

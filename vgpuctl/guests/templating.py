@@ -2,11 +2,16 @@
 """The one door to the template engine: every value escaped, every unknown name an error."""
 
 import functools
+import json
+import re
 from importlib import resources
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+_NOT_IN_YAML = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 @functools.cache
@@ -15,7 +20,7 @@ def environment() -> "Environment":
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     folder = resources.files("vgpuctl.templates")
-    return Environment(
+    made = Environment(
         loader=FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8")),
         autoescape=True,
         undefined=StrictUndefined,
@@ -23,6 +28,14 @@ def environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    made.policies["json.dumps_function"] = _yaml_text
+    return made
+
+
+def _yaml_text(value: object, **_options: object) -> str:
+    """Write a value as JSON that YAML reads alike: YAML knows no pairs of surrogates, and NEL and U+2028 end a line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def render_template(name: str, /, **values: object) -> str:

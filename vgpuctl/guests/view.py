@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
@@ -15,6 +15,7 @@ from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.network import Attachment, Backend, mac_address
 from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.texts import texts_of
 from vgpuctl.model.vm import DirectKernel, Firmware, Vm
 
 PORT_FILTER = "vgpuctl-port"
@@ -206,7 +207,7 @@ def domain_view(
         serial_log_path=f"{log_folder}/{vm.domain_name}-serial.log",
         metadata=domain_metadata(vm, ordered),
     )
-    for path, text in _texts("", view):
+    for path, text in texts_of(view):
         _check_text(text, what=f"{path} of VM {request.name!r}")
     return view
 
@@ -289,17 +290,6 @@ def _gpu_of(lease: Lease, facts: HostFacts) -> Gpu:
 
 def _version(text: str | None) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text or "")[:3])
-
-
-def _texts(path: str, value: object) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _texts(path, item)
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from _texts(f"{path}.{field.name}" if path else field.name, getattr(value, field.name))
 
 
 def _check_text(text: str, *, what: str) -> None:

@@ -16,6 +16,7 @@ _BECOME_USER = ("ansible_become_user", "ansible_sudo_user")
 _BECOME_PASSWORD = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
 _KEY_CHECKING = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
 _OVER_SSH = ("smart", "ssh", "paramiko", "paramiko_ssh")
+_PORT_DIGITS = 9
 _TRUE = ("true", "yes", "on", "y", "t", "1")
 _FALSE = ("false", "no", "off", "n", "f", "0")
 
@@ -69,10 +70,12 @@ class _Reader:
         name, value = self._find(_PORT)
         if value is None or value == "":
             return None
-        if isinstance(value, str) and value.isascii() and value.isdigit():
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _PORT_DIGITS:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 65535:
-            raise self._wrong(name, f"is {value!r}, not a port", hint="a port is a whole number from 1 to 65535")
+            raise self._wrong(
+                name, f"is {str(value)[:40]!r}, not a port", hint="a port is a whole number from 1 to 65535"
+            )
         return value
 
     def truth(self, names: tuple[str, ...], *, default: bool) -> bool:

@@ -10,8 +10,8 @@ from vgpuctl.inventory.origin import Origin, malformed
 LARGEST_RANGE = 100_000
 
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
-_PORT = re.compile(r"(?P<host>(?:[^:\[\]]|\[[^\]]*\])*):(?P<port>[0-9]+)")
-_BRACKETED = re.compile(r"\[(?P<host>.+)\]:(?P<port>[0-9]+)")
+_PORT = re.compile(r"(?P<host>(?:[^:\[\]]|\[[^\]]*\])*):(?P<port>[0-9]{1,9})")
+_BRACKETED = re.compile(r"\[(?P<host>.+)\]:(?P<port>[0-9]{1,9})")
 _LABEL_RANGE = r"\[(?:[a-z]:[a-z]|[0-9]+:[0-9]+)(?::[0-9]+)?\]"
 _LABEL = rf"(?:\w|{_LABEL_RANGE})(?:[\w-]|{_LABEL_RANGE})*(?<![_-])"
 _HOST_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a value of the inventory was written, and the error that says so."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
+from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,19 @@ def malformed(origin: Origin, what: str, *, hint: str | None = None) -> Inventor
     return InventoryError(f"{origin}: {what}", hint=hint)
 
 
+@contextlib.contextmanager
+def located(path: str) -> Iterator[None]:
+    """Say in which file something is that the bounded reader refuses: Malformed becomes InventoryError."""
+    try:
+        yield
+    except Malformed as exc:
+        raise malformed(Origin(path, exc.line), exc.what, hint=exc.hint) from exc
+
+
 def read_bytes(path: str) -> bytes:
     """Read a file of the inventory. Raises InventoryError with what the system answered, and for vault files."""
-    try:
-        content = Path(path).read_bytes()
-    except OSError as exc:
-        raise InventoryError(f"{path}: cannot be read: {exc.strerror}") from exc
+    with located(path):
+        content = read_bounded(Path(path))
     if content.startswith(b"$ANSIBLE_VAULT;"):
         raise malformed(
             Origin(path, 1),

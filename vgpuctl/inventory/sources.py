@@ -20,6 +20,7 @@ IGNORED_ENDINGS = (
     *(".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst"),
     *(".orig", ".cfg", ".retry"),
 )
+_SHOWN = 300
 _YAML_EXTENSIONS = ("", ".yaml", ".yml", ".json")
 _YAML_KEY = re.compile(r"\s*[\w\"'.\[\]-]+\s*:(?:\s|$)")
 
@@ -37,7 +38,12 @@ def resolve(source: str | Path) -> str:
 
 def is_comma_list(source: str) -> bool:
     """Whether a source is a list of hosts rather than a path."""
-    return "," in source and not Path(source).exists()
+    if "," not in source:
+        return False
+    try:
+        return not Path(source).exists()
+    except (OSError, ValueError):  # too long for a path, or with a NUL
+        return True
 
 
 def add_source(source: str, tree: InventoryTree) -> None:
@@ -46,9 +52,10 @@ def add_source(source: str, tree: InventoryTree) -> None:
         _add_comma_list(source, tree)
         return
     path = Path(source)
-    if not path.exists():
+    missing = _why_missing(path)
+    if missing is not None:
         raise InventoryError(
-            f"inventory {source}: {_why_missing(path)}",
+            f"inventory {_shortened(source)}: {missing}",
             hint="give a file, a folder, or a comma list such as `-i gpu1,`",
         )
     if path.is_dir():
@@ -62,12 +69,18 @@ def add_source(source: str, tree: InventoryTree) -> None:
         raise InventoryError(f"inventory {source}: the file is empty")
 
 
-def _why_missing(path: Path) -> str:
+def _why_missing(path: Path) -> str | None:
     try:
         path.stat()
     except OSError as exc:
         return exc.strerror or str(exc)
-    return "it does not exist"
+    except ValueError as exc:
+        return str(exc)
+    return None
+
+
+def _shortened(source: str) -> str:
+    return source if len(source) <= _SHOWN else f"{source[:_SHOWN]}…"
 
 
 def _add_folder(folder: Path, tree: InventoryTree) -> bool:
@@ -148,7 +161,7 @@ def _needs_ansible(path: str, what: str) -> InventoryError:
 
 
 def _add_comma_list(source: str, tree: InventoryTree) -> None:
-    origin = Origin(f"-i {source}")
+    origin = Origin(f"-i {_shortened(source)}")
     names = [name for name in (part.strip() for part in source.split(",")) if name]
     if not names:
         raise malformed(origin, "the list names no host")

@@ -4,24 +4,28 @@
 Values are what ansible's loader makes of them; its tags `!unsafe` is kept, `!vault` is refused.
 """
 
+import contextlib
 import functools
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import yaml
 
-from vgpuctl.errors import InventoryError
-from vgpuctl.inventory.origin import Origin, UntrustedText, malformed, read_bytes
+from vgpuctl.agent.wire.strict_json import NotJson
+from vgpuctl.inventory.origin import Origin, UntrustedText, located, malformed, read_bytes
+from vgpuctl.specs import bounded_reader
+from vgpuctl.specs.lines import line_in, root_node
 
-_BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-DEEPEST = 1000
 _VAULT_HINT = "keep secrets in the SSH agent or in files of mode 0600; vgpuctl does not read vaults"
 
 
-class _Loader(_BaseLoader):  # type: ignore[misc]  # one of two classes, chosen at run time
-    """The safe loader plus ansible's tags."""
+class _Loader(bounded_reader.BoundedLoader):
+    """The bounded loader plus ansible's tags. repeated_keys: line and key of each that a mapping has twice."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.repeated_keys: list[tuple[int, str]] = []
 
 
 class _VaultFound(Exception):
@@ -45,23 +49,11 @@ class Document:
 
     def line_of(self, keys: Sequence[object]) -> int | None:
         """Find the line (from 1) of the deepest key of the path that the file holds; an index counts in a list."""
-        node = self._root
-        if node is None:
-            return None
-        line = node.start_mark.line
-        for key in keys:
-            found = _step_into(node, key)
-            if found is None:
-                break
-            line, node = found
-        return int(line) + 1
+        return line_in(self._root, keys)
 
     @functools.cached_property
     def _root(self) -> Any:
-        try:
-            return yaml.compose(self.text, Loader=_BaseLoader)
-        except (yaml.YAMLError, RecursionError):
-            return None
+        return root_node(self.text)
 
 
 @dataclass(frozen=True)
@@ -77,28 +69,6 @@ class _PlaceInDocument(Origin):
         return replace(self, keys=(*self.keys, *keys))
 
 
-def _step_into(node: Any, key: object) -> tuple[int, Any] | None:
-    """Find (line from 0, value) of one key of a mapping or one index of a list, through `<<` too."""
-    if isinstance(node, yaml.SequenceNode):
-        if isinstance(key, int) and key < len(node.value):
-            item = node.value[key]
-            return item.start_mark.line, item
-        return None
-    if not isinstance(node, yaml.MappingNode):
-        return None
-    for key_node, value_node in reversed(node.value):  # of a key written twice the last one counts
-        if key_node.value == str(key):
-            return key_node.start_mark.line, value_node
-    for key_node, value_node in node.value:
-        if key_node.tag == "tag:yaml.org,2002:merge":
-            merged = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
-            for other in merged:
-                found = _step_into(other, key)
-                if found is not None:
-                    return found
-    return None
-
-
 def read_document(path: str) -> Document:
     """Read a YAML or JSON file. Raises InventoryError with file, line and what is wrong."""
     return parse_document(path, decode(path, read_bytes(path)))
@@ -106,73 +76,29 @@ def read_document(path: str) -> Document:
 
 def decode(path: str, content: bytes) -> str:
     """Decode a file's bytes as UTF-8, without a byte order mark. Raises InventoryError with the line."""
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        line = content.count(b"\n", 0, exc.start) + 1
-        raise malformed(Origin(path, line), f"not UTF-8: byte 0x{content[exc.start]:02x}") from exc
+    with located(path):
+        return bounded_reader.decode(content)
 
 
 def parse_document(path: str, text: str) -> Document:
-    """Parse text that was read from `path`: as JSON where it is JSON, else as YAML."""
-    try:
-        if text.lstrip()[:1] in ("{", "["):
-            try:
-                return Document(path, text, json.loads(text, object_hook=_revive))
-            except ValueError:
-                pass
-        _check_depth(text)
-        loader = _Loader(text)
-        loader.repeated_keys = []
+    """Parse text that was read from `path`: as JSON where it is JSON, else as YAML. Raises InventoryError."""
+    with located(path):
         try:
-            data = loader.get_single_data()
-        finally:
-            loader.dispose()
-        warnings = (
-            f"{Origin(path, line)}: key {key!r} is written twice in one mapping; the last one counts"
-            for line, key in loader.repeated_keys
-        )
-        return Document(path, text, data, tuple(warnings))
-    except _VaultFound as exc:
-        origin = Origin(path, exc.line or None)
-        raise malformed(origin, "the value is encrypted by ansible-vault (!vault)", hint=_VAULT_HINT) from exc
-    except yaml.YAMLError as exc:
-        raise _explain(path, text, exc) from exc
-    except RecursionError as exc:
-        raise InventoryError(f"{path}: nested too deeply") from exc
-    except ValueError as exc:  # PyYAML lets a date such as 2024-99-99 through to datetime
-        raise InventoryError(f"{path}: a value cannot be read: {exc}") from exc
-
-
-def _check_depth(text: str) -> None:
-    """Refuse what overflows the stack of the C loader; only text with very many brackets or dashes is looked at."""
-    if sum(text.count(mark) for mark in ("[", "{", "- ")) < DEEPEST:
-        return
-    depth = 0
-    for event in yaml.parse(text, Loader=_BaseLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if depth > DEEPEST:
-            raise RecursionError
-
-
-def _explain(path: str, text: str, exc: yaml.YAMLError) -> InventoryError:
-    if not isinstance(exc, yaml.MarkedYAMLError) or exc.problem_mark is None:
-        position = getattr(exc, "position", 0)
-        line = text.encode().count(b"\n", 0, position) + 1
-        return malformed(Origin(path, line), f"not valid YAML: {getattr(exc, 'reason', exc)}")
-    mark = exc.problem_mark
-    lines = text.splitlines()
-    written = lines[mark.line] if mark.line < len(lines) else ""
-    context = f" ({exc.context})" if exc.context else ""
-    hint = None
-    if "\t" in written[: len(written) - len(written.lstrip())]:
-        hint = "the line is indented with a tab; YAML wants spaces"
-    elif "{{" in written:
-        hint = "quote a value that begins with {{"
-    return malformed(Origin(path, mark.line + 1), f"not valid YAML: {exc.problem}{context}", hint=hint)
+            if text.lstrip()[:1] in ("{", "["):
+                with contextlib.suppress(NotJson):
+                    return Document(path, text, bounded_reader.read_json(text, hook=_revive))
+            with bounded_reader.yaml_errors(text):
+                bounded_reader.check(text)
+                loader = _Loader(text)
+                (data,) = bounded_reader.read_yaml(loader, single=True)
+        except _VaultFound as exc:
+            origin = Origin(path, exc.line or None)
+            raise malformed(origin, "the value is encrypted by ansible-vault (!vault)", hint=_VAULT_HINT) from exc
+    warnings = (
+        f"{Origin(path, line)}: key {key!r} is written twice in one mapping; the last one counts"
+        for line, key in loader.repeated_keys
+    )
+    return Document(path, text, data, tuple(warnings))
 
 
 def _revive(value: dict[str, Any]) -> Any:

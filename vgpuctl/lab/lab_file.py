@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from vgpuctl.errors import UsageError
 from vgpuctl.lab.cards import HostShape, parse_host
 from vgpuctl.lab.simulated.mix import DEFAULT_MIX
 from vgpuctl.model.units import parse_mib
+from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded, read_documents
 
 
 class _Simulated(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,12 +39,11 @@ class LabFile:
 def read_lab_file(path: Path) -> LabFile:
     """Read a lab file. Raises UsageError that names the file and what is wrong."""
     try:
-        document = yaml.safe_load(path.read_text())
-        file = msgspec.convert(document, _File)
-    except OSError as error:
-        raise UsageError(f"the lab file {path} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not YAML: {error}") from error
+        documents = read_documents(decode(read_bounded(path)))
+        file = msgspec.convert(documents[0] if len(documents) == 1 else documents, _File)
+    except Malformed as error:
+        place = path if error.line is None else f"{path}:{error.line}"
+        raise UsageError(f"the lab file {place}: {error.what}", hint=error.hint) from error
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}", hint="docs/lab.md shows a lab file") from error
     if not file.hosts and file.simulated is None:

@@ -12,7 +12,8 @@ _FORMS = (
     "a profile (A40-8Q), several (2*L40S-48Q), a whole card (passthrough, passthrough:A40, passthrough:H100*4), "
     "a plain VF (vf, vf:flex-170) or conditions ('memory>=16GiB,series=Q')"
 )
-_COUNTED = re.compile(r"(?:(?P<before>\d+)\*)?(?P<what>[^*]+?)(?:\*(?P<after>\d+))?")
+_COUNTED = re.compile(r"(?:(?P<before>[0-9]{1,9})\*)?(?P<what>[^*]+?)(?:\*(?P<after>[0-9]{1,9}))?")
+_LONGEST = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
 _MEMORY = re.compile(r"memory\s*(?P<how>>=|=)\s*(?P<size>.+)")
 
@@ -38,6 +39,8 @@ class GpuRequest:
 
 def parse_gpu_request(text: str) -> GpuRequest:
     """Read one `--gpu` value. Raises UsageError that names the forms."""
+    if len(text) > _LONGEST:
+        raise _bad(f"{text[:_LONGEST]}…")
     stripped = text.strip()
     if ">=" in stripped or "=" in stripped:
         return _parse_conditions(stripped)

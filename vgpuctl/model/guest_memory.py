@@ -7,7 +7,7 @@ from typing import NamedTuple
 from vgpuctl.errors import UsageError
 from vgpuctl.model.units import format_mib, parse_mib
 
-_KIB = re.compile(r"(?P<number>\d+)\s*k(?:i?b)?", re.IGNORECASE)
+_KIB = re.compile(r"(?P<number>[0-9]{1,12})\s*k(?:i?b)?", re.IGNORECASE)
 
 
 class GuestMemory(NamedTuple):

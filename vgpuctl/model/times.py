@@ -8,6 +8,7 @@ from vgpuctl.errors import UsageError
 
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(w|d|h|m|s)")
+_LONGEST = 60
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
@@ -18,11 +19,14 @@ def parse_time(text: str, *, what: str) -> float:
     """
     written = text.strip()
     try:
+        if len(written) > _LONGEST:
+            raise ValueError(f"{len(written)} characters")  # fromisoformat takes half a million digits
         moment = datetime.fromisoformat(f"{written}-01" if _MONTH.fullmatch(written) else written)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise UsageError(
-            f"{what} {text!r} is no time", hint="write for example 2026-11-01, 2026-11-01T14:00 (UTC) or with +01:00"
+            f"{what} {text[:_LONGEST]!r} is no time",
+            hint="write for example 2026-11-01, 2026-11-01T14:00 (UTC) or with +01:00",
         ) from None
 
 
@@ -39,10 +43,11 @@ def format_time_to_second(at: float) -> str:
 def parse_duration(text: str, *, what: str) -> float:
     """Read `2h`, `90m`, `1d12h` or `1w` as seconds. Raises UsageError for anything else, and for nothing at all."""
     written = text.strip().lower()
-    parts = _PART.findall(written)
+    # The expression looks at every digit again and again where no unit follows.
+    parts = _PART.findall(written) if len(written) <= _LONGEST else []
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != written or not 0 < seconds <= 3660 * 86_400:
-        raise UsageError(f"{what} {text!r} is no duration", hint="write for example 90m, 2h, 1d12h or 1w")
+        raise UsageError(f"{what} {text[:_LONGEST]!r} is no duration", hint="write for example 90m, 2h, 1d12h or 1w")
     return seconds
 
 

@@ -5,7 +5,9 @@ import re
 
 from vgpuctl.errors import UsageError
 
-_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)")
+_SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)")
+_LONGEST = 40
+_LARGEST_MIB = 1 << 40
 _UNITS_MIB = {
     "": 1.0,
     "m": 1.0,
@@ -25,14 +27,16 @@ def parse_mib(text: str, *, what: str) -> int:
 
     what: the option or field, for the error. Raises UsageError for anything else, and for less than 1 MiB.
     """
-    match = _SIZE.fullmatch(text.strip())
+    match = _SIZE.fullmatch(text.strip()) if len(text) <= _LONGEST else None
     if match is None or match["unit"].lower() not in _UNITS_MIB:
         raise UsageError(
-            f"{what} is {text!r}, which is not a size", hint="write for example 512MiB, 2GiB or 2048 (MiB)"
+            f"{what} is {text[:_LONGEST]!r}, which is not a size", hint="write for example 512MiB, 2GiB or 2048 (MiB)"
         )
     size = int(float(match["number"]) * _UNITS_MIB[match["unit"].lower()])
     if size < 1:
         raise UsageError(f"{what} is {text!r}, which is less than 1 MiB")
+    if size > _LARGEST_MIB:
+        raise UsageError(f"{what} is {text!r}, which is more than 1 EiB")
     return size
 
 

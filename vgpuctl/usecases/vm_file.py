@@ -1,20 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """VM specifications from a YAML file: one or several documents, each a VM or a list under `vms:`."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import format_page_size, parse_page_size
 from vgpuctl.model.priority import parse_priority
+from vgpuctl.model.texts import texts_of
 from vgpuctl.model.times import parse_duration
 from vgpuctl.model.units import format_mib, parse_mib
 from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest, check_name
 from vgpuctl.model.wishes import read_wishes
+from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded, read_documents
+from vgpuctl.specs.lines import line_of
+
+_FIELD = re.compile(r"at `\$([^`]*)`")
+_DOCUMENTS = ("user_data", "network_config")
+_NOT_IN_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_NOT_IN_DOCUMENT = re.compile(r"[\x00\ud800-\udfff]")
+_KEY = re.compile(r"\.(\w+)|\[([0-9]+)\]")
 
 
 class DiskFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,20 +86,21 @@ def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
     Raises UsageError with file and field.
     """
     try:
-        documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    entries: list[Any] = []
-    for document in documents:
+        text = decode(read_bounded(path))
+        documents = read_documents(text)
+    except Malformed as error:
+        place = path if error.line is None else f"{path}:{error.line}"
+        raise UsageError(f"{place}: {error.what}", hint=error.hint) from error
+    entries: list[tuple[Any, _Place]] = []
+    for number, document in enumerate(documents):
         if isinstance(document, dict) and set(document) == {"vms"} and isinstance(document["vms"], list):
-            entries.extend(document["vms"])
+            places = (_Place(path, text, number, ("vms", index)) for index in range(len(document["vms"])))
+            entries.extend(zip(document["vms"], places, strict=True))
         elif document is not None:
-            entries.append(document)
+            entries.append((document, _Place(path, text, number)))
     if not entries:
         raise UsageError(f"{path} holds no VM", hint="write one VM per document, or a list under `vms:`")
-    requests = [read_entry(entry, f"{path}, VM {number}", tenant) for number, entry in enumerate(entries, 1)]
+    requests = [_read_at(entry, place, number, tenant) for number, (entry, place) in enumerate(entries, 1)]
     seen: set[tuple[str, str]] = set()
     for request in requests:
         key = (request.tenant, request.name)
@@ -96,6 +108,35 @@ def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
             raise UsageError(f"{path} holds VM {request.name} of tenant {request.tenant} twice")
         seen.add(key)
     return requests
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where one VM stands in a file."""
+
+    path: Path
+    text: str
+    document: int
+    keys: tuple[object, ...] = ()
+
+    def within(self, keys: Sequence[object]) -> str:
+        line = line_of(self.text, (*self.keys, *keys), document=self.document)
+        return str(self.path) if line is None else f"{self.path}:{line}"
+
+
+def _read_at(entry: Any, place: _Place, number: int, tenant: str | None) -> VmRequest:
+    try:
+        return read_entry(entry, f"VM {number}", tenant)
+    except UsageError as error:
+        keys = _keys_of(error.__cause__) if isinstance(error.__cause__, msgspec.ValidationError) else ()
+        raise UsageError(f"{place.within(keys)}: {error.message}", hint=error.hint) from error
+
+
+def _keys_of(error: msgspec.ValidationError) -> list[object]:
+    """The key path of a refusal such as "Expected `str`, got `int` - at `$.disk.size`"."""
+    path = _FIELD.search(str(error))
+    parts = _KEY.findall(path[1]) if path else []
+    return [name or int(index) for name, index in parts]
 
 
 def read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
@@ -148,7 +189,9 @@ def read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
 
 
 def check_request(request: VmRequest) -> VmRequest:
-    """Accept a request whose numbers and names can be used at all. Raises UsageError."""
+    """Accept a request whose numbers, names and texts can be used at all. Raises UsageError."""
+    for field, text in texts_of(request):
+        _check_text(field, text)
     check_name(request.name, what="VM name")
     check_name(request.tenant, what="tenant")
     if len(request.tenant) + len(request.name) > 100:
@@ -168,3 +211,13 @@ def check_request(request: VmRequest) -> VmRequest:
     if request.bandwidth_mbps is not None and not 1 <= request.bandwidth_mbps <= 400_000:
         raise UsageError(f"a bandwidth of {request.bandwidth_mbps} Mbit/s cannot be given", hint="1 to 400000")
     return request
+
+
+def _check_text(field: str, text: str) -> None:
+    """Refuse what neither a domain, a path nor a database can hold; documents have lines, other texts have not."""
+    found = (_NOT_IN_DOCUMENT if field.endswith(_DOCUMENTS) else _NOT_IN_TEXT).search(text)
+    if found is not None:
+        raise UsageError(
+            f"{field} contains the character {ascii(found[0])[1:-1]}, which cannot be used there",
+            hint="remove control characters" + ("" if field.endswith(_DOCUMENTS) else " and line ends"),
+        )

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.sshd_fixture import LoopbackSshd
-from vgpuctl.errors import HostError, HostUnreachable
+from vgpuctl.errors import HostUnreachable, Unexpected
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.fleet import run_on_hosts
 
@@ -28,7 +28,7 @@ def test_results_keep_the_order_and_a_failure_is_a_value() -> None:
     assert [result.name for result in results] == ["a", "b", "c", "d"]
     assert [result.value for result in results] == ["A", None, None, "D"]
     assert isinstance(results[1].error, HostUnreachable)
-    assert isinstance(results[2].error, HostError)
+    assert isinstance(results[2].error, Unexpected)
     assert "c: unexpected KeyError" in results[2].error.message
     assert results[0].get() == "A"
     with pytest.raises(HostUnreachable):

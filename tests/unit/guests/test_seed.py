@@ -138,3 +138,13 @@ def test_scripts_may_be_indented_with_tabs() -> None:
 def test_a_network_config_is_checked_too() -> None:
     with pytest.raises(UsageError, match="network-config line 2"):
         seed_files(CloudInit(network_config="version: 2\n\tethernets: {}\n"), vm())
+
+
+def test_every_character_reaches_the_guest_as_it_is() -> None:
+    key = f"{KEY.partition(' me@')[0]} Zürich 🖥\u2028\x85\ufeff\U0001f600"
+    files = seed_files(CloudInit(ssh_authorized_keys=(key,)), vm())
+    for name in ("meta-data", "user-data"):
+        document = yaml.safe_load(files[name])
+        keys = document["public-keys" if name == "meta-data" else "ssh_authorized_keys"]
+        assert keys == [key]
+    assert "\\ud83d" not in "".join(files.values())

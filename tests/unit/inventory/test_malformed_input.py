@@ -169,7 +169,11 @@ def test_malformed_comma_list_is_refused(source: str, words: str) -> None:
         ("group_vars/all/x.yml", "a: !vault x\n", "x.yml:1: the value is encrypted"),
         ("host_vars/h1.json", '{"a": {"__ansible_vault": "x"}}', "h1.json: the value is encrypted"),
         ("host_vars/h1", "a: {{ x }}\n", "h1:1: not valid YAML"),
-        ("host_vars/h1.yml", "when: 2024-99-99\n", "h1.yml: a value cannot be read"),
+        (
+            "host_vars/h1.yml",
+            "when: 2024-99-99\n",
+            "h1.yml:1: not valid YAML: '2024-99-99' cannot be read",
+        ),
     ],
 )
 def test_malformed_variable_file_is_refused_when_it_is_needed(

@@ -40,7 +40,7 @@ def test_several_documents_and_a_list_are_read_alike(tmp_path: Path) -> None:
         ("name: web-1\nfirmware: efi\n", "firmware"),
         ("- just\n- a list\n", "VM 1"),
         ("", "holds no VM"),
-        ("name: [unclosed\n", "not YAML"),
+        ("name: [unclosed\n", "not valid YAML"),
         ("name: web-1\nvcpus: 0\n", "vCPUs"),
         ("name: web-1\nmemory: 1\n", "1 MiB"),
         ("name: web-1\n---\nname: web-1\n", "twice"),

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of the command line are read within bounds: long, odd and huge ones are refused, and at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from vgpuctl.errors import UsageError
+from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.guest_memory import parse_page_size
+from vgpuctl.model.times import parse_duration, parse_time
+from vgpuctl.model.units import parse_mib
+
+PARSERS: dict[str, Callable[[str], Any]] = {
+    "size": lambda text: parse_mib(text, what="--memory"),
+    "page size": lambda text: parse_page_size(text, what="--hugepages"),
+    "duration": lambda text: parse_duration(text, what="--for"),
+    "time": lambda text: parse_time(text, what="--since"),
+    "GPU": parse_gpu_request,
+    "GPU memory": lambda text: parse_gpu_request(f"memory>={text}"),
+}
+ODD = {
+    "400 digits": "9" * 400,
+    "400 digits of GiB": "9" * 400 + "GiB",
+    "5,000 digits of KiB": "9" * 5000 + "k",
+    "half a million digits": "1" * 500_000,
+    "many parts": "1h" * 100_000,
+    "a NUL": "1\0",
+    "half a character": "1\ud800",
+    "other digits": "٣GiB",
+    "a size that is too large": "9" * 30 + "T",
+    "5,000 GPUs' digits": "9" * 5000 + "*A40-8Q",
+    "nothing": "",
+    "not a number": "nan",
+    "endless": "1e999",
+}
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_value_is_refused_in_one_short_line(parser: str, odd: str) -> None:
+    try:
+        PARSERS[parser](ODD[odd])
+    except UsageError as refused:
+        assert len(refused.message) < 600
+    else:
+        assert parser == "GPU", "only a profile can have any name"

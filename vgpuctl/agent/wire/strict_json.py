@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON from the other side, read strictly: bounded in depth and numbers, no key twice, no half characters.
+
+Python 3.9, standard library only. Python's own reader takes NaN, lone surrogates, numbers of any length and keys
+written twice (the last one counts), and ends deep nesting with RecursionError.
+"""
+
+import json
+import math
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+DEEPEST = 100
+LONGEST_NUMBER = 40
+_SHOWN = 40
+
+
+class JsonRefused(ValueError):
+    """A text that is not read. line: from 1, None where it is not known."""
+
+    def __init__(self, what: str, line: Optional[int] = None) -> None:
+        super().__init__(what)
+        self.line = line
+
+
+class NotJson(JsonRefused):
+    """A text that is no JSON at all, or has a key twice."""
+
+
+def read_strict_json(text: str, hook: Optional[Callable[[Dict[str, Any]], Any]] = None) -> Any:
+    """Read one JSON value. hook: turns an object into its value. Raises JsonRefused."""
+
+    def build(pairs: List[Tuple[str, Any]]) -> Any:
+        value: Dict[str, Any] = {}
+        for key, item in pairs:
+            if key in value:
+                raise NotJson(f"key {key[:_SHOWN]!a} is written twice in one object")
+            value[key] = item
+        return value if hook is None else hook(value)
+
+    try:
+        value = json.loads(
+            text, object_pairs_hook=build, parse_constant=_refuse, parse_int=_whole_number, parse_float=_number
+        )
+    except json.JSONDecodeError as exc:
+        raise NotJson(f"not valid JSON: {exc.msg}", exc.lineno) from exc
+    except RecursionError as exc:
+        raise JsonRefused(f"nested too deeply: more than {DEEPEST} levels") from exc
+    _check(value)
+    return value
+
+
+def _refuse(text: str) -> Any:
+    raise JsonRefused(f"{text} is no value of JSON")
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > LONGEST_NUMBER:
+        raise JsonRefused(f"a number of {len(text)} characters")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise JsonRefused(f"the number {text[:_SHOWN]} is too large")
+    return value
+
+
+def _check(value: object) -> None:
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        if not level:
+            return
+        level = [inner for one in level for inner in _children(one)]
+    raise JsonRefused(f"nested too deeply: more than {DEEPEST} levels")
+
+
+def _children(value: object) -> Iterator[object]:
+    """Yield what is inside; no database and no file can hold a surrogate without its partner."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as exc:
+            raise JsonRefused(f"the text {value[:_SHOWN]!a} holds half a character (a lone surrogate)") from exc
+    elif isinstance(value, dict):
+        yield from value.keys()
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value

@@ -12,6 +12,7 @@ VgpuctlError
 │   ├── LayoutRefused  LayoutDiffers
 │   └── ImageMissing
 ├── NoCapacity 5            no GPU can take the request; the context has a line per GPU
+│   └── PreemptionNeeded    it fits only if other VMs are preempted, and nobody agreed to that
 ├── StateError 6            the store and the request disagree
 │   ├── NotFound  VmDiffers  ConcurrentChange  LeaseBroken  StoreUnusable
 │   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
@@ -173,6 +174,12 @@ class NoCapacity(VgpuctlError):
 
     reference = "no-capacity"
     exit_code = 5
+
+
+class PreemptionNeeded(NoCapacity):
+    """The request fits only if other VMs are preempted, and nobody agreed; `context` has one line per VM."""
+
+    reference = "preemption-needed"
 
 
 class StateError(VgpuctlError):

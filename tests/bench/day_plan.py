@@ -116,9 +116,10 @@ def _tenants(cards: Sequence[Card], scale: Scale, dice: random.Random) -> list[T
         ("--quota", f"cards={max(1, len(cards) // 30)}", "--quota", f"vms={max(2, len(cards) // 4)}"),
         ("--quota", f"vcpus={len(cards) * 3}", "--quota", f"memory={len(cards) * 40}GiB"),
     ]
-    found = [TenantPlan("tenant-00", ())]
+    policy = ("--reclaim", "requeue", "--grace", "0")
+    found = [TenantPlan("tenant-00", policy[2:])]
     for number in range(1, scale.tenants):
-        found.append(TenantPlan(f"tenant-{number:02}", (*framebuffer, *further[number % len(further)])))
+        found.append(TenantPlan(f"tenant-{number:02}", (*policy, *framebuffer, *further[number % len(further)])))
     return found
 
 
@@ -159,11 +160,16 @@ class _Maker:
             asked += ["--for", f"{max(1, round(life_s / 60))}m"]
         if dice.random() < 0.06 and not gpu.startswith("2*"):
             count = dice.randint(2, 3)
-            self.add(Step(at, "gang", ("create-vm", name, "--count", str(count), "--gang", *asked), tenant, name))
+            self.add(
+                Step(
+                    at, "gang", ("create-vm", name, "--count", str(count), "--gang", "--preempt", *asked), tenant, name
+                )
+            )
             for number in range(1, count + 1):
                 self._delete(f"{name}-{number}", tenant, at + life_s * dice.uniform(1, 1.3))
             return
         through = ("--queue",) if dice.random() < 0.7 else ("--shutdown-timeout", "0")
+        through = (*through, "--preempt", "--grace", "0")
         create = ("create-vm", name, *asked, *through)
         self.add(Step(at, "create", create, tenant, name))
         if dice.random() < 0.05:

@@ -71,11 +71,14 @@ def test_less_important_vms_give_way_to_a_whole_gang(operator: Operator) -> None
     low = ("--priority", "low", "--preemptible", "stop", "--gpu", "A40-48Q", *SMALL)
     operator.does("create-vm", "batch", *low)
     (batch,) = operator.json("list-vms", "--tenant", "gangs")
-    urgent = (*PAIR, "--priority", "high", "--host", batch["vm"]["host"], "--shutdown-timeout", "0")
+    urgent = (*PAIR, "--priority", "high", "--host", batch["vm"]["host"])
     planned = operator.json(*urgent, "--dry-run")
     assert [[one["vm"] for one in each["victims"]] for each in planned] == [["gangs.batch"], []]
     assert operator.is_refused(*urgent, "--count", "3")["reference"] == "no-capacity"
-    created = operator.json(*urgent)
+    refused = operator.is_refused(*urgent)
+    assert (refused["reference"], refused["exit_code"]) == ("preemption-needed", 5)
+    assert "fit together only if 1 VM is preempted: gangs.batch" in refused["message"]
+    created = operator.json(*urgent, "--preempt", "--grace", "0", "--shutdown-timeout", "0")
     assert [[one["vm"] for one in each["victims"]] for each in created] == [["gangs.batch"], []]
     states = {one["vm"]["request"]["name"]: one["vm"]["state"] for one in operator.json("list-vms")}
     assert states == {"batch": "stopped", "web-1": "running", "web-2": "running"}

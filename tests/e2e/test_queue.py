@@ -19,6 +19,7 @@ from tests.postgres_fixture import LocalPostgres
 
 SMALL = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--host", "sim-001")
 WHOLE = ("--gpu", "A40-48Q", *SMALL)
+PREEMPT = ("--preempt", "--grace", "0", "--shutdown-timeout", "0")
 ONCE = ("controller", "--once", "--shutdown-timeout", "0", "--limit", "sim-001")
 TEMPLATES = Path(__file__).parents[2] / "templates"
 
@@ -126,12 +127,72 @@ def test_nobody_overtakes_one_that_waited_long_on_the_hosts_that_it_could_use(op
 
 def test_a_requeued_vm_starts_again_after_the_one_it_gave_way_to(operator: Operator) -> None:
     operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
-    operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", "--shutdown-timeout", "0", *WHOLE)
+    operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", *PREEMPT, *WHOLE)
     assert _states(operator) == {"batch": "stopped", "urgent": "running"}
-    assert [one["entry"]["reason"] for one in _queue(operator)] == ["gave way to acme.urgent"]
+    assert [one["entry"]["reason"] for one in _queue(operator)] == ["preempted by acme.urgent"]
     time.sleep(1.1)
     assert [one["outcome"] for one in operator.json(*ONCE)] == ["ended", "started"]
     assert _states(operator) == {"batch": "running", "urgent": "stopped"}
+    assert _queue(operator) == []
+
+
+def test_the_controller_preempts_only_with_consent(operator: Operator) -> None:
+    operator.does("set-quota", "acme", "--grace", "0")
+    operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
+    urgent = ("create-vm", "urgent", "--queue", "--priority", "high", *WHOLE)
+    assert operator.json(*urgent)[0]["queued"]
+    needed = "acme.urgent fits only if 1 VM is preempted: acme.batch"
+    assert operator.json(*ONCE) == [{"name": "acme.urgent", "outcome": f"waits: {needed}"}]
+    assert [one["entry"]["reason"] for one in _queue(operator)] == [needed]
+    assert operator.json("set-quota", "acme", "--preempt", "auto")["changed"]
+    assert operator.json(*ONCE)[0] == {"name": "acme.urgent", "outcome": "started"}
+    assert _states(operator) == {"batch": "stopped", "urgent": "running"}
+    operator.does("set-quota", "acme", "--preempt", "ask")
+
+    operator.does("leave-queue", "batch", "--tenant", "acme")
+    operator.does("create-vm", "blocks", "--queue", "--priority", "critical", *WHOLE)
+    operator.does("create-vm", "later", "--queue", "--priority", "critical", "--preempt", *WHOLE)
+    assert [one["entry"]["may_preempt"] for one in _queue(operator)] == [False, True]
+
+
+def test_a_gang_is_preempted_and_comes_back_whole(operator: Operator) -> None:
+    low = ("--priority", "low", "--preemptible", "requeue", "--gpu", "A40-24Q", *SMALL)
+    operator.does("create-vm", "pair", "--count", "2", "--gang", *low)
+    (planned,) = operator.json("create-vm", "urgent", "--priority", "high", "--gpu", "A40-24Q", *SMALL, "--dry-run")
+    assert [one["vm"] for one in planned["victims"]] == ["acme.pair-1", "acme.pair-2"], "half a gang is no gang"
+    operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", "--gpu", "A40-24Q", *PREEMPT, *SMALL)
+    assert _states(operator) == {"pair-1": "stopped", "pair-2": "stopped", "urgent": "running"}
+    (entry,) = (one["entry"] for one in _queue(operator))
+    assert (entry["kind"], entry["request"]["name"], len(entry["others"])) == ("start-gang", "pair-1", 1)
+    operator.does("create-vm", "half", "--gpu", "A40-24Q", *SMALL)
+    time.sleep(1.1)
+    assert [one["outcome"] for one in operator.json(*ONCE)] == [
+        "ended", "waits: the 2 VMs of the gang do not fit together on their hosts now",
+    ]  # fmt: skip
+    assert _states(operator)["pair-1"] == "stopped"
+    operator.does("delete-vm", "half", "--tenant", "acme", "--yes", "--timeout", "0")
+    assert operator.json(*ONCE) == [{"name": "acme.pair-1, pair-2", "outcome": "started"}]
+    assert _states(operator) == {"pair-1": "running", "pair-2": "running", "urgent": "stopped"}
+    assert _queue(operator) == []
+
+
+def test_a_deleted_vm_leaves_the_queue_and_is_not_started(operator: Operator) -> None:
+    operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
+    operator.does("create-vm", "urgent", "--priority", "high", *PREEMPT, *WHOLE)
+    assert [one["entry"]["request"]["name"] for one in _queue(operator)] == ["batch"]
+    operator.does("delete-vm", "batch", "--tenant", "acme", "--yes", "--timeout", "0")
+    assert _queue(operator) == []
+    operator.does("delete-vm", "urgent", "--tenant", "acme", "--yes", "--timeout", "0")
+    assert (operator.json(*ONCE), _states(operator)) == ([], {})
+
+
+def test_an_offboarded_tenant_has_nothing_in_the_queue(operator: Operator) -> None:
+    operator.does("create-tenant", "leaver")
+    operator.does("create-vm", "first", *WHOLE)
+    late = ("create-vm", "late", "--queue", "--gpu", "A40-48Q", "--tenant", "leaver", *SMALL[2:])
+    assert operator.json(*late)[0]["queued"]
+    assert "queue entry of late" in operator.does("offboard-tenant", "leaver", "--dry-run").err
+    operator.does("offboard-tenant", "leaver", "--yes")
     assert _queue(operator) == []
 
 

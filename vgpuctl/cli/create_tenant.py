@@ -3,7 +3,7 @@
 
 import click
 
-from vgpuctl.cli import options, quota_options
+from vgpuctl.cli import options, preempt_options, quota_options
 from vgpuctl.cli.output import print_json, say
 
 
@@ -17,6 +17,7 @@ from vgpuctl.cli.output import print_json, say
     help=f"Never more than this; several times. Resources: {quota_options.UNITS}.",
 )
 @quota_options.guaranteed
+@preempt_options.policy_flags
 @click.option("--pool", "pools", multiple=True, metavar="NAME", help="Let it use this pool of hosts; several times.")
 @options.database
 @options.as_json
@@ -24,13 +25,16 @@ def command(
     name: str,
     limits: tuple[str, ...],
     guaranteed: tuple[str, ...],
+    reclaim: str | None,
+    preempt_mode: str | None,
+    grace_s: float | None,
     pools: tuple[str, ...],
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Add a tenant, with its quotas and pools. The same command again changes nothing."""
+    """Add a tenant, with its quotas, preemption policy and pools. The same command again changes nothing."""
     from vgpuctl.cli.services import services
-    from vgpuctl.usecases.tenants import create_tenant
+    from vgpuctl.usecases.tenants import create_tenant, set_policy
 
     with services(database=database) as opened:
         changed = create_tenant(
@@ -40,6 +44,10 @@ def command(
             guaranteed=quota_options.read_amounts(guaranteed, what="--guaranteed"),
             pools=pools,
         )
+        policy = preempt_options.read_policy(reclaim, preempt_mode, grace_s)
+        has_policy, exposed = set_policy(opened, name, **policy)
+    changed = changed or has_policy
+    preempt_options.tell_exposed(exposed, dry_run=False)
     if as_json:
         print_json({"changed": changed, "tenant": name})
     else:

@@ -4,14 +4,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli import options
 from vgpuctl.cli.output import plain, print_document, print_json, print_line, print_table, say
+from vgpuctl.cli.preempt_options import consent_of, preempt_flags, show_terms, show_victims
 from vgpuctl.cli.vm_options import read_requests, vm_flags
 from vgpuctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.preempt_vms import Consent
 
 
 @click.command("create-vm")
@@ -24,14 +28,7 @@ from vgpuctl.errors import UsageError
 @options.refresh
 @options.dry_run
 @click.option("--wait", is_flag=True, help="Return only when the guest's console has printed something (2 minutes).")
-@click.option(
-    "--shutdown-timeout",
-    "shutdown_timeout_s",
-    type=click.FloatRange(0, 3600),
-    default=120.0,
-    show_default=True,
-    help="Seconds that each VM that gives way may take to shut down before the plug is pulled.",
-)
+@preempt_flags
 @click.option(
     "--reservation",
     metavar="NAME",
@@ -55,6 +52,8 @@ def command(
     refresh: bool,
     dry_run: bool,
     wait: bool,
+    may_preempt: bool,
+    grace_s: float | None,
     shutdown_timeout_s: float,
     reservation: str | None,
     count: int | None,
@@ -65,19 +64,21 @@ def command(
 ) -> None:
     """Create a tenant's VM with its GPU slices and start it.
 
-    When it fits only if less important preemptible VMs, or VMs on borrowed quota, give way, they are stopped and give
-    their slices back; --dry-run tells which.
+    When it fits only if other VMs are preempted (less important preemptible ones, or VMs on borrowed quota whose tenant
+    accepts that), the refusal names them; --preempt preempts them after their grace period.
     The same command again changes nothing; with another size it refuses and says what differs.
     When anything fails, everything is taken back; of several VMs those that were created before stay, unless --gang
     is given.
     """
     from vgpuctl.cli.services import services, take_service_options
-    from vgpuctl.model.times import format_duration
     from vgpuctl.usecases.create_gang import create_gang
     from vgpuctl.usecases.create_vm import CreatedVm, create_vm
+    from vgpuctl.usecases.preempt_vms import describe_victim
+    from vgpuctl.usecases.preemption import preemption_terms
     from vgpuctl.usecases.wait import wait_for_console
 
     where = take_service_options(given)
+    consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)
     requests = read_requests(**given)
     if count is not None:
         requests = _numbered(requests, count, is_file=given["file"] is not None)
@@ -86,22 +87,20 @@ def command(
     if may_wait and reservation is not None:
         raise UsageError("--queue and --reservation exclude each other")
     if may_wait:
-        _queue(requests, where, is_gang=is_gang, dry_run=dry_run or wait, as_json=as_json)
+        _queue(requests, where, consent, is_gang=is_gang, dry_run=dry_run or wait, as_json=as_json)
         return
     with services(**where) as opened:
         results = []
         together: Sequence[CreatedVm] = ()
         if is_gang:
-            together = create_gang(
-                opened, requests, dry_run=dry_run, refresh=refresh, shutdown_timeout_s=shutdown_timeout_s
-            )
+            together = create_gang(opened, requests, dry_run=dry_run, refresh=refresh, consent=consent)
         for request, member in zip_longest(requests, together):
             created = member or create_vm(
                 opened,
                 request,
                 dry_run=dry_run,
                 refresh=refresh,
-                shutdown_timeout_s=shutdown_timeout_s,
+                consent=consent,
                 reservation=reservation,
             )
             if wait and not dry_run:
@@ -109,6 +108,10 @@ def command(
             results.append(created)
             if not created.changed:
                 say(f"{created.vm.domain_name}: no change, it is {created.vm.state} on {created.vm.host}")
+        terms = [preemption_terms(opened, result.vm, result.leases) for result in results]
+    for result, one in zip(results, terms, strict=True):
+        if one is not None:
+            say(f"{result.vm.domain_name}: {one}")
     if as_json:
         shown = [
             {
@@ -118,17 +121,17 @@ def command(
                 "steps": [{"op": step.op, **plain(step)} for step in result.steps],
                 "undo": [{"op": step.op, **plain(step)} for step in result.undo],
                 "xml": result.xml,
-                "victims": [{"vm": victim.name, "uuid": victim.vm_uuid} for victim in result.victims],
+                "victims": show_victims(result.victims),
+                "preemption": show_terms(one),
             }
-            for result in results
+            for result, one in zip(results, terms, strict=True)
         ]
         print_json(shown)
         return
     for result in results if dry_run else ():
         print_line(f"# {result.vm.domain_name} on {result.vm.host}")
         for victim in result.victims:
-            lost = format_duration(victim.work_s)
-            print_line(f"# gives way: {victim.name}, priority {victim.priority}, has run for {lost}")
+            print_line(f"# preempts: {describe_victim(victim, grace_s)}")
         for title, steps in (("step", result.steps), ("undo", result.undo)):
             for step in steps:
                 print_line(f"# {title}: {step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))
@@ -160,11 +163,20 @@ def _numbered(requests: Sequence[Any], count: int, *, is_file: bool) -> list[Any
     return [check_request(replace(one, name=f"{one.name}-{number}")) for number in range(1, count + 1)]
 
 
-def _queue(requests: Sequence[Any], where: dict[str, Any], *, is_gang: bool, dry_run: bool, as_json: bool) -> None:
+def _queue(
+    requests: Sequence[Any],
+    where: dict[str, Any],
+    consent: "Consent",
+    *,
+    is_gang: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Create or queue each VM, and tell which became of it."""
     from vgpuctl.cli.services import services
     from vgpuctl.model.queue import QueueEntry
     from vgpuctl.usecases.create_vm import CreatedVm
+    from vgpuctl.usecases.preemption import preemption_terms
     from vgpuctl.usecases.queue import queue_gang, queue_vm
 
     if dry_run:
@@ -172,22 +184,33 @@ def _queue(requests: Sequence[Any], where: dict[str, Any], *, is_gang: bool, dry
     results: list[CreatedVm | QueueEntry]
     with services(**where) as opened:
         if is_gang:
-            gang = queue_gang(opened, requests)
+            gang = queue_gang(opened, requests, consent)
             results = [gang] if isinstance(gang, QueueEntry) else list(gang)
         else:
-            results = [queue_vm(opened, request) for request in requests]
+            results = [queue_vm(opened, request, consent) for request in requests]
+        terms = [
+            None if isinstance(one, QueueEntry) else preemption_terms(opened, one.vm, one.leases) for one in results
+        ]
     if as_json:
         print_json(
             [
-                {"queued": True, "vm": None, "leases": [], "entry": result}
+                {"queued": True, "vm": None, "leases": [], "entry": result, "preemption": None}
                 if isinstance(result, QueueEntry)
-                else {"queued": False, "vm": result.vm, "leases": result.leases, "entry": None}
-                for result in results
+                else {
+                    "queued": False,
+                    "vm": result.vm,
+                    "leases": result.leases,
+                    "entry": None,
+                    "preemption": show_terms(one),
+                }
+                for result, one in zip(results, terms, strict=True)
             ]
         )
         return
-    for result in results:
+    for result, one in zip(results, terms, strict=True):
         if isinstance(result, QueueEntry):
             say(f"{result.name}: waits in the queue: {result.reason}")
         else:
             say(f"{result.vm.domain_name}: {result.vm.state} on {result.vm.host}")
+            if one is not None:
+                say(f"{result.vm.domain_name}: {one}")

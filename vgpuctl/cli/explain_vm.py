@@ -7,6 +7,7 @@ import click
 
 from vgpuctl.cli import options
 from vgpuctl.cli.output import print_json, print_line, print_table
+from vgpuctl.cli.preempt_options import show_victims
 from vgpuctl.cli.services import report_failures
 from vgpuctl.cli.vm_options import read_requests, vm_flags
 
@@ -50,6 +51,8 @@ def _plain(explained: Any) -> dict[str, Any]:
     from vgpuctl.cli.output import plain
 
     shown = dict(plain(explained))
+    del shown["eviction"]
+    shown["victims"] = [] if explained.eviction is None else show_victims(explained.eviction.victims)
     shown["failures"] = [{"host": name, "message": error.message} for name, error in explained.failures]
     return shown
 
@@ -75,6 +78,11 @@ def _show(explained: Any) -> None:
         print_line(f"quota   {explained.quota}")
     for change in explained.changes:
         print_line(f"if      {change.text}, it would fit on {change.placement.host}")
+    if explained.eviction is not None:
+        from vgpuctl.usecases.preempt_vms import describe_victim
+
+        for victim in explained.eviction.victims:
+            print_line(f"preempt {describe_victim(victim)}, with `create-vm --preempt`")
     print_table(
         ["HOST", "GPU", "BOARD", "ANSWER", "WHY", "WHAT HELPS"],
         [(one.host, one.gpu, one.board, one.code or "takes it", one.reason, one.remedy) for one in explained.answers],

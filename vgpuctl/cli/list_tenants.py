@@ -11,10 +11,11 @@ from vgpuctl.cli.output import print_json, print_table
 @options.database
 @options.as_json
 def command(database: str | None, as_json: bool) -> None:
-    """List the tenants: how many VMs each has, its pools, and used / limit of each quota, whom to ask."""
+    """List the tenants: how many VMs each has, its pools, and used / limit of each quota, its
+    preemption policy, and whom to ask."""
     from vgpuctl.cli.services import services
     from vgpuctl.quota.resources import format_amount
-    from vgpuctl.usecases.tenants import QuotaUse, list_tenants
+    from vgpuctl.usecases.tenants import QuotaUse, describe_policy, list_tenants
 
     def shown(use: QuotaUse) -> str:
         limit = "no limit" if use.limit is None else format_amount(use.resource, use.limit)
@@ -30,11 +31,11 @@ def command(database: str | None, as_json: bool) -> None:
         print_json(tenants)
     else:
         print_table(
-            ["TENANT", "VMS", "POOLS", "USED / LIMIT", "CONTACT"],
+            ["TENANT", "VMS", "POOLS", "USED / LIMIT", "PREEMPTION", "CONTACT"],
             [
                 (
                     *(one.tenant, one.vms, ", ".join(one.pools) or "-"),
-                    *(tuple(map(shown, one.quotas)) or "-", one.contact),
+                    *(tuple(map(shown, one.quotas)) or "-", describe_policy(one.policy), one.contact),
                 )
                 for one in tenants
             ],

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-vms: the store's VMs; no host is contacted."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from vgpuctl.cli import options
 from vgpuctl.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vm import Vm
 
 
 @click.command("list-vms")
@@ -30,7 +35,7 @@ def command(tenant: str | None, host: str | None, database: str | None, as_json:
             (
                 vm.request.tenant,
                 vm.request.name,
-                vm.state + (f": {vm.problem}" if vm.problem else ""),
+                vm.state + (f": {vm.problem}" if vm.problem else "") + _notice(vm),
                 vm.host,
                 vm.request.vcpus,
                 format_mib(vm.request.memory_mib),
@@ -40,3 +45,11 @@ def command(tenant: str | None, host: str | None, database: str | None, as_json:
         ],
         empty="no VM yet: create one with `vgpuctl create-vm`",
     )
+
+
+def _notice(vm: "Vm") -> str:
+    from vgpuctl.model.times import format_time_to_second
+
+    if vm.notice is None:
+        return ""
+    return f", is preempted by {vm.notice.cause} at {format_time_to_second(vm.notice.at)}"

@@ -3,7 +3,7 @@
 
 import click
 
-from vgpuctl.cli import options, quota_options
+from vgpuctl.cli import options, preempt_options, quota_options
 from vgpuctl.cli.output import print_json, say
 from vgpuctl.errors import UsageError
 
@@ -12,6 +12,7 @@ from vgpuctl.errors import UsageError
 @click.argument("tenant")
 @click.argument("limits", nargs=-1, metavar="[RESOURCE=AMOUNT]...")
 @quota_options.guaranteed
+@preempt_options.policy_flags
 @options.dry_run
 @options.database
 @options.as_json
@@ -19,6 +20,9 @@ def command(
     tenant: str,
     limits: tuple[str, ...],
     guaranteed: tuple[str, ...],
+    reclaim: str | None,
+    preempt_mode: str | None,
+    grace_s: float | None,
     dry_run: bool,
     database: str | None,
     as_json: bool,
@@ -27,11 +31,13 @@ def command(
 
     Resources: vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices),
     gpu-hours (per calendar month), slices:PROFILE. A limit below what is used refuses what comes and ends nothing.
+    --reclaim, --preempt and --grace set its preemption policy.
     """
     from vgpuctl.cli.services import services
-    from vgpuctl.usecases.tenants import set_quota
+    from vgpuctl.usecases.tenants import set_policy, set_quota
 
-    if not limits and not guaranteed:
+    policy = preempt_options.read_policy(reclaim, preempt_mode, grace_s)
+    if not limits and not guaranteed and not policy:
         raise UsageError("nothing to set", hint=f"vgpuctl set-quota {tenant} framebuffer=96GiB vms=10")
     with services(database=database) as opened:
         changed = set_quota(
@@ -41,8 +47,12 @@ def command(
             guaranteed=quota_options.read_amounts(guaranteed, what="--guaranteed"),
             dry_run=dry_run,
         )
+        has_policy, exposed = set_policy(opened, tenant, **policy, dry_run=dry_run)
+    changed = changed or has_policy
+    preempt_options.tell_exposed(exposed, dry_run=dry_run)
     if as_json:
-        print_json({"changed": changed and not dry_run, "tenant": tenant})
+        names = [vm.request.name for vm in exposed]
+        print_json({"changed": changed and not dry_run, "tenant": tenant, "may_be_preempted": names})
     else:
         done = "would be set" if dry_run else "set"
         say(f"quota of {tenant}: {done if changed else 'no change'}")

@@ -21,7 +21,7 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it."""
     from vgpuctl.cli.services import services
     from vgpuctl.model.guest_memory import format_page_size
-    from vgpuctl.model.times import format_time
+    from vgpuctl.model.times import format_time, format_time_to_second
     from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.show_vm import show_vm
     from vgpuctl.usecases.vms import find_vm
@@ -41,6 +41,10 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     if vm.ends_at is not None:
         what = "slices kept until" if vm.state == "stopped" else "ends"
         print_line(f"until     {what} {format_time(vm.ends_at)} UTC")
+    if vm.notice is not None:
+        print_line(f"notice    is preempted by {vm.notice.cause} at {format_time_to_second(vm.notice.at)}")
+    if shown.preemption is not None:
+        print_line(f"preempt   {shown.preemption}")
     for lease, holders in zip(shown.leases, shown.holders or ((),) * len(shown.leases), strict=True):
         print_line(
             f"slice     {lease.slice.profile} ({lease.slice.sharing}) on {lease.slice.function}, lease {lease.state}"

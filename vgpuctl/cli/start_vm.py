@@ -7,23 +7,37 @@ import click
 
 from vgpuctl.cli import options
 from vgpuctl.cli.output import print_json, say
+from vgpuctl.cli.preempt_options import consent_of, preempt_flags
 
 
 @click.command("start-vm")
 @click.argument("name")
 @options.tenant
+@preempt_flags
 @options.inventory
 @options.database
 @options.ssh
 @options.as_json
-def command(name: str, tenant: str, as_json: bool, **where: Any) -> None:
-    """Start a VM, with its GPU slices built again where the host lost them."""
+def command(
+    name: str,
+    tenant: str,
+    may_preempt: bool,
+    grace_s: float | None,
+    shutdown_timeout_s: float,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Start a VM, with its GPU slices built again where the host lost them.
+
+    When it fits only if other VMs of its host are preempted, the refusal names them; --preempt preempts them.
+    """
     from vgpuctl.cli.services import services
     from vgpuctl.usecases.start_vm import start_vm
     from vgpuctl.usecases.vms import find_vm
 
     with services(**where) as opened:
-        vm, changed = start_vm(opened, find_vm(opened, tenant, name)[0])
+        consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)
+        vm, changed = start_vm(opened, find_vm(opened, tenant, name)[0], consent=consent)
         if not changed:
             say(f"{vm.domain_name}: no change, it is running on {vm.host}")
     if as_json:

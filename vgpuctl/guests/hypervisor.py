@@ -20,7 +20,9 @@ from vgpuctl.guests.domain_facts import (
 )
 from vgpuctl.guests.event_loop import ensure_event_loop
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
+from vgpuctl.model.times import format_time_to_second
 
+PREEMPTION_NAMESPACE = "urn:vgpuctl:preemption:1"
 _POLL_S = 0.2
 _DESTROY_LIMIT_S = 60.0
 _KEEP_ALIVE_S = 10
@@ -110,6 +112,27 @@ class Hypervisor:
             if error_code(refused) != library.VIR_ERR_OPERATION_INVALID:
                 raise translate(refused, f"shut down domain {name} on {self.host}") from refused
         self.destroy(name)
+        return True
+
+    def set_preemption_notice(self, name: str, at: float | None) -> bool:
+        """Write into the running domain's metadata when it will be preempted (seconds since the epoch); None: none.
+
+        `virsh metadata NAME urn:vgpuctl:preemption:1` shows it, and libvirt sends a metadata-change event.
+        It ends with the domain's run too. Returns False when the domain does not run.
+        """
+        state = self.state(name)
+        if state is None or not state.is_active():
+            return False
+        library = libvirt_module()
+        text = None if at is None else f"<preemption at='{format_time_to_second(at)}'/>"
+        with translated(f"write a preemption notice into domain {name} on {self.host}"):
+            self._domain(name).setMetadata(
+                library.VIR_DOMAIN_METADATA_ELEMENT,
+                text,
+                "vgpuctl-preemption",
+                PREEMPTION_NAMESPACE,
+                library.VIR_DOMAIN_AFFECT_LIVE,
+            )
         return True
 
     def destroy(self, name: str) -> bool:

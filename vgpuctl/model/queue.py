@@ -19,11 +19,20 @@ class QueuePolicy(StrEnum):
 
 
 class QueueKind(StrEnum):
-    """What is waited for: a new VM, several that are created together, or one that gave way and starts again."""
+    """What is waited for: a new VM, a new gang, or the start of a VM or a gang that was preempted."""
 
     CREATE = "create"
     START = "start"
     GANG = "gang"
+    START_GANG = "start-gang"
+
+    def starts_again(self) -> bool:
+        """True if the entry waits for VMs that exist, rather than for VMs to create."""
+        return self in (QueueKind.START, QueueKind.START_GANG)
+
+    def has_several(self) -> bool:
+        """True if the entry is stored as a list of requests."""
+        return self in (QueueKind.GANG, QueueKind.START_GANG)
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,7 @@ class QueueEntry:
     """One VM, or several to be created together, that wait since queued_at (seconds since the epoch, UTC).
 
     request: the first one's; others: those that come with it. reason: why it did not start at last look.
+    may_preempt: it was queued with --preempt, so the controller may preempt VMs for it.
     """
 
     id: int
@@ -47,6 +57,7 @@ class QueueEntry:
     queued_at: float
     reason: str | None = None
     others: tuple[VmRequest, ...] = ()
+    may_preempt: bool = False
 
     @property
     def requests(self) -> tuple[VmRequest, ...]:

@@ -123,11 +123,20 @@ class VmRequest:
 
 
 @dataclass(frozen=True)
+class PreemptionNotice:
+    """The end of a VM's grace period (seconds since the epoch, UTC), and the VMs that preempt it: `acme.web-1`."""
+
+    at: float
+    cause: str
+
+
+@dataclass(frozen=True)
 class Vm:
     """A VM of the store. uuid: the libvirt domain's, given once and kept.
 
     ends_at: when its declared time is over (seconds since the epoch, UTC); while it is stopped, until when its slices
-    are kept. None for an open end.
+    are kept. None for an open end. gang: id shared by VMs that were created together with --gang; they are preempted
+    together. notice: set during the grace period before the VM is preempted.
     """
 
     uuid: str
@@ -136,6 +145,8 @@ class Vm:
     state: VmState
     problem: str | None = None
     ends_at: float | None = None
+    gang: str | None = None
+    notice: PreemptionNotice | None = None
 
     @property
     def domain_name(self) -> str:

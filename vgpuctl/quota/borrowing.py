@@ -38,13 +38,11 @@ def borrowed_vms(vms: Sequence[ChargedVm], quotas: Sequence[Quota]) -> frozenset
 
 
 def may_reclaim(quotas: Sequence[Quota], used: Amounts, asked: Amounts) -> bool:
-    """Whether a request stays within what its tenant was promised of GPUs, and something was promised.
+    """True if a request stays within what its tenant is guaranteed of GPUs, and something of it is guaranteed.
 
-    Without a guarantee of its own, the limit is the promise.
+    A limit guarantees nothing: it says what the tenant may not exceed.
     """
-    promises = {
-        one.resource: one.limit if one.guaranteed is None else one.guaranteed for one in quotas if _is_of_gpus(one)
-    }
+    promises = {one.resource: one.guaranteed for one in quotas if _is_of_gpus(one)}
     wanted = {resource: most for resource, most in promises.items() if most is not None and asked.get(resource, 0) > 0}
     return bool(wanted) and all(used.get(name, 0) + asked[name] <= most for name, most in wanted.items())
 

@@ -11,7 +11,7 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together, promised_leases_of, the_hard_ones_first
 from vgpuctl.scheduler.host_memory import with_promised
-from vgpuctl.scheduler.victims import Candidate, choose_victims, relieved
+from vgpuctl.scheduler.victims import Candidate, choose_victims, importance, parties_of, relieved
 
 MOST_TRIES = 200
 """Sets of VMs tried when each must show that it could not stay; beyond it, those that are left all go."""
@@ -19,7 +19,7 @@ MOST_TRIES = 200
 
 @dataclass(frozen=True)
 class GangEviction:
-    """The VMs that give way, by name, and where each request fits then, in the requests' order."""
+    """The VMs to preempt, by name, and where each request fits then, in the requests' order."""
 
     placements: tuple[Placement, ...]
     victims: tuple[Candidate, ...]
@@ -45,8 +45,8 @@ def choose_victims_together(
         found = search.without(gone)
     if found is None:
         return None
-    for one in sorted(gone, key=lambda one: (-one.priority, -one.work_s, one.name))[:MOST_TRIES]:
-        rest = [other for other in gone if other is not one]
+    for party in sorted(parties_of(gone), key=importance, reverse=True)[:MOST_TRIES]:
+        rest = [one for one in gone if one not in party]
         better = search.without(rest)
         if better is not None:
             gone, found = rest, better
@@ -65,7 +65,12 @@ class _Search:
     ) -> None:
         self.requests = requests
         self.capacities = {one.name: one for one in capacities}
-        self.candidates = [one for one in candidates if one.leases and one.host in self.capacities]
+        self.candidates = [
+            one
+            for party in parties_of(candidates)
+            if any(one.leases and one.host in self.capacities for one in party)
+            for one in party
+        ]
         self.leases: defaultdict[str, list[Lease]] = defaultdict(list)
         for lease in leases:
             self.leases[lease.host].append(lease)
@@ -73,13 +78,9 @@ class _Search:
 
     def without(self, gone: Sequence[Candidate]) -> list[Placement] | None:
         """Where all requests fit when these VMs gave way; the fleet is left as it was."""
-        by_host: defaultdict[str, list[Candidate]] = defaultdict(list)
-        for one in gone:
-            by_host[one.host].append(one)
+        by_host = self._by_host(gone)
         for name, there in by_host.items():
-            uuids = {one.vm_uuid for one in there}
-            left = [lease for lease in self.leases[name] if lease.vm_uuid not in uuids]
-            self.fleet.put(relieved(self.capacities[name], there), left)
+            self.fleet.put(relieved(self.capacities[name], there), _left(self.leases[name], there))
         found = place_together(self.fleet, self.requests)
         for name in by_host:
             self.fleet.put(self.capacities[name], self.leases[name])
@@ -109,10 +110,11 @@ class _Search:
                 if eviction is None:
                     return None
                 placement = eviction.placement
-                name, uuids = placement.host, {one.vm_uuid for one in eviction.victims}
                 gone.extend(eviction.victims)
-                capacities[name] = relieved(capacities[name], eviction.victims)
-                leases[name] = [lease for lease in leases[name] if lease.vm_uuid not in uuids]
+                for name, there in self._by_host(eviction.victims).items():
+                    capacities[name] = relieved(capacities[name], there)
+                    leases[name] = _left(leases.get(name, []), there)
+                    self.fleet.put(capacities[name], leases[name])
             name, wishes = placement.host, request.wishes
             groups = set() if wishes.group is None else {(request.tenant, wishes.group)}
             capacities[name] = replace(
@@ -121,3 +123,16 @@ class _Search:
             leases.setdefault(name, []).extend(promised_leases_of(placement, index))
             self.fleet.put(capacities[name], leases[name])
         return gone
+
+    def _by_host(self, gone: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+        """The VMs of each host of the search; members of gangs on other hosts free nothing here."""
+        found: dict[str, list[Candidate]] = {}
+        for one in gone:
+            if one.host in self.capacities:
+                found.setdefault(one.host, []).append(one)
+        return found
+
+
+def _left(leases: Sequence[Lease], gone: Sequence[Candidate]) -> list[Lease]:
+    uuids = {one.vm_uuid for one in gone}
+    return [lease for lease in leases if lease.vm_uuid not in uuids]

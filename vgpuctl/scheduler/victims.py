@@ -4,13 +4,13 @@
 Who may be asked to give way is decided by the caller; here it is only chosen among them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import Preemption, VmRequest
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.relieve import relieve
@@ -21,9 +21,11 @@ MOST_TRIES = 400
 
 @dataclass(frozen=True)
 class Candidate:
-    """One VM that may be asked to give way. work_s: how long it has run, which is lost. leases: all it holds.
+    """One VM that may be preempted. work_s: how long it has run, which is lost. leases: all it holds.
 
-    memory: its guest's, none when it does not run.
+    memory: its guest's, none when it does not run. gang: VMs with the same id are preempted together or not at all.
+    action, grace_s: its state afterwards, and the time from the notice to its shutdown, as its owner was told.
+    on_borrowed_quota: it is reclaimed, rather than less important.
     """
 
     vm_uuid: str
@@ -33,14 +35,40 @@ class Candidate:
     work_s: float
     memory: GuestMemory
     leases: tuple[Lease, ...]
+    gang: str | None = None
+    action: Preemption = Preemption.STOP
+    grace_s: float = 0.0
+    on_borrowed_quota: bool = False
+
+
+Party = tuple[Candidate, ...]
+"""VMs that are preempted together: a gang, on whatever hosts it is, or one VM."""
 
 
 @dataclass(frozen=True)
 class Eviction:
-    """The VMs that give way, by name, and where the request fits then."""
+    """The VMs to preempt, by name, and where the request fits then. Gangs are complete: some may be on other hosts."""
 
     placement: Placement
     victims: tuple[Candidate, ...]
+
+
+def parties_of(candidates: Iterable[Candidate]) -> list[Party]:
+    """The candidates by gang, in the order in which they come."""
+    found: dict[tuple[str, str], list[Candidate]] = {}
+    for one in candidates:
+        key = ("vm", one.vm_uuid) if one.gang is None else ("gang", one.gang)
+        found.setdefault(key, []).append(one)
+    return [tuple(members) for members in found.values()]
+
+
+def importance(party: Party) -> tuple[object, ...]:
+    """A key to sort by: the party with the least important VMs first, then the least work, then by name."""
+    return (
+        sorted((one.priority for one in party), reverse=True),
+        sum(one.work_s for one in party),
+        sorted(one.name for one in party),
+    )
 
 
 def choose_victims(
@@ -49,27 +77,28 @@ def choose_victims(
     leases: Sequence[Lease],
     candidates: Sequence[Candidate],
 ) -> Eviction | None:
-    """The least waste over all hosts, for a request that fits nowhere; None when it does not, whoever gives way.
+    """The least waste over all hosts, for a request that fits nowhere; None if preempting all would not help.
 
     Least is: the fewest VMs, then the lowest priorities, then the least work lost, then by name. None of the VMs
-    could stay: the request would not fit with it.
+    could stay, but for other members of its gang: the request would not fit with it.
     """
     best: Eviction | None = None
+    parties = parties_of(candidates)
     for capacity in sorted(capacities, key=lambda one: one.name):
-        there = [one for one in candidates if one.host == capacity.name and one.leases]
+        there = [party for party in parties if any(one.host == capacity.name and one.leases for one in party)]
         if request.host not in (None, capacity.name) or not there:
             continue
         own = [lease for lease in leases if lease.host == capacity.name]
-        found = _on_host(request, capacity, own, there, len(best.victims) if best else len(there))
+        found = _on_host(request, capacity, own, there, len(best.victims) if best else sum(map(len, there)))
         if found is not None and (best is None or _waste(found.victims) < _waste(best.victims)):
             best = found
     return best
 
 
 def _on_host(
-    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], there: Sequence[Candidate], most: int
+    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], there: Sequence[Party], most: int
 ) -> Eviction | None:
-    """The best set on one host that is not larger than `most`."""
+    """The best set on one host that is not larger than `most` VMs."""
     everyone = _without(request, capacity, leases, there)
     if everyone is None:
         return None
@@ -80,7 +109,7 @@ def _on_host(
             tries += 1
             if tries > MOST_TRIES:
                 return best or _greedy(request, capacity, leases, there)
-            if best is not None and _waste(chosen) >= _waste(best.victims):
+            if best is not None and _waste(_members(chosen)) >= _waste(best.victims):
                 continue
             best = _without(request, capacity, leases, chosen) or best
         if best is not None:
@@ -88,35 +117,40 @@ def _on_host(
     return None
 
 
-def _sets(there: Sequence[Candidate], size: int) -> Iterator[list[Candidate]]:
-    """Every set of this size that can be the best: of VMs that free the same, only those with the least waste."""
-    kinds: dict[object, list[Candidate]] = {}
-    for one in sorted(there, key=lambda one: (one.priority, one.work_s, one.name)):
-        slices = tuple(sorted((lease.slice.gpu, lease.slice.profile) for lease in one.leases))
-        kinds.setdefault((slices, one.memory), []).append(one)
+def _sets(there: Sequence[Party], size: int) -> Iterator[list[Party]]:
+    """Every set of `size` VMs that can be the best: of parties that free the same, only those with the least waste."""
+    kinds: dict[object, list[Party]] = {}
+    for party in sorted(there, key=importance):
+        kinds.setdefault(tuple(sorted(map(_kind, party), key=repr)), []).append(party)
     yield from _picks(list(kinds.values()), size)
 
 
-def _picks(groups: Sequence[list[Candidate]], size: int) -> Iterator[list[Candidate]]:
-    """The first so many of each group, `size` of them together."""
+def _kind(one: Candidate) -> object:
+    slices = tuple(sorted((lease.slice.gpu, lease.slice.profile) for lease in one.leases))
+    return one.host, slices, one.memory
+
+
+def _picks(groups: Sequence[list[Party]], size: int) -> Iterator[list[Party]]:
+    """The first so many parties of each group, `size` VMs together."""
     if not size:
         yield []
         return
-    if sum(map(len, groups)) < size:
+    if sum(len(group) * len(group[0]) for group in groups) < size:
         return
-    for count in range(min(size, len(groups[0])), -1, -1):
-        for rest in _picks(groups[1:], size - count):
+    members = len(groups[0][0])
+    for count in range(min(size // members, len(groups[0])), -1, -1):
+        for rest in _picks(groups[1:], size - count * members):
             yield groups[0][:count] + rest
 
 
 def _greedy(
-    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], there: Sequence[Candidate]
+    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], there: Sequence[Party]
 ) -> Eviction | None:
     """Begin with everyone, and let stay who can, the most important first."""
-    gone = sorted(there, key=lambda one: (-one.priority, -one.work_s, one.name))
+    gone = sorted(there, key=importance, reverse=True)
     found = _without(request, capacity, leases, gone)
-    for one in tuple(gone):
-        rest = [other for other in gone if other is not one]
+    for party in tuple(gone):
+        rest = [other for other in gone if other is not party]
         better = _without(request, capacity, leases, rest)
         if better is not None:
             gone, found = rest, better
@@ -124,15 +158,21 @@ def _greedy(
 
 
 def _without(
-    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], gone: Sequence[Candidate]
+    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], gone: Sequence[Party]
 ) -> Eviction | None:
-    """Where the request fits on the host when these VMs gave way, None when it does not."""
-    uuids = {one.vm_uuid for one in gone}
+    """Where the request fits on the host when these VMs are preempted, None when it does not."""
+    victims = _members(gone)
+    uuids = {one.vm_uuid for one in victims}
     left = [lease for lease in leases if lease.vm_uuid not in uuids]
-    placement = Fleet([relieved(capacity, gone)], left).place(request)
+    there = relieved(capacity, [one for one in victims if one.host == capacity.name])
+    placement = Fleet([there], left).place(request)
     if placement is None:
         return None
-    return Eviction(placement, tuple(sorted(gone, key=lambda one: one.name)))
+    return Eviction(placement, tuple(sorted(victims, key=lambda one: one.name)))
+
+
+def _members(parties: Sequence[Party]) -> list[Candidate]:
+    return [one for party in parties for one in party]
 
 
 def relieved(capacity: HostCapacity, gone: Sequence[Candidate]) -> HostCapacity:

@@ -50,7 +50,7 @@ def claim_by_operation(store: "Store", entry: QueueEntry) -> Iterator[Claim | No
             if all(one.id != entry.id for one in session.queue()):
                 operation = None
             else:
-                operation = session.begin_operation("serve-queue", subject_of(entry), entry.name, exclusive=True)
+                operation = session.begin_operation("serve-queue", subject_of(entry.id), entry.name, exclusive=True)
     except ConcurrentChange:
         operation = None
     if operation is None:
@@ -59,7 +59,7 @@ def claim_by_operation(store: "Store", entry: QueueEntry) -> Iterator[Claim | No
 
     def done() -> None:
         with store.transaction() as session:
-            session.leave_queue(entry.id)
+            session.end_entry(entry.id)
 
     def note(reason: str) -> None:
         with store.transaction() as session:
@@ -72,6 +72,6 @@ def claim_by_operation(store: "Store", entry: QueueEntry) -> Iterator[Claim | No
             session.end_operation(operation)
 
 
-def subject_of(entry: QueueEntry) -> str:
+def subject_of(entry_id: int) -> str:
     """What the journal calls the work on an entry."""
-    return f"queue:{entry.id}"
+    return f"queue:{entry_id}"

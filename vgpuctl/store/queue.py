@@ -6,16 +6,19 @@ from typing import Any
 
 from sqlalchemy import Row, delete, insert, select, update
 
-from vgpuctl.errors import ConcurrentChange
+from vgpuctl.errors import ConcurrentChange, NotFound
 from vgpuctl.model.queue import QueueEntry, QueueKind, QueuePolicy, QueueSettings
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store import codec, tables
+from vgpuctl.store.claims import subject_of
+from vgpuctl.store.liveness import is_running
+from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.tenants import TenantRows
 
 _QUEUE, _SETTINGS = tables.queue, tables.settings
 
 
-class QueueRows(TenantRows):
+class QueueRows(TenantRows, OperationRows):
     """Join, leave and list the queue, and set its policy."""
 
     def queue(self) -> list[QueueEntry]:
@@ -31,36 +34,93 @@ class QueueRows(TenantRows):
         return None
 
     def join_queue(
-        self, kind: QueueKind, request: VmRequest, reason: str | None = None, *, others: Sequence[VmRequest] = ()
+        self,
+        kind: QueueKind,
+        request: VmRequest,
+        reason: str | None = None,
+        *,
+        others: Sequence[VmRequest] = (),
+        may_preempt: bool = False,
     ) -> None:
-        """Add an entry. others: the VMs that come with the first one of a gang.
+        """Add an entry. others: the VMs that come with the first one of a gang. may_preempt: queued with --preempt.
 
-        Raises NotFound for the tenant, ConcurrentChange when one of the VMs waits already.
+        Raises NotFound for the tenant, and for a VM that should start again and is not there; ConcurrentChange when one
+        of the VMs waits already.
         """
         self.tenant(request.tenant)
-        for other in others:
-            if self.queued(other.tenant, other.name) is not None:
-                raise ConcurrentChange(f"VM {other.name} of tenant {other.tenant} waits in the queue already")
+        if kind.starts_again():
+            self._check_they_exist((request, *others))
+        for one in (request, *others):
+            if self.queued(one.tenant, one.name) is not None:
+                raise ConcurrentChange(f"VM {one.name} of tenant {one.tenant} waits in the queue already")
         self._write(
             insert(_QUEUE).values(
                 kind=kind.value,
                 tenant=request.tenant,
                 name=request.name,
-                request=codec.encode((request, *others) if kind is QueueKind.GANG else request),
+                request=codec.encode((request, *others) if kind.has_several() else request),
                 request_version=codec.REQUEST_VERSION,
                 queued_at=self._clock(),
                 reason=None if reason is None else codec.plain_text(reason),
+                may_preempt=may_preempt,
             ),
             conflict=f"VM {request.name} of tenant {request.tenant} waits in the queue already",
         )
 
     def leave_queue(self, entry_id: int) -> bool:
         """Take an entry out. Returns False when it was gone; raises ConcurrentChange while it is being served."""
-        there = self._read(select(_QUEUE.c.id).where(_QUEUE.c.id == entry_id))
-        free = self._read(select(_QUEUE.c.id).where(_QUEUE.c.id == entry_id).with_for_update(skip_locked=True))
-        if there and not free:
-            raise ConcurrentChange("a controller is just starting this VM", hint="wait for it, then delete the VM")
+        self.refuse_while_served(entry_id)
+        return self.end_entry(entry_id)
+
+    def end_entry(self, entry_id: int) -> bool:
+        """Delete an entry, for who serves it. Returns False when it was gone."""
         return self._write(delete(_QUEUE).where(_QUEUE.c.id == entry_id)).rowcount == 1
+
+    def refuse_while_served(self, entry_id: int) -> None:
+        """Raise ConcurrentChange while a controller that may be alive serves the entry."""
+        for row in self._read(select(_QUEUE).where(_QUEUE.c.id == entry_id)):
+            if not self._is_free(entry_id):
+                raise ConcurrentChange(
+                    f"a controller is just starting {_entry(row).name}", hint="wait for it, then delete the VM"
+                )
+
+    def drop_start(self, tenant: str, name: str) -> None:
+        """Remove a VM from the entry that waits for its start: it runs again, or is deleted.
+
+        The other VMs of a preempted gang still wait. An entry that a controller serves now is left to that controller.
+        """
+        starts = [kind.value for kind in QueueKind if kind.starts_again()]
+        waiting = self._read(select(_QUEUE).where(_QUEUE.c.tenant == tenant, _QUEUE.c.kind.in_(starts)))
+        entry = next((one for one in map(_entry, waiting) if name in {vm.name for vm in one.requests}), None)
+        if entry is None or not self._is_free(entry.id):
+            return
+        left = [one for one in entry.requests if one.name != name]
+        if not left:
+            self._write(delete(_QUEUE).where(_QUEUE.c.id == entry.id))
+            return
+        self._write(
+            update(_QUEUE)
+            .where(_QUEUE.c.id == entry.id)
+            .values(name=left[0].name, request=codec.encode(left), request_version=codec.REQUEST_VERSION)
+        )
+
+    def _is_free(self, entry_id: int) -> bool:
+        """True if the entry is there and no controller serves it: neither of the claims of claims.py is held."""
+        subject = subject_of(entry_id)
+        if any(one.subject == subject and is_running(one) is not False for one in self.open_operations()):
+            return False
+        return bool(self._read(select(_QUEUE.c.id).where(_QUEUE.c.id == entry_id).with_for_update(skip_locked=True)))
+
+    def _check_they_exist(self, requests: Sequence[VmRequest]) -> None:
+        vms = tables.vms
+        there = {row.name for row in self._read(select(vms.c.name).where(vms.c.tenant == requests[0].tenant))}
+        for one in requests:
+            if one.name not in there:
+                raise NotFound(
+                    f"VM {one.name} of tenant {one.tenant} is not in the store {self._store_name}, it cannot wait "
+                    "for its start",
+                    hint="another run may have deleted it; see `vgpuctl list-vms`",
+                )
 
     def note_in_queue(self, entry_id: int, reason: str) -> None:
         """Note why an entry still waits."""
@@ -84,8 +144,8 @@ class QueueRows(TenantRows):
 def _entry(row: Row[Any]) -> QueueEntry:
     what = f"queued VM {row.name} of tenant {row.tenant}"
     kind = QueueKind(row.kind)
-    if kind is QueueKind.GANG:
+    if kind.has_several():
         request, *others = codec.decode_requests(row.request, row.request_version, what=what)
     else:
         request, others = codec.decode_request(row.request, row.request_version, what=what), []
-    return QueueEntry(row.id, kind, request, row.queued_at, row.reason, tuple(others))
+    return QueueEntry(row.id, kind, request, row.queued_at, row.reason, tuple(others), bool(row.may_preempt))

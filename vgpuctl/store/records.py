@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.model.preemption import USUAL_POLICY, TenantPolicy
 from vgpuctl.store import codec
 
 
@@ -14,6 +15,7 @@ class Tenant:
 
     name: str
     created_at: float
+    policy: TenantPolicy = USUAL_POLICY
 
 
 @dataclass(frozen=True)

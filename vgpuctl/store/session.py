@@ -6,7 +6,6 @@ from vgpuctl.store.host_records import HostRecordRows
 from vgpuctl.store.images import ImageRows
 from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.operations import OperationRows
-from vgpuctl.store.queue import QueueRows
 from vgpuctl.store.quotas import QuotaRows
 from vgpuctl.store.reservations import ReservationRows
 from vgpuctl.store.vms import VmRows
@@ -15,7 +14,6 @@ from vgpuctl.store.vpcs import VpcRows
 
 class Session(
     QuotaRows,
-    QueueRows,
     ReservationRows,
     VmRows,
     VpcRows,

@@ -6,6 +6,7 @@ Times are seconds since the epoch, UTC. JSON columns are text on both databases,
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Double,
@@ -19,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0008"
+SCHEMA_VERSION = "0009"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -39,6 +40,9 @@ tenants = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("created_at", Double, nullable=False),
+    Column("reclaim", Text),
+    Column("preempt", Text),
+    Column("grace_s", Double),
 )
 
 vms = Table(
@@ -54,6 +58,9 @@ vms = Table(
     Column("request_version", Integer, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("ends_at", Double),
+    Column("gang", Text),
+    Column("preempted_at", Double),
+    Column("preempted_by", Text),
     UniqueConstraint("tenant", "name"),
     Index(None, "host"),
 )
@@ -249,6 +256,7 @@ queue = Table(
     Column("request_version", Integer, nullable=False),
     Column("queued_at", Double, nullable=False),
     Column("reason", Text),
+    Column("may_preempt", Boolean),
     UniqueConstraint("tenant", "name"),
     sqlite_autoincrement=True,
 )

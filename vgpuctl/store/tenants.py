@@ -2,10 +2,12 @@
 """Tenants in the store."""
 
 import difflib
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Row, select, update
 
 from vgpuctl.errors import NotFound
+from vgpuctl.model.preemption import USUAL_POLICY, PreemptMode, Reclaim, TenantPolicy
 from vgpuctl.store import tables
 from vgpuctl.store.records import Tenant
 from vgpuctl.store.rows import Rows
@@ -21,7 +23,7 @@ class TenantRows(Rows):
     def tenant(self, name: str) -> Tenant:
         """One tenant. Raises NotFound, with names that are near."""
         for row in self._read(select(tables.tenants).where(tables.tenants.c.name == name)):
-            return Tenant(row.name, row.created_at)
+            return _tenant(row)
         known = [tenant.name for tenant in self.tenants()]
         near = difflib.get_close_matches(name, known, n=3)
         raise NotFound(
@@ -33,4 +35,23 @@ class TenantRows(Rows):
     def tenants(self) -> list[Tenant]:
         """Every tenant, by name."""
         rows = self._read(select(tables.tenants))
-        return sorted((Tenant(row.name, row.created_at) for row in rows), key=lambda tenant: tenant.name)
+        return sorted(map(_tenant, rows), key=lambda tenant: tenant.name)
+
+    def set_policy(self, name: str, policy: TenantPolicy) -> None:
+        """Replace a tenant's preemption policy. Raises NotFound."""
+        self.tenant(name)
+        self._write(
+            update(tables.tenants)
+            .where(tables.tenants.c.name == name)
+            .values(reclaim=policy.reclaim.value, preempt=policy.preempt.value, grace_s=policy.grace_s)
+        )
+
+
+def _tenant(row: Row[Any]) -> Tenant:
+    usual = USUAL_POLICY
+    policy = TenantPolicy(
+        Reclaim(row.reclaim or usual.reclaim),
+        PreemptMode(row.preempt or usual.preempt),
+        usual.grace_s if row.grace_s is None else row.grace_s,
+    )
+    return Tenant(row.name, row.created_at, policy)

@@ -7,14 +7,14 @@ from sqlalchemy import Row, delete, insert, select, update
 
 from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model.lease import LeaseState
-from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.model.vm import PreemptionNotice, Vm, VmRequest, VmState
 from vgpuctl.store import codec, tables
-from vgpuctl.store.tenants import TenantRows
+from vgpuctl.store.queue import QueueRows
 
 _VMS = tables.vms
 
 
-class VmRows(TenantRows):
+class VmRows(QueueRows):
     """Add, find, change and delete VMs."""
 
     def add_vm(self, vm: Vm) -> None:
@@ -36,6 +36,7 @@ class VmRows(TenantRows):
                 request=codec.encode(request),
                 request_version=codec.REQUEST_VERSION,
                 created_at=self._clock(),
+                gang=vm.gang,
             ),
             conflict=f"another run has just created VM {request.name} of tenant {request.tenant}",
         )
@@ -72,12 +73,14 @@ class VmRows(TenantRows):
         """Set a VM's state; the problem is replaced, by none too. Raises NotFound.
 
         The declared time of a VM begins when it begins to run. kept_until: when the slices of a stopped one are given
-        back, None for never.
+        back, None for never. A VM that runs, or is being deleted, no longer waits for its start in the queue.
         """
         was_stopped = any(
             row.state == VmState.STOPPED.value for row in self._read(select(_VMS.c.state).where(_VMS.c.uuid == uuid))
         )
         self._change_vm(uuid, state=state.value, problem=_problem(problem))
+        if state in (VmState.RUNNING, VmState.DELETING):
+            self._drop_start_of(uuid)
         if state is VmState.STOPPED:
             self._change_vm(uuid, ends_at=kept_until)
         elif state is VmState.RUNNING:
@@ -87,6 +90,11 @@ class VmRows(TenantRows):
                 duration_s = _vm(row).request.duration_s
                 if duration_s is not None:
                     self._change_vm(uuid, ends_at=self._clock() + duration_s)
+
+    def set_vm_notice(self, uuid: str, notice: PreemptionNotice | None) -> None:
+        """Set the notice that a VM is preempted at the end of its grace period; None withdraws it. Raises NotFound."""
+        at, cause = (None, None) if notice is None else (notice.at, codec.plain_text(notice.cause))
+        self._change_vm(uuid, preempted_at=at, preempted_by=cause)
 
     def set_vm_host(self, uuid: str, host: str) -> None:
         """Set the host of a VM. Raises NotFound."""
@@ -106,7 +114,9 @@ class VmRows(TenantRows):
         self._change_vm(uuid, request=codec.encode(request), request_version=codec.REQUEST_VERSION)
 
     def delete_vm(self, uuid: str) -> bool:
-        """Delete a VM's row with its ports and their addresses. Returns False when it was gone already.
+        """Delete a VM's row with its ports, their addresses, and its place in the queue when it waits for its start.
+
+        Returns False when it was gone already.
 
         Raises StateError while a lease of this VM is not `gone`: the row is what leads `repair` to it.
         """
@@ -125,7 +135,12 @@ class VmRows(TenantRows):
             self._write(
                 delete(table).where(column.in_(select(tables.ports.c.id).where(tables.ports.c.vm_uuid == uuid)))
             )
+        self._drop_start_of(uuid)
         return self._write(delete(_VMS).where(_VMS.c.uuid == uuid)).rowcount == 1
+
+    def _drop_start_of(self, uuid: str) -> None:
+        for row in self._read(select(_VMS.c.tenant, _VMS.c.name).where(_VMS.c.uuid == uuid)):
+            self.drop_start(row.tenant, row.name)
 
     def _change_vm(self, uuid: str, **values: object) -> None:
         if self._write(update(_VMS).where(_VMS.c.uuid == uuid).values(**values)).rowcount != 1:
@@ -137,7 +152,8 @@ class VmRows(TenantRows):
 
 def _vm(row: Row[Any]) -> Vm:
     request = codec.decode_request(row.request, row.request_version, what=f"VM {row.name} of tenant {row.tenant}")
-    return Vm(row.uuid, request, row.host, VmState(row.state), row.problem, row.ends_at)
+    notice = None if row.preempted_at is None else PreemptionNotice(row.preempted_at, row.preempted_by or "")
+    return Vm(row.uuid, request, row.host, VmState(row.state), row.problem, row.ends_at, row.gang, notice)
 
 
 def _problem(problem: str | None) -> str | None:

@@ -20,19 +20,22 @@ from vgpuctl.scheduler.calendar import place_together_over
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
+from vgpuctl.scheduler.gang_victims import GangEviction
+from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.store.claims import Claim
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.capacities import cached_capacities
 from vgpuctl.usecases.create_gang import create_gang
 from vgpuctl.usecases.create_vm import create_vm
-from vgpuctl.usecases.operations import may_run, refuse_while_busy
+from vgpuctl.usecases.operations import may_run
 from vgpuctl.usecases.pools import usable_hosts
+from vgpuctl.usecases.preempt_vms import Consent, refuse_without_consent, withdraw_dead_notices
 from vgpuctl.usecases.preemption import as_one, find_eviction, find_eviction_together
 from vgpuctl.usecases.queue import on_network_host, ordered_queue
 from vgpuctl.usecases.repair import repair
 from vgpuctl.usecases.reservations import bookings_of, with_promises
 from vgpuctl.usecases.services import Services
-from vgpuctl.usecases.start_vm import start_vm
+from vgpuctl.usecases.start_gang import start_again
 from vgpuctl.usecases.stop_vm import stop_vm
 from vgpuctl.usecases.survey import survey
 
@@ -94,18 +97,21 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
 
 def _serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout_s: float) -> tuple[Served, bool]:
     """Try to start one entry. The second value: whether it waits for room on hosts."""
+    consent = Consent(is_given=entry.may_preempt, shutdown_timeout_s=shutdown_timeout_s)
     try:
-        if entry.kind is QueueKind.START:
-            _start_again(services, entry)
+        if entry.kind.starts_again():
+            if not start_again(services, entry, shutdown_timeout_s=shutdown_timeout_s):
+                claim.done()
+                return Served(entry.name, "left the queue: it was deleted"), False
         else:
-            refusal = _no_room(services, entry)
+            refusal = _no_room(services, entry, consent)
             if refusal is not None:
                 claim.note(refusal)
                 return Served(entry.name, f"waits: {refusal}"), True
             if entry.kind is QueueKind.GANG:
-                create_gang(services, entry.requests, shutdown_timeout_s=shutdown_timeout_s)
+                create_gang(services, entry.requests, consent=consent)
             else:
-                create_vm(services, entry.request, shutdown_timeout_s=shutdown_timeout_s)
+                create_vm(services, entry.request, consent=consent)
     except (NoCapacity, QuotaExceeded, ConcurrentChange) as refusal:
         claim.note(refusal.message)
         return Served(entry.name, f"waits: {refusal.message}"), isinstance(refusal, NoCapacity)
@@ -116,23 +122,11 @@ def _serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout
     return Served(entry.name, "started"), False
 
 
-def _start_again(services: Services, entry: QueueEntry) -> None:
-    """Start a VM that gave way; one that is gone or runs by now needs nothing.
-
-    Raises ConcurrentChange while it is just being stopped.
-    """
-    with services.store.reading() as session:
-        vm = session.vm(entry.request.tenant, entry.request.name)
-    if vm is not None:
-        refuse_while_busy(services, vm)
-    if vm is not None and vm.state is VmState.STOPPED:
-        start_vm(services, vm)
-
-
-def _no_room(services: Services, entry: QueueEntry) -> str | None:
+def _no_room(services: Services, entry: QueueEntry, consent: Consent) -> str | None:
     """Why an entry does not fit as far as the store knows, None when it is worth a try. No host is contacted.
 
     A VM that is there already, since an earlier controller died after creating it, needs no room.
+    Raises PreemptionNeeded when it fits only if VMs are preempted, and nobody agreed to that.
     """
     requests = [on_network_host(services, one) for one in entry.requests]
     request = as_one(requests)
@@ -142,16 +136,22 @@ def _no_room(services: Services, entry: QueueEntry) -> str | None:
             return None
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
         leases = with_promises(session, session.leases(), request)
+    eviction: Eviction | GangEviction | None
     if entry.kind is QueueKind.GANG:
         if place_together(Fleet(capacities, leases), requests) is not None:
             return None
-        if find_eviction_together(services, requests, capacities) is not None:
+        eviction = find_eviction_together(services, requests, capacities)
+        refusal = f"the {len(requests)} VMs do not fit together now"
+    else:
+        answer = explain(request, capacities, leases)
+        if isinstance(answer, Placement):
             return None
-        return f"the {len(requests)} VMs do not fit together now"
-    answer = explain(request, capacities, leases)
-    if isinstance(answer, Placement) or find_eviction(services, request, capacities) is not None:
-        return None
-    return answer[0].reason if len(answer) == 1 else f"none of {len(answer)} GPUs and hosts can take it now"
+        eviction = find_eviction(services, request, capacities)
+        refusal = answer[0].reason if len(answer) == 1 else f"none of {len(answer)} GPUs and hosts can take it now"
+    if eviction is None:
+        return refusal
+    refuse_without_consent(services, requests, eviction.victims, consent)
+    return None
 
 
 def _hosts_when_empty(services: Services, entry: QueueEntry) -> set[str]:
@@ -190,6 +190,7 @@ def _mend(services: Services) -> list[Served]:
         for vm in vms
         for one in repair(services, dry_run=False, only=vm)
     ]
+    withdraw_dead_notices(services)
     there = {vm.uuid for vm in vms}
     with services.store.transaction() as session:
         for one in dead:

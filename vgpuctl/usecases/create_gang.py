@@ -30,7 +30,8 @@ from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
 from vgpuctl.usecases.operations import ending, may_run
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import network_of, on_its_host, take_port
-from vgpuctl.usecases.preemption import SHUTDOWN_TIMEOUT_S, as_one, carry_out, find_eviction_together
+from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent, make_room
+from vgpuctl.usecases.preemption import as_one, find_eviction_together
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import describe_slice, leases_of
@@ -55,12 +56,12 @@ def create_gang(
     *,
     dry_run: bool = False,
     refresh: bool = False,
-    shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
+    consent: Consent = NO_CONSENT,
 ) -> tuple[CreatedVm, ...]:
     """Create and start all of these VMs, or none; the same again changes nothing.
 
-    No VM becomes `running` in the store before all are. When they fit only if less important VMs give way, those are
-    shut down, within shutdown_timeout_s each; in a dry run the first VM of the answer names them all.
+    No VM becomes `running` in the store before all are. When they fit only if other VMs are preempted, they are,
+    provided that there is consent (preempt_vms.make_room); in a dry run the first VM of the answer names them all.
     Raises UsageError for VMs of several tenants, StateError when only some of them are there, and what create_vm
     raises; after any of them nothing is left behind, or the VMs are `deleting` and `repair` takes them back.
     """
@@ -87,11 +88,11 @@ def create_gang(
             eviction = find_eviction_together(services, [one.wanted for one in members], capacities)
             if eviction is None:
                 raise failed.explain(full)
-            victims = eviction.victims
             if dry_run:
                 return _plan_after(members, eviction)
-            names = ", ".join(one.request.name for one in members)
-            carry_out(services, f"{members[0].request.tenant}.{names}", victims, timeout_s=shutdown_timeout_s)
+            requested = [one.request for one in members]
+            changed = make_room(services, requested, eviction.placements, eviction.victims, consent)
+            surprise, victims = changed or full, victims if changed else (*victims, *eviction.victims)
             continue
         try:
             if dry_run:
@@ -187,9 +188,10 @@ def _create(
     generations = {capacity.name: capacity.generation for capacity in capacities}
     begun: list[tuple[Vm, tuple[Lease, ...], Attachment | None]] = []
     intents = []
+    gang = str(uuid.uuid4())
     with services.store.transaction() as session:
         for member, placement in zip(members, placements, strict=True):
-            vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING)
+            vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING, gang=gang)
             leases = leases_of(vm, placement)
             refuse_over_quota(session, member.request, leases)
             generations[vm.host] = session.reserve(vm.host, generations[vm.host], leases)

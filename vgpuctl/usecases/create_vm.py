@@ -21,7 +21,8 @@ from vgpuctl.usecases.image_gate import images_on, refuse_unregistered
 from vgpuctl.usecases.operations import ending, refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
-from vgpuctl.usecases.preemption import SHUTDOWN_TIMEOUT_S, carry_out, find_eviction
+from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent, make_room
+from vgpuctl.usecases.preemption import find_eviction
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.reservations import placement_of, refuse_for_reservation, use_now, with_promises
 from vgpuctl.usecases.services import Services
@@ -36,8 +37,8 @@ PLACEMENTS_TRIED = 6
 class CreatedVm:
     """The answer of create-vm.
 
-    changed: False when the VM was there already. steps, undo, xml: what was or would be done. victims: VMs that gave
-    or would give way; a dry run that needs some has no steps, since the host is not free yet.
+    changed: False when the VM was there already. steps, undo, xml: what was or would be done. victims: VMs that were
+    or would be preempted; a dry run that needs some has no steps, since the host is not free yet.
     """
 
     vm: Vm
@@ -55,17 +56,18 @@ def create_vm(
     *,
     dry_run: bool = False,
     refresh: bool = False,
-    shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
+    consent: Consent = NO_CONSENT,
     reservation: str | None = None,
 ) -> CreatedVm:
     """Create and start one VM, or find that it is there already.
 
-    When it fits only if less important VMs give way, they are shut down, within shutdown_timeout_s each.
+    When it fits only if other VMs are preempted, they are, provided that there is consent (preempt_vms.make_room).
     reservation: take the slices that were promised under this name, until the present window ends.
 
     A host that fails is left out, and the VM is placed on another, unless something of it could not be rolled back.
-    Raises NotFound (tenant), VmDiffers (a VM of this name with another specification), QuotaExceeded, NoCapacity,
-    HostError, GuestError; after any of them nothing is left behind, or the lease is `broken` and says why.
+    Raises NotFound (tenant), VmDiffers (a VM of this name with another specification), QuotaExceeded, NoCapacity
+    (PreemptionNeeded without consent), HostError, GuestError; after any of them nothing is left behind, or the lease
+    is `broken` and says why.
     """
     used = None
     if reservation is not None:
@@ -101,12 +103,11 @@ def create_vm(
             if eviction is None:
                 refuse_for_reservation(services, wanted, capacities, full)
                 raise failed.explain(full) from full
-            victims = eviction.victims
             if dry_run:
                 vm = Vm(str(uuid.uuid4()), request, eviction.placement.host, VmState.CREATING)
-                return CreatedVm(vm, leases_of(vm, eviction.placement), changed=True, victims=victims)
-            surprise = full
-            carry_out(services, f"{request.tenant}.{request.name}", victims, timeout_s=shutdown_timeout_s)
+                return CreatedVm(vm, leases_of(vm, eviction.placement), changed=True, victims=eviction.victims)
+            changed = make_room(services, [request], [eviction.placement], eviction.victims, consent)
+            surprise, victims = changed or full, victims if changed else (*victims, *eviction.victims)
             capacities = _look_again(services, eviction.placement.host, capacities, remember=True)
             continue
         try:

@@ -17,8 +17,9 @@ from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.judge import view_of
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.scheduler.relieve import relieve
-from vgpuctl.scheduler.victims import Candidate
+from vgpuctl.scheduler.victims import Candidate, Eviction
 from vgpuctl.scheduler.what_if import Change, changes_that_admit
+from vgpuctl.usecases.preemption import find_eviction
 from vgpuctl.usecases.quota import refuse_early
 from vgpuctl.usecases.reservations import bookings_of, promises_to_others
 from vgpuctl.usecases.services import Services
@@ -42,6 +43,7 @@ class ExplainedVm:
     """vm: the one that is there, its own slices counted as free. placement: where it would go now, None for nowhere.
 
     quota: why the tenant's quota refuses it. changes: each alone would admit it. failures: hosts that did not answer.
+    eviction: VMs that `create-vm --preempt` would preempt, and where it would go then.
     """
 
     request: VmRequest
@@ -53,6 +55,7 @@ class ExplainedVm:
     answers: tuple[GpuAnswer, ...]
     changes: tuple[Change, ...]
     failures: tuple[tuple[str, VgpuctlError], ...]
+    eviction: Eviction | None = None
 
 
 def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, refresh: bool = False) -> ExplainedVm:
@@ -97,6 +100,7 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
         answers=tuple(_answers(seen.capacities, rejections)),
         changes=tuple(changes),
         failures=seen.failures,
+        eviction=find_eviction(services, request, capacities) if placement is None and vm is None else None,
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from vgpuctl.errors import PartialFailure, StateError, VgpuctlError
 from vgpuctl.guests.storage import Storage
 from vgpuctl.model.network import Network
+from vgpuctl.model.preemption import USUAL_POLICY
+from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.ovn.topology import tenant_owner
@@ -31,11 +33,13 @@ class Belongings:
     objects: tuple[VpcSpec, ...]
     pools: tuple[str, ...]
     quotas: tuple[str, ...]
+    queued: tuple[QueueEntry, ...] = ()
 
     def lines(self) -> list[str]:
         """One line per thing that goes."""
         return [
             *(f"VM {vm.request.name} on {vm.host}, {vm.state}, with its disk" for vm in self.vms),
+            *(f"queue entry of {entry.vm_names}" for entry in self.queued),
             *(f"{spec.kind} {spec.key}" for spec in self.objects),
             *(f"network {network.request.name} ({network.request.cidr})" for network in self.networks),
             *(f"grant of pool {pool}" for pool in self.pools),
@@ -54,6 +58,7 @@ def belongings(services: Services, tenant: str) -> Belongings:
             tuple(all_objects(session, tenant)),
             tuple(pool.name for pool in session.pools() if tenant in pool.tenants),
             tuple(quota.resource for quota in session.quotas(tenant)),
+            tuple(entry for entry in session.queue() if entry.request.tenant == tenant),
         )
 
 
@@ -65,6 +70,9 @@ def offboard_tenant(services: Services, tenant: str, *, timeout_s: float) -> tup
     """
     with services.store.operation("offboard-tenant", f"tenant:{tenant}", tenant, exclusive=True):
         found = belongings(services, tenant)
+        with services.store.transaction() as session:
+            for entry in found.queued:
+                session.leave_queue(entry.id)
         for vm in found.vms:
             delete_vm(services, vm, timeout_s=timeout_s)
         if found.objects:
@@ -77,6 +85,7 @@ def offboard_tenant(services: Services, tenant: str, *, timeout_s: float) -> tup
         with services.store.transaction() as session:
             for pool in found.pools:
                 session.revoke_pool(pool, tenant)
+            session.set_policy(tenant, USUAL_POLICY)
         set_quota(services, tenant, limits=dict.fromkeys(found.quotas), guaranteed=dict.fromkeys(found.quotas))
         asked = prove_nothing_left(services, tenant, found)
         with services.store.transaction() as session:

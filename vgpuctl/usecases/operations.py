@@ -32,15 +32,21 @@ def ending(services: Services, operation_id: int) -> Iterator[None]:
 
 
 def refuse_while_busy(services: Services, vm: Vm) -> None:
-    """Raise ConcurrentChange while another living run works on `vm`."""
+    """Raise ConcurrentChange while another living run works on `vm`, or preempts it."""
+    subjects = (vm.uuid, preempt_subject(vm.uuid))
     with services.store.reading() as session:
-        busy = [open_ for open_ in session.open_operations() if open_.subject == vm.uuid and may_run(open_)]
+        busy = [open_ for open_ in session.open_operations() if open_.subject in subjects and may_run(open_)]
     if busy:
         raise ConcurrentChange(
             f"{busy[0].kind} is at work on VM {vm.request.name} of tenant {vm.request.tenant}"
             f" (process {busy[0].pid} on {busy[0].hostname})",
             hint="wait for it to end",
         )
+
+
+def preempt_subject(vm_uuid: str) -> str:
+    """What the journal calls the preemption of a VM, from its notice to its stop; its owner may use it meanwhile."""
+    return f"preempt:{vm_uuid}"
 
 
 def may_run(operation: Operation) -> bool:

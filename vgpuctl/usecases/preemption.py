@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making room: VMs that give way to a more important one, or give back quota that their tenant borrowed."""
+"""VMs that may be preempted for a request: less important preemptible ones, and those on reclaimable borrowed quota.
 
-from collections.abc import Sequence
+Nothing is preempted here: usecases/preempt_vms.py is the gate, and asks this file again before it stops a VM.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.model.queue import QueueKind
-from vgpuctl.model.vm import Hold, Preemption, Vm, VmRequest, VmState
+from vgpuctl.model.preemption import TenantPolicy
+from vgpuctl.model.times import format_duration
+from vgpuctl.model.vm import Preemption, Vm, VmRequest, VmState
 from vgpuctl.quota import charge
 from vgpuctl.quota.borrowing import ChargedVm, borrowed_vms, may_reclaim
 from vgpuctl.quota.limits import Quota
@@ -18,37 +21,61 @@ from vgpuctl.scheduler.victims import Candidate, Eviction, choose_victims
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.reservations import with_promises
 from vgpuctl.usecases.services import Services
-from vgpuctl.usecases.stop_vm import stop_vm
 
-SHUTDOWN_TIMEOUT_S = 120.0
+
+@dataclass(frozen=True)
+class PreemptionTerms:
+    """Terms on which a VM may be preempted. on_borrowed_quota: also by a VM of any priority, to reclaim the quota.
+
+    action: state of the VM afterwards. grace_s: time from the notice to its shutdown.
+    """
+
+    on_borrowed_quota: bool
+    action: Preemption
+    grace_s: float
+
+    def __str__(self) -> str:
+        """The terms in one sentence."""
+        reason = (
+            "runs on borrowed quota and may be preempted"
+            if self.on_borrowed_quota
+            else "may be preempted by a VM of a higher priority"
+        )
+        return f"this VM {reason}: it is {done_by(self.action)} {format_duration(self.grace_s)} after a notice"
+
+
+def done_by(action: Preemption) -> str:
+    """The action as a past participle: `stopped`, `requeued`."""
+    return {Preemption.STOP: "stopped", Preemption.REQUEUE: "requeued"}[action]
 
 
 def find_eviction(services: Services, request: VmRequest, capacities: Sequence[HostCapacity]) -> Eviction | None:
-    """The VMs that would have to give way so that `request` fits; None when that would not help either.
+    """The VMs to preempt so that `request` fits; None if preempting all candidates would not help.
 
-    Candidates are preemptible VMs of a lower priority; and, when the request stays within what its tenant was
-    promised, VMs that stand on quota borrowed by other tenants. Adopted VMs are none: they cannot release their slices.
+    Candidates are preemptible VMs of a lower priority; and, when the request stays within its tenant's guarantee, VMs
+    on borrowed quota of tenants whose policy accepts reclaim. Gangs are preempted whole. Adopted VMs are no
+    candidates: they cannot release their slices.
     """
     if not request.gpus:
         return None
     asked = _ask(services, request)
-    found = choose_victims(request, capacities, asked.taken, asked.everyone)
+    found = choose_victims(request, capacities, asked.taken, asked.candidates.everyone)
     if found is None or asked.may_ask_everyone([found.placement]):
         return found
-    return choose_victims(request, capacities, asked.taken, asked.less_important)
+    return choose_victims(request, capacities, asked.taken, asked.candidates.less_important)
 
 
 def find_eviction_together(
     services: Services, requests: Sequence[VmRequest], capacities: Sequence[HostCapacity]
 ) -> GangEviction | None:
-    """The same for VMs of one tenant that are created together: who gives way is less important than each of them."""
+    """The same for VMs of one tenant that are created together; victims are less important than each of them."""
     if not any(request.gpus for request in requests):
         return None
     asked = _ask(services, as_one(requests))
-    found = choose_victims_together(requests, capacities, asked.taken, asked.everyone)
+    found = choose_victims_together(requests, capacities, asked.taken, asked.candidates.everyone)
     if found is None or asked.may_ask_everyone(found.placements):
         return found
-    return choose_victims_together(requests, capacities, asked.taken, asked.less_important)
+    return choose_victims_together(requests, capacities, asked.taken, asked.candidates.less_important)
 
 
 def as_one(requests: Sequence[VmRequest]) -> VmRequest:
@@ -59,18 +86,86 @@ def as_one(requests: Sequence[VmRequest]) -> VmRequest:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """taken: leases and promises. everyone: who may be asked to give way when the tenant may reclaim quota."""
+class Candidates:
+    """everyone: VMs that may be preempted by a tenant that may reclaim quota. less_important: by any tenant."""
 
-    taken: Sequence[Lease]
     everyone: Sequence[Candidate]
     less_important: Sequence[Candidate]
+
+
+def candidates_for(session: Session, request: VmRequest) -> Candidates:
+    """The VMs whose owners were told that they may be preempted by such a request, gangs complete."""
+    vms = session.vms()
+    leases = _by_vm(session.leases())
+    policies = {tenant.name: tenant.policy for tenant in session.tenants()}
+    borrowing = _borrowed_units(session, vms, leases)
+    now = session.now()
+    begun = {one.lease_id: one.begun_at for one in session.intervals(now, now + 1)}
+    everyone, less_important = list[Candidate](), list[Candidate]()
+    for members in _units(vm for vm in vms if _holds_something(vm, leases)):
+        lesser = [vm.request.preemptible is not None and vm.request.priority < request.priority for vm in members]
+        first = members[0].request.tenant
+        is_reclaimed = (
+            first != request.tenant and _unit(members[0]) in borrowing and policies[first].reclaim.action() is not None
+        )
+        if not (is_reclaimed or all(lesser)) or any(vm.is_adopted for vm in members):
+            continue
+        action = _action_of(members, policies[first])
+        party = [
+            Candidate(
+                vm_uuid=vm.uuid,
+                name=vm.domain_name,
+                host=vm.host,
+                priority=vm.request.priority,
+                work_s=_work_s(vm, leases.get(vm.uuid, ()), begun, now),
+                memory=vm.request.memory if vm.state is VmState.RUNNING else NO_MEMORY,
+                leases=tuple(leases.get(vm.uuid, ())),
+                gang=vm.gang,
+                action=action,
+                grace_s=policies[first].grace_s,
+                on_borrowed_quota=not all(lesser),
+            )
+            for vm in members
+        ]
+        everyone += party
+        if all(lesser):
+            less_important += party
+    return Candidates(everyone, less_important)
+
+
+def preemption_terms(services: Services, vm: Vm, leases: Sequence[Lease]) -> PreemptionTerms | None:
+    """The terms on which `vm`, which may be one that is only planned, is preempted; None if it never is."""
+    with services.store.reading() as session:
+        tenant = session.tenant(vm.request.tenant)
+        vms = [one for one in session.vms(tenant=tenant.name) if one.uuid != vm.uuid]
+        there = {**_by_vm(session.leases()), vm.uuid: list(leases)}
+        is_borrowed = _unit(vm) in _borrowed_units(session, [*vms, vm], there)
+    is_reclaimed = is_borrowed and tenant.policy.reclaim.action() is not None
+    if vm.is_adopted or not (is_reclaimed or vm.request.preemptible is not None):
+        return None
+    members = [one for one in (*vms, vm) if _unit(one) == _unit(vm)]
+    return PreemptionTerms(is_reclaimed, _action_of(members, tenant.policy), tenant.policy.grace_s)
+
+
+def vms_on_borrowed_quota(session: Session, tenant: str) -> list[Vm]:
+    """The VMs of a tenant that its guarantees do not cover."""
+    vms = session.vms(tenant=tenant)
+    borrowing = _borrowed_units(session, vms, _by_vm(session.leases()))
+    return [vm for vm in vms if _unit(vm) in borrowing]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """taken: leases and promises. quotas, used: of the tenant that asks."""
+
+    taken: Sequence[Lease]
+    candidates: Candidates
     quotas: Sequence[Quota]
     used: charge.Amounts
 
     def may_ask_everyone(self, placements: Sequence[Placement]) -> bool:
-        """Whether what is placed there stays within what its tenant was promised, or nobody need be asked for that."""
-        if len(self.less_important) == len(self.everyone):
+        """True if what is placed there stays within the tenant's guarantee, or if that does not matter."""
+        if len(self.candidates.less_important) == len(self.candidates.everyone):
             return True
         slices = [one for placement in placements for one in placement.slices]
         return may_reclaim(self.quotas, self.used, charge.of_slices(slices))
@@ -78,72 +173,68 @@ class _Asked:
 
 def _ask(services: Services, request: VmRequest) -> _Asked:
     with services.store.reading() as session:
-        vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
-        leases = session.leases()
-        taken = with_promises(session, leases, request)
-        borrowed = _borrowed(session, request.tenant, vms, leases)
-        quotas, used = session.quotas(request.tenant), session.used(request.tenant)
-        now = session.now()
-        begun = {one.lease_id: one.begun_at for one in session.intervals(now, now + 1)}
-    less_important, all_candidates = [], []
+        return _Asked(
+            with_promises(session, session.leases(), request),
+            candidates_for(session, request),
+            session.quotas(request.tenant),
+            session.used(request.tenant),
+        )
+
+
+def _unit(vm: Vm) -> str:
+    """Key of what is preempted together: the gang, or the VM alone."""
+    return vm.uuid if vm.gang is None else f"gang {vm.gang}"
+
+
+def _units(vms: Iterable[Vm]) -> list[list[Vm]]:
+    found: dict[str, list[Vm]] = {}
     for vm in vms:
-        gives_way = vm.request.preemptible is not None and vm.request.priority < request.priority
-        if vm.is_adopted or (not gives_way and vm.uuid not in borrowed):
-            continue
-        own = tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)
-        is_running = vm.state is VmState.RUNNING
-        work_s = max((now - begun.get(lease.id, now) for lease in own), default=0.0) if is_running else 0.0
-        memory = vm.request.memory if is_running else NO_MEMORY
-        candidate = Candidate(vm.uuid, vm.domain_name, vm.host, vm.request.priority, work_s, memory, own)
-        all_candidates.append(candidate)
-        if gives_way:
-            less_important.append(candidate)
-    return _Asked(taken, all_candidates, less_important, quotas, used)
+        found.setdefault(_unit(vm), []).append(vm)
+    return list(found.values())
 
 
-def carry_out(services: Services, cause: str, victims: Sequence[Candidate], *, timeout_s: float) -> None:
-    """Stop the VMs that give way to `cause` and give their slices back.
+def _by_vm(leases: Iterable[Lease]) -> dict[str, list[Lease]]:
+    found: dict[str, list[Lease]] = {}
+    for lease in leases:
+        found.setdefault(lease.vm_uuid, []).append(lease)
+    return found
 
-    Their disks and rows stay, and `start-vm` starts them again. Those whose owner chose
-    so wait in the queue to be started again on their host.
 
-    timeout_s: how long a guest may take to shut down before the plug is pulled.
-    Raises ConcurrentChange when another run works on a victim, and the host's errors.
+def _holds_something(vm: Vm, leases: Mapping[str, Sequence[Lease]]) -> bool:
+    return vm.state is VmState.RUNNING or (vm.state is VmState.STOPPED and bool(leases.get(vm.uuid)))
+
+
+def _work_s(vm: Vm, leases: Sequence[Lease], begun: Mapping[str, float], now: float) -> float:
+    """The time since its slices were attached; a stopped VM that keeps its slices loses no work."""
+    if vm.state is not VmState.RUNNING:
+        return 0.0
+    return max((now - begun.get(lease.id, now) for lease in leases), default=0.0)
+
+
+def _action_of(members: Sequence[Vm], policy: TenantPolicy) -> Preemption:
+    """What becomes of VMs that are preempted together: a VM's own choice comes before its tenant's.
+
+    A gang is requeued only if that was chosen for each member, since it starts again as a whole.
     """
-    with services.store.reading() as session:
-        vms = {vm.uuid: vm for vm in session.vms()}
-    for victim in victims:
-        vm = vms.get(victim.vm_uuid)
-        if vm is None:
-            continue
-        services.say(f"{victim.name}: gives way to {cause}")
-        reason = f"gave way to {cause}"
-        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=reason, first=partial(_note, vm, reason))
+    actions = {vm.request.preemptible or policy.reclaim.action() for vm in members}
+    return Preemption.REQUEUE if actions == {Preemption.REQUEUE} else Preemption.STOP
 
 
-def _note(vm: Vm, reason: str, session: Session) -> None:
-    session.add_event("vm-preempted", vm.domain_name, reason)
-    waits = session.queued(vm.request.tenant, vm.request.name) is not None
-    if vm.request.preemptible is Preemption.REQUEUE and not waits:
-        session.join_queue(QueueKind.START, replace(vm.request, host=vm.host), reason)
-
-
-def _borrowed(session: Session, tenant: str, vms: Sequence[Vm], leases: Sequence[Lease]) -> frozenset[str]:
-    """VMs of the other tenants that stand on borrowed quota."""
+def _borrowed_units(session: Session, vms: Sequence[Vm], leases: Mapping[str, Sequence[Lease]]) -> frozenset[str]:
+    """Keys of the VMs and gangs that their tenant's guarantees do not cover; a gang counts as one."""
     created_at = session.vm_times()
     found: set[str] = set()
-    for other in (one.name for one in session.tenants() if one.name != tenant):
-        quotas = session.quotas(other)
+    for tenant in sorted({vm.request.tenant for vm in vms}):
+        quotas = session.quotas(tenant)
         if all(quota.guaranteed is None for quota in quotas):
             continue
         charged = [
             ChargedVm(
-                vm.uuid,
-                created_at[vm.uuid],
-                charge.of_slices(lease.slice for lease in leases if lease.vm_uuid == vm.uuid),
+                _unit(members[0]),
+                min(created_at.get(vm.uuid, session.now()) for vm in members),
+                charge.of_slices(lease.slice for vm in members for lease in leases.get(vm.uuid, ())),
             )
-            for vm in vms
-            if vm.request.tenant == other
+            for members in _units(vm for vm in vms if vm.request.tenant == tenant)
         ]
         found |= borrowed_vms(charged, quotas)
     return frozenset(found)

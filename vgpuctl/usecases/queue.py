@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
-from vgpuctl.errors import ConcurrentChange, NoCapacity, NotFound, QuotaExceeded, StateError, VgpuctlError, VmDiffers
+from vgpuctl.errors import NoCapacity, NotFound, QuotaExceeded, StateError, VgpuctlError, VmDiffers
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.queue import QueueEntry, QueueKind, QueueSettings
 from vgpuctl.model.vm import VmRequest
@@ -17,13 +17,12 @@ from vgpuctl.quota.queue_order import in_order
 from vgpuctl.quota.resources import Resource
 from vgpuctl.scheduler.calendar import Booking, first_start_together
 from vgpuctl.scheduler.host_memory import host_reserve_mib
-from vgpuctl.store.claims import subject_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.capacities import cached_capacities
 from vgpuctl.usecases.create_gang import create_gang, find_existing_gang
 from vgpuctl.usecases.create_vm import CreatedVm, create_vm, find_existing, list_differences
-from vgpuctl.usecases.operations import may_run
 from vgpuctl.usecases.ports import network_of, on_its_host
+from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent
 from vgpuctl.usecases.quota import refuse_for_ever
 from vgpuctl.usecases.reservations import bookings_of
 from vgpuctl.usecases.services import Services
@@ -38,8 +37,10 @@ class Waiting:
     expected_at: float | None
 
 
-def queue_vm(services: Services, request: VmRequest) -> CreatedVm | QueueEntry:
+def queue_vm(services: Services, request: VmRequest, consent: Consent = NO_CONSENT) -> CreatedVm | QueueEntry:
     """Create the VM now if nobody waits and it fits, else have it wait for its turn. The same again changes nothing.
+
+    consent: an entry that was queued with consent may preempt VMs when the controller serves it.
 
     Raises VmDiffers for another specification, QuotaExceeded when the tenant's quota could never admit it.
     """
@@ -57,18 +58,20 @@ def queue_vm(services: Services, request: VmRequest) -> CreatedVm | QueueEntry:
     reason = "others wait before it"
     if not somebody_waits:
         try:
-            return create_vm(services, request)
+            return create_vm(services, request, consent=consent)
         except (NoCapacity, QuotaExceeded) as refusal:
             reason = refusal.message
     with services.store.transaction() as session:
-        session.join_queue(QueueKind.CREATE, request, reason)
+        session.join_queue(QueueKind.CREATE, request, reason, may_preempt=consent.is_given)
         session.add_event("vm-queued", f"{request.tenant}.{request.name}", reason)
         entry = session.queued(request.tenant, request.name)
     assert entry is not None
     return entry
 
 
-def queue_gang(services: Services, requests: Sequence[VmRequest]) -> tuple[CreatedVm, ...] | QueueEntry:
+def queue_gang(
+    services: Services, requests: Sequence[VmRequest], consent: Consent = NO_CONSENT
+) -> tuple[CreatedVm, ...] | QueueEntry:
     """Create all of these VMs now if nobody waits and they fit together, else have them wait as one.
 
     Raises what create_gang raises for what never works, VmDiffers and StateError when some wait otherwise.
@@ -85,12 +88,12 @@ def queue_gang(services: Services, requests: Sequence[VmRequest]) -> tuple[Creat
     reason = "others wait before it"
     if not somebody_waits:
         try:
-            return create_gang(services, requests)
+            return create_gang(services, requests, consent=consent)
         except (NoCapacity, QuotaExceeded) as refusal:
             reason = refusal.message
     first, *others = requests
     with services.store.transaction() as session:
-        session.join_queue(QueueKind.GANG, first, reason, others=others)
+        session.join_queue(QueueKind.GANG, first, reason, others=others, may_preempt=consent.is_given)
         entry = session.queued(first.tenant, first.name)
         assert entry is not None
         session.add_event("vms-queued", entry.name, reason)
@@ -107,7 +110,6 @@ def leave_queue(services: Services, tenant: str, name: str) -> QueueEntry:
         entry = session.queued(tenant, name)
         if entry is None:
             raise NotFound(f"VM {name} of tenant {tenant} does not wait in the queue", hint="see `vgpuctl list-queue`")
-        refuse_while_served(session, entry)
         session.leave_queue(entry.id)
         session.add_event("vm-left-queue", entry.name)
     return entry
@@ -180,12 +182,6 @@ def fleet_capacity(capacities: Sequence[HostCapacity]) -> Amounts:
 def _memory_mib(gpu: Gpu) -> int:
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     return gpu.memory_mib or (board.memory_mib if board is not None else 0)
-
-
-def refuse_while_served(session: Session, entry: QueueEntry) -> None:
-    """Raise ConcurrentChange while a controller that lives starts this VM."""
-    if any(one.subject == subject_of(entry) and may_run(one) for one in session.open_operations()):
-        raise ConcurrentChange(f"a controller is just starting {entry.name}", hint="wait for it, then delete the VM")
 
 
 def _same_gang(there: Sequence[QueueEntry | None], requests: Sequence[VmRequest]) -> QueueEntry:

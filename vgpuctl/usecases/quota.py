@@ -42,6 +42,25 @@ def refuse_over_quota(session: Session, request: VmRequest, leases: Sequence[Lea
     _refuse(session, request, charge.add(guest, charge.of_slices(lease.slice for lease in leases)), leases)
 
 
+def refuse_before_preemption(
+    session: Session,
+    requests: Sequence[VmRequest],
+    leases: Sequence[Lease],
+    given_back: Sequence[Lease],
+    *,
+    is_new: bool,
+) -> None:
+    """Raise QuotaExceeded when VMs of one tenant with these leases would not fit after others gave theirs back.
+
+    No VM is to be preempted for a request that its own quota then refuses. given_back: leases of the victims.
+    """
+    guests = reduce(charge.add, map(charge.of_guest, requests)) if is_new else {}
+    asked = charge.add(guests, charge.of_slices(lease.slice for lease in leases))
+    own = charge.of_slices(lease.slice for lease in given_back if lease.tenant == requests[0].tenant)
+    net = {resource: max(0, amount - own.get(resource, 0)) for resource, amount in asked.items()}
+    _refuse(session, _named_together(requests), net, leases)
+
+
 def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int], leases: Sequence[Lease] = ()) -> None:
     """leases: what it would hold, where that is known already."""
     quotas = session.quotas(request.tenant)

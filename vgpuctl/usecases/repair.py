@@ -12,6 +12,7 @@ from vgpuctl.usecases import guest
 from vgpuctl.usecases.create_gang import give_up_gangs, given_up
 from vgpuctl.usecases.operations import may_run, operation
 from vgpuctl.usecases.ports import disconnect
+from vgpuctl.usecases.preempt_vms import withdraw_dead_notices
 from vgpuctl.usecases.release import release_slices
 from vgpuctl.usecases.repair_networks import mend_networks
 from vgpuctl.usecases.services import Services
@@ -64,6 +65,9 @@ def repair(services: Services, *, dry_run: bool, only: Vm | None = None) -> tupl
     for lease in (lease for lease in leases if lease.vm_uuid not in known):
         repairs.append(_mend_orphan(services, lease, dry_run=dry_run))
     repairs.extend(_mend_ledger(services, dry_run=dry_run))
+    for vm in withdraw_dead_notices(services, dry_run=dry_run) if only is None else ():
+        outcome = "would be withdrawn" if dry_run else "withdrawn"
+        repairs.append(Repair(vm.domain_name, vm.host, "its preemption was announced and did not happen", outcome))
     for subject, where, what, outcome in mend_networks(services, busy=busy, dry_run=dry_run):
         repairs.append(Repair(subject, where, what, outcome))
     if not dry_run:

@@ -9,6 +9,7 @@ from vgpuctl.errors import AgentProblem, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.preemption import PreemptionTerms, preemption_terms
 from vgpuctl.usecases.services import HostSession, Services
 
 
@@ -18,6 +19,7 @@ class ShownVm:
     None where the host has no such device (it was rebooted, or somebody took the device away).
 
     guest_devices: what QEMU says is on the guest's PCI buses. host_problem: why the host could not be asked.
+    preemption: terms on which it may be preempted; None if it never is.
     """
 
     vm: Vm
@@ -27,11 +29,13 @@ class ShownVm:
     holders: tuple[tuple[Holder, ...] | None, ...]
     guest_devices: tuple[GuestPciDevice, ...]
     host_problem: str | None
+    preemption: PreemptionTerms | None = None
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
     """Ask the VM's host about it; a host that does not answer is a line, not a failure."""
     leases = tuple(leases)
+    terms = preemption_terms(services, vm, leases)
     try:
         host = services.host(vm.host)
         state = host.hypervisor.state(vm.domain_name)
@@ -44,9 +48,10 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             holders=tuple(_holders(host, lease) for lease in leases),
             guest_devices=tuple(host.hypervisor.pci_devices(vm.domain_name)) if running else (),
             host_problem=None,
+            preemption=terms,
         )
     except VgpuctlError as error:
-        return ShownVm(vm, leases, None, None, (), (), error.message)
+        return ShownVm(vm, leases, None, None, (), (), error.message, terms)
 
 
 def _holders(host: HostSession, lease: Lease) -> tuple[Holder, ...] | None:

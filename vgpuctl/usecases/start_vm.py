@@ -15,6 +15,8 @@ from vgpuctl.usecases.capacities import capacity_of, read_promises
 from vgpuctl.usecases.image_gate import images_again
 from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.ports import attachment_of, connect
+from vgpuctl.usecases.preempt_vms import Consent, make_room
+from vgpuctl.usecases.preemption import find_eviction
 from vgpuctl.usecases.quota import refuse_over_quota
 from vgpuctl.usecases.reservations import with_promises
 from vgpuctl.usecases.services import Services
@@ -22,8 +24,10 @@ from vgpuctl.usecases.slices import build_slices, check_leases, leases_of, plan_
 from vgpuctl.usecases.undo import Undo
 
 
-def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
+def start_vm(services: Services, vm: Vm, *, consent: Consent | None = None) -> tuple[Vm, bool]:
     """Start `vm`: build the slices that the host lost (a reboot) or that were released, then the domain.
+
+    consent: on what terms it may preempt other VMs on its host; None for never, as for a VM that was preempted itself.
 
     Returns the VM as it is now, and whether anything changed. Raises NoCapacity when its host is full, QuotaExceeded
     when released slices no longer fit into the tenant's quota.
@@ -40,7 +44,11 @@ def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
             leases: Sequence[Lease] = session.leases(vm_uuid=vm.uuid)
         wanted = sum(gpu.count for gpu in vm.request.gpus)
         if len(leases) != wanted or (vm.state is VmState.STOPPED and not leases):
-            leases = _reserve_again(services, vm, facts)
+            try:
+                leases = _reserve_again(services, vm, facts, consent)
+            except _MadeRoom:
+                facts = host.agent.facts()
+                leases = _reserve_again(services, vm, facts, None)
             undoing.push("lease", lambda: _forget(services, leases))
         steps, undo = plan_leases(leases, facts)
         build_slices(host, steps, undo, undoing)
@@ -63,8 +71,15 @@ def start_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
     return replace(vm, state=VmState.RUNNING), True
 
 
-def _reserve_again(services: Services, vm: Vm, facts: HostFacts) -> Sequence[Lease]:
-    """Leases for a VM that has none: what it had, memory too, may be another VM's by now."""
+class _MadeRoom(Exception):
+    """Other VMs of the host were preempted: its facts are to be read again."""
+
+
+def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consent | None) -> Sequence[Lease]:
+    """Leases for a VM that has none: what it had, memory too, may be another VM's by now.
+
+    Raises _MadeRoom when VMs were preempted for it, on the terms of `consent`.
+    """
     with services.store.reading() as session:
         generation = session.generation(vm.host)
         leases = with_promises(session, session.leases(), vm.request, vm)
@@ -72,9 +87,14 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts) -> Sequence[Lea
     capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
     traits = replace(capacity.traits, maintenance=None)  # it takes no new VM, and this one is not
     capacity = replace(capacity, traits=traits, groups=frozenset())
+    pinned = replace(vm.request, host=vm.host)
     try:
-        placement = place(replace(vm.request, host=vm.host), [capacity], leases)
+        placement = place(pinned, [capacity], leases)
     except NoCapacity as full:
+        eviction = None if consent is None else find_eviction(services, pinned, [capacity])
+        if eviction is not None and consent is not None:
+            make_room(services, [pinned], [eviction.placement], eviction.victims, consent, is_new=False)
+            raise _MadeRoom from full
         raise NoCapacity(
             f"{vm.domain_name} cannot start: {vm.host}, where its disk is, has no room for it now",
             context=full.context,

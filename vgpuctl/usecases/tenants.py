@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.vm import check_name
+from vgpuctl.model.preemption import USUAL_POLICY, PreemptMode, Reclaim, TenantPolicy
+from vgpuctl.model.times import format_duration
+from vgpuctl.model.vm import Vm, check_name
 from vgpuctl.model.vpc import Contact
 from vgpuctl.quota.limits import Quota, changed
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.preemption import vms_on_borrowed_quota
 from vgpuctl.usecases.services import Services
 
 Amounts = Mapping[str, int | None]
@@ -35,6 +38,7 @@ class ListedTenant:
     pools: tuple[str, ...]
     quotas: tuple[QuotaUse, ...]
     contact: str | None = None
+    policy: TenantPolicy = USUAL_POLICY
 
 
 def create_tenant(
@@ -74,6 +78,41 @@ def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amo
         return _set(session, name, limits, guaranteed)
 
 
+def set_policy(
+    services: Services,
+    name: str,
+    *,
+    reclaim: Reclaim | None = None,
+    preempt: PreemptMode | None = None,
+    grace_s: float | None = None,
+    dry_run: bool = False,
+) -> tuple[bool, Sequence[Vm]]:
+    """Change the preemption policy of a tenant; None leaves a part as it is.
+
+    Returns whether anything changed, and the VMs that run on borrowed quota and may be preempted from now on: their
+    owner is to be told. Raises NotFound.
+    """
+    with services.store.reading() if dry_run else services.store.transaction() as session:
+        before = session.tenant(name).policy
+        policy = TenantPolicy(
+            before.reclaim if reclaim is None else reclaim,
+            before.preempt if preempt is None else preempt,
+            before.grace_s if grace_s is None else grace_s,
+        )
+        if policy == before:
+            return False, ()
+        if not dry_run:
+            session.set_policy(name, policy)
+            session.add_event("policy-set", name, describe_policy(policy))
+        is_exposed = before.reclaim is Reclaim.NEVER and policy.reclaim is not Reclaim.NEVER
+        return True, vms_on_borrowed_quota(session, name) if is_exposed else ()
+
+
+def describe_policy(policy: TenantPolicy) -> str:
+    """A policy in a few words: `reclaim requeue, preempt ask, grace period 30s`."""
+    return f"reclaim {policy.reclaim}, preempt {policy.preempt}, grace period {format_duration(policy.grace_s)}"
+
+
 def list_tenants(services: Services) -> Sequence[ListedTenant]:
     """Every tenant in name order."""
     with services.store.reading() as session:
@@ -86,6 +125,7 @@ def list_tenants(services: Services) -> Sequence[ListedTenant]:
                 tuple(pool.name for pool in pools if one.name in pool.tenants),
                 _uses(session, one.name),
                 next((contact.address for contact in session.vpc_objects(one.name, Contact)), None),
+                one.policy,
             )
             for one in session.tenants()
         ]

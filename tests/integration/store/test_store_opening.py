@@ -9,19 +9,23 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import create_engine, inspect, text
 
 from tests.integration.store.samples import host_facts, lease, vm
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import StoreUnusable, UsageError
-from vgpuctl.store import tables, upgrade
+from vgpuctl.model.queue import QueueKind
+from vgpuctl.model.vm import VmState
+from vgpuctl.store import codec, tables, upgrade
 from vgpuctl.store.address import default_path
 from vgpuctl.store.store import Store, default_url, open_store
 
@@ -94,6 +98,37 @@ def test_tables_are_what_the_migrations_build(url: str) -> None:
             key = found.get_pk_constraint(table.name)["name"]
             assert key == table.primary_key.name or (key is None and url.startswith("sqlite"))  # AUTOINCREMENT
     engine.dispose()
+
+
+def test_an_upgrade_drops_queue_entries_that_wait_for_a_deleted_vm(url: str) -> None:
+    there = replace(vm(), state=VmState.STOPPED)
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        command.upgrade(upgrade.config(connection), "0008")
+        connection.exec_driver_sql("INSERT INTO tenants (name, created_at) VALUES ('acme', 1)")
+        request = codec.encode(there.request)
+        connection.execute(
+            text(
+                "INSERT INTO vms (uuid, tenant, name, host, state, request, request_version, created_at) "
+                "VALUES (:uuid, 'acme', 'web-1', 'gpu1', 'stopped', :request, 7, 1)"
+            ),
+            {"uuid": there.uuid, "request": request},
+        )
+        for kind, name in (("start", "web-1"), ("start", "gone"), ("create", "new")):
+            connection.execute(
+                text(
+                    "INSERT INTO queue (kind, tenant, name, request, request_version, queued_at) "
+                    "VALUES (:kind, 'acme', :name, :request, 7, 1)"
+                ),
+                {"kind": kind, "name": name, "request": codec.encode(replace(there.request, name=name))},
+            )
+    engine.dispose()
+    with open_store(url) as store, store.reading() as session:
+        assert session.vms() == [there]
+        assert [(one.kind, one.name, one.may_preempt) for one in session.queue()] == [
+            (QueueKind.START, "acme.web-1", False),
+            (QueueKind.CREATE, "acme.new", False),
+        ]
 
 
 def test_newest_migration_is_the_version_of_the_code() -> None:

@@ -30,14 +30,14 @@ def test_an_entry_comes_back_as_it_was_queued(store: Store, clock: Clock) -> Non
     request = full_request()
     with store.transaction() as session:
         session.add_tenant("acme")
-        session.join_queue(QueueKind.START, request, "gave way to \0 umbrella.x")
+        session.join_queue(QueueKind.CREATE, request, "no room for \0 umbrella.x")
         (entry,) = session.queue()
         assert session.queued("acme", "web-1") == entry
         assert session.queued("acme", "web-2") is None
         session.note_in_queue(entry.id, "no room")
         assert session.queue()[0].reason == "no room"
-    assert (entry.kind, entry.request, entry.queued_at) == (QueueKind.START, request, clock.now)
-    assert entry.reason == "gave way to \\x00 umbrella.x"
+    assert (entry.kind, entry.request, entry.queued_at) == (QueueKind.CREATE, request, clock.now)
+    assert entry.reason == "no room for \\x00 umbrella.x"
     with pytest.raises(ConcurrentChange, match="waits in the queue already"), store.transaction() as session:
         session.join_queue(QueueKind.CREATE, request)
     with store.transaction() as session:
@@ -52,8 +52,9 @@ def test_vms_that_are_created_together_wait_as_one(store: Store) -> None:
     with store.transaction() as session:
         session.add_tenant("acme")
         session.join_queue(QueueKind.CREATE, VmRequest("alone", "acme"))
-        session.join_queue(QueueKind.GANG, gang[0], "no room", others=gang[1:])
+        session.join_queue(QueueKind.GANG, gang[0], "no room", others=gang[1:], may_preempt=True)
         alone, entry = session.queue()
+        assert (alone.may_preempt, entry.may_preempt) == (False, True)
         assert (alone.others, entry.requests, entry.name) == ((), tuple(gang), "acme.web-0, web-1, web-2")
         assert [session.queued("acme", name) for name in ("web-0", "web-2", "alone")] == [entry, entry, alone]
     with pytest.raises(ConcurrentChange, match="VM alone of tenant acme waits"), store.transaction() as session:
@@ -61,6 +62,48 @@ def test_vms_that_are_created_together_wait_as_one(store: Store) -> None:
     with store.transaction() as session:
         assert session.leave_queue(entry.id)
         assert [one.name for one in session.queue()] == ["acme.alone"]
+
+
+def test_a_vm_that_is_gone_waits_for_no_start(store: Store) -> None:
+    vms = [vm(f"web-{number}") for number in range(3)]
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        for one in vms:
+            session.add_vm(one)
+            session.set_vm_state(one.uuid, VmState.STOPPED)
+        first, *others = [one.request for one in vms]
+        session.join_queue(QueueKind.START_GANG, first, others=others)
+        session.delete_vm(vms[0].uuid)
+        assert [one.name for one in session.queue()] == ["acme.web-1, web-2"]
+        session.set_vm_state(vms[1].uuid, VmState.RUNNING)
+        assert [one.name for one in session.queue()] == ["acme.web-2"]
+        session.set_vm_state(vms[2].uuid, VmState.DELETING)
+        assert session.queue() == []
+        with pytest.raises(NotFound, match="VM web-0 of tenant acme is not in the store"):
+            session.join_queue(QueueKind.START, first)
+        session.join_queue(QueueKind.CREATE, vms[2].request)
+        session.delete_vm(vms[2].uuid)
+        assert [one.name for one in session.queue()] == ["acme.web-2"], "a creation that was rolled back still waits"
+
+
+def test_an_entry_that_is_being_served_stays_with_its_controller(store: Store) -> None:
+    stopped = vm()
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        session.add_vm(stopped)
+        session.set_vm_state(stopped.uuid, VmState.STOPPED)
+        session.join_queue(QueueKind.START, stopped.request)
+        (entry,) = session.queue()
+    with store.claim(entry) as claim:
+        assert claim is not None
+        with store.transaction() as session:
+            session.set_vm_state(stopped.uuid, VmState.RUNNING)
+            assert session.queue() == [entry]
+        with pytest.raises(ConcurrentChange, match=r"just starting acme\.web-1"), store.transaction() as session:
+            session.leave_queue(entry.id)
+        claim.done()
+    with store.reading() as session:
+        assert session.queue() == []
 
 
 def test_queue_settings_are_kept(store: Store) -> None:

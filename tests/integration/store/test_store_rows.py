@@ -11,7 +11,8 @@ from tests.integration.store.conftest import Clock
 from tests.integration.store.samples import full_request, host_facts, lease, mdev_slice, some_uuid, vf_slice, vm
 from vgpuctl.errors import ConcurrentChange, NotFound, StateError, StoreUnusable, UsageError
 from vgpuctl.model.lease import LeaseState
-from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.preemption import PreemptMode, Reclaim, TenantPolicy
+from vgpuctl.model.vm import PreemptionNotice, Vm, VmState
 from vgpuctl.store import codec
 from vgpuctl.store.records import Tenant
 from vgpuctl.store.store import Store, open_store
@@ -25,6 +26,29 @@ def test_tenant_is_added_once(store: Store, clock: Clock) -> None:
         assert not session.add_tenant("acme")
         assert session.tenants() == [Tenant("Zeta", clock.now), Tenant("acme", clock.now)]
         assert session.tenant("acme") == Tenant("acme", clock.now)
+
+
+def test_a_tenants_policy_is_kept(store: Store, clock: Clock) -> None:
+    wanted = TenantPolicy(Reclaim.REQUEUE, PreemptMode.AUTO, 0.0)
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        assert session.tenant("acme").policy == TenantPolicy(Reclaim.NEVER, PreemptMode.ASK, 30.0)
+        session.set_policy("acme", wanted)
+        assert session.tenants() == [Tenant("acme", clock.now, wanted)]
+        with pytest.raises(NotFound):
+            session.set_policy("nobody", wanted)
+
+
+def test_a_gang_and_a_notice_come_back(store: Store) -> None:
+    stored = replace(vm(), gang="6f1f7a52")
+    notice = PreemptionNotice(1_700_000_030.5, "umbrella.web-1")
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        session.add_vm(stored)
+        session.set_vm_notice(stored.uuid, notice)
+        assert session.vms() == [replace(stored, notice=notice)]
+        session.set_vm_notice(stored.uuid, None)
+        assert session.vms() == [stored]
 
 
 def test_unknown_tenant_is_refused_with_near_names(store: Store) -> None:

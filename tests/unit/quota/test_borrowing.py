@@ -44,4 +44,4 @@ def test_only_a_request_within_its_own_promise_may_ask_for_borrowed_quota() -> N
     assert not may_reclaim(promised, {"framebuffer": 25}, {"framebuffer": 24, "vms": 1})
     assert not may_reclaim(promised, {}, {"cards": 1})
     assert not may_reclaim([], {}, {"framebuffer": 1})
-    assert may_reclaim([Quota("framebuffer", 48)], {}, {"framebuffer": 48})
+    assert not may_reclaim([Quota("framebuffer", 48)], {}, {"framebuffer": 48}), "a limit is no promise"

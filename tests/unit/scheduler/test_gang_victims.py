@@ -92,3 +92,19 @@ def test_vms_that_must_be_apart_do_not_have_others_give_way_in_vain() -> None:
     found = choose(there, wanted)
     assert found is not None
     assert len(found.victims) == 2
+
+
+def test_a_gang_is_preempted_whole_also_on_hosts_that_nobody_asked_for() -> None:
+    capacities, leases, vms = busy(("A40-48Q", 0), ("T4-16Q", 0), ("T4-16Q", 1))
+    gang = [replace(one, gang="web") if one.name in ("vm-0", "vm-1") else one for one in vms]
+    found = choose((capacities, leases, gang), [vm("A40-48Q"), vm("A40-8Q", name="web-2", on="b")])
+    assert found is None
+    found = choose((capacities, leases, gang), [vm("A40-48Q")])
+    assert found is not None
+    assert [one.name for one in found.victims] == ["vm-0", "vm-1"]
+    both = choose((capacities, leases, gang), [vm("A40-48Q"), vm("T4-16Q", name="web-2")])
+    assert both is not None
+    assert [one.name for one in both.victims] == ["vm-0", "vm-1"], "what its gang frees elsewhere is used"
+    only_a = choose((capacities[:1], [one for one in leases if one.host == "a"], gang), [vm("A40-48Q")])
+    assert only_a is not None
+    assert [one.name for one in only_a.victims] == ["vm-0", "vm-1"]

@@ -16,7 +16,7 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler import explain
 from vgpuctl.scheduler.relieve import relieve
-from vgpuctl.scheduler.victims import Candidate, choose_victims
+from vgpuctl.scheduler.victims import Candidate, choose_victims, parties_of
 
 A40_TYPES = {"A40-8Q": 8192, "A40-12Q": 12288, "A40-24Q": 24576, "A40-48Q": 49152}
 T4_TYPES = {"T4-4Q": 4096, "T4-8Q": 8192, "T4-16Q": 16384}
@@ -83,8 +83,9 @@ def fleets(draw: st.DrawFn) -> tuple[Fleet, list[Candidate]]:
         on, card = draw(st.sampled_from(["gpu1", "gpu2"])), draw(st.integers(0, 1))
         types = T4_TYPES if (on, card) == ("gpu2", 1) else A40_TYPES
         fleet.create(on, card, draw(st.sampled_from(sorted(types))))
+    gangs = st.sampled_from([None, None, "web"])
     candidates = [
-        fleet.candidate(number, draw(st.integers(0, 3)), draw(st.integers(0, 3)))
+        replace(fleet.candidate(number, draw(st.integers(0, 3)), draw(st.integers(0, 3))), gang=draw(gangs))
         for number in range(len(fleet.leases))
         if draw(st.booleans())
     ]
@@ -106,17 +107,23 @@ def test_victims_are_the_least_waste_of_all_choices(made: tuple[Fleet, list[Cand
         gone
         for size in range(1, len(candidates) + 1)
         for gone in combinations(candidates, size)
-        if fleet.fits_without(wanted, gone)
+        if are_whole_gangs(gone, candidates) and fleet.fits_without(wanted, gone)
     ]
     if found is None:
         assert possible == []
         return
     assert set(found.victims) <= set(candidates)
-    assert {one.host for one in found.victims} == {found.placement.host}
+    assert are_whole_gangs(found.victims, candidates)
+    assert {one.host for one in found.victims if one.gang is None} <= {found.placement.host}
     assert fleet.fits_without(wanted, found.victims)
     assert waste(found.victims) == min(map(waste, possible))
-    for one in found.victims:
-        assert not fleet.fits_without(wanted, tuple(other for other in found.victims if other is not one))
+    for party in parties_of(found.victims):
+        assert not fleet.fits_without(wanted, tuple(one for one in found.victims if one not in party))
+
+
+def are_whole_gangs(gone: tuple[Candidate, ...], candidates: list[Candidate]) -> bool:
+    gangs = {one.gang for one in gone if one.gang is not None}
+    return all(one in gone for one in candidates if one.gang in gangs)
 
 
 def test_of_equal_vms_the_least_important_and_then_the_youngest_gives_way() -> None:

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gate through which every path preempts VMs: consent, notice, grace period, a last check, shutdown, requeue."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import ConcurrentChange, GuestError, PreemptionNeeded, VgpuctlError
+from vgpuctl.model.placement import Placement
+from vgpuctl.model.preemption import PreemptMode
+from vgpuctl.model.queue import QueueKind
+from vgpuctl.model.times import format_duration, format_time
+from vgpuctl.model.vm import Hold, Preemption, PreemptionNotice, Vm, VmRequest, VmState
+from vgpuctl.scheduler.victims import Candidate
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.operations import may_run, preempt_subject
+from vgpuctl.usecases.preemption import as_one, candidates_for, done_by
+from vgpuctl.usecases.quota import refuse_before_preemption
+from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.slices import leases_of
+from vgpuctl.usecases.stop_vm import stop_vm
+
+SHUTDOWN_TIMEOUT_S = 120.0
+_POLL_S = 2.0
+
+
+@dataclass(frozen=True)
+class Consent:
+    """Permission of a command to preempt VMs, and the times that it gives them.
+
+    is_given: with --preempt. ask: puts the question to the user; None without a terminal. grace_s: instead of the grace
+    periods of the victims' tenants. shutdown_timeout_s: for each guest to shut down before it is forced off.
+    """
+
+    is_given: bool = False
+    ask: Callable[[Sequence[Candidate]], bool] | None = None
+    grace_s: float | None = None
+    shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S
+
+
+NO_CONSENT = Consent()
+
+
+def make_room(
+    services: Services,
+    requests: Sequence[VmRequest],
+    placements: Sequence[Placement],
+    victims: Sequence[Candidate],
+    consent: Consent,
+    *,
+    is_new: bool = True,
+) -> ConcurrentChange | None:
+    """Preempt `victims` so that `requests`, VMs of one tenant, fit at `placements`.
+
+    Each victim gets a notice, and after the grace period is shut down and releases its slices. Its disk and its row
+    stay; it is requeued when its owner chose so, a gang as a whole.
+    Returns why none was preempted, when another run preempts the same VM or a victim may no longer be preempted: the
+    request is then placed again. is_new: False for a VM that exists and is charged already for all but its slices.
+    Raises, with nothing changed, QuotaExceeded, and PreemptionNeeded when neither the command, its user nor the
+    tenant's policy agreed; and the hosts' errors. When it ends in the grace period, the notices are withdrawn.
+    """
+    leases = [
+        lease
+        for request, placement in zip(requests, placements, strict=True)
+        for lease in leases_of(Vm("", request, placement.host, VmState.CREATING), placement)
+    ]
+    given_back = [lease for victim in victims for lease in victim.leases]
+    with services.store.reading() as session:
+        refuse_before_preemption(session, requests, leases, given_back, is_new=is_new)
+    refuse_without_consent(services, requests, victims, consent)
+    try:
+        _preempt(services, requests, victims, consent)
+    except ConcurrentChange as change:
+        services.say(f"{change.message}; placing again")
+        return change
+    return None
+
+
+def _preempt(services: Services, requests: Sequence[VmRequest], victims: Sequence[Candidate], consent: Consent) -> None:
+    cause = _names(requests)
+    with contextlib.ExitStack() as at_work:
+        for victim in victims:
+            at_work.enter_context(
+                services.store.operation("preempt-vm", preempt_subject(victim.vm_uuid), victim.name, exclusive=True)
+            )
+        with _notice(services, victims, cause, consent):
+            vms = _confirm(services, requests, victims, cause)
+        failures = []
+        for vm in vms:
+            services.say(f"{vm.domain_name}: is preempted by {cause}")
+            timeout_s, problem = consent.shutdown_timeout_s, f"preempted by {cause}"
+            try:
+                stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem)
+            except VgpuctlError as error:  # the other members of its gang are stopped all the same
+                services.say(f"{vm.domain_name}: {error.message}")
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+
+def refuse_without_consent(
+    services: Services, requests: Sequence[VmRequest], victims: Sequence[Candidate], consent: Consent
+) -> None:
+    """Raise PreemptionNeeded, which names the victims, unless the command, its user or the tenant's policy agreed."""
+    with services.store.reading() as session:
+        policy = session.tenant(requests[0].tenant).policy
+    if consent.is_given or policy.preempt is PreemptMode.AUTO or (consent.ask is not None and consent.ask(victims)):
+        return
+    count = f"{len(victims)} VM{'s are' if len(victims) != 1 else ' is'}"
+    fits = "fits" if len(requests) == 1 else "fit together"
+    raise PreemptionNeeded(
+        f"{_names(requests)} {fits} only if {count} preempted: {', '.join(one.name for one in victims)}",
+        context=[describe_victim(one, consent.grace_s) for one in victims],
+        hint="give --preempt to preempt them; --dry-run shows where the new VM would be",
+    )
+
+
+def describe_victim(victim: Candidate, grace_s: float | None = None) -> str:
+    """One line: why the VM may be preempted and what becomes of it. grace_s: instead of its tenant's."""
+    reason = "on borrowed quota" if victim.on_borrowed_quota else "preemptible"
+    grace = format_duration(victim.grace_s if grace_s is None else grace_s)
+    return (
+        f"{victim.name} on {victim.host}: priority {victim.priority}, {reason}, has run for "
+        f"{format_duration(victim.work_s)}, is {done_by(victim.action)} {grace} after the notice"
+    )
+
+
+def withdraw_dead_notices(services: Services, *, dry_run: bool = False) -> list[Vm]:
+    """Withdraw notices of runs that died in the grace period. Returns the VMs that had one."""
+    with services.store.reading() as session:
+        living = {one.subject for one in session.open_operations() if may_run(one)}
+        found = [vm for vm in session.vms() if vm.notice is not None and preempt_subject(vm.uuid) not in living]
+    if found and not dry_run:
+        _withdraw(services, found)
+    return found
+
+
+@contextlib.contextmanager
+def _notice(services: Services, victims: Sequence[Candidate], cause: str, consent: Consent) -> Iterator[None]:
+    """Announce the preemption and wait for the grace period; on an exception in the block the notices are withdrawn."""
+    with services.store.reading() as session:
+        there = {vm.uuid: vm for vm in session.vms() if vm.state is VmState.RUNNING}
+    running = [(there[one.vm_uuid], one) for one in victims if one.vm_uuid in there]
+    grace_s = max((one.grace_s if consent.grace_s is None else consent.grace_s for _, one in running), default=0.0)
+    vms = [vm for vm, _ in running]
+    if not grace_s:
+        yield
+        return
+    notice = PreemptionNotice(services.store.now() + grace_s, cause)
+    try:
+        with services.store.transaction() as session:
+            for vm in vms:
+                session.set_vm_notice(vm.uuid, notice)
+                session.add_event("vm-preemption-notice", vm.domain_name, f"at {format_time(notice.at)} UTC by {cause}")
+        for vm in vms:
+            services.say(f"{vm.domain_name}: is preempted by {cause} in {format_duration(grace_s)}")
+            _tell_domain(services, vm, notice.at)
+        _wait(services, {vm.uuid for vm in vms}, grace_s)
+        yield
+    except BaseException:
+        _withdraw(services, vms)
+        raise
+
+
+def _wait(services: Services, uuids: set[str], grace_s: float) -> None:
+    """Wait for the grace period, or until none of these VMs runs any more."""
+    deadline = time.monotonic() + grace_s
+    while (left_s := deadline - time.monotonic()) > 0:
+        time.sleep(min(_POLL_S, left_s))
+        with services.store.reading() as session:
+            if not any(vm.uuid in uuids and vm.state is VmState.RUNNING for vm in session.vms()):
+                return
+
+
+def _confirm(services: Services, requests: Sequence[VmRequest], victims: Sequence[Candidate], cause: str) -> list[Vm]:
+    """Check in one transaction that each victim may still be preempted, and requeue those whose owner chose so.
+
+    Returns the VMs to stop: those that still hold something.
+    """
+    chosen = {one.vm_uuid: one for one in victims}
+    gangs = {one.gang for one in victims if one.gang is not None}
+    with services.store.transaction() as session:
+        allowed = {one.vm_uuid: one for one in candidates_for(session, as_one(requests)).everyone}
+        held = {lease.vm_uuid for lease in session.leases()}
+        to_stop = []
+        for vm in session.vms():
+            if vm.state is not VmState.RUNNING and vm.uuid not in held:
+                continue
+            if vm.uuid in chosen or vm.gang in gangs:
+                if vm.uuid not in allowed or vm.uuid not in chosen:
+                    raise ConcurrentChange(
+                        f"{vm.domain_name} has just changed and is not preempted", hint="run the same command again"
+                    )
+                to_stop.append(vm)
+        for vm in to_stop:
+            session.set_vm_notice(vm.uuid, None)
+            session.add_event("vm-preempted", vm.domain_name, f"by {cause}")
+        again = [vm for vm in to_stop if vm.state is VmState.RUNNING and allowed[vm.uuid].action is Preemption.REQUEUE]
+        _requeue(session, again, f"preempted by {cause}")
+    return to_stop
+
+
+def _requeue(session: Session, vms: Sequence[Vm], reason: str) -> None:
+    """Have VMs wait for their start, each gang in one entry with those of its members that wait already."""
+    units: dict[str, list[Vm]] = {}
+    for vm in vms:
+        units.setdefault(vm.gang or vm.uuid, []).append(vm)
+    for members in units.values():
+        requests = {vm.request.name: replace(vm.request, host=vm.host) for vm in members}
+        gang = members[0].gang
+        mates = [vm for vm in session.vms(tenant=members[0].request.tenant) if gang is not None and vm.gang == gang]
+        for vm in {one.uuid: one for one in (*members, *mates)}.values():
+            entry = session.queued(vm.request.tenant, vm.request.name)
+            if entry is not None and entry.kind.starts_again():
+                session.leave_queue(entry.id)
+                requests |= {one.name: one for one in entry.requests}
+        first, *others = requests.values()
+        session.join_queue(QueueKind.START_GANG if others else QueueKind.START, first, reason, others=others)
+
+
+def _withdraw(services: Services, vms: Sequence[Vm]) -> None:
+    with services.store.transaction() as session:
+        there = {vm.uuid: vm for vm in session.vms() if vm.notice is not None}
+        for vm in vms:
+            if vm.uuid in there:
+                session.set_vm_notice(vm.uuid, None)
+                session.add_event("vm-preemption-withdrawn", vm.domain_name)
+    for vm in vms:
+        services.say(f"{vm.domain_name}: is not preempted")
+        with contextlib.suppress(VgpuctlError):  # the notice in the domain ends with the domain's run
+            services.host(vm.host).hypervisor.set_preemption_notice(vm.domain_name, None)
+
+
+def _tell_domain(services: Services, vm: Vm, at: float) -> None:
+    """Write the notice into the running domain's metadata. The store has it already, so a refusal ends nothing."""
+    try:
+        services.host(vm.host).hypervisor.set_preemption_notice(vm.domain_name, at)
+    except GuestError as error:
+        services.say(f"{vm.domain_name}: its domain has no notice: {error.message}")
+
+
+def _names(requests: Sequence[VmRequest]) -> str:
+    return f"{requests[0].tenant}.{', '.join(one.name for one in requests)}"

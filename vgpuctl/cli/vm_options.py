@@ -19,7 +19,7 @@ _FLAGS = (
         "gpus",
         multiple=True,
         metavar="WHAT",
-        help="A40-8Q, 2*L40S-48Q, passthrough, passthrough:H100*4, vf:BOARD, 'memory>=16GiB,series=Q'; several times.",
+        help="A40-8Q, 2*L40S-48Q, passthrough, passthrough:H100*4, vf:BOARD, '2*memory>=16GiB'; several times.",
     ),
     click.option("--vcpus", type=click.IntRange(1, 512), default=2, show_default=True, help="Virtual CPUs."),
     click.option(

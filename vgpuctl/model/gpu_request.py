@@ -10,8 +10,11 @@ from vgpuctl.model.units import parse_mib
 
 _FORMS = (
     "a profile (A40-8Q), several (2*L40S-48Q), a whole card (passthrough, passthrough:A40, passthrough:H100*4), "
-    "a plain VF (vf, vf:flex-170) or conditions ('memory>=16GiB,series=Q')"
+    "a plain VF (vf, vf:flex-170) or conditions ('memory>=16GiB,series=Q', '2*memory>=48GiB')"
 )
+MOST_GPUS = 16
+"""GPUs that one `--gpu` can ask for."""
+
 _COUNTED = re.compile(r"(?:(?P<before>[0-9]{1,9})\*)?(?P<what>[^*]+?)(?:\*(?P<after>[0-9]{1,9}))?")
 _LONGEST = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
@@ -36,20 +39,26 @@ class GpuRequest:
     exact_memory_mib: int | None = None
     series: str | None = None
 
+    @property
+    def text_of_one(self) -> str:
+        """The request for one of its slices, as a user would write it."""
+        if self.count == 1:
+            return self.text
+        match = _COUNTED.fullmatch(self.text)
+        return match["what"].strip() if match else self.text
+
 
 def parse_gpu_request(text: str) -> GpuRequest:
     """Read one `--gpu` value. Raises UsageError that names the forms."""
     if len(text) > _LONGEST:
         raise _bad(f"{text[:_LONGEST]}…")
     stripped = text.strip()
-    if ">=" in stripped or "=" in stripped:
-        return _parse_conditions(stripped)
     match = _COUNTED.fullmatch(stripped)
     if match is None or (match["before"] and match["after"]):
         raise _bad(text)
-    count = int(match["before"] or match["after"] or "1")
-    if not 1 <= count <= 16:
-        raise UsageError(f"--gpu {text!r} asks for {count} GPUs", hint="one VM can have 1 to 16")
+    count = _count(text, match["before"] or match["after"] or "1")
+    if "=" in match["what"]:
+        return _parse_conditions(stripped, match["what"].strip(), count)
     kind, colon, board = match["what"].partition(":")
     if not _NAME.fullmatch(kind) or (colon and not _NAME.fullmatch(board)):
         raise _bad(text)
@@ -60,11 +69,18 @@ def parse_gpu_request(text: str) -> GpuRequest:
     return GpuRequest(stripped, count, profile=kind)
 
 
-def _parse_conditions(text: str) -> GpuRequest:
+def _count(text: str, written: str) -> int:
+    if not 1 <= int(written) <= MOST_GPUS:
+        raise UsageError(f"--gpu {text!r} asks for {written} GPUs", hint=f"one VM can have 1 to {MOST_GPUS}")
+    return int(written)
+
+
+def _parse_conditions(text: str, conditions: str, count: int) -> GpuRequest:
+    """Read `memory>=16GiB,series=Q`. text: the whole value, with its count."""
     minimum: int | None = None
     exact: int | None = None
     series: str | None = None
-    for condition in (part.strip() for part in text.split(",")):
+    for condition in (part.strip() for part in conditions.split(",")):
         memory = _MEMORY.fullmatch(condition)
         if memory:
             size = parse_mib(memory["size"], what=f"--gpu {text!r}: memory")
@@ -79,7 +95,7 @@ def _parse_conditions(text: str) -> GpuRequest:
                 f"--gpu {text!r}: {condition!r} is not a condition",
                 hint="use memory>=SIZE, memory=SIZE, series=A|B|C|Q",
             )
-    return GpuRequest(text, minimum_memory_mib=minimum, exact_memory_mib=exact, series=series)
+    return GpuRequest(text, count, minimum_memory_mib=minimum, exact_memory_mib=exact, series=series)
 
 
 def _bad(text: str) -> UsageError:

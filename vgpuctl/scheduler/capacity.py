@@ -128,7 +128,10 @@ def _as_it_is(vm: PlacedVm) -> VmRequest:
         if gpu.profile is not None or gpu.sharing is not None or not held:
             wanted.append(gpu)
         else:
-            wanted.append(replace(gpu, profile=held[0].slice.profile, minimum_memory_mib=None, exact_memory_mib=None))
+            wanted.extend(
+                replace(gpu, count=1, profile=one.slice.profile, minimum_memory_mib=None, exact_memory_mib=None)
+                for one in held
+            )
     return replace(vm.request, gpus=tuple(wanted))
 
 

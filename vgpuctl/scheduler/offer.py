@@ -28,7 +28,7 @@ class Wanted:
         if self.request.sharing is not None:
             board = f":{self.request.board}" if self.request.board else ""
             return f"{self.request.sharing}{board}"
-        return self.request.text
+        return self.request.text_of_one
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ from vgpuctl.model.vm import check_name
             GpuRequest("memory>=16GiB,series=Q", minimum_memory_mib=16384, series="Q"),
         ),
         ("memory=8GiB", GpuRequest("memory=8GiB", exact_memory_mib=8192)),
+        ("2*memory>=48GiB", GpuRequest("2*memory>=48GiB", 2, minimum_memory_mib=49152)),
+        (" memory>=16GiB,series=Q*3 ", GpuRequest("memory>=16GiB,series=Q*3", 3, minimum_memory_mib=16384, series="Q")),
     ],
 )
 def test_every_form_is_understood(text: str, wanted: GpuRequest) -> None:
@@ -31,13 +33,23 @@ def test_every_form_is_understood(text: str, wanted: GpuRequest) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "*", "0*A40-8Q", "17*A40-8Q", "2*A40*2", "a:b", "A40;reboot", "memory>16", "series=X", "passthrough:"]
+    "text",
+    [
+        *("", "*", "0*A40-8Q", "17*A40-8Q", "2*A40*2", "a:b", "A40;reboot", "memory>16", "series=X", "passthrough:"),
+        *("0*memory>=8GiB", "17*memory>=8GiB", "2*memory>=8GiB*2", "2*", "*2", "2*=", "memory>=2*8GiB"),
+        "9" * 50 + "*memory>=8GiB",
+    ],
 )
 def test_anything_else_is_refused_with_the_value_and_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_gpu_request(text)
     assert repr(text) in refused.value.message
     assert refused.value.hint
+
+
+@pytest.mark.parametrize("text", ["memory>=48GiB", "2*memory>=48GiB", "memory>=48GiB*2"])
+def test_the_request_for_one_slice_is_without_the_count(text: str) -> None:
+    assert parse_gpu_request(text).text_of_one == "memory>=48GiB"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
-from tests.unit.fleet_factory import GIB, a40_host, emulated_a40, host, lease, t4_host, vm
+from tests.unit.fleet_factory import GIB, a40_host, emulated_a40, emulated_t4, host, lease, t4_host, vm
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
@@ -76,6 +76,19 @@ def test_nothing_moves_when_it_would_not_help() -> None:
     assert (found.counts.total(), found.moves) == (0, ())
     same = defragment(vm("A40-8Q"), fleet, leases, vms)
     assert (same.counts, same.moves) == ({"a": 5}, ())
+
+
+def test_slices_of_different_types_that_one_request_named_are_counted_each_as_what_it_is() -> None:
+    mixed = host("a", emulated_a40(), emulated_t4())
+    asked = vm("2*memory>=16GiB", name="both")
+    placement = Fleet([mixed]).place(asked)
+    other = Fleet([mixed]).place(vm("A40-16Q"))
+    assert placement is not None
+    assert other is not None
+    slices = (other.slices[0], next(one for one in placement.slices if one.profile == "T4-16Q"))
+    leases = tuple(lease("a", one, vm_name="both", index=index) for index, one in enumerate(slices))
+    held = PlacedVm(leases[0].vm_uuid, "both", asked, "a", asked.memory, leases)
+    assert defragment(vm("A40-16Q"), [mixed], leases, [held]).counts == {"a": 2}
 
 
 def test_a_vm_stays_on_the_host_that_it_asks_for() -> None:

@@ -16,11 +16,13 @@ import click
 
 from vgpuctl import __version__
 from vgpuctl.cli.contents import COMMANDS, SECTIONS
+from vgpuctl.cli.log_options import accept_log_options
 from vgpuctl.cli.output import Styled, print_document, print_json_error, print_line
 from vgpuctl.errors import Interrupted, Unexpected, VgpuctlError
 
 _LOGGER = logging.getLogger("vgpuctl")
 _LONGEST_LINE = 4000
+_LOGGER.addHandler(logging.NullHandler())
 
 
 class _LazyGroup(click.Group):
@@ -35,6 +37,7 @@ class _LazyGroup(click.Group):
         module = importlib.import_module(f"vgpuctl.cli.{name.replace('-', '_')}")
         command = module.command
         assert isinstance(command, click.Command)
+        accept_log_options(command, hidden=True)
         return command
 
     def resolve_command(
@@ -67,6 +70,9 @@ def command() -> None:
     """
 
 
+accept_log_options(command, hidden=False)
+
+
 def main() -> None:
     """Run the command line and end the process with a documented exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -78,6 +84,16 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line. Returns its exit code (docs/errors.md)."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        code = _run(arguments)
+        _LOGGER.info("ended", extra={"fields": {"exit_code": code}})
+        return code
+    finally:
+        if "vgpuctl.logs" in sys.modules:
+            sys.modules["vgpuctl.logs"].stop()
+
+
+def _run(arguments: list[str]) -> int:
     try:
         result: Any = command.main(args=arguments, prog_name="vgpuctl", standalone_mode=False)
         sys.stdout.flush()
@@ -101,11 +117,12 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        _LOGGER.debug("unexpected error", exc_info=True)
+        _LOGGER.error("unexpected error", exc_info=True)
         return _report(Unexpected.of(error), arguments)
 
 
 def _report(error: VgpuctlError, arguments: list[str]) -> int:
+    _LOGGER.debug("error", extra={"fields": {"reference": error.reference, "message": error.message}}, exc_info=error)
     if "--json" in arguments:
         described = {
             "reference": error.reference,

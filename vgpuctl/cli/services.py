@@ -9,6 +9,7 @@ from typing import Any
 
 from vgpuctl.cli.output import say
 from vgpuctl.errors import PartialFailure, VgpuctlError
+from vgpuctl.logs import PROGRESS
 from vgpuctl.usecases.services import Services
 from vgpuctl.wiring import Settings, open_services
 
@@ -39,8 +40,13 @@ def services(
             ovn_authority=_path("VGPUCTL_OVN_AUTHORITY"),
             authority_folder=_path("VGPUCTL_AUTHORITY_FOLDER"),
         ),
-        say,
+        _tell,
     )
+
+
+def _tell(text: str) -> None:
+    PROGRESS.info("said", extra={"fields": {"text": text}})
+    say(text)
 
 
 def take_service_options(given: dict[str, Any]) -> dict[str, Any]:

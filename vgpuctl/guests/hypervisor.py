@@ -20,6 +20,7 @@ from vgpuctl.guests.domain_facts import (
 )
 from vgpuctl.guests.event_loop import ensure_event_loop
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
+from vgpuctl.logs import timed
 from vgpuctl.model.times import format_time_to_second
 
 PREEMPTION_NAMESPACE = "urn:vgpuctl:preemption:1"
@@ -45,7 +46,8 @@ class Hypervisor:
         library = libvirt_module()
         ensure_event_loop()
         try:
-            self._connection = library.open(self.uri)
+            with timed("libvirt-open", host=self.host):
+                self._connection = library.open(self.uri)
             # A dead peer ends a call after a minute instead of never; drivers inside this process have no peer.
             with contextlib.suppress(library.libvirtError):
                 self._connection.setKeepAlive(_KEEP_ALIVE_S, _KEEP_ALIVE_COUNT)
@@ -290,7 +292,8 @@ class Hypervisor:
     def _find(self, name: str) -> Any:
         library = libvirt_module()
         try:
-            return self.connection.lookupByName(name)
+            with timed("libvirt-call", action=f"find domain {name} on {self.host}"):
+                return self.connection.lookupByName(name)
         except library.libvirtError as refused:
             if error_code(refused) == library.VIR_ERR_NO_DOMAIN:
                 return None

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from vgpuctl.errors import GuestError
+from vgpuctl.errors import GuestError, LibvirtMissing, VgpuctlError
+from vgpuctl.logs import timed
 
 _DETACHED_HINT = (
     "libvirt before 9.7 accepts an unmanaged device only when its driver is vfio-pci; a vendor's VFIO driver "
@@ -92,15 +93,21 @@ def libvirt_module() -> Any:
 def translated(action: str, error: type[GuestError] = GuestError) -> Iterator[None]:
     """Turn libvirt's exceptions within into `error`: "cannot ACTION: message (libvirt error CODE)" and a hint."""
     library = libvirt_module()
-    try:
-        yield
-    except library.libvirtError as refused:
-        raise translate(refused, action, error) from refused
+    with timed("libvirt-call", action=action):
+        try:
+            yield
+        except library.libvirtError as refused:
+            raise translate(refused, action, error) from refused
 
 
-def translate(refused: Any, action: str, error: type[GuestError] = GuestError) -> GuestError:
-    """Make a GuestError of a libvirtError."""
+def translate(refused: Any, action: str, error: type[GuestError] = GuestError) -> VgpuctlError:
+    """Make a GuestError of a libvirtError, or LibvirtMissing when the connection to libvirt broke."""
     answer = answer_of(refused)
+    if refused.get_error_domain() == libvirt_module().VIR_FROM_RPC:
+        return LibvirtMissing(
+            f"cannot {action}: the connection to libvirt was lost: {answer}",
+            hint="check `systemctl status libvirtd` (or virtqemud.socket) on the host",
+        )
     return error(f"cannot {action}: {answer} (libvirt error {refused.get_error_code()})", hint=hint_for(answer))
 
 

@@ -7,6 +7,7 @@ agent.
 """
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Protocol, Self
 
@@ -21,6 +22,7 @@ from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissing
 from vgpuctl.hosts.agent_bootstrap import ANSWER, BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
+from vgpuctl.logs import timed
 from vgpuctl.model.host_target import HostTarget
 
 ANSWER_TIMEOUT_S = 60.0
@@ -135,6 +137,18 @@ class AgentClient:
             process.close()
 
     def _ask(self, request: Request, timeout_s: float) -> Reply:
+        is_change = bool(request.steps) and not request.dry_run
+        with timed(
+            "agent-call",
+            level=logging.INFO if is_change else logging.DEBUG,
+            host=self._target.name,
+            call=request.call,
+            steps=len(request.steps) or None,
+            dry_run=request.dry_run or None,
+        ):
+            return self._answer(request, timeout_s)
+
+    def _answer(self, request: Request, timeout_s: float) -> Reply:
         if self._process is None:
             self._process = self._start()
         try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One SSH connection per host: commands, streams, files and libvirt's RPC go through it (design, section 6)."""
 
+import logging
 import secrets
 import threading
 import time
@@ -20,6 +21,7 @@ from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import Endpoint, resolve
 from vgpuctl.hosts.statistics import ConnectionStatistics
 from vgpuctl.hosts.time_limit import TimeLimit
+from vgpuctl.logs import timed
 from vgpuctl.model.host_target import HostTarget
 
 if TYPE_CHECKING:
@@ -117,12 +119,16 @@ class Connection:
         command is ended on the host).
         """
         limit = TimeLimit(timeout_s)
-        with self._start(argv, limit, become=become) as process:
-            return process.communicate(stdin, limit)
+        with timed("ssh-run", host=self.target.name, program=argv[0]) as about:
+            with self._start(argv, limit, become=become) as process:
+                completed = process.communicate(stdin, limit)
+            about["exit_status"] = completed.exit_status
+            return completed
 
     def open_process(self, argv: Sequence[str], *, become: bool | None = None) -> RemoteProcess:
         """Start a command and talk with it; the caller closes it."""
-        return self._start(argv, TimeLimit(_START_TIMEOUT_S), become=become)
+        with timed("ssh-start", host=self.target.name, program=argv[0]):
+            return self._start(argv, TimeLimit(_START_TIMEOUT_S), become=become)
 
     def upload(
         self,
@@ -257,8 +263,16 @@ class Connection:
                 self._login.close()
                 self._login = None
             load_paramiko()
-            self._endpoint = resolve(self.target, self.settings)
-            self._login = login.log_in(self._endpoint, self.statistics)
+            self._endpoint = there = resolve(self.target, self.settings)
+            with timed(
+                "ssh-login",
+                level=logging.INFO,
+                host=self.target.name,
+                address=there.host,
+                port=there.port,
+                user=there.user,
+            ):
+                self._login = login.log_in(there, self.statistics)
             return self._login.transport
 
     def _dropped(self, doing: str, exc: BaseException | None = None) -> HostUnreachable:

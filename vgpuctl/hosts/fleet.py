@@ -85,7 +85,7 @@ def _run_one(name: str, work: Callable[[str], Value]) -> HostResult[Value]:
     except VgpuctlError as exc:
         return HostResult(name, error=exc)
     except Exception as exc:
-        _LOGGER.debug("unexpected error on %s", name, exc_info=True)
+        _LOGGER.error("unexpected error", extra={"fields": {"host": name}}, exc_info=True)
         return HostResult(name, error=Unexpected.of(exc, where=f"{name}: "))
 
 

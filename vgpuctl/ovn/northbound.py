@@ -13,6 +13,7 @@ from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
 from vgpuctl.errors import OvnRefused, OvnUnreachable, UsageError
+from vgpuctl.logs import timed
 from vgpuctl.ovn.rows import Reference, Row
 
 OWNER, KEY = "vgpuctl-owner", "vgpuctl-key"  # as in owned_rows, which is loaded with ovs
@@ -116,7 +117,8 @@ class Northbound:
         )
         changes.add(command)
         try:
-            changes.commit()
+            with timed("ovn-apply", database=self.address.remote, dry_run=dry_run or None):
+                changes.commit()
         except Exception as failure:
             raise OvnRefused(
                 f"OVN's northbound database {self.address.remote} did not take the change: {failure}",

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from vgpuctl.errors import StoreUnusable
+from vgpuctl.logs import timed
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.store import postgresql, sqlite, upgrade
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
@@ -104,7 +105,8 @@ class Store:
     @contextlib.contextmanager
     def _session(self, *, writing: bool) -> Iterator[Session]:
         reason = self.read_only_reason
-        with self._begin(writing=writing) as connection:
+        log = timed("store-transaction", store=self.name) if writing else contextlib.nullcontext()
+        with log, self._begin(writing=writing) as connection:
             session = Session(
                 connection,
                 store_name=self.name,

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Structured logging: one `key=value` line for each call to a host, libvirt, the store or OVN, with its duration.
+
+Nothing is written until `start` is called. A line names calls, hosts and programs, never their arguments.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from vgpuctl.errors import UsageError
+from vgpuctl.model.printable import printable, printable_document
+
+PROGRESS = logging.getLogger("vgpuctl.progress")
+"""The remarks that the user reads on stderr anyway; they stand in the log file too."""
+
+_LOGGER = logging.getLogger("vgpuctl")
+_LOGGER.addHandler(logging.NullHandler())
+_CALLS = logging.getLogger("vgpuctl.calls")
+_PASSWORD = re.compile(r"(://[^/@\s:]*):[^/@\s]+@")
+_BARE = re.compile(r"[^\s\"=]+")
+_FILE_MODE = 0o600
+
+
+@contextlib.contextmanager
+def timed(event: str, *, level: int = logging.DEBUG, **fields: object) -> Iterator[dict[str, object]]:
+    """Log a call when it ends: its event, fields, duration and, where it failed, the error.
+
+    Yields the fields, so that the block can add to them; a field that is None is left out.
+    """
+    if not _CALLS.isEnabledFor(level):
+        yield fields
+        return
+    begun = time.monotonic()
+    try:
+        yield fields
+    except BaseException as error:
+        fields["error"] = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        fields["duration_ms"] = round((time.monotonic() - begun) * 1000, 1)
+        _CALLS.log(level, event, extra={"fields": fields})
+
+
+def start(*, verbosity: int = 0, file: Path | None = None, write: Callable[[str], None] | None = None) -> None:
+    """Log to `write` (verbosity 1: info, 2: debug) and everything to a file, which is appended to and made private.
+
+    Raises UsageError when the file cannot be written.
+    """
+    if verbosity and write is not None:
+        _add(_Writer(write), logging.INFO if verbosity == 1 else logging.DEBUG)
+    if file is not None:
+        try:
+            os.close(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, _FILE_MODE))
+            handler = logging.FileHandler(file, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise UsageError(f"the log file {file} cannot be written: {error.strerror}") from error
+        _add(handler, logging.DEBUG)
+
+
+def stop() -> None:
+    """Close what `start` opened."""
+    for handler in list(_LOGGER.handlers):
+        if not isinstance(handler, logging.NullHandler):
+            _LOGGER.removeHandler(handler)
+            handler.close()
+    _LOGGER.setLevel(logging.NOTSET)
+
+
+def _add(handler: logging.Handler, level: int) -> None:
+    handler.setLevel(level)
+    handler.setFormatter(_KeyValue())
+    _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(min(level, _LOGGER.level or level))
+
+
+class _Writer(logging.Handler):
+    """Hands each line to a function. What the user reads anyway is left out."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        super().__init__()
+        self._write = write
+        self.addFilter(lambda record: record.name != PROGRESS.name)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        self._write(self.format(record))
+
+
+class _KeyValue(logging.Formatter):
+    """`time=… level=debug event=ssh-login host=gpu1 duration_ms=3.1`; a traceback follows on lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the lines of one record, without passwords and without what a terminal obeys."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields: dict[str, Any] = {
+            "time": f"{at}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        line = " ".join(f"{key}={_value(value)}" for key, value in fields.items() if value is not None)
+        if record.exc_info:
+            line += "\n" + printable_document(self.formatException(record.exc_info))
+        return _PASSWORD.sub(r"\1:***@", line)
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    return printable(text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=False))

@@ -114,6 +114,49 @@ GATES = [
         "store/queue.py",
         "store/claims.py:claim_by_operation",
     ),
+    *(
+        _guarded(
+            "a declared GPU serves only what its layout says: every offer passes through scheduler/fit.py:ask",
+            "offers",
+            f"scheduler/kinds/{kind}.py",
+            "scheduler/fit.py:_offers",
+            on=kind,
+        )
+        for kind in ("passthrough", "plain_vf", "vgpu")
+    ),
+    _guarded(
+        "placing and the check right before building ask the same gate of the declared layout",
+        "refuse_use",
+        "sharing/declared.py",
+        "scheduler/kinds/common.py:refuse_declared",
+    ),
+    _guarded(
+        "a device is held against its layout again on facts read right before it is built or started",
+        "check_slice",
+        "planner/plan.py",
+        "usecases/slices.py:check_leases",
+    ),
+    _guarded(
+        "a VM is built with checked devices only",
+        "build_slices",
+        "usecases/slices.py",
+        "usecases/create_vm.py:build",
+        "usecases/start_vm.py:start_vm",
+    ),
+    _guarded(
+        "a device that a stopped VM kept is held against its layout before the VM starts",
+        "refuse_kept",
+        "usecases/slices.py",
+        "usecases/start_vm.py:start_vm",
+    ),
+    _guarded(
+        "one gate says what keeps a card from being given away as a whole",
+        "find_obstacle",
+        "sharing/whole_card.py",
+        "scheduler/gpu_state.py:read_gpu",
+        "planner/passthrough.py:check",
+        "usecases/slices.py:refuse_kept",
+    ),
     _guarded(
         "one function knows all that placing must know of a host",
         "HostCapacity",

@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.traits import NO_TRAITS, HostTraits
 
@@ -15,6 +16,7 @@ class HostCapacity:
     promised_memory_mib: what the store's VMs on the host have, whether or not they ran when it was read.
     promised_hugepages_mib: the same of memory in huge pages, by their size in KiB.
     traits: what the inventory says. groups: (tenant, group) of the VMs there.
+    declared: what the layout says of the GPUs; one that no entry matches serves what it can.
     """
 
     name: str
@@ -24,6 +26,7 @@ class HostCapacity:
     traits: HostTraits = NO_TRAITS
     groups: frozenset[tuple[str, str]] = frozenset()
     promised_hugepages_mib: tuple[tuple[int, int], ...] = ()
+    declared: tuple[GpuLayout, ...] = ()
 
 
 @dataclass(frozen=True)

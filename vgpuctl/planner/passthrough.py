@@ -3,28 +3,16 @@
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.lease import Slice
-from vgpuctl.model.occupancy import describe_holders, existing_vgpus, strangers_in_group
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.first_drivers import bind_back, release_functions
 from vgpuctl.planner.result import Plan
+from vgpuctl.sharing.whole_card import find_obstacle
 
 
 def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
     """Why the card can no longer be given away as a whole."""
-    if gpu.holders:
-        return f"GPU {gpu.address} is held by {describe_holders(gpu.holders)}"
-    if gpu.users:
-        return f"GPU {gpu.address} is used by the host itself: {describe_holders(gpu.users)}"
-    vgpus = existing_vgpus(gpu)
-    if vgpus:
-        return f"GPU {gpu.address} carries {len(vgpus)} vGPUs"
-    if gpu.vfs:
-        return f"GPU {gpu.address} has {len(gpu.vfs)} VFs enabled"
-    if not facts.iommu_active or gpu.iommu_group is None:
-        return f"GPU {gpu.address} is in no IOMMU group"
-    strangers = strangers_in_group(gpu)
-    if strangers and Sharing.PASSTHROUGH not in gpu.sharing:
-        return f"IOMMU group {gpu.iommu_group} of GPU {gpu.address} also holds {', '.join(strangers)}"
+    obstacle = find_obstacle(gpu, facts)
+    if obstacle is not None:
+        return f"GPU {gpu.address}: {obstacle.reason}"
     companions = tuple(companion.address for companion in gpu.companions)
     if set(companions) != set(wanted.companions):
         return f"GPU {gpu.address} has the companions {', '.join(companions) or 'none'} now"

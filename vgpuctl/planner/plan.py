@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps for one slice, kind by kind; leaves doing them to the agent and their order among VMs to the use cases."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
+from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.occupancy import gpu_at
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner import mediated, passthrough, plain_vf, vf_profile
 from vgpuctl.planner.first_drivers import with_first_drivers
 from vgpuctl.planner.result import Plan
+from vgpuctl.sharing.declared import declared_of, refuse_share
 
-__all__ = ["Plan", "check_slice", "plan_release", "plan_slice", "with_first_drivers"]
+__all__ = ["Plan", "check_declared", "check_slice", "plan_release", "plan_slice", "with_first_drivers"]
 
 
 class Kind(Protocol):
@@ -37,21 +40,33 @@ _KINDS: dict[Sharing, Kind] = {
 }
 
 
-def check_slice(wanted: Slice, facts: HostFacts) -> str | None:
+def check_slice(wanted: Slice, facts: HostFacts, declared: Sequence[GpuLayout] = ()) -> str | None:
     """Why the host, freshly read, no longer offers this slice; None when it does.
 
     The slice comes from a placement over cached facts; nothing of it may exist yet (its own mdev excepted).
+    declared: the entries of the host's layout.
     """
     gpu = gpu_at(facts, wanted.gpu)
     if gpu is None:
         return f"the host has no GPU at {wanted.gpu} any more"
     if gpu.problems:
         return f"GPU {gpu.address}: {gpu.problems[0]}"
+    refusal = check_declared(wanted, facts, declared)
+    if refusal is not None:
+        return f"GPU {gpu.address}: {refusal}"
     surprise = _KINDS[wanted.sharing].check(wanted, gpu, facts)
     if surprise is None and wanted.sharing not in gpu.sharing:
         now = ", ".join(gpu.sharing) or "nothing"
         return f"GPU {gpu.address} no longer offers {wanted.sharing}; it now offers {now}"
     return surprise
+
+
+def check_declared(wanted: Slice, facts: HostFacts, declared: Sequence[GpuLayout]) -> str | None:
+    """Why the layout says that the GPU does not serve this slice; None when it may."""
+    gpu = gpu_at(facts, wanted.gpu)
+    if gpu is None:
+        return None
+    return refuse_share(declared_of(gpu, facts.gpus, declared), gpu, wanted.sharing, wanted.profile)
 
 
 def plan_slice(wanted: Slice, facts: HostFacts) -> Plan:

@@ -25,6 +25,7 @@ class Code(StrEnum):
     GPU_LABELS = "gpu-labels"
     GPU_QUARANTINE = "gpu-quarantine"
     GPU_PROBLEM = "gpu-problem"
+    DECLARED_OTHERWISE = "declared-otherwise"
     RESERVED_BY_LEASE = "reserved-by-lease"
     RESERVED_IN_CALENDAR = "reserved-in-calendar"
     CARD_IN_USE = "card-in-use"
@@ -41,3 +42,7 @@ class Code(StrEnum):
     NO_PLACE_LEFT = "no-place-left"
     GPU_FULL = "gpu-full"
     REFUSED_BY_HOST = "refused-by-host"
+
+    def is_of_the_model(self) -> bool:
+        """Whether the GPU's model cannot serve the request, whatever its state is."""
+        return self in (Code.WRONG_BOARD, Code.NO_SUCH_TYPE)

@@ -9,7 +9,7 @@ from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.judge import Judge
 from vgpuctl.scheduler.kinds import passthrough, plain_vf, vgpu
-from vgpuctl.scheduler.kinds.common import refuse_labels
+from vgpuctl.scheduler.kinds.common import refuse_declared, refuse_labels
 from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
 
 Waste = tuple[int, int, int]
@@ -29,10 +29,20 @@ class Fit:
 
 
 def ask(wanted: Wanted, state: GpuState) -> Answer:
-    """What a GPU offers for one wanted slice."""
+    """What a GPU offers for one wanted slice: every path that places, counts or explains asks here.
+
+    A model that cannot serve the want says so; any other GPU serves it only if its layout does.
+    """
     refusal = refuse_labels(wanted, state)
     if refusal is not None:
         return refusal
+    answer = _offers(wanted, state)
+    if isinstance(answer, Refusal) and answer.code.is_of_the_model():
+        return answer
+    return refuse_declared(wanted, state) or answer
+
+
+def _offers(wanted: Wanted, state: GpuState) -> Answer:
     if wanted.request.sharing is Sharing.PASSTHROUGH:
         return passthrough.offers(wanted, state)
     if wanted.request.sharing is Sharing.VF:

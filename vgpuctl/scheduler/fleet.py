@@ -135,7 +135,9 @@ class Fleet:
         cards = {}
         for gpu in sorted(capacity.facts.gpus, key=lambda one: one.address):
             busy = self._view.utilisation_percent.get((name, gpu.address), 0.0)
-            reading = read_gpu(name, capacity.facts, gpu, busy_percent=busy, traits=capacity.traits)
+            reading = read_gpu(
+                name, capacity.facts, gpu, busy_percent=busy, traits=capacity.traits, declared=capacity.declared
+            )
             cards[gpu.address] = Card(reading, self._classes)
         for lease in leases:
             if lease.slice.gpu in cards and lease.state.holds_device():

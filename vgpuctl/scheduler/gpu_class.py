@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterable
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.model.lease import Lease, Slice
-from vgpuctl.model.occupancy import strangers_in_group
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuReading, GpuState
 from vgpuctl.scheduler.judge import free_part
@@ -138,10 +137,11 @@ def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
         bool(gpu.users),
         reading.facts.iommu_active,
         gpu.iommu_group is None,
-        bool(strangers_in_group(gpu)),
+        reading.obstacle.code if reading.obstacle else None,
         gpu.numa_node,
         reading.busy_percent,
         reading.traits,
+        reading.declared,
         len(reading.functions),
         tuple(sorted((held.name or "", held.framebuffer_mib or -1) for held in reading.vgpus)),
     )

@@ -4,16 +4,19 @@
 A device is free only if neither says that it is taken.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
-from vgpuctl.model.layout import GpuMatch
+from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.traits import NO_GPU_TRAITS, NO_TRAITS, GpuTraits, HostTraits
+from vgpuctl.sharing.declared import UNDECLARED, Declared, declared_of
+from vgpuctl.sharing.matching import fits
+from vgpuctl.sharing.whole_card import Obstacle, find_obstacle
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class GpuState:
 
     lease_holders: the VMs that hold a lease on this GPU. whole: the VM that holds the whole card. given: profiles
     given to the VM that is being placed. busy_percent: measured utilisation, 0 where nobody measured.
-    traits: of the inventory, with the host's labels.
+    traits: of the inventory, with the host's labels. declared: what its layout says of it. obstacle: why the facts keep
+    it from being given away as a whole.
     """
 
     host: str
@@ -49,6 +53,8 @@ class GpuState:
     given: tuple[str, ...] = ()
     busy_percent: float = 0.0
     traits: GpuTraits = NO_GPU_TRAITS
+    declared: Declared = UNDECLARED
+    obstacle: Obstacle | None = None
 
     @property
     def title(self) -> str:
@@ -88,6 +94,8 @@ class GpuReading:
     devices: frozenset[str]
     busy_percent: float = 0.0
     traits: GpuTraits = NO_GPU_TRAITS
+    declared: Declared = UNDECLARED
+    obstacle: Obstacle | None = None
 
     def with_leases(self, leases: Collection[Lease]) -> GpuState:
         """The GPU with everything that is promised on it, too."""
@@ -115,13 +123,21 @@ class GpuReading:
             whole=whole,
             busy_percent=self.busy_percent,
             traits=self.traits,
+            declared=self.declared,
+            obstacle=self.obstacle,
         )
 
 
 def read_gpu(
-    host: str, facts: HostFacts, gpu: Gpu, *, busy_percent: float = 0.0, traits: HostTraits = NO_TRAITS
+    host: str,
+    facts: HostFacts,
+    gpu: Gpu,
+    *,
+    busy_percent: float = 0.0,
+    traits: HostTraits = NO_TRAITS,
+    declared: Sequence[GpuLayout] = (),
 ) -> GpuReading:
-    """Work out what the facts say of a GPU."""
+    """Work out what the facts and the host's layout say of a GPU. declared: the entries of the layout."""
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     found = existing_vgpus(gpu)
     on_functions = {one.function for one in found if one.function != gpu.address}
@@ -134,31 +150,22 @@ def read_gpu(
         functions=frozenset(on_functions | {function.address for function in gpu.vfs if function.holders}),
         devices=frozenset(on_functions | {one.mdev_uuid for one in found if one.mdev_uuid}),
         busy_percent=busy_percent,
-        traits=traits_of(gpu, board, traits) if traits is not NO_TRAITS else NO_GPU_TRAITS,
+        traits=traits_of(gpu, traits) if traits is not NO_TRAITS else NO_GPU_TRAITS,
+        declared=declared_of(gpu, facts.gpus, declared),
+        obstacle=find_obstacle(gpu, facts),
     )
 
 
-def traits_of(gpu: Gpu, board: catalog.Board | None, traits: HostTraits) -> GpuTraits:
+def traits_of(gpu: Gpu, traits: HostTraits) -> GpuTraits:
     """What the entries that match a GPU say together; where two give a value, the narrower one counts."""
     labels = traits.labels
     quarantine, speed = None, None
     for entry in sorted(traits.gpus, key=lambda one: one.match.rank):
-        if matches(entry.match, gpu, board):
+        if fits(entry.match, gpu):
             labels |= entry.labels
             quarantine = entry.quarantine or quarantine
             speed = entry.speed or speed
     return GpuTraits(labels=labels, quarantine=quarantine, speed=speed)
-
-
-def matches(match: GpuMatch, gpu: Gpu, board: catalog.Board | None) -> bool:
-    """Whether an entry of the inventory is for this GPU."""
-    if match.address is not None:
-        return match.address == gpu.address
-    if match.uuid is not None:
-        return gpu.uuid is not None and match.uuid.lower() == gpu.uuid.lower()
-    if match.board is None or match.board.lower() == f"{gpu.vendor_id}:{gpu.device_id}":
-        return True
-    return board is not None and board in catalog.boards_named(match.board)
 
 
 def _held(type_id: str | None, gpu: Gpu, board: catalog.Board | None) -> HeldVgpu:

@@ -124,13 +124,19 @@ def _fewer(fleet: Fleet, request: VmRequest) -> Change | None:
 
 
 def _allowed_again(request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]) -> Iterator[Change]:
-    """Hosts out of maintenance, GPUs out of quarantine: each host alone, the first by name that would take it."""
+    """Hosts out of maintenance, GPUs declared otherwise or in quarantine: each host alone, the first that would do."""
     for capacity in sorted(capacities, key=lambda one: one.name):
         own = [lease for lease in leases if lease.host == capacity.name]
         traits = capacity.traits
         if traits.maintenance is not None:
             fleet = Fleet([replace(capacity, traits=replace(traits, maintenance=None))], own)
             found = list(_try(fleet, request, f"{capacity.name} were out of maintenance ({traits.maintenance})", 2))
+            if found:
+                yield found[0]
+                return
+        if capacity.declared:
+            fleet = Fleet([replace(capacity, declared=())], own)
+            found = list(_try(fleet, request, f"{capacity.name}'s layout did not have its GPUs for something else", 2))
             if found:
                 yield found[0]
                 return

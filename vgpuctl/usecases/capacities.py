@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only place that builds a HostCapacity: everything that placing knows of a host.
 
-Facts come from the host or the store's cache, promises from the store, traits from the inventory. Every use case that
-places, counts or explains gets its hosts from here, so that a rule about hosts holds on every path.
+Facts come from the host or the store's cache, promises from the store, traits and the declared layout from the
+inventory. Every use case that places, counts or explains gets its hosts from here, so that a rule about hosts holds on
+every path.
 """
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import InventoryError
 from vgpuctl.model.guest_memory import GuestMemory
+from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.traits import NO_TRAITS
 from vgpuctl.model.vm import VmState
@@ -61,17 +65,28 @@ def capacity_of(
             generation,
             traits=NO_TRAITS if inventory is None else inventory.traits(name),
             groups=promises.groups[name],
+            declared=declared_gpus(inventory, name),
         ),
         more=promises.memory[name],
     )
 
 
+def declared_gpus(inventory: "Inventory | None", name: str) -> tuple[GpuLayout, ...]:
+    """What the host's layout says of its GPUs; nothing without an inventory. Raises InventoryError."""
+    layout = None if inventory is None else inventory.layout(name)
+    return () if layout is None else layout.gpus
+
+
 def cached_capacities(session: "Session", inventory: "Inventory | None" = None) -> list[HostCapacity]:
-    """The hosts whose facts are in the store; with an inventory only its hosts, with what it says of them."""
+    """The hosts whose facts are in the store; with an inventory only its hosts, with what it says of them.
+
+    A host of which the inventory says something wrong is left out; whoever reads the hosts says so (survey).
+    """
     promises = read_promises(session)
     names = None if inventory is None else set(inventory.select(None))
-    return [
-        capacity_of(name, known.facts, known.generation, promises, inventory)
-        for name, known in session.all_facts().items()
-        if names is None or name in names
-    ]
+    found = []
+    for name, known in session.all_facts().items():
+        if names is None or name in names:
+            with contextlib.suppress(InventoryError):
+                found.append(capacity_of(name, known.facts, known.generation, promises, inventory))
+    return found

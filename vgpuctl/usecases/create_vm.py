@@ -16,6 +16,7 @@ from vgpuctl.scheduler.judge import FleetView, view_of
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.usecases import guest
+from vgpuctl.usecases.capacities import declared_gpus
 from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
 from vgpuctl.usecases.image_gate import images_on, refuse_unregistered
 from vgpuctl.usecases.operations import ending, refuse_while_busy
@@ -24,7 +25,13 @@ from vgpuctl.usecases.ports import connect, disconnect, free_port, network_of, o
 from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent, make_room
 from vgpuctl.usecases.preemption import find_eviction
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
-from vgpuctl.usecases.reservations import placement_of, refuse_for_reservation, use_now, with_promises
+from vgpuctl.usecases.reservations import (
+    placement_of,
+    refuse_for_reservation,
+    refuse_redeclared,
+    use_now,
+    with_promises,
+)
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import apply, build_slices, check_leases, describe_slice, leases_of, plan_leases
 from vgpuctl.usecases.survey import survey
@@ -80,7 +87,7 @@ def create_vm(
     wanted = on_its_host(request, network)
     hosts = usable_hosts(services, wanted)
     failed = FailedHosts(services, remember=not dry_run)
-    capacities = failed.read_others(hosts, refresh=refresh)
+    capacities = refuse_redeclared(used, failed.read_others(hosts, refresh=refresh))
     surprise: VgpuctlError | None = None
     victims: tuple[Candidate, ...] = ()
     for _attempt in range(PLACEMENTS_TRIED):
@@ -270,7 +277,7 @@ def plan(services: Services, vm: Vm, network: Network | None, placement: Placeme
     with services.store.reading() as session:
         refuse_over_quota(session, vm.request, leases)
     facts = host.agent.facts()
-    leases = check_leases(leases, facts, placement.host)
+    leases = check_leases(leases, facts, placement.host, declared_gpus(services.inventory, placement.host))
     steps, undo = plan_leases(leases, facts)
     attachment = free_port(services, vm, network)
     guest.check_pages(vm, facts)
@@ -289,7 +296,7 @@ def build(
     facts = host.agent.facts()
     with services.store.transaction() as session:
         session.save_facts(vm.host, facts, at=facts.read_at)
-    leases = check_leases(leases, facts, vm.host)
+    leases = check_leases(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_slice(lease.id, lease.slice)

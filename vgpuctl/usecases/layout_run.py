@@ -24,7 +24,7 @@ from vgpuctl.planner.layout import (
     select_steps,
     slices_of,
 )
-from vgpuctl.planner.layout.matching import entries_for
+from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.check_hosts import note_state
 from vgpuctl.usecases.host_snapshot import saved_snapshot
 from vgpuctl.usecases.layout_lines import AppliedHost, Line, Outcome

@@ -13,6 +13,7 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
+from vgpuctl.planner.plan import check_declared
 from vgpuctl.scheduler.calendar import Booking, first_windows, place_over
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.place import describe as describe_rejections
@@ -123,6 +124,21 @@ def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservat
 def placement_of(reservation: Reservation) -> Placement:
     """Where a VM that uses it is placed: on the very slices that were promised."""
     return Placement(reservation.host, reservation.slices)
+
+
+def refuse_redeclared(reservation: Reservation | None, capacities: Sequence[HostCapacity]) -> list[HostCapacity]:
+    """Return the hosts. Raises NoCapacity when the layout has a GPU that was promised for something else by now."""
+    for host in capacities:
+        if reservation is None or host.name != reservation.host:
+            continue
+        for held in reservation.slices:
+            refusal = check_declared(held, host.facts, host.declared)
+            if refusal is not None:
+                raise NoCapacity(
+                    f"reservation {reservation.name} has {held.profile} on {held.gpu} of {host.name}: {refusal}",
+                    hint=f"change `vgpu:` of {host.name}, or cancel the reservation and reserve anew",
+                )
+    return list(capacities)
 
 
 def with_promises(session: Session, leases: Sequence[Lease], request: VmRequest, vm: Vm | None = None) -> list[Lease]:

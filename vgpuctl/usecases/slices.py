@@ -18,11 +18,15 @@ from vgpuctl.agent.wire.steps import (
     Step,
     TakeOutUplink,
 )
-from vgpuctl.errors import AgentProblem, ConcurrentChange
+from vgpuctl.errors import AgentProblem, ConcurrentChange, StateError
+from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.occupancy import gpu_at
 from vgpuctl.model.placement import Placement
+from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import Vm
-from vgpuctl.planner.plan import check_slice, plan_slice, with_first_drivers
+from vgpuctl.planner.plan import check_declared, check_slice, plan_slice, with_first_drivers
+from vgpuctl.sharing.whole_card import find_obstacle
 from vgpuctl.usecases.services import HostSession
 from vgpuctl.usecases.undo import Undo
 
@@ -49,13 +53,38 @@ def describe_slice(lease: Lease) -> str:
     return f"{lease.slice.profile} on {lease.slice.function}"
 
 
-def check_leases(leases: Sequence[Lease], facts: HostFacts, host: str) -> tuple[Lease, ...]:
-    """The leases with the drivers found on the live host. Raises ConcurrentChange when a device is no longer free."""
+def check_leases(
+    leases: Sequence[Lease], facts: HostFacts, host: str, declared: Sequence[GpuLayout]
+) -> tuple[Lease, ...]:
+    """The leases with the drivers found on the live host.
+
+    declared: what the host's layout says of its GPUs.
+    Raises ConcurrentChange when a device is no longer free, or not what the layout has it for.
+    """
     for lease in leases:
-        surprise = check_slice(lease.slice, facts)
+        surprise = check_slice(lease.slice, facts, declared)
         if surprise is not None:
             raise ConcurrentChange(f"{describe_slice(lease)} of {host} is no longer free: {surprise}")
     return tuple(replace(lease, slice=with_first_drivers(lease.slice, facts)) for lease in leases)
+
+
+def refuse_kept(leases: Sequence[Lease], facts: HostFacts, host: str, declared: Sequence[GpuLayout]) -> None:
+    """Raise StateError when a device that a stopped VM kept must not serve it now.
+
+    Its layout has it for something else by now, or a card is no longer free as a whole.
+    """
+    for lease in leases:
+        refusal = check_declared(lease.slice, facts, declared)
+        gpu = gpu_at(facts, lease.slice.gpu)
+        if refusal is None and gpu is not None and lease.slice.sharing is Sharing.PASSTHROUGH:
+            obstacle = find_obstacle(gpu, facts)
+            refusal = obstacle.reason if obstacle is not None else None
+        if refusal is not None:
+            raise StateError(
+                f"{lease.tenant}.{lease.vm_name} cannot start with {describe_slice(lease)} of {host}: {refusal}",
+                hint="free the device, or let the VM be placed anew:"
+                f" vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",
+            )
 
 
 def plan_leases(leases: Sequence[Lease], facts: HostFacts) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

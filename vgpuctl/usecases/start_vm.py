@@ -11,7 +11,7 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
-from vgpuctl.usecases.capacities import capacity_of, read_promises
+from vgpuctl.usecases.capacities import capacity_of, declared_gpus, read_promises
 from vgpuctl.usecases.image_gate import images_again
 from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.ports import attachment_of, connect
@@ -20,7 +20,7 @@ from vgpuctl.usecases.preemption import find_eviction
 from vgpuctl.usecases.quota import refuse_over_quota
 from vgpuctl.usecases.reservations import with_promises
 from vgpuctl.usecases.services import Services
-from vgpuctl.usecases.slices import build_slices, check_leases, leases_of, plan_leases
+from vgpuctl.usecases.slices import build_slices, check_leases, leases_of, plan_leases, refuse_kept
 from vgpuctl.usecases.undo import Undo
 
 
@@ -50,6 +50,8 @@ def start_vm(services: Services, vm: Vm, *, consent: Consent | None = None) -> t
                 facts = host.agent.facts()
                 leases = _reserve_again(services, vm, facts, None)
             undoing.push("lease", lambda: _forget(services, leases))
+        else:
+            refuse_kept(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
         steps, undo = plan_leases(leases, facts)
         build_slices(host, steps, undo, undoing)
         attachment = attachment_of(services, vm)
@@ -100,7 +102,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
             context=full.context,
             hint="stop or delete another VM there, or wait",
         ) from full
-    again = check_leases(leases_of(vm, placement), facts, vm.host)
+    again = check_leases(leases_of(vm, placement), facts, vm.host, capacity.declared)
     with services.store.transaction() as session:
         refuse_over_quota(session, vm.request, again, is_new=False)
         session.reserve(vm.host, generation, again)

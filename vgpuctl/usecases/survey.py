@@ -4,7 +4,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgpuctl.errors import VgpuctlError
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import InventoryError, VgpuctlError
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.usecases.capacities import capacity_of, read_promises
@@ -13,7 +14,10 @@ from vgpuctl.usecases.services import Services
 
 @dataclass(frozen=True)
 class Survey:
-    """Hosts that answered (now or, cached, before), in name order, and the errors of those that did not."""
+    """Hosts that answered (now or, cached, before), in name order.
+
+    failures: of hosts that did not, and of those of which the inventory says something wrong.
+    """
 
     capacities: tuple[HostCapacity, ...]
     failures: tuple[tuple[str, VgpuctlError], ...]
@@ -30,12 +34,18 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
         generations = {name: session.generation(name) for name in names if refresh or name not in cached}
         promises = read_promises(session)
     missing = [name for name in names if refresh or name not in cached]
-    capacities = {
-        name: capacity_of(name, known.facts, known.generation, promises, services.inventory)
-        for name, known in cached.items()
-        if name not in set(missing)
-    }
+    capacities: dict[str, HostCapacity] = {}
     failures: list[tuple[str, VgpuctlError]] = []
+
+    def add(name: str, facts: HostFacts, generation: int) -> None:
+        try:
+            capacities[name] = capacity_of(name, facts, generation, promises, services.inventory)
+        except InventoryError as error:
+            failures.append((name, error))
+
+    for name, known in cached.items():
+        if name not in set(missing):
+            add(name, known.facts, known.generation)
     if missing:
         services.say(
             f"reading {len(missing)} host{'s' if len(missing) > 1 else ''}: {', '.join(missing[:5])}"
@@ -50,5 +60,5 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
         if remember:
             with services.store.transaction() as session:
                 session.save_facts(result.name, result.value, at=result.value.read_at)
-        capacities[result.name] = capacity_of(result.name, result.value, generation, promises, services.inventory)
+        add(result.name, result.value, generation)
     return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures))

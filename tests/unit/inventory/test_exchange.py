@@ -46,7 +46,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
-from vgpuctl.planner.layout.matching import entries_for
+from vgpuctl.sharing.matching import entries_for
 
 many = settings(max_examples=80, deadline=None)
 FORMATS = {

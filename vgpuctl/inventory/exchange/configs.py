@@ -20,7 +20,7 @@ from vgpuctl.inventory.exchange.refusal import Left, host_reasons
 from vgpuctl.inventory.layout_value import Value
 from vgpuctl.inventory.yaml_document import Document
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, Layout
-from vgpuctl.planner.layout.matching import entries_for
+from vgpuctl.sharing.matching import entries_for
 
 VERSION = "v1"
 NVIDIA = "10de"

@@ -20,8 +20,8 @@ from vgpuctl.inventory.layout_value import Value
 from vgpuctl.inventory.yaml_document import read_document
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, VgpuLayout
 from vgpuctl.model.sharing import Sharing
-from vgpuctl.planner.layout.matching import entries_for
 from vgpuctl.planner.layout.slices import slice_uuid
+from vgpuctl.sharing.matching import entries_for
 
 _SUBJECT = "a definition of mdevctl"
 _CALLOUTS = "scripts.d"

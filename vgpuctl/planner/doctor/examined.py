@@ -10,7 +10,7 @@ from vgpuctl.agent.wire.signs import GpuSigns, HostSigns, UnitSigns
 from vgpuctl.catalog.entries import Board
 from vgpuctl.model.layout import HostLayout, Layout, LayoutKind
 from vgpuctl.model.lease import Lease
-from vgpuctl.planner.layout.matching import entries_for
+from vgpuctl.sharing.matching import entries_for
 
 NVIDIA = "10de"
 

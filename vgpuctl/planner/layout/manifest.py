@@ -23,9 +23,9 @@ from vgpuctl.model.layout import HostLayout, MigVgpuLayout, PassthroughLayout, V
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.planner.layout.driver import VFIO_PCI
-from vgpuctl.planner.layout.matching import entries_for
 from vgpuctl.planner.layout.network import network_steps
 from vgpuctl.planner.layout.work import made_again
+from vgpuctl.sharing.matching import entries_for
 
 
 def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:

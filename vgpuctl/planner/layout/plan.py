@@ -7,11 +7,12 @@ from typing import Any
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passthrough, kind_vf, kind_vgpu, slices
 from vgpuctl.planner.layout.host import plan_around, plan_services
-from vgpuctl.planner.layout.matching import entries_for, fits
 from vgpuctl.planner.layout.result import Difference, HostPlan, Obstacle
 from vgpuctl.planner.layout.work import GpuWork
+from vgpuctl.sharing.matching import entries_for, fits
 
 _KINDS: dict[LayoutKind, Callable[[GpuWork, Any], None]] = {
     LayoutKind.PASSTHROUGH: kind_passthrough.plan,
@@ -35,13 +36,19 @@ def plan_host(
     ordered by phase, then by GPU. Where `later` is not empty, read the host and plan again after the steps.
     """
     around = plan_around(layout, facts)
+    hidden = _hidden_by_vms(facts, layout, leases)
     found = [
-        _plan_gpu(gpu, layout, leases, made, facts.hostname) for gpu in sorted(facts.gpus, key=lambda one: one.address)
+        _plan_gpu(gpu, layout, leases, made, facts.hostname)
+        for gpu in sorted(facts.gpus, key=lambda one: one.address)
+        if gpu.address not in hidden
     ]
     gpus = [work for work in found if work is not None]
     gpu_steps = [planned for work in gpus if not work.obstacles for planned in work.steps]
     services = plan_services(layout, facts, gpu_steps)
-    missing = [entry for entry in layout.gpus if entry.match.rank == 2 and not _has(facts, entry)]
+    accounted = {entry for entries in hidden.values() for entry in entries}
+    missing = [
+        entry for entry in layout.gpus if entry.match.rank == 2 and entry not in accounted and not _has(facts, entry)
+    ]
     steps = sorted((*around.steps, *services.steps, *gpu_steps), key=lambda planned: planned.phase)
     return HostPlan(
         steps=tuple(steps),
@@ -93,6 +100,25 @@ def _only_tear_down(blocked: GpuWork, work: GpuWork) -> GpuWork:
 
 def _has(facts: HostFacts, entry: GpuLayout) -> bool:
     return any(fits(entry.match, gpu) for gpu in facts.gpus)
+
+
+def _hidden_by_vms(facts: HostFacts, layout: HostLayout, leases: Sequence[Lease]) -> dict[str, tuple[GpuLayout, ...]]:
+    """Cards that a VM has as a whole and that show no UUID, each with the entries for whole cards that may mean it.
+
+    A card on vfio-pci shows no UUID, so an entry that names one cannot be held against it.
+    """
+    whole = {one.slice.gpu for one in leases if one.slice.sharing is Sharing.PASSTHROUGH and one.state.holds_device()}
+    entries = tuple(
+        entry
+        for entry in layout.gpus
+        if entry.match.uuid is not None and entry.layout.kind is LayoutKind.PASSTHROUGH and not _has(facts, entry)
+    )
+    found = (gpu for gpu in facts.gpus if gpu.uuid is None and gpu.address in whole)
+    return {
+        gpu.address: entries
+        for gpu in found
+        if entries and all(entry.match.rank < 2 for entry in entries_for(gpu, layout.gpus))
+    }
 
 
 def _missing(entry: GpuLayout) -> Obstacle:

@@ -7,6 +7,7 @@ from vgpuctl.model.occupancy import describe_holders
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.offer import Refusal, Wanted
+from vgpuctl.sharing.declared import refuse_use
 
 
 def refuse_board(wanted: Wanted, state: GpuState) -> Refusal | None:
@@ -32,6 +33,17 @@ def refuse_labels(wanted: Wanted, state: GpuState) -> Refusal | None:
         f"it has no label {', '.join(f'{key}={value}' for key, value in missing)}",
         "ask for other labels, or give it this one in the inventory's vgpu_placing",
     )
+
+
+def refuse_declared(wanted: Wanted, state: GpuState) -> Refusal | None:
+    """Refuse a GPU whose layout says that it is used otherwise."""
+    reason = refuse_use(state.declared, wanted.request.sharing)
+    return None if reason is None else declared_otherwise(reason, state)
+
+
+def declared_otherwise(reason: str, state: GpuState) -> Refusal:
+    """The refusal of the layout, with the way to change it."""
+    return Refusal(Code.DECLARED_OTHERWISE, reason, state.declared.remedy(state.host))
 
 
 def refuse_unusable(state: GpuState) -> Refusal | None:

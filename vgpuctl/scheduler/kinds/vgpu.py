@@ -10,11 +10,12 @@ from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of
 from vgpuctl.scheduler.kinds import mdev, mdev_vf, vf_profile
-from vgpuctl.scheduler.kinds.common import can_do_vgpu, numa_node, refuse_unusable
+from vgpuctl.scheduler.kinds.common import can_do_vgpu, declared_otherwise, numa_node, refuse_unusable
 from vgpuctl.scheduler.kinds.mixed_size import first_start
 from vgpuctl.scheduler.kinds.vgpu_types import fitting_types, left_after, refuse_missing_type, usable_types
 from vgpuctl.scheduler.kinds.virtual_functions import lowest_free
 from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
+from vgpuctl.sharing.declared import refuse_type
 
 _FUNCTION_OF: dict[Sharing, Callable[[GpuState], str | Refusal]] = {
     Sharing.VF_PROFILE: vf_profile.free_function,
@@ -28,9 +29,13 @@ def offers(wanted: Wanted, state: GpuState) -> Answer:
     kind = next((one for one in _FUNCTION_OF if one in state.gpu.sharing), None)
     if kind is None:
         return _refuse_without_vgpu(wanted, state)
-    fitting = fitting_types(wanted.request, state)
-    if not fitting:
+    named = fitting_types(wanted.request, state)
+    if not named:
         return refuse_missing_type(wanted, state)
+    reasons = [refuse_type(state.declared, state.gpu, catalog.short_name(one.name)) for one in named]
+    fitting = [one for one, reason in zip(named, reasons, strict=True) if reason is None]
+    if not fitting:
+        return declared_otherwise(reasons[0] or "", state)
     refusal = refuse_unusable(state)
     if refusal is not None:
         return refusal

@@ -229,6 +229,16 @@ def test_two_entries_as_narrow_as_each_other_are_an_obstacle() -> None:
     )
 
 
+def test_a_card_that_hides_its_uuid_since_a_vm_has_it_is_no_drift() -> None:
+    facts = SimulatedHost(SimulatedGpu(A40)).facts()
+    hidden = replace(facts, gpus=tuple(replace(gpu, uuid=None, driver="vfio-pci") for gpu in facts.gpus))
+    named = GpuLayout(GpuMatch(uuid="GPU-00000000-0000-4000-8000-00000000beef"), PassthroughLayout(), "a:1")
+    layout = HostLayout(gpus=(named, GpuLayout(GpuMatch(), VgpuLayout(), "a:2")))
+    held = lease("gpu1", Slice(GPU, Sharing.PASSTHROUGH, "passthrough", GPU))
+    assert plan_host(layout, hidden, [held]).is_in_layout
+    assert not plan_host(layout, hidden).is_in_layout
+
+
 def test_a_gpu_that_is_declared_by_address_and_missing_is_said() -> None:
     plan = plan_host(declare(OffLayout(), GpuMatch(address="0000:99:00.0")), SimulatedHost(SimulatedGpu(A40)).facts())
     assert [obstacle.code for obstacle in plan.obstacles] == ["gpu-missing"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which entry of the layout is for which GPU: the narrowest that fits (address or UUID, then board, then all)."""
+"""Which entry of a layout is for which GPU: the narrowest that fits (address or UUID, then board, then all)."""
 
 from collections.abc import Sequence
 

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A declared GPU serves only what its layout says, on every path that asks the scheduler and right before building."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.fleet_factory import a40_host, host, intel_vf_host, leases_of, passthrough_host, t4_host, vm, whole_card
+from vgpuctl.agent.wire.facts import GpuInstance, MigFacts
+from vgpuctl.model.layout import (
+    GpuLayout,
+    GpuMatch,
+    Layout,
+    MigLayout,
+    MigVgpuLayout,
+    OffLayout,
+    PassthroughLayout,
+    SizeMode,
+    VfLayout,
+    VgpuLayout,
+)
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.planner import check_slice
+from vgpuctl.scheduler import explain, place
+from vgpuctl.scheduler.calendar import place_over
+from vgpuctl.scheduler.capacity import count_more
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.gang import place_together
+
+ALL = GpuMatch()
+UUID = "GPU-00000000-0000-4000-8000-000000000001"
+KINDS: dict[str, Layout] = {
+    "passthrough": PassthroughLayout(),
+    "vgpu": VgpuLayout(),
+    "mig": MigLayout(),
+    "mig-vgpu": MigVgpuLayout(),
+    "vf": VfLayout(4),
+    "off": OffLayout(),
+}
+HOSTS: dict[str, tuple[Callable[[], HostCapacity], set[str]]] = {
+    "passthrough": (passthrough_host, {"passthrough"}),
+    "A40-8Q": (a40_host, {"vgpu"}),
+    "memory>=8GiB": (a40_host, {"vgpu"}),
+    "T4-2Q": (t4_host, {"vgpu"}),
+    "vf": (intel_vf_host, {"vf"}),
+}
+
+
+def declared(capacity: HostCapacity, layout: Layout, match: GpuMatch = ALL) -> HostCapacity:
+    return replace(capacity, declared=(*capacity.declared, GpuLayout(match, layout, "hosts.yml:7")))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", HOSTS)
+def test_every_kind_serves_its_own_use_alone(text: str, kind: str) -> None:
+    make, served = HOSTS[text]
+    capacity = declared(make(), KINDS[kind])
+    free = place(vm(text), [make()], [])
+    answer = explain(vm(text), [capacity], [])
+    live = check_slice(free.slices[0], capacity.facts, capacity.declared)
+    if kind in served:
+        assert isinstance(answer, Placement) and live is None
+        return
+    assert isinstance(answer, list)
+    assert [one.code for one in answer] == ["declared-otherwise"]
+    assert f"declared {kind} (hosts.yml:7)" in answer[0].reason
+    assert answer[0].remedy == "change `vgpu:` of gpu1 at hosts.yml:7, then run `vgpuctl apply-hosts --limit gpu1`"
+    assert live is not None and f"declared {kind}" in live
+    assert Fleet([capacity]).place(vm(text)) is None
+    assert place_together(Fleet([capacity]), [vm(text), vm(text, name="web-2")]) is None
+    assert place_over(vm(text), [capacity], [], [(0.0, 10.0)]) is None
+    assert count_more(vm(text), [capacity], []).total() == 0
+
+
+def test_a_model_that_cannot_serve_says_so_whatever_is_declared() -> None:
+    answer = explain(vm("T4-2Q"), [declared(a40_host(), OffLayout())], [])
+    assert isinstance(answer, list) and answer[0].code == "no-such-type"
+
+
+def test_only_the_types_of_the_layout_are_served() -> None:
+    capacity = declared(a40_host(), VgpuLayout(types=("A40-8C",)))
+    refused = explain(vm("A40-8Q"), [capacity], [])
+    assert isinstance(refused, list) and "allows A40-8C, not A40-8Q" in refused[0].reason
+    assert place(vm("memory>=4GiB"), [capacity], []).slices[0].profile == "A40-8C"
+
+
+def test_vgpus_that_are_kept_ready_leave_other_sizes_out_in_equal_size_mode() -> None:
+    kept = VgpuLayout(slices=(("A40-8Q", 2),))
+    refused = explain(vm("A40-12Q"), [declared(a40_host(), kept)], [])
+    assert isinstance(refused, list) and "keeps A40-8Q ready" in refused[0].reason
+    assert place(vm("A40-8C"), [declared(a40_host(), kept)], []).slices[0].profile == "A40-8C"
+    mixed = replace(kept, size_mode=SizeMode.MIXED)
+    assert place(vm("A40-12Q"), [declared(a40_host(), mixed)], []).slices[0].profile == "A40-12Q"
+
+
+def test_the_narrowest_entry_counts_and_two_as_narrow_serve_nothing() -> None:
+    card = replace(whole_card(), uuid=UUID)
+    wide = declared(host("gpu1", card), OffLayout())
+    narrow = declared(wide, PassthroughLayout(), GpuMatch(address=card.address))
+    assert place(vm("passthrough"), [narrow], []).slices[0].function == card.address
+    both = declared(narrow, VgpuLayout(), GpuMatch(uuid=card.uuid))
+    refused = explain(vm("passthrough"), [both], [])
+    assert isinstance(refused, list) and "contradict each other" in refused[0].reason
+
+
+def test_a_card_that_shows_no_uuid_may_be_the_one_that_the_layout_names() -> None:
+    hidden, other = replace(whole_card(), uuid=None), replace(whole_card("0000:91:00.0"), uuid=UUID)
+    named = GpuMatch(uuid="GPU-00000000-0000-4000-8000-00000000beef")
+    capacity = declared(host("gpu1", hidden, other), OffLayout(), named)
+    assert place(vm("passthrough"), [capacity], []).slices[0].function == other.address
+    refused = explain(vm("passthrough*2"), [capacity], [])
+    assert isinstance(refused, list) and "match it by address" in str(refused)
+    by_address = declared(capacity, PassthroughLayout(), GpuMatch(address=hidden.address))
+    assert len(place(vm("passthrough*2"), [by_address], []).slices) == 2
+
+
+def test_a_card_with_mig_instances_is_never_taken_as_a_whole() -> None:
+    instances = (GpuInstance(7, "1g.5gb", 0, 1, in_use=False), GpuInstance(8, "1g.5gb", 1, 1, in_use=False))
+    live = replace(passthrough_host().facts.gpus[0], mig=MigFacts(True, True, instances))
+    chosen = place(vm("passthrough"), [passthrough_host()], []).slices[0]
+    for layout in (PassthroughLayout(), None):
+        capacity = host("gpu1", live) if layout is None else declared(host("gpu1", live), layout)
+        refused = explain(vm("passthrough"), [capacity], [])
+        assert isinstance(refused, list) and refused[0].code == "mig-on"
+        assert "2 MIG instances" in (check_slice(chosen, capacity.facts, capacity.declared) or "")
+
+
+def test_equal_cards_of_other_layouts_are_not_taken_for_each_other() -> None:
+    fleet = Fleet([declared(a40_host("gpu1"), OffLayout()), a40_host("gpu2")])
+    first = fleet.place(vm("A40-48Q"))
+    assert first is not None and first.host == "gpu2"
+    fleet.take("gpu2", leases_of(first))
+    assert fleet.place(vm("A40-48Q")) is None

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gate of the declared layout: a declared GPU serves only what its entry in `vgpu:` says (docs/placement.md).
+
+Placing asks it with the facts of the store, and the check right before building asks it again with fresh ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.catalog.names import gpu_instance_slices
+from vgpuctl.model.layout import GpuLayout, LayoutKind, MigVgpuLayout, SizeMode, VgpuLayout
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.sharing.matching import entries_for, fits
+
+_ONLY_USE = {
+    LayoutKind.PASSTHROUGH: "so it is given away as a whole only",
+    LayoutKind.VGPU: "so it serves time-sliced vGPUs only",
+    LayoutKind.MIG_VGPU: "so it serves vGPUs in MIG instances only",
+    LayoutKind.MIG: "so its MIG instances are the host's own",
+    LayoutKind.VF: "so it serves plain VFs only",
+    LayoutKind.OFF: "so it serves no VM",
+}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is declared for one GPU. entry: None when nothing is.
+
+    doubt: why the entry cannot be told, as a sentence without subject; the GPU then serves nothing.
+    """
+
+    entry: GpuLayout | None = None
+    doubt: str | None = None
+
+    @property
+    def is_passthrough(self) -> bool:
+        """Whether the GPU is declared to be given away as a whole."""
+        return self.entry is not None and self.entry.layout.kind is LayoutKind.PASSTHROUGH
+
+    def remedy(self, host: str) -> str:
+        """How the operator changes what the GPU serves."""
+        place = f" at {self.entry.origin}" if self.entry is not None and self.entry.origin else ""
+        return f"change `vgpu:` of {host}{place}, then run `vgpuctl apply-hosts --limit {host}`"
+
+
+UNDECLARED = Declared()
+
+
+def declared_of(gpu: Gpu, gpus: Sequence[Gpu], entries: Sequence[GpuLayout]) -> Declared:
+    """Find what is declared for a GPU of a host. gpus: all of the host. entries: of the host's layout.
+
+    A GPU that shows no UUID may be the one that an entry names by a UUID which no GPU of the host shows.
+    """
+    if not entries:
+        return UNDECLARED
+    found = entries_for(gpu, entries)
+    if len(found) > 1:
+        places = " and ".join(f"{one.match} ({one.origin or 'no origin'})" for one in found)
+        return Declared(found[0], f"is meant by {places}, which contradict each other")
+    if gpu.uuid is None and not (found and found[0].match.rank == 2):
+        for entry in entries:
+            if entry.match.uuid is not None and not any(fits(entry.match, one) for one in gpus):
+                return Declared(entry, f"shows no UUID, and may be the GPU of {entry.match}; match it by address")
+    return Declared(found[0]) if found else UNDECLARED
+
+
+def refuse_use(declared: Declared, sharing: Sharing | None) -> str | None:
+    """Say why a GPU is not used in this way, None when it may be. sharing: None for a vGPU of whatever kind."""
+    if declared.doubt is not None:
+        return f"it {declared.doubt}"
+    if declared.entry is None:
+        return None
+    kind = declared.entry.layout.kind
+    if sharing is Sharing.PASSTHROUGH:
+        is_served = kind is LayoutKind.PASSTHROUGH
+    elif sharing is Sharing.VF:
+        is_served = kind is LayoutKind.VF
+    else:
+        is_served = kind in (LayoutKind.VGPU, LayoutKind.MIG_VGPU)
+    return None if is_served else f"it is declared {kind}{_at(declared.entry)}, {_ONLY_USE[kind]}"
+
+
+def refuse_type(declared: Declared, gpu: Gpu, name: str) -> str | None:
+    """Say why a GPU that serves vGPUs serves none of this type (its short name), None when it does.
+
+    Vgpus that the layout keeps ready in equal-size mode leave no room for another size.
+    """
+    entry = declared.entry
+    if entry is None or not isinstance(entry.layout, VgpuLayout | MigVgpuLayout):
+        return None
+    layout = entry.layout
+    is_mig_backed = gpu_instance_slices(name) is not None
+    if is_mig_backed != isinstance(layout, MigVgpuLayout):
+        return f"it is declared {layout.kind}{_at(entry)}, {_ONLY_USE[layout.kind]}"
+    if layout.types and name not in layout.types:
+        return f"its layout{_at(entry)} allows {', '.join(layout.types)}, not {name}"
+    if isinstance(layout, VgpuLayout) and layout.slices and layout.size_mode is not SizeMode.MIXED:
+        kept = layout.slices[0][0]
+        sizes = _size_of(gpu, kept), _size_of(gpu, name)
+        if None not in sizes and sizes[0] != sizes[1]:
+            return f"its layout{_at(entry)} keeps {kept} ready, and all vGPUs of it are of that size; not {name}"
+    return None
+
+
+def refuse_share(declared: Declared, gpu: Gpu, sharing: Sharing, profile: str) -> str | None:
+    """Say why a GPU does not serve a share, None when it does."""
+    refusal = refuse_use(declared, sharing)
+    if refusal is None and sharing.is_vgpu():
+        return refuse_type(declared, gpu, profile)
+    return refusal
+
+
+def _size_of(gpu: Gpu, name: str) -> int | None:
+    """The framebuffer of a type in MiB: as the host says, else as the catalogue knows it."""
+    for offered in gpu.types:
+        if catalog.short_name(offered.name) == name and offered.framebuffer_mib is not None:
+            return offered.framebuffer_mib
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    known = catalog.type_by_name(board, name) if board is not None else None
+    return known.fb_mib if known is not None else None
+
+
+def _at(entry: GpuLayout) -> str:
+    return f" ({entry.origin})" if entry.origin else ""

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gate of whole cards: no part of a card that a VM gets as a whole may be in use, shared or another's.
+
+Placing asks it with the facts of the store, the check right before building with fresh ones; the agent answers the
+same question for itself (agent/facts/whole_card.py).
+"""
+
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.model.occupancy import describe_holders, existing_vgpus, strangers_in_group
+from vgpuctl.model.sharing import Sharing
+
+_FIRMWARE = "switch VT-d or AMD-Vi on in the firmware and on the kernel's command line, then reboot"
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why a card is not given away as a whole. code: of scheduler/codes.py. reason: a sentence about "it"."""
+
+    code: str
+    reason: str
+    remedy: str | None = None
+
+
+def find_obstacle(gpu: Gpu, facts: HostFacts) -> Obstacle | None:
+    """Find the first thing that keeps a card from a VM, None when the facts show none. Leases are not looked at."""
+    return _held(gpu) or _shared(gpu) or _used(gpu) or _enabled(gpu) or _not_isolated(gpu, facts)
+
+
+def _held(gpu: Gpu) -> Obstacle | None:
+    if gpu.holders:
+        return Obstacle("card-in-use", f"it is held by {describe_holders(gpu.holders)}", "stop what holds it")
+    return None
+
+
+def _shared(gpu: Gpu) -> Obstacle | None:
+    vgpus = existing_vgpus(gpu)
+    if vgpus:
+        return Obstacle(
+            "card-in-use",
+            f"it carries {len(vgpus)} vGPUs that vgpuctl did not make",
+            "remove them, or ask for a share of the card",
+        )
+    mig = gpu.mig
+    if mig is None or not mig.current:
+        return None
+    if mig.instances:
+        names = ", ".join(f"{one.profile} at {one.start}" for one in mig.instances)
+        return Obstacle(
+            "mig-on",
+            f"it has {len(mig.instances)} MIG instances ({names}), which giving it away would destroy",
+            "destroy them and switch MIG off, or declare the card `kind: passthrough` and run `vgpuctl apply-hosts`",
+        )
+    return Obstacle(
+        "mig-on",
+        "MIG is on, so the card is set up to be shared",
+        "switch MIG off, or declare the card `kind: passthrough` and run `vgpuctl apply-hosts`",
+    )
+
+
+def _used(gpu: Gpu) -> Obstacle | None:
+    if gpu.users:
+        return Obstacle(
+            "card-in-use",
+            f"the host itself uses it: {describe_holders(gpu.users)}",
+            "stop these processes, so that the driver can let go of the card",
+        )
+    return None
+
+
+def _enabled(gpu: Gpu) -> Obstacle | None:
+    held = [function for function in gpu.vfs if function.holders]
+    if held:
+        return Obstacle("card-in-use", f"{len(held)} of its VFs are in use", "stop what uses them")
+    if gpu.vfs:
+        return Obstacle(
+            "vfs-enabled",
+            f"{len(gpu.vfs)} VFs are enabled, so the card is set up to be shared",
+            "disable its VFs, or ask for a share of the card",
+        )
+    return None
+
+
+def _not_isolated(gpu: Gpu, facts: HostFacts) -> Obstacle | None:
+    if not facts.iommu_active or gpu.iommu_group is None:
+        return Obstacle("no-iommu", "it is in no IOMMU group", _FIRMWARE)
+    if Sharing.PASSTHROUGH in gpu.sharing:
+        return None
+    strangers = strangers_in_group(gpu)
+    if strangers:
+        return Obstacle(
+            "group-not-isolated",
+            f"IOMMU group {gpu.iommu_group} also holds {', '.join(strangers)}",
+            "use a slot whose upstream port has ACS",
+        )
+    return Obstacle("driver", f"the host does not offer it for passthrough (driver {gpu.driver or 'none'})")

@@ -7,7 +7,7 @@ VgpuctlError
 ├── InventoryError 3        the inventory cannot be read
 ├── HostError 4             one host did not do what was asked
 │   ├── HostUnreachable  HostKeyUnknown  HostKeyChanged  AuthenticationFailed  BecomeFailed
-│   ├── PythonMissing  LibvirtMissing  CommandTimedOut  CommandFailed
+│   ├── PythonMissing  LibvirtMissing  CommandTimedOut  CommandFailed  TooMuchOutput
 │   ├── AgentBroken  AgentProblem(code)
 │   ├── LayoutRefused  LayoutDiffers
 │   └── ImageMissing
@@ -124,6 +124,12 @@ class CommandFailed(HostError):
     """A command on the host ended with an error."""
 
     reference = "command-failed"
+
+
+class TooMuchOutput(HostError):
+    """A command on the host sent more than vgpuctl reads of it."""
+
+    reference = "too-much-output"
 
 
 class AgentBroken(HostError):

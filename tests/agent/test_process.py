@@ -158,6 +158,10 @@ class LocalProcess:
         except BrokenPipeError as error:
             raise CommandFailed("ended") from error
 
+    def take(self) -> bytes | None:
+        taken, self._rest = self._rest, b""
+        return taken
+
     def read_line(self, timeout_s: float) -> bytes:
         assert self._process.stdout is not None
         end = time.monotonic() + timeout_s

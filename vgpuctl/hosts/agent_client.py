@@ -19,9 +19,11 @@ from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
-from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissing
+from vgpuctl.agent.wire.strict_json import read_strict_json
+from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissing, TooMuchOutput
 from vgpuctl.hosts.agent_bootstrap import ANSWER, BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
+from vgpuctl.hosts.facts_check import check_facts
 from vgpuctl.logs import timed
 from vgpuctl.model.host_target import HostTarget
 
@@ -43,6 +45,9 @@ class RemoteProcess(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes to its stdin."""
+
+    def take(self) -> bytes | None:
+        """Return what came on stdout and was not read yet, without waiting; None after its end."""
 
     def read_line(self, timeout_s: float) -> bytes:
         """Return the next line of stdout. Raises HostError when none comes: CommandTimedOut, CommandFailed."""
@@ -152,17 +157,22 @@ class AgentClient:
         if self._process is None:
             self._process = self._start()
         try:
+            unasked = self._process.take()
+            if unasked:
+                raise self._broken(f"it sent {len(unasked)} bytes that nobody had asked for", _lines(unasked))
             self._process.write(json.dumps(request_to_json(request)).encode() + b"\n")
             line = self._process.read_line(timeout_s)
-        except CommandFailed as error:
+        except (CommandFailed, TooMuchOutput) as error:
             self.close()
-            raise self._broken(f"it ended during `{request.call}`", error.context) from error
+            raise self._broken(f"during `{request.call}`: {error.message}", error.context) from error
         except BaseException:
             # An answer that nobody waits for any more (Ctrl-C) must not be taken for the next one's.
             self.close()
             raise
         try:
-            reply = reply_from_json(json.loads(line))
+            reply = reply_from_json(read_strict_json(line.decode()))
+            if reply.facts is not None:
+                check_facts(reply.facts)
         except (WireError, ValueError) as error:
             self.close()
             raise self._broken(f"its answer to `{request.call}` cannot be read: {error}", _lines(line)) from error
@@ -189,9 +199,9 @@ class AgentClient:
                 )
             elif word != f"{ANSWER} have":
                 raise self._broken("it did not start", _lines(answer) + _lines(process.stderr))
-        except CommandFailed as error:
+        except (CommandFailed, TooMuchOutput) as error:
             process.close()
-            raise self._broken("it did not start", error.context) from error
+            raise self._broken("it did not start", error.context or [error.message]) from error
         except BaseException:
             process.close()
             raise

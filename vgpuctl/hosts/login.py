@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from vgpuctl.errors import HostUnreachable
 from vgpuctl.hosts import host_keys
 from vgpuctl.hosts.authentication import authenticate
+from vgpuctl.hosts.bounds import BoundedStream
 from vgpuctl.hosts.proxy_command import ProxyCommand
 from vgpuctl.hosts.ssh_config import Endpoint
 from vgpuctl.hosts.statistics import ConnectionStatistics, CountedStream, SocketLike
@@ -47,10 +48,10 @@ def log_in(endpoint: Endpoint, statistics: ConnectionStatistics) -> Login:
                 stream, proxy = _first_stream(hop, statistics, stack)
             else:
                 stream, proxy = _through(before, hop, endpoint.name), None
-            transport = _handshake(
-                CountedStream(stream, statistics) if is_target else stream, hop, endpoint.name, stack, proxy
-            )
+            bounded = BoundedStream(CountedStream(stream, statistics) if is_target else stream)
+            transport = _handshake(bounded, hop, endpoint.name, stack, proxy)
             authenticate(transport, hop)
+            bounded.log_in_done()
             statistics.count_login()
             transport.set_keepalive(hop.keepalive_s)
             before = transport

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """ssh_config's ProxyCommand: a program whose stdin and stdout are the stream to the host."""
 
+import os
 import socket
 import subprocess
-import tempfile
+import threading
 
 from vgpuctl.errors import HostUnreachable
+from vgpuctl.hosts.bounds import KeptErrors
 
 _SOON_S = 0.3
+_CHUNK = 64 * 1024
 _END_TIMEOUT_S = 2.0
 
 
@@ -19,13 +22,21 @@ class ProxyCommand:
 
     def __init__(self, line: str) -> None:
         self._line = line
-        # A file, not a pipe: nobody has to read it while the program runs.
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close())
+        self._errors = KeptErrors()
         self.stream, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", f"exec {line}"], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors
+                ["/bin/sh", "-c", f"exec {line}"], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.PIPE
             )
+        self._reader = threading.Thread(target=self._read_errors, name="proxy-errors", daemon=True)
+        self._reader.start()
+
+    def _read_errors(self) -> None:
+        """Read what the program complains of while it runs; a pipe that is full would stop it."""
+        assert self._process.stderr is not None
+        with self._process.stderr as pipe:
+            while data := os.read(pipe.fileno(), _CHUNK):
+                self._errors.add(data)
 
     def failure(self, name: str, timeout_s: float) -> HostUnreachable:
         """Say how the program failed to give us an SSH server."""
@@ -34,7 +45,7 @@ class ProxyCommand:
             ended = f"ended with exit status {status}"
         except subprocess.TimeoutExpired:
             ended = f"led to no SSH server within {timeout_s:g} s"
-        self._errors.seek(0)
+        self._reader.join(_SOON_S)
         said = self._errors.read().decode("utf-8", "replace").splitlines()
         return HostUnreachable(
             f"{name}: ProxyCommand `{self._line}` {ended}",
@@ -54,4 +65,5 @@ class ProxyCommand:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        self._errors.close()
+        # A child of the program may keep the pipe open; the thread ends with it, or with us.
+        self._reader.join(_SOON_S)

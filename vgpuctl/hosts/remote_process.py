@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable
+from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable, TooMuchOutput
 from vgpuctl.hosts import become
+from vgpuctl.hosts.bounds import LONGEST_LINE, MOST_OUTPUT, KeptErrors
 from vgpuctl.hosts.python_check import python_failure
 from vgpuctl.hosts.time_limit import TimeLimit
 from vgpuctl.model.host_target import HostTarget
@@ -61,7 +62,7 @@ class RemoteProcess:
         self._command = command
         self._owner = owner
         self._stdout = bytearray()
-        self._stderr = bytearray()
+        self._stderr = KeptErrors()
         self._has_ended_output = False
         self._last_received = time.monotonic()
         self._is_closed = False
@@ -78,7 +79,7 @@ class RemoteProcess:
     def stderr(self) -> bytes:
         """What the command has printed on stderr up to now."""
         self._receive_stderr()
-        return become.strip_markers(self._command, bytes(self._stderr))
+        return become.strip_markers(self._command, self._stderr.read())
 
     def answer_sudo(self, limit: TimeLimit) -> None:
         """Wait until sudo has let the command start, and give it the password if it asks.
@@ -89,11 +90,11 @@ class RemoteProcess:
         if command.password is None:
             return
         has_answered = False
-        while command.announcement not in self._stderr:
-            asked = self._stderr.count(command.prompt)
+        while command.announcement not in (said := self._stderr.read()):
+            asked = said.count(command.prompt)
             if asked > 1:
                 self.close()
-                shown = become.strip_markers(command, bytes(self._stderr))
+                shown = become.strip_markers(command, self._stderr.read())
                 raise become.refused_by_sudo(self._owner.target, command, shown)
             if asked and not has_answered:
                 has_answered = True
@@ -126,6 +127,8 @@ class RemoteProcess:
             if self._has_ended_output:
                 raise self.explain_end()
             searched = len(self._stdout)
+            if searched > LONGEST_LINE:
+                raise self._too_much(LONGEST_LINE, "in one line")
             self._check(limit)
             self._receive(limit.left_s(at_most=_SLICE_S))
         line = bytes(self._stdout[:end])
@@ -145,6 +148,8 @@ class RemoteProcess:
             self._check(limit)
             wait_s = _SLICE_SENDING_S if pending else _SLICE_S
             self._receive(limit.left_s(at_most=wait_s))
+            if len(self._stdout) > MOST_OUTPUT:
+                raise self._too_much(MOST_OUTPUT, "on stdout")
         return self._finish(limit)
 
     def take(self) -> bytes | None:
@@ -187,7 +192,7 @@ class RemoteProcess:
     def _finish(self, limit: TimeLimit) -> Completed:
         command = self._command
         exit_status = self._wait_for_exit(limit)
-        stdout, stderr = bytes(self._stdout), bytes(self._stderr)
+        stdout, stderr = bytes(self._stdout), self._stderr.read()
         failure = become.become_failure(self._owner.target, command, exit_status, stdout, stderr)
         if failure is not None:
             raise failure
@@ -258,7 +263,7 @@ class RemoteProcess:
             data = self._channel.recv_stderr(_CHUNK)
             if not data:
                 break
-            self._stderr += data
+            self._stderr.add(data)
             has_received = True
         return has_received
 
@@ -272,18 +277,29 @@ class RemoteProcess:
             raise self._owner.dropped(f"{self._name()} was running; it may have gone on")
         return int(self._channel.exit_status)
 
+    def _too_much(self, most: int, where: str) -> TooMuchOutput:
+        consequence = self._end()
+        self._stdout.clear()
+        return TooMuchOutput(
+            f"{self._owner.target.name}: {self._name()} sent more than {most // 2**20} MiB {where}; {consequence}",
+            hint="look on the host for what prints so much: a login script, or a program in place of the one meant",
+        )
+
+    def _end(self) -> str:
+        """Close the channel and end the command on the host. Returns a sentence that says what came of it."""
+        group = become.process_group(self._command, self._stderr.read())
+        self.close()
+        if group is not None and self._owner.end_group(group):
+            return "it was ended on the host"
+        return "its channel was closed, but it could not be ended and may still run on the host"
+
     def _check(self, limit: TimeLimit) -> None:
         if not limit.is_over():
             return
-        group = become.process_group(self._command, bytes(self._stderr))
-        self.close()
-        if group is not None and self._owner.end_group(group):
-            consequence = "it was ended on the host"
-        else:
-            consequence = "its channel was closed, but it could not be ended and may still run on the host"
+        consequence = self._end()
         raise CommandTimedOut(
             f"{self._owner.target.name}: {self._name()} did not answer within {limit.seconds:g} s; {consequence}",
-            context=become.strip_markers(self._command, bytes(self._stderr))
+            context=become.strip_markers(self._command, self._stderr.read())
             .decode("utf-8", "replace")
             .splitlines()[-20:],
             hint="look on the host for what it waits for: a lock, a driver that hangs (dmesg), or a slow disk;"

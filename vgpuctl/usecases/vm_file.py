@@ -190,10 +190,10 @@ def read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
 
 def check_request(request: VmRequest) -> VmRequest:
     """Accept a request whose numbers, names and texts can be used at all. Raises UsageError."""
-    for field, text in texts_of(request):
-        _check_text(field, text)
     check_name(request.name, what="VM name")
     check_name(request.tenant, what="tenant")
+    for field, text in texts_of(request):
+        _check_text(field, text)
     if len(request.tenant) + len(request.name) > 100:
         raise UsageError("tenant and VM name have more than 100 characters together")
     if not 1 <= request.vcpus <= 512:

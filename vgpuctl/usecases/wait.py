@@ -7,6 +7,8 @@ from vgpuctl.errors import CommandFailed, GuestError
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.services import Services
 
+MOST_LOG = 8 * 2**20
+
 
 def wait_for_console(services: Services, vm: Vm, *, timeout_s: float = 120.0) -> None:
     """Return when the guest's console log is no longer empty. Raises GuestError after timeout_s."""
@@ -24,12 +26,12 @@ def wait_for_console(services: Services, vm: Vm, *, timeout_s: float = 120.0) ->
 
 
 def read_console_log(services: Services, vm: Vm) -> bytes:
-    """Everything the guest printed on its serial console since the VM was defined.
+    """What the guest printed on its serial console since the VM was defined: the last MOST_LOG bytes of it.
 
     Raises CommandFailed when the host cannot read the log.
     """
     path = f"/var/log/libvirt/qemu/{vm.domain_name}-serial.log"
-    read = services.host(vm.host).connection.run(["cat", path], timeout_s=30)
+    read = services.host(vm.host).connection.run(["tail", "-c", str(MOST_LOG), "--", path], timeout_s=30)
     if read.exit_status:
         answer = read.stderr.decode(errors="replace").strip()
         raise CommandFailed(f"cannot read {path} on {vm.host}: {answer}")

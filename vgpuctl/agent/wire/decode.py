@@ -9,6 +9,7 @@ from vgpuctl.agent.wire.steps import STEPS, Step
 
 JsonObject = Mapping[str, object]
 T = TypeVar("T")
+LARGEST = 2**63
 
 
 class WireError(ValueError):
@@ -127,9 +128,12 @@ def _convert(hint: Any, value: object, path: str) -> object:
     if dataclasses.is_dataclass(hint):
         return from_json(cast("Type[Any]", hint), value, path)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        value = float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise WireError(path, f"must be {_NAMES.get(hint, str(hint))}, not {_kind(value)}")
+    # Counts, sizes, numbers and times: nothing that travels is below zero, and a database holds 63 bits.
+    if isinstance(value, (int, float)) and not 0 <= value < LARGEST:
+        raise WireError(path, f"must be from 0 to 2^63 - 1, not {str(value)[:20]}")
     return value
 
 

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What facts must be beyond their types, since placement, domains and the store rely on it."""
+
+import re
+from collections.abc import Iterator
+
+from vgpuctl.agent.wire.decode import WireError
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+_ID = re.compile(r"[0-9a-f]{4}")
+_CPU = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
+_CPUS = re.compile(rf"(?:{_CPU}(?:,{_CPU})*)?")
+_MOST_GPUS = 1024
+_MOST_FUNCTIONS = 65_536
+_MOST_CPUS = 65_536
+_MOST_MIB = 1 << 40
+
+
+def check_facts(facts: HostFacts) -> None:
+    """Accept facts that a host can have. Raises WireError that names the field."""
+    _at_most(facts.cpus, _MOST_CPUS, "cpus")
+    for name in ("memory_mib", "memory_available_mib"):
+        _at_most(getattr(facts, name), _MOST_MIB, name)
+    _at_most(len(facts.gpus), _MOST_GPUS, "gpus")
+    for number, node in enumerate(facts.numa_nodes):
+        _at_most(node.memory_mib, _MOST_MIB, f"numa_nodes[{number}].memory_mib")
+        _fits(_CPUS, node.cpus, f"numa_nodes[{number}].cpus", "a list of CPUs")
+    seen: set[str] = set()
+    for number, gpu in enumerate(facts.gpus):
+        where = f"gpus[{number}]"
+        _at_most(gpu.total_vfs, _MOST_FUNCTIONS, f"{where}.total_vfs")
+        _at_most(len(gpu.vfs), _MOST_FUNCTIONS, f"{where}.vfs")
+        _at_most(gpu.memory_mib or 0, _MOST_MIB, f"{where}.memory_mib")
+        _fits(_ID, gpu.vendor_id, f"{where}.vendor_id", "four hex digits")
+        _fits(_ID, gpu.device_id, f"{where}.device_id", "four hex digits")
+        _fits(_CPUS, gpu.local_cpus or "", f"{where}.local_cpus", "a list of CPUs")
+        for address, field in _addresses(gpu):
+            _fits(_ADDRESS, address, f"{where}.{field}", "a PCI address")
+            if address in seen:
+                raise WireError(f"{where}.{field}", f"{address} is there twice")
+            seen.add(address)
+
+
+def _addresses(gpu: Gpu) -> Iterator[tuple[str, str]]:
+    yield gpu.address, "address"
+    for number, function in enumerate(gpu.vfs):
+        yield function.address, f"vfs[{number}].address"
+    for number, companion in enumerate(gpu.companions):
+        yield companion.address, f"companions[{number}].address"
+
+
+def _fits(expression: re.Pattern[str], text: str, path: str, what: str) -> None:
+    if not expression.fullmatch(text):
+        raise WireError(path, f"{text[:40]!a} is not {what}")
+
+
+def _at_most(value: int, most: int, path: str) -> None:
+    if value > most:
+        raise WireError(path, f"{value} is more than {most}")

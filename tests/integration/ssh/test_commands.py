@@ -58,7 +58,8 @@ def test_five_megabytes_go_both_ways_unharmed(connection: Connection) -> None:
 def test_a_flood_on_stderr_does_not_block_stdout(connection: Connection) -> None:
     script = "head -c 5000000 /dev/zero >&2; head -c 5000000 /dev/zero; echo end"
     completed = connection.run(["sh", "-c", script], timeout_s=30)
-    assert (len(completed.stdout), len(completed.stderr)) == (5_000_004, 5_000_000)
+    assert len(completed.stdout) == 5_000_004
+    assert b"bytes left out]" in completed.stderr
 
 
 def test_a_command_that_reads_no_stdin_still_completes(connection: Connection) -> None:

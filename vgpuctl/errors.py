@@ -17,7 +17,7 @@ VgpuctlError
 │   ├── NotFound  VmDiffers  ConcurrentChange  LeaseBroken  StoreUnusable
 │   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
 ├── GuestError 7            libvirt refused a domain, volume or network
-│   ├── DomainRejected  VolumeRejected  NetworkMissing  NetworkRejected  ImageRejected
+│   ├── DomainRejected  VolumeRejected  VolumeExists  NetworkMissing  NetworkRejected  ImageRejected
 ├── OvnError 11             OVN's databases did not do what was asked
 │   ├── OvnUnreachable  OvnRefused
 ├── LabError 8              the lab cannot be built or started
@@ -284,6 +284,12 @@ class VolumeRejected(GuestError):
     """libvirt refused a storage volume, or a base image is missing."""
 
     reference = "volume-rejected"
+
+
+class VolumeExists(VolumeRejected):
+    """A storage volume of the name exists and is not ours; it stays as it is."""
+
+    reference = "volume-exists"
 
 
 class NetworkMissing(GuestError):

@@ -29,7 +29,7 @@ DOORS = {
         "undefine",
     ),
     ("vgpuctl.guests.networks", "LibvirtNetworks"): ("ensure", "remove"),
-    ("vgpuctl.guests.storage", "Storage"): ("delete_volume", "ensure_disk", "ensure_overlay", "upload"),
+    ("vgpuctl.guests.storage", "Storage"): ("create_disk", "create_image", "create_overlay", "delete_volume"),
     ("vgpuctl.ovn.northbound", "Northbound"): ("apply",),
 }
 

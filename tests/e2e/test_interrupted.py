@@ -114,7 +114,7 @@ def host_before(operator: Operator, witness: Witness) -> list[str]:
 
 
 @pytest.mark.kernel_lab
-@pytest.mark.parametrize("after", ["ensure_overlay", "apply", "start"])
+@pytest.mark.parametrize("after", ["create_overlay", "apply", "start"])
 def test_a_killed_creation_is_repaired_on_a_real_kernel(
     after: str, operator: Operator, witness: Witness, host_before: list[str]
 ) -> None:
@@ -133,7 +133,7 @@ def test_ctrl_c_in_the_middle_takes_everything_back_and_a_killed_deletion_is_fin
                 break
         _out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
-    assert "taking back" in err
+    assert "rolling back" in err
     assert "Traceback" not in err
     assert witness.state() == host_before
     assert operator.json("list-vms") == []

@@ -172,7 +172,7 @@ def test_a_disk_that_nobody_knows_is_found_before_a_tenant_counts_as_gone(operat
         storage = Storage(services.host("sim-002").hypervisor)
         storage.ensure_pool("default")
         for name in ("acme.lost.qcow2", "acme.eu.other.qcow2", "acme.txt"):
-            storage.ensure_disk("default", name, 16)
+            storage.create_disk("default", name, 16)
         refused = operator.is_refused("offboard-tenant", "acme", "--yes", "--timeout", "0")
         assert refused["context"] == ["volume acme.lost.qcow2 of pool default on sim-002"]
         for name in ("acme.lost.qcow2", "acme.eu.other.qcow2", "acme.txt"):

@@ -50,6 +50,99 @@ GATES = [
         on="hypervisor",
     ),
     _guarded(
+        "a domain's power is taken only from a domain with the VM's UUID",
+        "destroy",
+        "guests/hypervisor.py",
+        "usecases/guest.py:remove_domain",
+        "usecases/start_vm.py:_start",
+        on="hypervisor",
+    ),
+    _guarded(
+        "a guest is shut down only in a domain with the VM's UUID",
+        "shutdown",
+        "guests/hypervisor.py",
+        "usecases/stop_vm.py:stop_vm",
+        "usecases/delete_vm.py:delete_vm",
+        on="hypervisor",
+    ),
+    _guarded(
+        "a domain is defined after its name was found free or its own",
+        "define",
+        "guests/hypervisor.py",
+        "usecases/guest.py:define",
+        on="hypervisor",
+    ),
+    *(
+        _guarded(
+            "a volume is recorded in the store before libvirt creates it, and never taken over",
+            name,
+            "guests/storage.py",
+            f"usecases/volumes.py:{caller}",
+            on="storage",
+        )
+        for name, caller in (
+            ("create_disk", "_disk_maker"),
+            ("create_overlay", "_disk_maker"),
+            ("create_image", "_make_seed"),
+        )
+    ),
+    _guarded(
+        "a volume is deleted only when the store records it and libvirt shows the recorded one",
+        "delete_volume",
+        "guests/storage.py",
+        "usecases/volumes.py:_remove",
+    ),
+    _guarded(
+        "a volume is recorded by the gate that creates it",
+        "intend_volume",
+        "store/volumes.py",
+        "usecases/volumes.py:_make",
+    ),
+    _guarded(
+        "the record of a volume goes with the volume",
+        "forget_volume",
+        "store/volumes.py",
+        "usecases/volumes.py:_make",
+        "usecases/volumes.py:_remove",
+    ),
+    *(
+        _guarded(
+            "recorded volumes are deleted by those who end a VM, and by gc after it",
+            name,
+            "usecases/volumes.py",
+            *callers,
+        )
+        for name, callers in (
+            ("remove_volumes", ("usecases/delete_vm.py:delete_vm", "usecases/repair.py:_take_back")),
+            ("remove_recorded", ("usecases/gc.py:_look",)),
+        )
+    ),
+    _guarded(
+        "side effects are rolled back by the stack that no signal interrupts, and rows are settled with it",
+        "Undo",
+        "usecases/undo.py",
+        "usecases/create_vm.py:_create_on",
+        "usecases/create_vm.py:build",
+        "usecases/create_vm.py:_connect",
+        "usecases/create_vm.py:_settle",
+        "usecases/create_gang.py:_undo_of",
+        "usecases/create_gang.py:_settle",
+        "usecases/start_vm.py:start_vm",
+        "usecases/start_vm.py:_start",
+        "usecases/start_vm.py:_settle",
+        "usecases/slices.py:build_slices",
+        "usecases/volumes.py:make_volumes",
+    ),
+    _guarded(
+        "rows of a VM are forgotten only after a complete rollback or deletion",
+        "delete_vm",
+        "store/vms.py",
+        "usecases/create_vm.py:forget",
+        "usecases/delete_vm.py:delete_vm",
+        "usecases/repair.py:_take_back",
+        on="session",
+    ),
+    _guarded(
         "devices are promised in the store under the host's generation before anything is built",
         "reserve",
         "store/leases.py",
@@ -141,13 +234,13 @@ GATES = [
         "build_slices",
         "usecases/slices.py",
         "usecases/create_vm.py:build",
-        "usecases/start_vm.py:start_vm",
+        "usecases/start_vm.py:_start",
     ),
     _guarded(
         "a device that a stopped VM kept is held against its layout before the VM starts",
         "refuse_kept",
         "usecases/slices.py",
-        "usecases/start_vm.py:start_vm",
+        "usecases/start_vm.py:_start",
     ),
     _guarded(
         "one gate says what keeps a card from being given away as a whole",
@@ -190,7 +283,7 @@ GATES = [
         "a VM starts again with the images that it was made from",
         "images_again",
         "usecases/image_gate.py",
-        "usecases/start_vm.py:start_vm",
+        "usecases/start_vm.py:_start",
     ),
     _guarded(
         "requests with unregistered images are refused before anything is done",

@@ -36,7 +36,8 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
     not say who made them: they are looked for with --kind vgpu alone. What the store knows is a matter of `repair`.
     """
     from vgpuctl.cli.services import services
-    from vgpuctl.usecases.gc import USUAL_KINDS, Kind, Outcome, find_garbage, take_away
+    from vgpuctl.usecases.garbage import Kind
+    from vgpuctl.usecases.gc import USUAL_KINDS, Outcome, find_garbage, take_away
 
     kinds = frozenset(map(Kind, chosen)) or USUAL_KINDS
     with services(**where) as opened:

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command's entry: finds the subcommand's module by name, and is the only place that ends the process on an error.
 
-Importing this module imports click and nothing else of ours but errors and output: `vgpuctl --help` stays quick.
+Importing this module imports click, and of ours errors, output and signal handling: `vgpuctl --help` stays quick.
 """
 
 import importlib
 import io
 import logging
 import os
-import signal
 import sys
 from typing import Any
 
@@ -19,6 +18,7 @@ from vgpuctl.cli.contents import COMMANDS, SECTIONS
 from vgpuctl.cli.log_options import accept_log_options
 from vgpuctl.cli.output import Styled, print_document, print_json_error, print_line
 from vgpuctl.errors import Interrupted, Unexpected, VgpuctlError
+from vgpuctl.usecases import interruptions
 
 _LOGGER = logging.getLogger("vgpuctl")
 _LONGEST_LINE = 4000
@@ -83,7 +83,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line. Returns its exit code (docs/errors.md)."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    interruptions.install()
     try:
         code = _run(arguments)
         _LOGGER.info("ended", extra={"fields": {"exit_code": code}})

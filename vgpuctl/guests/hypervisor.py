@@ -33,7 +33,8 @@ _KEEP_ALIVE_COUNT = 6
 class Hypervisor:
     """libvirt on one host, as a context manager. `host` names it in messages.
 
-    Every method that changes something is idempotent and answers whether it changed anything.
+    Every method that changes something is idempotent and answers whether it changed anything. uuid, where a method
+    takes one: a domain of the name with another UUID counts as not there.
     """
 
     def __init__(self, uri: str, *, host: str | None = None) -> None:
@@ -86,21 +87,21 @@ class Hypervisor:
         with translated(f"define the domain on {self.host}", DomainRejected):
             self.connection.defineXMLFlags(xml, libvirt_module().VIR_DOMAIN_DEFINE_VALIDATE)
 
-    def start(self, name: str, *, paused: bool = False) -> bool:
+    def start(self, name: str, *, uuid: str | None = None, paused: bool = False) -> bool:
         """Start a defined domain; False when it runs already. Raises DomainRejected."""
-        domain = self._domain(name)
+        domain = self._domain(name, uuid)
         with translated(f"start domain {name} on {self.host}", DomainRejected):
             if domain.isActive():
                 return False
             domain.createWithFlags(libvirt_module().VIR_DOMAIN_START_PAUSED if paused else 0)
         return True
 
-    def shutdown(self, name: str, timeout_s: float) -> bool:
+    def shutdown(self, name: str, timeout_s: float, *, uuid: str | None = None) -> bool:
         """Ask the guest to power off, and after `timeout_s` take its power; False when it was off."""
-        state = self.state(name)
+        state = self.state(name, uuid=uuid)
         if state is None or not state.is_active():
             return False
-        domain = self._domain(name)
+        domain = self._domain(name, uuid)
         library = libvirt_module()
         deadline = time.monotonic() + timeout_s
         try:
@@ -113,22 +114,22 @@ class Hypervisor:
             # A guest that is paused or went down meanwhile cannot be asked; destroy settles both.
             if error_code(refused) != library.VIR_ERR_OPERATION_INVALID:
                 raise translate(refused, f"shut down domain {name} on {self.host}") from refused
-        self.destroy(name)
+        self.destroy(name, uuid=uuid)
         return True
 
-    def set_preemption_notice(self, name: str, at: float | None) -> bool:
+    def set_preemption_notice(self, name: str, at: float | None, *, uuid: str | None = None) -> bool:
         """Write into the running domain's metadata when it will be preempted (seconds since the epoch); None: none.
 
         `virsh metadata NAME urn:vgpuctl:preemption:1` shows it, and libvirt sends a metadata-change event.
         It ends with the domain's run too. Returns False when the domain does not run.
         """
-        state = self.state(name)
+        state = self.state(name, uuid=uuid)
         if state is None or not state.is_active():
             return False
         library = libvirt_module()
         text = None if at is None else f"<preemption at='{format_time_to_second(at)}'/>"
         with translated(f"write a preemption notice into domain {name} on {self.host}"):
-            self._domain(name).setMetadata(
+            self._domain(name, uuid).setMetadata(
                 library.VIR_DOMAIN_METADATA_ELEMENT,
                 text,
                 "vgpuctl-preemption",
@@ -137,7 +138,7 @@ class Hypervisor:
             )
         return True
 
-    def destroy(self, name: str) -> bool:
+    def destroy(self, name: str, *, uuid: str | None = None) -> bool:
         """Take the domain's power; False when it was off or gone.
 
         QEMU can take long to die while the kernel unpins its memory; libvirt then answers EBUSY and the call
@@ -146,11 +147,11 @@ class Hypervisor:
         library = libvirt_module()
         deadline = time.monotonic() + _DESTROY_LIMIT_S
         while True:
-            state = self.state(name)
+            state = self.state(name, uuid=uuid)
             if state is None or not state.is_active():
                 return False
             try:
-                self._domain(name).destroy()
+                self._domain(name, uuid).destroy()
             except library.libvirtError as refused:
                 # OPERATION_INVALID: it ended meanwhile, which the next look shows.
                 passing = (library.VIR_ERR_OPERATION_INVALID, library.VIR_ERR_SYSTEM_ERROR)
@@ -160,10 +161,10 @@ class Hypervisor:
             else:
                 return True
 
-    def undefine(self, name: str) -> bool:
+    def undefine(self, name: str, *, uuid: str | None = None) -> bool:
         """Remove the definition with its NVRAM, managed save and snapshot metadata; False when it was gone."""
         library = libvirt_module()
-        domain = self._find(name)
+        domain = self._find(name, uuid)
         if domain is None:
             return False
         flags = library.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | library.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
@@ -174,10 +175,15 @@ class Hypervisor:
             domain.undefineFlags(flags)
         return True
 
-    def state(self, name: str) -> DomainState | None:
+    def uuid_of(self, name: str) -> str | None:
+        """Read the UUID of the domain of this name; None when there is none."""
+        domain = self._find(name)
+        return None if domain is None else str(domain.UUIDString())
+
+    def state(self, name: str, *, uuid: str | None = None) -> DomainState | None:
         """Read the domain's state; None when there is no such domain."""
         library = libvirt_module()
-        domain = self._find(name)
+        domain = self._find(name, uuid)
         try:
             return None if domain is None else domain_state(domain.state()[0])
         except library.libvirtError as refused:
@@ -289,18 +295,19 @@ class Hypervisor:
             hint="choose one of these with --network, or none with --network none",
         )
 
-    def _find(self, name: str) -> Any:
+    def _find(self, name: str, uuid: str | None = None) -> Any:
         library = libvirt_module()
         try:
             with timed("libvirt-call", action=f"find domain {name} on {self.host}"):
-                return self.connection.lookupByName(name)
+                domain = self.connection.lookupByName(name)
+            return domain if uuid in (None, domain.UUIDString()) else None
         except library.libvirtError as refused:
             if error_code(refused) == library.VIR_ERR_NO_DOMAIN:
                 return None
             raise translate(refused, f"find domain {name} on {self.host}") from refused
 
-    def _domain(self, name: str) -> Any:
-        domain = self._find(name)
+    def _domain(self, name: str, uuid: str | None = None) -> Any:
+        domain = self._find(name, uuid)
         if domain is None:
             raise GuestError(f"{self.host} has no domain {name}", hint="run `vgpuctl repair` to compare store and host")
         return domain

@@ -2,19 +2,18 @@
 """A host's storage through libvirt's storage API alone: pools, disks, seed images, and reading a log file."""
 
 import contextlib
-import hashlib
 import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from vgpuctl.errors import VolumeRejected
+from vgpuctl.errors import VolumeExists, VolumeRejected
 from vgpuctl.guests.domain_facts import DiskSource, serial_log_path
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
+from vgpuctl.guests.passing_pool import with_pool_at
 from vgpuctl.guests.storage_facts import (
     PoolFact,
-    VolumeChange,
     VolumeFact,
+    is_refused_as_existing,
     pool_fact,
     split_path,
     volume_fact,
@@ -28,9 +27,7 @@ DEFAULT_POOL_PATH = "/var/lib/libvirt/images"
 _MIB = 2**20
 _CHUNK_BYTES = 256 * 1024
 _POLL_S = 0.2
-_SHARED_POOL_LIMIT_S = 10.0
 _REFRESH_LIMIT_S = 2.0
-_Answer = TypeVar("_Answer")
 
 
 class Storage:
@@ -84,18 +81,18 @@ class Storage:
             handle.create(0)
         return True
 
-    def ensure_disk(self, pool: str, volume: str, size_mib: int) -> VolumeChange:
-        """Make sure an empty qcow2 volume of this size exists."""
-        return self._ensure_qcow2(pool, volume, size_mib, None)
+    def create_disk(self, pool: str, volume: str, size_mib: int) -> VolumeFact:
+        """Create an empty qcow2 volume of this size. Raises VolumeExists when there is one of this name."""
+        return self._create_qcow2(pool, volume, size_mib, None)
 
-    def ensure_overlay(self, pool: str, volume: str, size_mib: int, base: BaseImage) -> VolumeChange:
-        """Make sure a qcow2 volume exists whose backing file is `base`, which stays untouched.
+    def create_overlay(self, pool: str, volume: str, size_mib: int, base: BaseImage) -> VolumeFact:
+        """Create a qcow2 volume whose backing file is `base`, which stays untouched.
 
         The backing format is the declared one: nothing probes the content of the base. Raises VolumeRejected when the
-        base is larger than the disk, or when the volume exists and differs.
+        base is larger than the disk, VolumeExists when there is a volume of this name.
         """
         _refuse_larger(base, size_mib)
-        return self._ensure_qcow2(pool, volume, size_mib, base)
+        return self._create_qcow2(pool, volume, size_mib, base)
 
     def check_disk(self, pool: str, size_mib: int, base: BaseImage | None) -> None:
         """Find out whether a disk could be made, without writing: its pool, and the size of its base image.
@@ -120,29 +117,35 @@ class Storage:
             return source.path
         return self.find_volume_path(source.pool, source.volume)
 
-    def disk_paths(self, pool: str, volume: str) -> tuple[str, str | None]:
-        """The path of a disk's volume and of the base image under it; see `volume_path`."""
-        found = self._find_volume(pool, volume)
-        if found is None:
-            return self.volume_path(pool, volume), None
-        fact = volume_fact(found, pool)
-        return fact.path, fact.backing_path
+    def find_volume(self, pool: str, volume: str) -> VolumeFact | None:
+        """Read a volume after a refresh; None when its pool has no such volume.
+
+        Raises VolumeRejected when the pool is missing or not active: then nobody can say what it holds.
+        """
+        handle = self._pool(pool)
+        with translated(f"find volume {volume} of pool {pool} on {self._host}", VolumeRejected):
+            if not handle.isActive():
+                raise VolumeRejected(
+                    f"the storage pool {pool!r} on {self._host} is not active",
+                    hint=f"run `virsh pool-start {pool}` on the host",
+                )
+            found = self._find_volume_in(handle, volume)
+            return None if found is None else volume_fact(found, pool)
+
+    def has_pool(self, pool: str) -> bool:
+        """Answer whether the host has the pool, active or not."""
+        return self._find_pool(pool) is not None
 
     def volume_path(self, pool: str, volume: str) -> str:
-        """Where a volume lies on the host, or would lie before it is made."""
+        """Give the path of a volume on the host, also before it is made."""
         handle = self._find_pool(pool)
         folder = self._default_path if handle is None else pool_fact(handle).path
         found = None if handle is None else self._find_volume(pool, volume)
         return f"{folder}/{volume}" if found is None else volume_fact(found, pool).path
 
-    def upload(self, pool: str, volume: str, data: bytes) -> VolumeChange:
-        """Make sure a raw volume holds exactly these bytes; an equal one is left alone."""
+    def create_image(self, pool: str, volume: str, data: bytes) -> VolumeFact:
+        """Create a raw volume that holds these bytes. Raises VolumeExists when there is one of this name."""
         self.ensure_pool(pool)
-        handle = self._find_volume(pool, volume)
-        if handle is not None:
-            if volume_fact(handle, pool).capacity_bytes == len(data) and self._download(handle, len(data)) == data:
-                return VolumeChange(volume_fact(handle, pool), changed=False)
-            self.delete_volume(pool, volume)
         action = f"write volume {volume} of pool {pool} on {self._host}"
         handle = self._create(
             pool, volume, render_template("volume.xml.j2", name=volume, format="raw", size=len(data), backing=None)
@@ -156,10 +159,10 @@ class Storage:
                     position += stream.send(data[position : position + _CHUNK_BYTES])
                 stream.finish()
         except BaseException:
-            # A seed that is half written must not be found by the next run.
+            # This call made it, and nobody may find it half written.
             self.delete_volume(pool, volume)
             raise
-        return VolumeChange(volume_fact(handle, pool), changed=True)
+        return volume_fact(handle, pool)
 
     def delete_volume(self, pool: str, volume: str) -> bool:
         """Delete a volume; False when it, or its pool, is gone already."""
@@ -192,7 +195,7 @@ class Storage:
             return self._download(handle, min(size, max_bytes), offset=max(0, size - max_bytes))
 
         try:
-            data = self._with_pool_at(folder, read)
+            data = with_pool_at(self._connection, folder, read)
         except libvirt_module().libvirtError as refused:
             raise VolumeRejected(
                 f"cannot read {path} on {self._host}: {answer_of(refused)} (libvirt error {error_code(refused)})",
@@ -222,22 +225,8 @@ class Storage:
     def _host(self) -> str:
         return self._hypervisor.host
 
-    def _ensure_qcow2(self, pool: str, volume: str, size_mib: int, base: BaseImage | None) -> VolumeChange:
+    def _create_qcow2(self, pool: str, volume: str, size_mib: int, base: BaseImage | None) -> VolumeFact:
         self.ensure_pool(pool)
-        handle = self._find_volume(pool, volume)
-        if handle is not None:
-            found = volume_fact(handle, pool)
-            wanted_backing = None if base is None else base.path
-            if found.capacity_bytes != size_mib * _MIB or found.backing_path != wanted_backing:
-                raise VolumeRejected(
-                    f"volume {volume} of pool {pool} on {self._host} exists and differs",
-                    context=[
-                        f"found: {format_mib(found.capacity_bytes // _MIB)} on {found.backing_path or 'no base image'}",
-                        f"wanted: {format_mib(size_mib)} on {wanted_backing or 'no base image'}",
-                    ],
-                    hint=f"delete it with `virsh vol-delete {volume} --pool {pool}` if nobody needs its data",
-                )
-            return VolumeChange(found, changed=False)
         xml = render_template(
             "volume.xml.j2",
             name=volume,
@@ -245,13 +234,20 @@ class Storage:
             size=size_mib * _MIB,
             backing=base,
         )
-        return VolumeChange(volume_fact(self._create(pool, volume, xml), pool), changed=True)
+        return volume_fact(self._create(pool, volume, xml), pool)
 
     def _create(self, pool: str, volume: str, xml: str) -> Any:
+        """Create a volume and never touch one that is there: libvirt and its refreshed pool both refuse it."""
         library = libvirt_module()
+        there = self._find_volume(pool, volume)
+        if there is not None:
+            raise self._exists(pool, volume, f"it is {there.path()}")
         try:
             return self._pool(pool).createXML(xml, 0)
         except library.libvirtError as refused:
+            answer = answer_of(refused)
+            if is_refused_as_existing(answer):
+                raise self._exists(pool, volume, answer) from refused
             action = f"create volume {volume} in pool {pool} on {self._host}"
             error = translate(refused, action, VolumeRejected)
             with contextlib.suppress(library.libvirtError):
@@ -259,6 +255,12 @@ class Storage:
                 left = f"pool {pool} at {fact.path}: {format_mib(fact.available_bytes // _MIB)} of "
                 error.context = (left + f"{format_mib(fact.capacity_bytes // _MIB)} left",)
             raise error from refused
+
+    def _exists(self, pool: str, volume: str, answer: str) -> VolumeExists:
+        return VolumeExists(
+            f"pool {pool} on {self._host} has a volume {volume} that vgpuctl did not make: {answer}",
+            hint=f"it stays as it is; look at it with `virsh vol-info {volume} --pool {pool}` on the host",
+        )
 
     def _find_pool(self, name: str) -> Any:
         library = libvirt_module()
@@ -312,40 +314,6 @@ class Storage:
                 time.sleep(_POLL_S)
             else:
                 return
-
-    def _with_pool_at(self, folder: str, action: Callable[[Any], _Answer]) -> _Answer:
-        """Run `action` with an active pool for a folder: one that is there, else one that lives for the moment.
-
-        Another run may take such a pool away, or make it first: then it is tried again for up to 10 s.
-        """
-        library = libvirt_module()
-        passing = (
-            library.VIR_ERR_NO_STORAGE_POOL,
-            library.VIR_ERR_NO_STORAGE_VOL,
-            library.VIR_ERR_OPERATION_INVALID,
-            library.VIR_ERR_OPERATION_FAILED,
-        )
-        deadline = time.monotonic() + _SHARED_POOL_LIMIT_S
-        while True:
-            try:
-                for pool in self._connection.listAllStoragePools(library.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE):
-                    if pool_fact(pool).path == folder:
-                        return action(pool)
-                return self._with_new_pool_at(folder, action)
-            except library.libvirtError as refused:
-                if error_code(refused) not in passing or time.monotonic() > deadline:
-                    raise
-                time.sleep(_POLL_S)
-
-    def _with_new_pool_at(self, folder: str, action: Callable[[Any], _Answer]) -> _Answer:
-        name = "vgpuctl-" + hashlib.sha256(folder.encode()).hexdigest()[:12]
-        xml = render_template("pool.xml.j2", name=name, path=folder)
-        pool = self._connection.storagePoolCreateXML(xml, 0)
-        try:
-            return action(pool)
-        finally:
-            with contextlib.suppress(libvirt_module().libvirtError):
-                pool.destroy()
 
     def _download(self, volume: Any, length: int, *, offset: int = 0) -> bytes:
         if length == 0:

@@ -10,7 +10,7 @@ from vgpuctl.guests.xml_reader import read_xml
 
 @dataclass(frozen=True)
 class VolumeFact:
-    """One volume. capacity_bytes: what the guest sees; backing_path: the base image of an overlay."""
+    """One volume. capacity_bytes: what the guest sees; backing_path: the base image of an overlay; key: libvirt's."""
 
     pool: str
     name: str
@@ -18,14 +18,7 @@ class VolumeFact:
     format: str
     capacity_bytes: int
     backing_path: str | None = None
-
-
-@dataclass(frozen=True)
-class VolumeChange:
-    """A volume that was asked for, and whether it had to be made or written."""
-
-    volume: VolumeFact
-    changed: bool
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,7 +52,13 @@ def volume_fact(volume: Any, pool: str) -> VolumeFact:
         format="raw" if target_format is None else target_format.get("type", "raw"),
         capacity_bytes=volume.info()[1],
         backing_path=root.findtext("backingStore/path") or None,
+        key=volume.key(),
     )
+
+
+def is_refused_as_existing(answer: str) -> bool:
+    """Recognise libvirt's answer that a volume exists; its code is another in each driver and kind of pool."""
+    return any(part in answer.lower() for part in ("already exists", "already in use", "file exists"))
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.vm import host_name_of
 
 # IFNAMSIZ of linux/if.h is 16, with the terminating zero.
 INTERFACE_NAME_LENGTH = 15
@@ -60,16 +61,20 @@ class NetworkRequest:
 
 @dataclass(frozen=True)
 class Network:
-    """A network of the store. id: a UUID, given once; the names on hosts derive from it."""
+    """A network of the store. id: a UUID, given once; the names on hosts derive from it.
+
+    known_as: its name in libvirt where the store records another than today's rule gives.
+    """
 
     id: str
     request: NetworkRequest
     state: NetworkState
+    known_as: str | None = None
 
     @property
     def label(self) -> str:
         """The network's name for people and in libvirt: tenants may use the same name."""
-        return f"{self.request.tenant}.{self.request.name}"
+        return self.known_as or host_name_of(self.request.tenant, self.request.name)
 
     @property
     def subnet(self) -> ipaddress.IPv4Network:

@@ -134,6 +134,7 @@ class PreemptionNotice:
 class Vm:
     """A VM of the store. uuid: the libvirt domain's, given once and kept.
 
+    domain: the domain's name where the store records another than today's rule gives.
     ends_at: when its declared time is over (seconds since the epoch, UTC); while it is stopped, until when its slices
     are kept. None for an open end. gang: id shared by VMs that were created together with --gang; they are preempted
     together. notice: set during the grace period before the VM is preempted.
@@ -147,11 +148,12 @@ class Vm:
     ends_at: float | None = None
     gang: str | None = None
     notice: PreemptionNotice | None = None
+    domain: str | None = None
 
     @property
     def domain_name(self) -> str:
         """The libvirt domain's name: tenants may use the same VM name, libvirt may not."""
-        return self.request.domain or domain_name(self.request.tenant, self.request.name)
+        return self.request.domain or self.domain or host_name_of(self.request.tenant, self.request.name)
 
     @property
     def is_adopted(self) -> bool:
@@ -159,9 +161,13 @@ class Vm:
         return self.request.domain is not None
 
 
-def domain_name(tenant: str, name: str) -> str:
-    """Name of the libvirt domain of a tenant's VM."""
-    return f"{tenant}.{name}"
+def host_name_of(tenant: str, name: str) -> str:
+    """Name a tenant's VM or network on hosts: `TENANT.NAME`, with the dots of the tenant's name doubled.
+
+    Names begin and end with a letter or digit, so the first single dot ends the tenant's name: no two objects share
+    a name (`a.b` with `c` is `a..b.c`, `a` with `b.c` is `a.b.c`).
+    """
+    return f"{tenant.replace('.', '..')}.{name}"
 
 
 def check_name(value: str, *, what: str) -> str:

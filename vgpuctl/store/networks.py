@@ -3,6 +3,7 @@
 
 import difflib
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -47,6 +48,7 @@ class NetworkRows(TenantRows):
                 state=network.state.value,
                 request=codec.encode(request),
                 created_at=self._clock(),
+                label=network.label,
             ),
             conflict=f"another run has just created network {request.name} of tenant {request.tenant}",
         )
@@ -188,4 +190,5 @@ def _network(row: Row[Any]) -> Network:
             f"network {row.name} of tenant {row.tenant} cannot be read from the store: {exc}",
             hint="the row is damaged, or a newer vgpuctl wrote it",
         ) from exc
-    return Network(row.id, request, NetworkState(row.state))
+    network = Network(row.id, request, NetworkState(row.state))
+    return network if row.label in (None, network.label) else replace(network, known_as=row.label)

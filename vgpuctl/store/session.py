@@ -9,6 +9,7 @@ from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.quotas import QuotaRows
 from vgpuctl.store.reservations import ReservationRows
 from vgpuctl.store.vms import VmRows
+from vgpuctl.store.volumes import VolumeRows
 from vgpuctl.store.vpcs import VpcRows
 
 
@@ -16,6 +17,7 @@ class Session(
     QuotaRows,
     ReservationRows,
     VmRows,
+    VolumeRows,
     VpcRows,
     LeaseRows,
     EventRows,
@@ -23,8 +25,8 @@ class Session(
     HostRecordRows,
     ImageRows,
 ):
-    """What `Store.transaction()` and `Store.reading()` give: tenants with quotas and usage, pools, VMs, networks,
-    leases, hosts, images, the queue, events and the journal.
+    """What `Store.transaction()` and `Store.reading()` give: tenants with quotas and usage, pools, VMs, volumes,
+    networks, leases, hosts, images, the queue, events and the journal.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0009"
+SCHEMA_VERSION = "0010"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -61,8 +61,27 @@ vms = Table(
     Column("gang", Text),
     Column("preempted_at", Double),
     Column("preempted_by", Text),
+    Column("domain", Text),
     UniqueConstraint("tenant", "name"),
     Index(None, "host"),
+)
+
+volumes = Table(
+    "volumes",
+    metadata,
+    Column("host", Text, primary_key=True),
+    Column("pool", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("vm_uuid", Text, nullable=False),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("vm_name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("capacity_bytes", _BIG),
+    Column("key", Text),
+    Column("path", Text),
+    Column("created_at", Double, nullable=False),
+    UniqueConstraint("vm_uuid", "kind"),
 )
 
 hosts = Table(
@@ -106,6 +125,7 @@ networks = Table(
     Column("state", Text, nullable=False),
     Column("request", Text, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("label", Text),
     UniqueConstraint("tenant", "name"),
 )
 

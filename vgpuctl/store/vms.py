@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """VMs in the store. A VM's row stands from before its first side effect until after its last one is taken back."""
 
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Row, delete, insert, select, update
@@ -37,6 +38,7 @@ class VmRows(QueueRows):
                 request_version=codec.REQUEST_VERSION,
                 created_at=self._clock(),
                 gang=vm.gang,
+                domain=vm.domain_name,
             ),
             conflict=f"another run has just created VM {request.name} of tenant {request.tenant}",
         )
@@ -153,7 +155,8 @@ class VmRows(QueueRows):
 def _vm(row: Row[Any]) -> Vm:
     request = codec.decode_request(row.request, row.request_version, what=f"VM {row.name} of tenant {row.tenant}")
     notice = None if row.preempted_at is None else PreemptionNotice(row.preempted_at, row.preempted_by or "")
-    return Vm(row.uuid, request, row.host, VmState(row.state), row.problem, row.ends_at, row.gang, notice)
+    vm = Vm(row.uuid, request, row.host, VmState(row.state), row.problem, row.ends_at, row.gang, notice)
+    return vm if row.domain in (None, vm.domain_name) else replace(vm, domain=row.domain)
 
 
 def _problem(problem: str | None) -> str | None:

@@ -204,12 +204,13 @@ def _create(
         for vm, leases, _ in begun:
             slices = ", ".join(map(describe_slice, leases)) or "no GPU"
             services.say(f"{vm.domain_name}: placed on {vm.host}, {slices}")
-        undos = [Undo(services.say) for _ in begun]
+        undos = [_undo_of(services, vm, leases) for vm, leases, _ in begun]
         try:
-            with ExitStack() as taking_back:
+            with ExitStack() as blocks:
+                for undoing in undos:
+                    blocks.enter_context(undoing)
                 created = []
                 for (vm, leases, attachment), undoing in zip(begun, undos, strict=True):
-                    taking_back.enter_context(undoing)
                     with on_host(vm.host):
                         created.append(build(services, vm, leases, attachment, undoing))
                 with services.store.transaction() as session:
@@ -218,22 +219,25 @@ def _create(
                         session.add_event("vm-created", one.vm.domain_name, f"on {one.vm.host}, with its gang")
                 for undoing in undos:
                     undoing.keep()
-        except BaseException:
-            for (vm, leases, _), undoing in zip(begun, undos, strict=True):
-                if undoing.failures:
-                    _mark_deleting(services, vm, leases, undoing)
-                else:
-                    forget(services, vm, leases)
+        except BaseException as error:
+            for undoing in reversed(undos):
+                undoing.finish(error)
             raise
     for one in created:
         services.say(f"{one.vm.domain_name}: running on {one.vm.host}")
     return tuple(created)
 
 
-def _mark_deleting(services: Services, vm: Vm, leases: Sequence[Lease], undoing: Undo) -> None:
-    """Leave it to `repair`, which takes back what is `deleting` and never finishes it."""
-    problem = "; ".join(f"taking back {what}: {failure.message}" for what, failure in undoing.failures)
+def _undo_of(services: Services, vm: Vm, leases: Sequence[Lease]) -> Undo:
+    return Undo(services.say, subject=vm.domain_name, settle=lambda undo: _settle(services, vm, leases, undo))
+
+
+def _settle(services: Services, vm: Vm, leases: Sequence[Lease], undoing: Undo) -> None:
+    """Forget a VM of which nothing is left; else leave it to `repair`, which rolls back what is `deleting`."""
+    if not undoing.failures:
+        forget(services, vm, leases)
+        return
     with services.store.transaction() as session:
         for lease in leases:
-            session.set_lease_state(lease.id, LeaseState.BROKEN, problem)
-        session.set_vm_state(vm.uuid, VmState.DELETING, problem)
+            session.set_lease_state(lease.id, LeaseState.BROKEN, undoing.problem)
+        session.set_vm_state(vm.uuid, VmState.DELETING, undoing.problem)

@@ -12,6 +12,7 @@ from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.model.volume import wanted_volumes
 from vgpuctl.scheduler.judge import FleetView, view_of
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.victims import Candidate
@@ -36,6 +37,7 @@ from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import apply, build_slices, check_leases, describe_slice, leases_of, plan_leases
 from vgpuctl.usecases.survey import survey
 from vgpuctl.usecases.undo import Undo
+from vgpuctl.usecases.volumes import make_volumes, recorded_volumes
 
 PLACEMENTS_TRIED = 6
 
@@ -252,7 +254,7 @@ def _create_on(
         services.say(
             f"{vm.domain_name}: placed on {placement.host}, {', '.join(map(describe_slice, leases)) or 'no GPU'}"
         )
-        undoing = Undo(services.say)
+        undoing = Undo(services.say, subject=vm.domain_name, settle=lambda undo: _settle(services, vm, leases, undo))
         try:
             with undoing:
                 created = build(services, vm, leases, attachment, undoing)
@@ -260,14 +262,11 @@ def _create_on(
                     session.set_vm_state(vm.uuid, VmState.RUNNING)
                     session.add_event("vm-created", vm.domain_name, f"on {vm.host}")
                 undoing.keep()
-                services.say(f"{vm.domain_name}: running on {vm.host}")
-                return created
-        except BaseException:
-            if undoing.failures:
-                _mark_broken(services, vm, leases, undoing)
-            else:
-                forget(services, vm, leases)
+        except BaseException as error:
+            undoing.finish(error)
             raise
+        services.say(f"{vm.domain_name}: running on {vm.host}")
+        return created
 
 
 def plan(services: Services, vm: Vm, network: Network | None, placement: Placement) -> CreatedVm:
@@ -284,7 +283,7 @@ def plan(services: Services, vm: Vm, network: Network | None, placement: Placeme
     images = images_on(services, host, vm, remember=False)
     guest.check(host, vm, attachment, images)
     apply(host, steps, dry_run=True)
-    xml = guest.render(host, vm, leases, facts, attachment, images)
+    xml = guest.render(host, vm, leases, facts, attachment, images, wanted_volumes(vm))
     return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
 
 
@@ -303,22 +302,31 @@ def build(
     guest.check_pages(vm, facts)
     images = images_on(services, host, vm, remember=True)
     guest.check(host, vm, attachment, images)
-    guest.build_volumes(host, vm, attachment, images, undoing)
+    make_volumes(services, host, vm, attachment, images, undoing)
     steps, undo = plan_leases(leases, facts)
     build_slices(host, steps, undo, undoing)
     leases = _advance(services, leases, LeaseState.BUILT)
     services.say(f"{vm.domain_name}: {len(leases)} slice{'s' if len(leases) != 1 else ''} built")
     if attachment is not None:
-        # A refused change needs no undo: the next look at the network finds what the store does not know.
-        connect(services, attachment.network)
-        undoing.push("port", lambda: disconnect(services, vm))
+        _connect(services, vm, attachment, undoing)
     undoing.push("domain", lambda: guest.remove_domain(host, vm))
-    xml = guest.define(host, vm, leases, facts, attachment, images)
+    xml = guest.define(host, vm, leases, facts, attachment, images, recorded_volumes(services, vm))
     services.say(f"{vm.domain_name}: defined, starting")
-    host.hypervisor.start(vm.domain_name)
+    host.hypervisor.start(vm.domain_name, uuid=vm.uuid)
     guest.prove_running(host, vm, leases)
     leases = _advance(services, leases, LeaseState.RUNNING)
     return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)
+
+
+def _connect(services: Services, vm: Vm, attachment: Attachment, undoing: Undo) -> None:
+    """Tell the network's backend. A refused change needs no undo: the next look finds what the store does not know."""
+    refused = False
+    undoing.push("port", lambda: None if refused else disconnect(services, vm))
+    try:
+        connect(services, attachment.network)
+    except VgpuctlError:
+        refused = True
+        raise
 
 
 def _advance(services: Services, leases: Sequence[Lease], state: LeaseState) -> tuple[Lease, ...]:
@@ -336,9 +344,11 @@ def forget(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
         session.delete_vm(vm.uuid)
 
 
-def _mark_broken(services: Services, vm: Vm, leases: Sequence[Lease], undoing: Undo) -> None:
-    problem = "; ".join(f"taking back {what}: {failure.message}" for what, failure in undoing.failures)
+def _settle(services: Services, vm: Vm, leases: Sequence[Lease], undoing: Undo) -> None:
+    if not undoing.failures:
+        forget(services, vm, leases)
+        return
     with services.store.transaction() as session:
         for lease in leases:
-            session.set_lease_state(lease.id, LeaseState.BROKEN, problem)
-        session.set_vm_state(vm.uuid, VmState.BROKEN, problem)
+            session.set_lease_state(lease.id, LeaseState.BROKEN, undoing.problem)
+        session.set_vm_state(vm.uuid, VmState.BROKEN, undoing.problem)

@@ -8,6 +8,7 @@ from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.ports import disconnect
 from vgpuctl.usecases.release import release_slices
 from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.volumes import recorded_volumes, remove_volumes
 
 SHUTDOWN_TIMEOUT_S = 30.0
 
@@ -27,10 +28,10 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
         host = services.host(vm.host)
         if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
             services.say(f"{vm.domain_name}: shutting down")
-            host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s)
+            host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
         guest.remove_domain(host, vm)
         disconnect(services, vm)
-        guest.remove_volumes(host, vm)
+        remove_volumes(services, host, recorded_volumes(services, vm))
         release_slices(services, host, leases)
         with services.store.transaction() as session:
             session.delete_vm(vm.uuid)

@@ -7,7 +7,6 @@ repair begins with what the store knows; gc begins with what is there.
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 
 from vgpuctl.agent.wire.facts import HostFacts
@@ -15,8 +14,6 @@ from vgpuctl.agent.wire.steps import DeleteMdev, SetVgpuType, Step
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainFact
 from vgpuctl.guests.networks import LibvirtNetworks
-from vgpuctl.guests.storage import Storage
-from vgpuctl.guests.storage_facts import VolumeFact
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.network import Backend
 from vgpuctl.model.occupancy import ExistingVgpu
@@ -24,43 +21,19 @@ from vgpuctl.ovn.topology import outside_owner, tenant_owner
 from vgpuctl.planner.adoption import idle_vgpus
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.guest import VOLUME_ENDINGS
+from vgpuctl.usecases.garbage import Garbage, Kind
+from vgpuctl.usecases.gc_volumes import read_volumes, stray_volumes
 from vgpuctl.usecases.layout_records import slices_made
 from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.operations import ending
 from vgpuctl.usecases.release import remember_facts
 from vgpuctl.usecases.services import HostSession, Services
 from vgpuctl.usecases.slices import apply
-
-
-class Kind(StrEnum):
-    """What can be garbage, in the order in which it is taken away."""
-
-    DOMAIN = "domain"
-    VOLUME = "volume"
-    NETWORK = "network"
-    VGPU = "vgpu"
-    OVN = "ovn"
-
+from vgpuctl.usecases.volumes import remove_recorded
 
 # An idle vGPU does not say who made it, so it is looked for only where it is asked for.
 USUAL_KINDS = frozenset(Kind) - {Kind.VGPU}
 NOWHERE = "-"
-
-
-@dataclass(frozen=True)
-class Garbage:
-    """One thing that the store does not know.
-
-    name: a domain, `POOL/VOLUME`, a libvirt network, an mdev's UUID or a VF, an owner of OVN's rows. host: `-` for OVN.
-    why: what makes it garbage. left: why it is left alone nevertheless, None when it can be taken away.
-    """
-
-    kind: Kind
-    name: str
-    host: str
-    why: str
-    left: str | None = None
 
 
 @dataclass(frozen=True)
@@ -181,9 +154,9 @@ def _look(services: Services, name: str, kinds: Collection[Kind]) -> list[_Found
     The host is read before the store: what a run makes in between is in the store by then, for its row comes first.
     """
     host = services.host(name)
-    storage, networks = Storage(host.hypervisor), LibvirtNetworks(host.hypervisor)
+    networks = LibvirtNetworks(host.hypervisor)
     domains = host.hypervisor.domains()
-    volumes, shared = _volumes(storage) if Kind.VOLUME in kinds else ([], set())
+    volumes, shared = read_volumes(host) if Kind.VOLUME in kinds else ({}, frozenset())
     made = networks.made() if Kind.NETWORK in kinds else []
     facts = host.agent.facts() if Kind.VGPU in kinds else None
     slices = slices_made(services, name, facts) if facts is not None else frozenset()
@@ -194,8 +167,10 @@ def _look(services: Services, name: str, kinds: Collection[Kind]) -> list[_Found
         found: list[_Found] = []
         if Kind.DOMAIN in kinds:
             found += [(garbage, partial(_undefine, host, domain)) for domain, garbage in strays]
-        for volume, garbage in _stray_volumes(session, name, volumes, shared, staying):
-            found.append((garbage, partial(storage.delete_volume, volume.pool, volume.name)))
+        if Kind.VOLUME in kinds:
+            for volume, garbage in stray_volumes(session, name, volumes, shared, staying):
+                take = _nothing if volume is None else partial(remove_recorded, services, host, volume)
+                found.append((garbage, take))
         known = {network.id for network in session.networks() if network.request.backend is Backend.LIBVIRT}
         for network in (network for network in made if network.uuid not in known):
             users = [domain.name for domain in staying if network.name in domain.networks]
@@ -231,42 +206,11 @@ def _undefine(host: HostSession, domain: DomainFact) -> None:
     if state is not None and state.is_active():
         raise StateError(f"domain {domain.name} on {host.name} is {state} by now")
     if state is not None:
-        host.hypervisor.undefine(domain.name)
+        host.hypervisor.undefine(domain.name, uuid=domain.uuid)
 
 
-def _volumes(storage: Storage) -> tuple[list[VolumeFact], set[str]]:
-    """Every volume of the host, and the names of pools that other hosts may have too."""
-    pools = [pool for pool in storage.pools() if pool.is_active]
-    volumes = [volume for pool in pools for volume in storage.volumes(pool.name)]
-    return volumes, {pool.name for pool in pools if pool.is_remote}
-
-
-def _stray_volumes(
-    session: Session, host: str, volumes: Sequence[VolumeFact], shared: Collection[str], staying: Sequence[DomainFact]
-) -> list[tuple[VolumeFact, Garbage]]:
-    """Disks and seeds named after a VM of a tenant of the store, `TENANT.VM.qcow2`, where there is no such VM."""
-    known = {vm.domain_name for vm in session.vms()}
-    tenants = tuple(f"{tenant.name}." for tenant in session.tenants())
-    named = {disk: domain.name for domain in staying for disk in domain.disks}
-    strays = []
-    for volume in volumes:
-        vm = next((volume.name.removesuffix(end) for end in VOLUME_ENDINGS if volume.name.endswith(end)), "")
-        if vm.startswith(tenants) and vm not in known:
-            strays.append((volume, vm))
-    paths = {volume.path for volume, _vm in strays}
-    bases = {volume.backing_path: volume.name for volume in volumes if volume.path not in paths}
-    found = []
-    for volume, vm in strays:
-        left = None
-        if user := named.get(volume.path) or named.get(volume.name):
-            left = f"domain {user} uses it"
-        elif volume.path in bases:
-            left = f"volume {bases[volume.path]} is an overlay on it"
-        elif volume.pool in shared:
-            left = "other hosts may use it: its pool is reached over a network"
-        why = f"named after VM {vm}, which the store does not have"
-        found.append((volume, Garbage(Kind.VOLUME, f"{volume.pool}/{volume.name}", host, why, left)))
-    return found
+def _nothing() -> None:
+    """Do nothing to what is left alone."""
 
 
 def _stray_vgpus(

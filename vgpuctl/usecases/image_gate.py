@@ -14,8 +14,8 @@ from vgpuctl.guests.storage import Storage
 from vgpuctl.model.image import UNREGISTERED, BaseImage, HostImages, Image, ImageCopy, ImageFormat, ImageKind
 from vgpuctl.model.vm import DirectKernel, Vm, VmRequest
 from vgpuctl.store.store import Session
-from vgpuctl.usecases import guest
 from vgpuctl.usecases.services import HostSession, Services
+from vgpuctl.usecases.volumes import paths_of
 
 
 def refuse_unregistered(session: Session, request: VmRequest) -> None:
@@ -148,12 +148,12 @@ def refuse_used_volume(services: Services, host: HostSession, image: Image, file
                 hint="copy the disk while the domain is off, and register the copy",
             )
     with services.store.reading() as session:
-        vms = session.vms(host=host.name)
-    for vm in vms:
-        if places & set(guest.volume_paths(storage, vm)):
+        volumes = session.volumes(host=host.name)
+    for volume in volumes:
+        if places & paths_of(storage, [volume]):
             raise ImageRejected(
-                f"image {image.name}: {file.path} on {host.name} belongs to VM {vm.request.name} of tenant "
-                f"{vm.request.tenant}",
+                f"image {image.name}: {file.path} on {host.name} belongs to VM {volume.vm_name} of tenant "
+                f"{volume.tenant}",
                 hint="copy it while the VM is stopped, and register the copy",
             )
 

@@ -14,7 +14,7 @@ from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.ovn.topology import tenant_owner
 from vgpuctl.usecases.delete_network import delete_network
 from vgpuctl.usecases.delete_vm import delete_vm
-from vgpuctl.usecases.guest import VOLUME_ENDINGS
+from vgpuctl.usecases.gc_volumes import OLD_ENDINGS
 from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.tenants import set_quota
@@ -116,7 +116,7 @@ def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tupl
         raise StateError(
             f"{len(left)} things of tenant {tenant} are left",
             context=left,
-            hint="run the same command again; `vgpuctl gc` takes away what the store does not know",
+            hint="run the same command again; `vgpuctl gc` deletes what is ours, `virsh vol-delete` other volumes",
         )
     if silent:
         raise PartialFailure(
@@ -140,16 +140,19 @@ def _left_on(services: Services, name: str, tenant: str, had: Belongings) -> Seq
 
 
 def _volumes_on(services: Services, name: str, tenant: str) -> list[str]:
-    """Disks and seeds in every pool of the host whose VM would be the tenant's; names may have dots in them."""
+    """Volumes recorded for the tenant, and those of every pool named after its VMs as older stores named them."""
     with services.store.reading() as session:
+        recorded = [
+            f"{volume.kind} {volume.name} of pool {volume.pool}" for volume in session.volumes(tenant=tenant, host=name)
+        ]
         others = [f"{one.name}." for one in session.tenants() if one.name.startswith(f"{tenant}.")]
     storage = Storage(services.host(name).hypervisor)
-    return [
+    return recorded + [
         f"volume {volume.name} of pool {pool.name}"
         for pool in storage.pools()
         if pool.is_active
         for volume in storage.volumes(pool.name)
         if volume.name.startswith(f"{tenant}.")
-        and volume.name.endswith(VOLUME_ENDINGS)
+        and volume.name.endswith(OLD_ENDINGS)
         and not volume.name.startswith(tuple(others))
     ]

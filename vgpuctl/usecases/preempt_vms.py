@@ -229,13 +229,13 @@ def _withdraw(services: Services, vms: Sequence[Vm]) -> None:
     for vm in vms:
         services.say(f"{vm.domain_name}: is not preempted")
         with contextlib.suppress(VgpuctlError):  # the notice in the domain ends with the domain's run
-            services.host(vm.host).hypervisor.set_preemption_notice(vm.domain_name, None)
+            services.host(vm.host).hypervisor.set_preemption_notice(vm.domain_name, None, uuid=vm.uuid)
 
 
 def _tell_domain(services: Services, vm: Vm, at: float) -> None:
     """Write the notice into the running domain's metadata. The store has it already, so a refusal ends nothing."""
     try:
-        services.host(vm.host).hypervisor.set_preemption_notice(vm.domain_name, at)
+        services.host(vm.host).hypervisor.set_preemption_notice(vm.domain_name, at, uuid=vm.uuid)
     except GuestError as error:
         services.say(f"{vm.domain_name}: its domain has no notice: {error.message}")
 

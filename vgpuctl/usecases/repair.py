@@ -16,6 +16,7 @@ from vgpuctl.usecases.preempt_vms import withdraw_dead_notices
 from vgpuctl.usecases.release import release_slices
 from vgpuctl.usecases.repair_networks import mend_networks
 from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.volumes import recorded_volumes, remove_volumes
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
         return f"creation did not end (VM is {vm.state})", "taken back", lambda: _take_back(services, vm, leases)
     if vm.state is VmState.DELETING:
         return vm.problem or "deletion did not end", "finished", lambda: _take_back(services, vm, leases)
-    state = services.host(vm.host).hypervisor.state(vm.domain_name)
+    state = services.host(vm.host).hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if vm.state is VmState.RUNNING and state is not DomainState.RUNNING:
         return (
             f"the store says running, libvirt says {state or 'no such domain'}",
@@ -146,7 +147,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
 def _runs_with_its_slices(services: Services, vm: Vm, leases: Sequence[Lease]) -> bool:
     host = services.host(vm.host)
     uuids = {domain.uuid for domain in host.hypervisor.domains()}
-    if vm.uuid not in uuids or host.hypervisor.state(vm.domain_name) is not DomainState.RUNNING:
+    if vm.uuid not in uuids or host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is not DomainState.RUNNING:
         return False
     return all(guest.is_held(host, vm, lease) for lease in leases)
 
@@ -167,7 +168,7 @@ def _take_back(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     host = services.host(vm.host)
     guest.remove_domain(host, vm)
     disconnect(services, vm)
-    guest.remove_volumes(host, vm)
+    remove_volumes(services, host, recorded_volumes(services, vm))
     release_slices(services, host, leases)
     with services.store.transaction() as session:
         session.delete_vm(vm.uuid)

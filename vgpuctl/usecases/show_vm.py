@@ -38,7 +38,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
     terms = preemption_terms(services, vm, leases)
     try:
         host = services.host(vm.host)
-        state = host.hypervisor.state(vm.domain_name)
+        state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
         running = state is DomainState.RUNNING
         return ShownVm(
             vm=vm,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """start-vm: start a stopped VM on its host, with the slices it kept or with new ones."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
@@ -19,9 +19,10 @@ from vgpuctl.usecases.preempt_vms import Consent, make_room
 from vgpuctl.usecases.preemption import find_eviction
 from vgpuctl.usecases.quota import refuse_over_quota
 from vgpuctl.usecases.reservations import with_promises
-from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.services import HostSession, Services
 from vgpuctl.usecases.slices import build_slices, check_leases, leases_of, plan_leases, refuse_kept
 from vgpuctl.usecases.undo import Undo
+from vgpuctl.usecases.volumes import recorded_volumes
 
 
 def start_vm(services: Services, vm: Vm, *, consent: Consent | None = None) -> tuple[Vm, bool]:
@@ -35,46 +36,61 @@ def start_vm(services: Services, vm: Vm, *, consent: Consent | None = None) -> t
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
     host = services.host(vm.host)
-    if vm.state is VmState.RUNNING and host.hypervisor.state(vm.domain_name) is DomainState.RUNNING:
+    if vm.state is VmState.RUNNING and host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is DomainState.RUNNING:
         return vm, False
-    with operation(services, "start-vm", vm), Undo(services.say) as undoing:
-        facts = host.agent.facts()
-        with services.store.transaction() as session:
-            session.save_facts(vm.host, facts, at=facts.read_at)
-            leases: Sequence[Lease] = session.leases(vm_uuid=vm.uuid)
-        wanted = sum(gpu.count for gpu in vm.request.gpus)
-        if len(leases) != wanted or (vm.state is VmState.STOPPED and not leases):
-            try:
-                leases = _reserve_again(services, vm, facts, consent)
-            except _MadeRoom:
-                facts = host.agent.facts()
-                leases = _reserve_again(services, vm, facts, None)
-            undoing.push("lease", lambda: _forget(services, leases))
-        else:
-            refuse_kept(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
-        steps, undo = plan_leases(leases, facts)
-        build_slices(host, steps, undo, undoing)
-        attachment = attachment_of(services, vm)
-        if attachment is not None:
-            connect(services, attachment.network)
-        if not vm.is_adopted:
-            guest.define(host, vm, leases, facts, attachment, images_again(services, host, vm))
-        services.say(f"{vm.domain_name}: starting")
-        undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name))
-        host.hypervisor.start(vm.domain_name)
-        guest.prove_running(host, vm, leases)
-        with services.store.transaction() as session:
-            for lease in leases:
-                session.set_lease_state(lease.id, LeaseState.RUNNING)
-            session.set_vm_state(vm.uuid, VmState.RUNNING)
-            session.add_event("vm-started", vm.domain_name, f"on {vm.host}")
-        undoing.keep()
+    with operation(services, "start-vm", vm):
+        guest.refuse_other_domain(host, vm)
+        with services.store.reading() as session:
+            before = frozenset(lease.id for lease in session.leases(vm_uuid=vm.uuid))
+        undoing = Undo(services.say, subject=vm.domain_name, settle=lambda undo: _settle(services, vm, before, undo))
+        try:
+            with undoing:
+                _start(services, host, vm, consent, undoing)
+                undoing.keep()
+        except BaseException as error:
+            undoing.finish(error)
+            raise
         services.say(f"{vm.domain_name}: running on {vm.host}")
     return replace(vm, state=VmState.RUNNING), True
 
 
 class _MadeRoom(Exception):
     """Other VMs of the host were preempted: its facts are to be read again."""
+
+
+def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | None, undoing: Undo) -> None:
+    facts = host.agent.facts()
+    with services.store.transaction() as session:
+        session.save_facts(vm.host, facts, at=facts.read_at)
+        leases: Sequence[Lease] = session.leases(vm_uuid=vm.uuid)
+    wanted = sum(gpu.count for gpu in vm.request.gpus)
+    if len(leases) != wanted or (vm.state is VmState.STOPPED and not leases):
+        try:
+            leases = _reserve_again(services, vm, facts, consent)
+        except _MadeRoom:
+            facts = host.agent.facts()
+            leases = _reserve_again(services, vm, facts, None)
+    else:
+        refuse_kept(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
+    steps, undo = plan_leases(leases, facts)
+    build_slices(host, steps, undo, undoing)
+    attachment = attachment_of(services, vm)
+    if attachment is not None:
+        connect(services, attachment.network)
+    if not vm.is_adopted:
+        images = images_again(services, host, vm)
+        guest.define(host, vm, leases, facts, attachment, images, recorded_volumes(services, vm))
+    services.say(f"{vm.domain_name}: starting")
+    state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
+    if state is None or not state.is_active():
+        undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid))
+    host.hypervisor.start(vm.domain_name, uuid=vm.uuid)
+    guest.prove_running(host, vm, leases)
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, LeaseState.RUNNING)
+        session.set_vm_state(vm.uuid, VmState.RUNNING)
+        session.add_event("vm-started", vm.domain_name, f"on {vm.host}")
 
 
 def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consent | None) -> Sequence[Lease]:
@@ -109,7 +125,12 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
     return again
 
 
-def _forget(services: Services, leases: Sequence[Lease]) -> None:
+def _settle(services: Services, vm: Vm, before: Collection[str], undoing: Undo) -> None:
+    """Give back the leases that this run took, or leave them to `repair`. The VM stays as it was: it has its disk."""
+    state = LeaseState.BROKEN if undoing.failures else LeaseState.GONE
     with services.store.transaction() as session:
-        for lease in leases:
-            session.set_lease_state(lease.id, LeaseState.GONE)
+        for lease in session.leases(vm_uuid=vm.uuid):
+            if lease.id not in before:
+                session.set_lease_state(lease.id, state, undoing.problem or None)
+        if undoing.failures:
+            session.set_vm_state(vm.uuid, vm.state, undoing.problem, kept_until=vm.ends_at)

@@ -48,7 +48,7 @@ def stop_vm(
         if changed:
             host = services.host(vm.host)
             services.say(f"{vm.domain_name}: shutting down")
-            host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s)
+            host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
         if changed or problem is not None or kept_until is not None:
             changed = changed or kept_until is not None
             with services.store.transaction() as session:

@@ -222,9 +222,9 @@ def test_the_version_is_the_one_of_the_daemon(hypervisor: Hypervisor) -> None:
 def test_a_domain_boots_from_an_overlay_with_its_seed(
     hypervisor: Hypervisor, storage: Storage, view: DomainView
 ) -> None:
-    base = BaseImage(storage.ensure_disk("default", "base.qcow2", 1).volume.path, ImageFormat.QCOW2, 2**20)
-    disk = storage.ensure_overlay("default", "web.qcow2", 2, base).volume
-    seed = storage.upload("default", "seed.iso", b"x" * 4096).volume
+    base = BaseImage(storage.create_disk("default", "base.qcow2", 1).path, ImageFormat.QCOW2, 2**20)
+    disk = storage.create_overlay("default", "web.qcow2", 2, base)
+    seed = storage.create_image("default", "seed.iso", b"x" * 4096)
     shown = DiskView(disk.path, BackingView(base.path, base.format))
     hypervisor.define(render_domain(replace(view, disk=shown, seed_path=seed.path)))
     (domain,) = hypervisor.domains()

@@ -3,16 +3,18 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from tests.libvirtd_fixture import LocalLibvirtd
-from vgpuctl.errors import VolumeRejected
+from vgpuctl.errors import VolumeExists, VolumeRejected
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.storage_facts import is_refused_as_existing
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.image import BaseImage, ImageFormat
 
@@ -56,7 +58,7 @@ def test_the_default_pool_is_made_once_and_started_again(hypervisor: Hypervisor,
 
 def test_another_pool_must_exist_and_be_active(hypervisor: Hypervisor, storage: Storage, elsewhere: Path) -> None:
     with pytest.raises(VolumeRejected, match="gpu1 has no storage pool 'fast'") as caught:
-        storage.ensure_disk("fast", "a.qcow2", 1)
+        storage.create_disk("fast", "a.qcow2", 1)
     assert caught.value.context == ("default: /var/lib/libvirt/images",)
     xml = render_template("pool.xml.j2", name="fast", path=str(elsewhere))
     handle = hypervisor.connection.storagePoolDefineXML(xml, 0)
@@ -77,16 +79,12 @@ def test_an_overlay_stands_on_a_volume_of_the_pool(storage: Storage, images: Pat
     make_image(images / "debian.qcow2", size_mib=3)
     path = storage.find_volume_path("default", "debian.qcow2")
     assert path == "/var/lib/libvirt/images/debian.qcow2"
-    change = storage.ensure_overlay("default", "web.qcow2", 10, base_of(path, size_mib=3))
-    assert change.changed
-    assert change.volume.format == "qcow2"
-    assert change.volume.capacity_bytes == 10 * MIB
-    assert change.volume.backing_path == path
-    assert change.volume.path == "/var/lib/libvirt/images/web.qcow2"
-    assert storage.disk_paths("default", "web.qcow2") == (change.volume.path, path)
-    again = storage.ensure_overlay("default", "web.qcow2", 10, base_of(path, size_mib=3))
-    assert not again.changed
-    assert again.volume == change.volume
+    made = storage.create_overlay("default", "web.qcow2", 10, base_of(path, size_mib=3))
+    assert made.format == "qcow2"
+    assert made.capacity_bytes == 10 * MIB
+    assert made.backing_path == path
+    assert made.path == made.key == "/var/lib/libvirt/images/web.qcow2"
+    assert storage.find_volume("default", "web.qcow2") == made
     assert storage.find_volume_path("default", "ubuntu.qcow2") is None
     assert storage.find_volume_path("fast", "debian.qcow2") is None
 
@@ -97,9 +95,7 @@ def test_an_overlay_stands_on_a_file_anywhere_on_the_host(
 ) -> None:
     base = elsewhere / "debian image & co.img"
     make_image(base, image_format=image_format.value)
-    change = storage.ensure_overlay("default", "web.qcow2", 2, base_of(base, image_format))
-    assert change.volume.backing_path == str(base)
-    assert not storage.ensure_overlay("default", "web.qcow2", 2, base_of(base, image_format)).changed
+    assert storage.create_overlay("default", "web.qcow2", 2, base_of(base, image_format)).backing_path == str(base)
     assert [pool.name for pool in storage.pools()] == ["default"]
     assert base.exists()
 
@@ -111,7 +107,7 @@ def test_a_raw_base_that_looks_like_qcow2_stays_raw(storage: Storage, images: Pa
     subprocess.run(
         ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(secret), str(base), "1M"], check=True
     )
-    storage.ensure_overlay("default", "web.qcow2", 2, base_of(base, ImageFormat.RAW))
+    storage.create_overlay("default", "web.qcow2", 2, base_of(base, ImageFormat.RAW))
     told = subprocess.run(
         ["qemu-img", "info", "-U", "--output=json", "--backing-chain", str(images / "web.qcow2")],
         capture_output=True,
@@ -131,7 +127,7 @@ def test_several_runs_at_once_share_a_base_outside_of_any_pool(libvirtd: LocalLi
         with Hypervisor(libvirtd.uri, host="gpu1") as own:
             storage = Storage(own)
             name = f"at-once-{number}.qcow2"
-            backing = storage.ensure_overlay("default", name, 1, base_of(base)).volume.backing_path
+            backing = storage.create_overlay("default", name, 1, base_of(base)).backing_path
             storage.delete_volume("default", name)
             return backing
 
@@ -141,38 +137,81 @@ def test_several_runs_at_once_share_a_base_outside_of_any_pool(libvirtd: LocalLi
 
 def test_a_base_larger_than_the_disk_is_refused(storage: Storage) -> None:
     with pytest.raises(VolumeRejected, match=r"big\.qcow2 is 5 MiB, larger than the disk of 4 MiB") as caught:
-        storage.ensure_overlay("default", "web.qcow2", 4, base_of("/srv/big.qcow2", size_mib=5))
+        storage.create_overlay("default", "web.qcow2", 4, base_of("/srv/big.qcow2", size_mib=5))
     assert caught.value.hint == "ask for a disk of 5 MiB or more"
     with pytest.raises(VolumeRejected, match="larger than the disk"):
         storage.check_disk("default", 4, base_of("/srv/big.qcow2", size_mib=5))
 
 
-def test_a_volume_that_exists_and_differs_is_not_touched(storage: Storage) -> None:
-    storage.ensure_disk("default", "web.qcow2", 2)
-    with pytest.raises(VolumeRejected, match="exists and differs") as caught:
-        storage.ensure_disk("default", "web.qcow2", 3)
-    assert caught.value.context == ("found: 2 MiB on no base image", "wanted: 3 MiB on no base image")
-    assert not storage.ensure_disk("default", "web.qcow2", 2).changed
+@pytest.mark.parametrize("refreshed", [True, False])
+def test_a_file_that_exists_is_neither_taken_over_nor_written(
+    hypervisor: Hypervisor, storage: Storage, images: Path, *, refreshed: bool
+) -> None:
+    make_image(images / "base.qcow2")
+    data = b"the data of somebody else " * 40_000
+    for name in ("web.qcow2", "seed.iso"):
+        (images / name).write_bytes(data)
+    make_image(images / "equal.qcow2", size_mib=2)
+    (images / "same-seed.iso").write_bytes(b"seed")
+    before = {path.name: path.read_bytes() for path in images.iterdir()}
+    if refreshed:
+        hypervisor.connection.storagePoolLookupByName("default").refresh(0)
+    creations: tuple[Callable[[], object], ...] = (
+        lambda: storage.create_disk("default", "web.qcow2", 2),
+        lambda: storage.create_disk("default", "equal.qcow2", 2),
+        lambda: storage.create_overlay("default", "web.qcow2", 2, base_of("/var/lib/libvirt/images/base.qcow2")),
+        lambda: storage.create_image("default", "seed.iso", b"seed"),
+        lambda: storage.create_image("default", "same-seed.iso", b"seed"),
+    )
+    for create in creations:
+        with pytest.raises(VolumeExists, match="that vgpuctl did not make") as caught:
+            create()
+        assert "it stays as it is" in (caught.value.hint or "")
+        assert {path.name: path.read_bytes() for path in images.iterdir()} == before
+
+
+def test_libvirt_itself_refuses_a_file_that_its_pool_does_not_know(hypervisor: Hypervisor, images: Path) -> None:
+    """Our own look is not what protects a file that somebody creates right after it."""
+    pool = hypervisor.connection.storagePoolLookupByName("default")
+    (images / "web.qcow2").write_bytes(b"theirs")
+    for image_format in ("qcow2", "raw"):
+        xml = render_template("volume.xml.j2", name="web.qcow2", format=image_format, size=MIB, backing=None)
+        with pytest.raises(libvirt.libvirtError) as caught:
+            pool.createXML(xml, 0)
+        assert is_refused_as_existing(caught.value.get_error_message())
+    assert (images / "web.qcow2").read_bytes() == b"theirs"
+    (images / "web.qcow2").unlink()
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, 700_001])
-def test_an_upload_arrives_byte_for_byte_and_only_once(storage: Storage, images: Path, size: int) -> None:
+def test_an_image_arrives_byte_for_byte(storage: Storage, images: Path, size: int) -> None:
     data = bytes(range(256)) * (size // 256 + 1)
-    assert storage.upload("default", "seed.iso", data[:size]).changed
+    made = storage.create_image("default", "seed.iso", data[:size])
     assert (images / "seed.iso").read_bytes() == data[:size]
-    assert not storage.upload("default", "seed.iso", data[:size]).changed
-    other = data[: size + 1][::-1]
-    assert storage.upload("default", "seed.iso", other).changed
-    assert (images / "seed.iso").read_bytes() == other
+    found = storage.find_volume("default", "seed.iso")
+    assert found is not None
+    assert (found.capacity_bytes, found.key) == (size, made.key)
+
+
+def test_a_pool_that_is_not_there_or_not_active_is_not_taken_for_an_empty_one(
+    hypervisor: Hypervisor, storage: Storage
+) -> None:
+    storage.create_disk("default", "web.qcow2", 1)
+    with pytest.raises(VolumeRejected, match="no storage pool 'gone'"):
+        storage.find_volume("gone", "web.qcow2")
+    hypervisor.connection.storagePoolLookupByName("default").destroy()
+    with pytest.raises(VolumeRejected, match="is not active"):
+        storage.find_volume("default", "web.qcow2")
+    storage.ensure_pool("default")
 
 
 def test_deleting_what_is_gone_changes_nothing(storage: Storage, images: Path) -> None:
-    storage.ensure_disk("default", "web.qcow2", 1)
+    storage.create_disk("default", "web.qcow2", 1)
     assert storage.delete_volume("default", "web.qcow2")
     assert not (images / "web.qcow2").exists()
     assert not storage.delete_volume("default", "web.qcow2")
     assert not storage.delete_volume("gone", "web.qcow2")
-    storage.ensure_disk("default", "web.qcow2", 1)
+    storage.create_disk("default", "web.qcow2", 1)
     (images / "web.qcow2").unlink()
     assert not storage.delete_volume("default", "web.qcow2")
 
@@ -181,7 +220,7 @@ def test_a_full_pool_says_what_is_left(hypervisor: Hypervisor, storage: Storage,
     xml = render_template("pool.xml.j2", name="full", path=str(libvirtd.full_folder))
     handle = hypervisor.connection.storagePoolCreateXML(xml, 0)
     with pytest.raises(VolumeRejected, match="No space left on device") as caught:
-        storage.upload("full", "seed.iso", b"x" * 2 * MIB)
+        storage.create_image("full", "seed.iso", b"x" * 2 * MIB)
     assert caught.value.context == (f"pool full at {libvirtd.full_folder}: 1 MiB of 1 MiB left",)
     assert "virsh pool-info" in (caught.value.hint or "")
     assert storage.volumes("full") == []
@@ -199,7 +238,7 @@ def test_a_log_that_is_not_there_says_where_it_would_be(storage: Storage) -> Non
 def test_the_test_driver_keeps_volumes_too() -> None:
     with Hypervisor("test:///default", host="gpu1") as hypervisor:
         storage = Storage(hypervisor)
-        base = storage.ensure_disk("default-pool", "base.qcow2", 1)
-        assert base.changed
-        assert not storage.ensure_disk("default-pool", "base.qcow2", 1).changed
+        storage.create_disk("default-pool", "base.qcow2", 1)
+        with pytest.raises(VolumeExists):
+            storage.create_disk("default-pool", "base.qcow2", 1)
         assert storage.delete_volume("default-pool", "base.qcow2")

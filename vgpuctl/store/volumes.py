@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which VM has which storage volume. A row stands from before the volume is made until after it is deleted."""
+
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select, update
+
+from vgpuctl.errors import NotFound
+from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
+from vgpuctl.store import codec, tables
+from vgpuctl.store.rows import Rows
+
+_VOLUMES = tables.volumes
+
+
+class VolumeRows(Rows):
+    """Add, find, change and delete the records of volumes."""
+
+    def intend_volume(self, volume: Volume) -> None:
+        """Record a volume that is about to be made. Raises ConcurrentChange when the name is recorded already."""
+        self._write(
+            insert(_VOLUMES).values(
+                **{**asdict(volume), "kind": volume.kind.value, "state": VolumeState.INTENDED.value},
+                created_at=self._clock(),
+            ),
+            conflict=f"{volume} is recorded for a VM already",
+        )
+
+    def set_volume_made(self, volume: Volume, *, key: str, path: str) -> None:
+        """Note that libvirt made the volume, with its key and path. Raises NotFound."""
+        values = {"state": VolumeState.MADE.value, "key": codec.plain_text(key), "path": codec.plain_text(path)}
+        if self._write(update(_VOLUMES).where(*_is(volume)).values(**values)).rowcount != 1:
+            raise NotFound(f"{volume} is not recorded in the store {self._store_name}")
+
+    def forget_volume(self, volume: Volume) -> bool:
+        """Delete the record of a volume that is gone, or was never made. Returns False when there was none."""
+        return self._write(delete(_VOLUMES).where(*_is(volume))).rowcount == 1
+
+    def volumes(
+        self, *, host: str | None = None, vm_uuid: str | None = None, tenant: str | None = None
+    ) -> list[Volume]:
+        """Recorded volumes of a host, a VM, a tenant, or all; by host, pool and name."""
+        query = select(_VOLUMES)
+        for column, value in ((_VOLUMES.c.host, host), (_VOLUMES.c.vm_uuid, vm_uuid), (_VOLUMES.c.tenant, tenant)):
+            if value is not None:
+                query = query.where(column == value)
+        found = [_volume(row) for row in self._read(query)]
+        return sorted(found, key=lambda volume: (volume.host, volume.pool, volume.name))
+
+
+def _is(volume: Volume) -> tuple[Any, ...]:
+    return (
+        _VOLUMES.c.host == volume.host,
+        _VOLUMES.c.pool == volume.pool,
+        _VOLUMES.c.name == volume.name,
+        _VOLUMES.c.vm_uuid == volume.vm_uuid,
+    )
+
+
+def _volume(row: Row[Any]) -> Volume:
+    fields = {name: value for name, value in row._mapping.items() if name != "created_at"}
+    return Volume(**{**fields, "kind": VolumeKind(row.kind), "state": VolumeState(row.state)})

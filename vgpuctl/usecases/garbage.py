@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What gc finds: one thing on a host or in OVN that vgpuctl made and no object of the store has."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What can be garbage, in the order in which it is taken away."""
+
+    DOMAIN = "domain"
+    VOLUME = "volume"
+    NETWORK = "network"
+    VGPU = "vgpu"
+    OVN = "ovn"
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """One thing that no object of the store has.
+
+    name: a domain, `POOL/VOLUME`, a libvirt network, an mdev's UUID or a VF, an owner of OVN's rows. host: `-` for OVN.
+    why: what makes it garbage. left: why it is left alone nevertheless, None when it can be taken away.
+    """
+
+    kind: Kind
+    name: str
+    host: str
+    why: str
+    left: str | None = None

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SIGINT, SIGTERM and SIGHUP around work that is rolled back: one interrupts the work, none the rollback.
+
+Python runs signal handlers in the main thread, between any two of its instructions. So the handlers themselves decide
+whether a signal raises: the first one does, later ones are noted until the work and its rollback are over.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GOES_ON = b"\nrolling back goes on and cannot be interrupted; the command ends after it\n"
+_Handler = Callable[[int, FrameType | None], object] | int | None
+
+
+class _Guard:
+    """The state of the main thread. depth: blocks under way, nested or side by side."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.is_rolling_back = False
+        self.has_raised = False
+        self.is_noted = False
+        self.before: dict[int, _Handler] = {}
+
+    def handle(self, _number: int, _frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt for the first signal while there is nothing to roll back yet, else note it."""
+        if self.is_rolling_back or self.has_raised:
+            self.is_noted = True
+            with contextlib.suppress(OSError):
+                os.write(2, _GOES_ON)
+            return
+        self.has_raised = True
+        raise KeyboardInterrupt
+
+
+_guard = _Guard()
+
+
+def install() -> None:
+    """Have SIGTERM and SIGHUP raise KeyboardInterrupt as SIGINT does; a signal that is ignored (nohup) stays so."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
+def enter() -> None:
+    """Begin a block whose failure is rolled back. Handlers other than Python's own stay: the controller has some."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    _guard.depth += 1
+    if _guard.depth > 1:
+        return
+    _guard.has_raised = _guard.is_rolling_back = _guard.is_noted = False
+    for number in _SIGNALS:
+        handler = signal.getsignal(number)
+        if handler is signal.default_int_handler:
+            _guard.before[number] = handler
+            signal.signal(number, _guard.handle)
+
+
+def hold(*, only_outermost: bool = False) -> None:
+    """From here to the end of the outermost block, signals are noted only. only_outermost: unless within another."""
+    if threading.current_thread() is threading.main_thread() and not (only_outermost and _guard.depth > 1):
+        _guard.is_rolling_back = True
+
+
+def leave() -> bool:
+    """End a block. Returns True if the outermost one ended and a signal came that did not raise."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    _guard.depth -= 1
+    if _guard.depth > 0:
+        return False
+    for number, handler in _guard.before.items():
+        signal.signal(number, handler)
+    _guard.before.clear()
+    is_noted, _guard.is_noted = _guard.is_noted, False
+    _guard.is_rolling_back = _guard.has_raised = False
+    return is_noted

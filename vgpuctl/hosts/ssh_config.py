@@ -15,6 +15,7 @@ from vgpuctl.hosts.common_args import CommonArguments, parse_common_args
 from vgpuctl.hosts.quiet_paramiko import load_paramiko
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
 
 if TYPE_CHECKING:
     import paramiko
@@ -24,6 +25,9 @@ _MAXIMUM_INCLUDES = 16
 _SECTION = re.compile(r"\s*(?:host|match)(?:\s|=)", re.IGNORECASE)
 _INCLUDE = re.compile(r"\s*include(?:\s*=\s*|\s+)(?P<patterns>.+?)\s*$", re.IGNORECASE)
 _TOKEN = re.compile(r"%(.)")
+_WHOLE = re.compile(r"[0-9]{1,6}")
+_HIGHEST_PORT = 65535
+_SHOWN = 60
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ def _resolve_one(
             f"{name}: more than {_MAXIMUM_HOPS} jump hosts behind one another",
             hint="see whether ProxyJump in ssh_config leads back to the same host",
         )
+    _check_name(name, "address", address, host_name_fault(address))
     arguments = arguments or CommonArguments()
     found = _look_up(config, address, name)
     options: dict[str, str] = {
@@ -106,6 +111,10 @@ def _resolve_one(
     inventory_user = target.user if target else user
     number = inventory_port or _whole_number(options.get("port", "22"), "Port", name)
     login_user = inventory_user or options.get("user") or getpass.getuser()
+    _check_name(name, "HostName", host, host_name_fault(host))
+    _check_name(name, "user", login_user, user_name_fault(login_user))
+    if not 1 <= number <= _HIGHEST_PORT:
+        raise InventoryError(f"{name}: port {number} is none", hint="a port is 1 to 65535")
     expand = _expander(address, host, number, login_user)
     listed: list[str] = [target.private_key_file] if target and target.private_key_file else []
     listed += arguments.identity_files
@@ -159,9 +168,9 @@ def split_destination(text: str, *, what: str) -> tuple[str | None, str, int | N
     """Split `[user@]host[:port]` or `ssh://[user@]host[:port]`; IPv6 addresses in brackets."""
     rest = text.removeprefix("ssh://").removesuffix("/")
     user, at, address = rest.rpartition("@")
-    match = re.fullmatch(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\s]+))(?::(?P<port>\d+))?", address)
+    match = re.fullmatch(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:\s]+))(?::(?P<port>[0-9]{1,5}))?", address)
     if match is None or (at and not user):
-        raise InventoryError(f"{what}: {text!r} is not [USER@]HOST[:PORT]")
+        raise InventoryError(f"{what}: {text[:_SHOWN]!a} is not [USER@]HOST[:PORT]")
     return user or None, match["v6"] or match["host"], int(match["port"]) if match["port"] else None
 
 
@@ -269,7 +278,12 @@ def _seconds(options: Mapping[str, str], key: str, name: str) -> int | None:
     return _whole_number(text.removesuffix("s"), key, name)
 
 
+def _check_name(host: str, what: str, text: str, fault: str | None) -> None:
+    if fault is not None:
+        raise InventoryError(f"{host[:_SHOWN]}: the {what} {text[:_SHOWN]!a} {fault}", hint="ssh refuses it too")
+
+
 def _whole_number(text: str, key: str, name: str) -> int:
-    if not text.isdigit():
-        raise InventoryError(f"{name}: {key} {text!r} is not a number")
+    if not _WHOLE.fullmatch(text):
+        raise InventoryError(f"{name}: {key} {text[:_SHOWN]!a} is not a number")
     return int(text)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How to log in to a host, from its `ansible_*` variables. Where several names say one thing, the last one counts."""
 
+from collections.abc import Callable
+
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.origin import UntrustedText
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
 
 _ADDRESS = ("ansible_host", "ansible_ssh_host")
 _PORT = ("ansible_port", "ansible_ssh_port")
@@ -17,6 +20,8 @@ _BECOME_PASSWORD = ("ansible_become_password", "ansible_become_pass", "ansible_s
 _KEY_CHECKING = ("ansible_host_key_checking", "ansible_ssh_host_key_checking")
 _OVER_SSH = ("smart", "ssh", "paramiko", "paramiko_ssh")
 _PORT_DIGITS = 9
+_SHOWN = 40
+_AS_SSH = "ssh refuses it too: such names reach the shell of a ProxyCommand"
 _TRUE = ("true", "yes", "on", "y", "t", "1")
 _FALSE = ("false", "no", "off", "n", "f", "0")
 
@@ -32,9 +37,9 @@ def target_of(name: str, variables: VariableSet, groups: tuple[str, ...]) -> Hos
         interpreter = HostTarget.python_interpreter
     return HostTarget(
         name=name,
-        address=read.text(_ADDRESS) or name,
+        address=read.checked(_ADDRESS, host_name_fault) or name,
         port=read.port(),
-        user=read.text(_USER),
+        user=read.checked(_USER, user_name_fault),
         private_key_file=read.text(_KEY_FILE),
         password=read.text(_PASSWORD),
         common_args=" ".join(arguments) or None,
@@ -66,6 +71,14 @@ class _Reader:
             raise self._wrong(name, "has more than one line")
         return str(value)
 
+    def checked(self, names: tuple[str, ...], fault_of: Callable[[str], str | None]) -> str | None:
+        text = self.text(names)
+        fault = None if text is None else fault_of(text)
+        if fault is not None:
+            name, value = self._find(names)
+            raise self._wrong(name, f"is {str(value)[:_SHOWN]!a}: it {fault}", hint=_AS_SSH)
+        return text
+
     def port(self) -> int | None:
         name, value = self._find(_PORT)
         if value is None or value == "":
@@ -74,7 +87,7 @@ class _Reader:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 65535:
             raise self._wrong(
-                name, f"is {str(value)[:40]!r}, not a port", hint="a port is a whole number from 1 to 65535"
+                name, f"is {str(value)[:_SHOWN]!a}, not a port", hint="a port is a whole number from 1 to 65535"
             )
         return value
 

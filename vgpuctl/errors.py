@@ -14,7 +14,7 @@ VgpuctlError
 ├── NoCapacity 5            no GPU can take the request; the context has a line per GPU
 │   └── PreemptionNeeded    it fits only if other VMs are preempted, and nobody agreed to that
 ├── StateError 6            the store and the request disagree
-│   ├── NotFound  VmDiffers  ConcurrentChange  LeaseBroken  StoreUnusable
+│   ├── NotFound  VmDiffers  TenantDiffers  ConcurrentChange  LeaseBroken  StoreUnusable
 │   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
 ├── GuestError 7            libvirt refused a domain, volume or network
 │   ├── DomainRejected  VolumeRejected  VolumeExists  NetworkMissing  NetworkRejected  ImageRejected
@@ -223,6 +223,12 @@ class StoreUnusable(StateError):
     """The store cannot be opened or written."""
 
     reference = "store-unusable"
+
+
+class TenantDiffers(StateError):
+    """A tenant of this name exists with other quotas, pools or another preemption policy."""
+
+    reference = "tenant-differs"
 
 
 class NetworkDiffers(StateError):

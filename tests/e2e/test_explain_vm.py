@@ -88,3 +88,10 @@ def test_a_vm_in_huge_pages_goes_where_they_are_free(operator: Operator, fleet: 
     finally:
         with machine.change() as state:
             state.hugepages.clear()
+
+
+def test_a_type_that_nobody_knows_is_named_with_near_ones(operator: Operator) -> None:
+    for command in (("capacity",), ("explain-vm", "web", "--tenant", "explained")):
+        refused = operator.is_refused(*command, "--gpu", "A40-9Q")
+        assert (refused["reference"], "'A40-9Q'" in refused["message"]) == ("usage", True), refused
+        assert "did you mean" in refused["hint"]

@@ -292,6 +292,34 @@ GATES = [
         "usecases/create_vm.py:find_existing",
         "usecases/onboard.py:onboard",
     ),
+    _guarded(
+        "what only OVN can make is refused by name where OVN was not named (refuse_without_ovn)",
+        "set_object",
+        "usecases/vpc_objects.py",
+        "usecases/vpc_changes.py:_keep",
+    ),
+    _guarded(
+        "what only OVN can make is refused by name where OVN was not named (refuse_without_ovn)",
+        "set_vpc_object",
+        "store/vpcs.py",
+        "usecases/vpc_objects.py:set_object",
+        "usecases/vpc_changes.py:_keep",
+    ),
+    _guarded(
+        "what only OVN can make is refused by name where OVN was not named",
+        "refuse_without_ovn",
+        "usecases/network_backends.py",
+        "usecases/vpc_changes.py:_keep",
+        "usecases/outsides.py:set_outside",
+        "usecases/onboard.py:onboard",
+    ),
+    _guarded(
+        "quotas of a tenant that is there change by set-quota and its file alone",
+        "set_quotas",
+        "store/quotas.py",
+        "usecases/tenants.py:_set",
+        on="session",
+    ),
 ]
 
 

@@ -32,9 +32,12 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Add a tenant, with its quotas, preemption policy and pools. The same command again changes nothing."""
+    """Add a tenant, with its quotas, preemption policy and pools.
+
+    The same command again changes nothing; a tenant that is there with others is refused (see `vgpuctl set-quota`).
+    """
     from vgpuctl.cli.services import services
-    from vgpuctl.usecases.tenants import create_tenant, set_policy
+    from vgpuctl.usecases.tenants import create_tenant
 
     with services(database=database) as opened:
         changed = create_tenant(
@@ -43,11 +46,8 @@ def command(
             limits=quota_options.read_amounts(limits, what="--quota"),
             guaranteed=quota_options.read_amounts(guaranteed, what="--guaranteed"),
             pools=pools,
+            policy=preempt_options.read_policy(reclaim, preempt_mode, grace_s),
         )
-        policy = preempt_options.read_policy(reclaim, preempt_mode, grace_s)
-        has_policy, exposed = set_policy(opened, name, **policy)
-    changed = changed or has_policy
-    preempt_options.tell_exposed(exposed, dry_run=False)
     if as_json:
         print_json({"changed": changed, "tenant": name})
     else:

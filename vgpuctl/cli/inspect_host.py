@@ -28,7 +28,7 @@ def command(host: str, as_json: bool, **where: Any) -> None:
         return
     _print_host(host, facts)
     for gpu in facts.gpus:
-        _print_gpu(gpu)
+        print_gpu(gpu)
 
 
 def _print_host(name: str, facts: HostFacts) -> None:
@@ -52,12 +52,15 @@ def _print_host(name: str, facts: HostFacts) -> None:
         print_line(f"{title:9} {text}")
 
 
-def _print_gpu(gpu: Gpu) -> None:
+def print_gpu(gpu: Gpu) -> None:
+    """Print what was found of one GPU."""
     from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.inspect_host import board_name
 
     print_line()
     print_line(f"GPU {gpu.address}  {board_name(gpu)}  [{gpu.vendor_id}:{gpu.device_id}]")
+    memory = "unknown" if gpu.memory_mib is None else format_mib(gpu.memory_mib)
+    print_line(f"  memory        {memory}, UUID {gpu.uuid or 'unknown'}")
     print_line(f"  sharing       {', '.join(gpu.sharing) or 'none as it stands'}")
     print_line(f"  driver        {gpu.driver or 'none'}, NUMA node {'-' if gpu.numa_node is None else gpu.numa_node}")
     if gpu.utilisation_percent is not None:
@@ -74,6 +77,11 @@ def _print_gpu(gpu: Gpu) -> None:
         for vf in used:
             what = vf.mdev_uuid or (f"type {vf.current_type}" if vf.current_type else "")
             print_line(f"    {vf.address}  {what}  group {vf.iommu_group}" + _held(vf.holders))
+    _print_mig(gpu)
+    if gpu.scheduler is not None:
+        time_slice = gpu.scheduler.time_slice_us
+        shown = "the driver's default" if time_slice is None else f"{time_slice} µs"
+        print_line(f"  scheduler     {gpu.scheduler.policy}, time slice {shown}")
     for mdev in gpu.mdevs:
         print_line(f"  mdev          {mdev.uuid} {mdev.type_id} under {mdev.parent}" + _held(mdev.holders))
     for type_ in gpu.types:
@@ -81,6 +89,23 @@ def _print_gpu(gpu: Gpu) -> None:
         print_line(f"  type          {type_.type_id:12} {type_.name:14} {size:>8}  creatable {type_.creatable}")
     for problem in gpu.problems:
         print_line(f"  problem       {problem}")
+
+
+def _print_mig(gpu: Gpu) -> None:
+    """MIG's mode and instances; a GPU that cannot be partitioned has no line."""
+    if gpu.mig is None:
+        if gpu.mig_mode is not None:
+            print_line(f"  MIG           {gpu.mig_mode}")
+        return
+    modes = ["enabled" if is_on else "disabled" for is_on in (gpu.mig.current, gpu.mig.pending)]
+    pending = "" if modes[0] == modes[1] else f", {modes[1]} after a reset or reboot"
+    print_line(f"  MIG           {modes[0]}{pending}, {len(gpu.mig.instances)} instances")
+    for one in gpu.mig.instances:
+        use = "in use" if one.in_use else "free"
+        print_line(
+            f"    instance {one.id}  {one.profile} at {one.start}, size {one.size}, "
+            f"{one.compute_instances} compute instances, {use}" + _held(one.holders)
+        )
 
 
 def _held(holders: tuple[Any, ...]) -> str:

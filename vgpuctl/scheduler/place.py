@@ -34,7 +34,25 @@ def place(
     placement = fleet.place(request)
     if placement is not None:
         return placement
+    hint = refuse_unknown(request, capacities)
     answer = rejections_of(fleet, request)
+    if not capacities:
+        raise NoCapacity(
+            f"no host was read, so VM {request.tenant}/{request.name} cannot be placed",
+            hint="check the inventory with `vgpuctl list-hosts`, and a host with `vgpuctl inspect-host`",
+        )
+    raise NoCapacity(
+        _message(request),
+        context=describe(answer, capacities),
+        hint=hint or _hint(answer),
+    )
+
+
+def refuse_unknown(request: VmRequest, capacities: Sequence[HostCapacity]) -> str | None:
+    """Raise UsageError for a type or model that neither a host nor the catalogue knows, with near names.
+
+    Returns a hint where the catalogue knows one that no host has, else None.
+    """
     hint = None
     for gpu in request.gpus:
         if gpu.profile is not None:
@@ -47,16 +65,7 @@ def place(
             raise UsageError(suggestion.message, hint=suggestion.hint)
         if suggestion is not None and hint is None:
             hint = f"{suggestion.message}; {suggestion.hint}"
-    if not capacities:
-        raise NoCapacity(
-            f"no host was read, so VM {request.tenant}/{request.name} cannot be placed",
-            hint="check the inventory with `vgpuctl list-hosts`, and a host with `vgpuctl inspect-host`",
-        )
-    raise NoCapacity(
-        _message(request),
-        context=describe(answer, capacities),
-        hint=hint or _hint(answer),
-    )
+    return hint
 
 
 def describe(rejections: Sequence[Rejection], capacities: Sequence[HostCapacity]) -> list[str]:

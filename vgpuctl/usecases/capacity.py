@@ -12,6 +12,7 @@ from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.capacity import Move, PlacedVm, count_more, defragment
+from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import promised_leases
 from vgpuctl.usecases.reservations import promises_to_others
 from vgpuctl.usecases.services import Services
@@ -50,7 +51,7 @@ class Capacity:
 def capacity(services: Services, request: VmRequest, *, after_defrag: bool = False, refresh: bool = False) -> Capacity:
     """Count with the rules that place VMs. request.tenant: whose pools count, empty for every host.
 
-    Raises NotFound for the tenant, InventoryError when there is no host.
+    Raises NotFound for the tenant, InventoryError when there is no host, UsageError for a type that nobody knows.
     """
     closed: dict[str, str] = {}
     if request.tenant:
@@ -58,6 +59,7 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
             session.tenant(request.tenant)
             closed = dict(closed_hosts(request.tenant, session.pools()))
     seen = survey(services, services.hosts(), refresh=refresh)
+    refuse_unknown(request, seen.capacities)
     usable = [one for one in seen.capacities if one.name not in closed]
     with services.store.reading() as session:
         leases = session.leases()

@@ -15,6 +15,7 @@ from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.judge import view_of
+from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.victims import Candidate, Eviction
@@ -61,12 +62,13 @@ class ExplainedVm:
 def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, refresh: bool = False) -> ExplainedVm:
     """Answer for a request, or for a VM of the store as if it came anew. Writes nothing but the cache of facts.
 
-    Raises NotFound for the tenant, InventoryError when there is no host.
+    Raises NotFound for the tenant, InventoryError when there is no host, UsageError for a type that nobody knows.
     """
     with services.store.reading() as session:
         session.tenant(request.tenant)
         closed = closed_hosts(request.tenant, session.pools())
     seen = survey(services, services.hosts(), refresh=refresh)
+    refuse_unknown(request, seen.capacities)
     with services.store.reading() as session:
         leases = session.leases()
         vms = session.vms()

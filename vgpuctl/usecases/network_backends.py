@@ -5,9 +5,10 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from vgpuctl.errors import ConcurrentChange
+from vgpuctl.errors import ConcurrentChange, UsageError
 from vgpuctl.guests.networks import LibvirtNetworks
 from vgpuctl.model.network import Backend, Network
+from vgpuctl.model.vpc import Contact, Outside, VpcSpec
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.vpc import apply_vpc
 
@@ -38,6 +39,22 @@ def locked(services: Services, subject: str) -> Iterator[None]:
                     raise
             time.sleep(_POLL_S)
         yield
+
+
+def refuse_without_ovn(services: Services, *wanted: VpcSpec | Outside) -> None:
+    """Refuse, by its name, what only OVN can make when its northbound database was not named. Raises UsageError."""
+    for one in wanted:
+        if isinstance(one, Contact) or services.has_northbound:
+            continue
+        what = (
+            f"network {one.name} outside"
+            if isinstance(one, Outside)
+            else " ".join(dict.fromkeys((str(one.kind), one.key)))
+        )
+        raise UsageError(
+            f"{what} needs OVN, whose northbound database was not named, so nothing was created",
+            hint="set VGPUCTL_OVN_NORTHBOUND, for example to unix:/run/ovn/ovnnb_db.sock (docs/networks.md)",
+        )
 
 
 def apply_network(

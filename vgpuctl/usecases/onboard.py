@@ -16,7 +16,9 @@ from vgpuctl.usecases.create_vm import create_vm, find_existing
 from vgpuctl.usecases.delete_network import delete_network
 from vgpuctl.usecases.delete_vm import delete_vm
 from vgpuctl.usecases.image_gate import refuse_unregistered
+from vgpuctl.usecases.network_backends import refuse_without_ovn
 from vgpuctl.usecases.operations import refuse_while_busy
+from vgpuctl.usecases.pools import grant_pool
 from vgpuctl.usecases.repair import mend_vm
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.tenants import create_tenant, describe, set_quota
@@ -51,6 +53,7 @@ def onboard(
     with services.store.reading() as session:
         for vm in wanted.vms:
             refuse_unregistered(session, vm)
+    refuse_without_ovn(services, *wanted.objects)
     if dry_run:
         return list(_plan(services, wanted, prune=prune))
     with services.store.operation("onboard", f"tenant:{wanted.tenant}", wanted.tenant, exclusive=True):
@@ -114,7 +117,9 @@ def _tenancy(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator
         pools = list(_compare_pools(session, wanted, prune=prune))
         known = {quota.resource for quota in session.quotas(name)} if exists else set()
         granted = [pool.name for pool in session.pools() if name in pool.tenants]
-    create_tenant(services, name, pools=wanted.pools)
+    create_tenant(services, name)
+    for pool in wanted.pools:
+        grant_pool(services, pool, [name], revoke=False)
     limits, guaranteed = dict(wanted.limits), dict(wanted.guaranteed)
     if prune:
         limits |= {resource: None for resource in known if resource not in limits}

@@ -10,7 +10,7 @@ from vgpuctl.model.network import parse_address
 from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import Outside
 from vgpuctl.ovn.topology import outside_owner
-from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked
+from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
 from vgpuctl.usecases.services import Services
 
 _LARGEST_POOL = 65536
@@ -22,6 +22,7 @@ def set_outside(services: Services, outside: Outside) -> str:
     Returns `created`, `changed` or `unchanged`. Raises UsageError, and StateError when held addresses would go.
     """
     outside = check_outside(outside)
+    refuse_without_ovn(services, outside)
     with services.store.transaction() as session:
         outcome = session.set_outside(outside)
         if outcome != "unchanged":

@@ -2,9 +2,9 @@
 """create-tenant, set-quota and list-tenants."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vgpuctl.errors import UsageError
+from vgpuctl.errors import TenantDiffers, UsageError
 from vgpuctl.model.preemption import USUAL_POLICY, PreemptMode, Reclaim, TenantPolicy
 from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import Vm, check_name
@@ -48,19 +48,54 @@ def create_tenant(
     limits: Amounts | None = None,
     guaranteed: Amounts | None = None,
     pools: Sequence[str] = (),
+    policy: Mapping[str, object] | None = None,
 ) -> bool:
-    """Add a tenant with quotas and pools. Returns False when it is there already, as described.
+    """Add a tenant with quotas, pools and parts of a preemption policy. Returns False when it is there already, so.
 
-    Raises UsageError for a name that cannot be used, NotFound for a pool that is not there; then nothing is added.
+    A tenant that is there is never changed. Raises TenantDiffers when it has not got what is named, UsageError for a
+    name that cannot be used, NotFound for a pool that is not there; then nothing is added.
     """
     check_name(name, what="tenant")
     with services.store.transaction() as session:
-        is_new = session.add_tenant(name)
-        if is_new:
-            session.add_event("tenant-created", name)
-        has_quotas = _set(session, name, limits or {}, guaranteed or {})
-        granted = [session.grant_pool(pool, name) for pool in pools]
-    return is_new or has_quotas or any(granted)
+        if not session.add_tenant(name):
+            _refuse_other(session, name, limits or {}, guaranteed or {}, pools, policy or {})
+            return False
+        session.add_event("tenant-created", name)
+        _set(session, name, limits or {}, guaranteed or {})
+        for pool in pools:
+            session.grant_pool(pool, name)
+        if policy:
+            session.set_policy(name, replace(USUAL_POLICY, **policy))  # type: ignore[arg-type]
+        return True
+
+
+def _refuse_other(
+    session: Session,
+    name: str,
+    limits: Amounts,
+    guaranteed: Amounts,
+    pools: Sequence[str],
+    policy: Mapping[str, object],
+) -> None:
+    """Raise TenantDiffers when the tenant has not got everything that is named; the rest is ignored."""
+    there = {quota.resource: quota for quota in session.quotas(name)}
+    lines = []
+    for word, named in (("limit", limits), ("guaranteed", guaranteed)):
+        for resource, amount in named.items():
+            has = getattr(there.get(resource, Quota(resource)), word)
+            if has != amount:
+                shown = ["none" if one is None else format_amount(resource, one) for one in (has, amount)]
+                lines.append(f"{resource} {word}: {shown[0]} there, {shown[1]} wanted")
+    has_policy = session.tenant(name).policy
+    for part, wanted in policy.items():
+        if getattr(has_policy, part) != wanted:
+            lines.append(f"{part}: {getattr(has_policy, part)} there, {wanted} wanted")
+    hints = [f"change it with `vgpuctl set-quota {name}`"] if lines else []
+    missing = [pool for pool in pools if name not in session.pool(pool).tenants]
+    lines += [f"pool {pool}: not granted" for pool in missing]
+    hints += [f"grant it with `vgpuctl grant-pool {pool} {name}`" for pool in missing]
+    if lines:
+        raise TenantDiffers(f"tenant {name} is there and differs", context=lines, hint=", and ".join(hints))
 
 
 def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amounts, dry_run: bool = False) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from vgpuctl.errors import NetworkInUse
 from vgpuctl.model.vpc import FloatingAddress, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked
+from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.vpc import apply_vpc, carried
 from vgpuctl.usecases.vpc_objects import all_objects, is_same, set_object, without_given
@@ -68,7 +68,7 @@ def change_objects(
         changed = Changed((), ())
         try:
             with services.store.transaction() as session:
-                changed, _gone = _keep(session, tenant, decide)
+                changed, _gone = _keep(services, session, tenant, decide)
                 raise _Rehearsed
         except _Rehearsed:
             return changed
@@ -78,7 +78,7 @@ def change_objects(
         if has_ovn:
             _ = services.northbound  # away? then nothing is written
         with services.store.transaction() as session:
-            changed, gone = _keep(session, tenant, decide)
+            changed, gone = _keep(services, session, tenant, decide)
             has_ovn = bool(carried(session, tenant))
         rows: list[str] = []
         if has_ovn:
@@ -102,10 +102,13 @@ def compare_object(before: VpcSpec | None, after: VpcSpec) -> Outcome:
     return Outcome(after.kind, after.key, CHANGED, (f"- {_shown(before)}", f"+ {_shown(after)}"))
 
 
-def _keep(session: Session, tenant: str, decide: Callable[[Session], Decision]) -> tuple[Changed, tuple[VpcSpec, ...]]:
+def _keep(
+    services: Services, session: Session, tenant: str, decide: Callable[[Session], Decision]
+) -> tuple[Changed, tuple[VpcSpec, ...]]:
     """Write what is wanted. Returns that, and what is to go, last made first."""
     session.tenant(tenant)
     decision = decide(session)
+    refuse_without_ovn(services, *decision.wanted)
     there = {(spec.kind, spec.key): spec for spec in all_objects(session, tenant)}
     # Groups may let one another in, so all are there before any is checked.
     for spec in decision.wanted:

@@ -23,6 +23,7 @@ from vgpuctl.model.vpc import (
 from vgpuctl.model.vpc_text import describe_rule, parse_forwarded
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.vpc import carried
 from vgpuctl.usecases.vpc_changes import Changed, Decision, change_objects
 from vgpuctl.usecases.vpc_objects import all_objects, is_same, without_given
 
@@ -237,6 +238,8 @@ def _remarks(session: Session, tenant: str, spec: VpcSpec) -> Iterator[str]:
             vms = several
         case PeeringSpec(neighbour) if neighbour not in session.tenants_with_peer(tenant):
             yield f"it counts once tenant {neighbour} wants it too"
+    if not carried(session, tenant):
+        yield f"tenant {tenant} has no network carried by OVN yet"
     for vm in vms:
         if session.vm(tenant, vm) is None:
             yield f"tenant {tenant} has no VM {vm} yet"

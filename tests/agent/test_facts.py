@@ -268,7 +268,7 @@ def test_nvml_describes_types_and_the_memory_that_bounds_them(tmp_path: Path) ->
     host = Host(str(build(tmp_path, machine.BASE, *profile_card({0: "562", 1: "562"}))))
     types = (NvmlType("562", "NVIDIA A40-8Q", 8192, 6),)
     known = NvmlGpu("NVIDIA A40", "GPU-1", 46068, types, NvmlMig(False, False))
-    [gpu] = gpus.read_gpus(host, gpus.read_shared(host, {PF: known}))
+    [gpu], _ = gpus.read_gpus(host, gpus.read_shared(host, {PF: known}))
     assert (gpu.memory_mib, gpu.mig_mode, gpu.uuid) == (46068, "disabled", "GPU-1")
     assert creatable(gpu) == {"A40-8Q": 4}
 
@@ -276,7 +276,7 @@ def test_nvml_describes_types_and_the_memory_that_bounds_them(tmp_path: Path) ->
 def test_a_pending_mig_mode_is_a_problem(tmp_path: Path) -> None:
     host = Host(str(build(tmp_path, machine.BASE, a40())))
     known = NvmlGpu("NVIDIA A100", None, 40960, (), NvmlMig(False, True))
-    [gpu] = gpus.read_gpus(host, gpus.read_shared(host, {PF: known}))
+    [gpu], _ = gpus.read_gpus(host, gpus.read_shared(host, {PF: known}))
     assert "MIG mode is disabled and becomes enabled" in gpu.problems[0]
 
 
@@ -284,7 +284,7 @@ def test_a_card_that_nvml_does_not_show_is_a_problem(tmp_path: Path) -> None:
     host = Host(str(build(tmp_path, machine.BASE, a40())))
     [gpu] = host_facts.read(host, None, "no library").gpus
     assert gpu.problems == ()
-    [gpu] = gpus.read_gpus(host, gpus.read_shared(host, {}))
+    [gpu], _ = gpus.read_gpus(host, gpus.read_shared(host, {}))
     assert "NVML does not show it" in gpu.problems[0]
     assert gpu.unread == gpu.problems
 
@@ -303,8 +303,8 @@ def test_plain_vfs_of_another_vendor_can_be_given_away(tmp_path: Path) -> None:
 def test_an_unreadable_part_is_a_problem_and_never_empty(tmp_path: Path) -> None:
     trees = profile_card({}, count=1)
     gpu = read_gpu(tmp_path, *trees, {f"{machine.device_path(vf_address(0))}/nvidia/current_vgpu_type": "???"})
-    assert any("reads '???'" in problem for problem in gpu.problems)
-    assert gpu.unread == gpu.problems
+    assert gpu.problems == () and "reads '???'" in (gpu.vfs[0].problem or "")
+    assert gpu.unread == (gpu.vfs[0].problem,)
 
 
 def test_a_broken_vgpu_config_is_a_problem_of_nvidia_cards(tmp_path: Path) -> None:

@@ -243,6 +243,18 @@ GATES = [
         "usecases/start_vm.py:_start",
     ),
     _guarded(
+        "a card that the host shows its console on is given away only when it is declared for that",
+        "refuse_display",
+        "sharing/declared.py",
+        "scheduler/kinds/passthrough.py:_refuse_display",
+    ),
+    _guarded(
+        "what shares an IOMMU group with a card is judged by the gate of whole cards",
+        "strangers_in_group",
+        "model/occupancy.py",
+        "sharing/whole_card.py:_not_isolated",
+    ),
+    _guarded(
         "one gate says what keeps a card from being given away as a whole",
         "find_obstacle",
         "sharing/whole_card.py",

@@ -8,14 +8,14 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Slice
-from vgpuctl.model.occupancy import gpu_at
+from vgpuctl.model.occupancy import gpu_at, vf_at
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner import mediated, passthrough, plain_vf, vf_profile
 from vgpuctl.planner.first_drivers import with_first_drivers
 from vgpuctl.planner.result import Plan
 from vgpuctl.sharing.declared import declared_of, refuse_share
 
-__all__ = ["Plan", "check_declared", "check_slice", "plan_release", "plan_slice", "with_first_drivers"]
+__all__ = ["Plan", "check_declared", "check_slice", "is_unread", "plan_release", "plan_slice", "with_first_drivers"]
 
 
 class Kind(Protocol):
@@ -92,11 +92,25 @@ def plan_release(held: Slice, facts: HostFacts | None) -> Plan:
     """Steps that give a slice's device back; nothing for what is back already, so that it can be asked again.
 
     facts: the host as read after its VM was stopped. None when it could not be read: the plan then holds every step
-    that could be needed, each of which the agent leaves out when it is so already.
+    that could be needed, each of which the agent leaves out when it is so already. The same for a device that could
+    not be read: nobody knows that it is free.
     """
     if facts is None:
         return _KINDS[held.sharing].release(held, None)
     gpu = gpu_at(facts, held.gpu)
+    if is_unread(facts, held):
+        return _KINDS[held.sharing].release(held, None)
     if gpu is None:
         return Plan(summary=(f"nothing to give back: the host has no GPU at {held.gpu}",))
     return _KINDS[held.sharing].release(held, gpu)
+
+
+def is_unread(facts: HostFacts, held: Slice) -> bool:
+    """Whether the facts do not show a device since it could not be read."""
+    if any(one.address in (held.gpu, held.function) for one in facts.unread_functions):
+        return True
+    gpu = gpu_at(facts, held.gpu)
+    function = vf_at(gpu, held.function) if gpu is not None else None
+    if function is not None:
+        return function.problem is not None
+    return gpu is not None and bool(gpu.unread) and held.sharing.needs_virtual_functions() and not gpu.vfs

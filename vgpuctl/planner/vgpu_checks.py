@@ -26,6 +26,8 @@ def vf_surprise(wanted: Slice, gpu: Gpu) -> str | None:
     function = vf_at(gpu, wanted.function)
     if function is None:
         return f"GPU {gpu.address} has no VF {wanted.function} any more"
+    if function.problem is not None:
+        return function.problem
     if function.holders:
         return f"VF {function.address} is held by {describe_holders(function.holders)}"
     for existing in existing_vgpus(gpu):

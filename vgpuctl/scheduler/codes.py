@@ -29,6 +29,7 @@ class Code(StrEnum):
     RESERVED_BY_LEASE = "reserved-by-lease"
     RESERVED_IN_CALENDAR = "reserved-in-calendar"
     CARD_IN_USE = "card-in-use"
+    HOST_DISPLAY = "host-display"
     DRIVER = "driver"
     NO_IOMMU = "no-iommu"
     GROUP_NOT_ISOLATED = "group-not-isolated"

@@ -142,6 +142,7 @@ def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
         reading.busy_percent,
         reading.traits,
         reading.declared,
+        bool(gpu.displays),
         len(reading.functions),
         tuple(sorted((held.name or "", held.framebuffer_mib or -1) for held in reading.vgpus)),
     )

@@ -34,8 +34,9 @@ class HeldVgpu:
 
 @dataclass(frozen=True)
 class GpuState:
-    """One GPU with everything that is taken on it. functions: VFs that carry or serve something, or are promised.
+    """One GPU with everything that is taken on it.
 
+    functions: VFs that carry or serve something, are promised, or could not be read.
     lease_holders: the VMs that hold a lease on this GPU. whole: the VM that holds the whole card. given: profiles
     given to the VM that is being placed. busy_percent: measured utilisation, 0 where nobody measured.
     traits: of the inventory, with the host's labels. declared: what its layout says of it. obstacle: why the facts keep
@@ -147,7 +148,7 @@ def read_gpu(
         gpu=gpu,
         board=board,
         vgpus=tuple(_held(one.type_id, gpu, board) for one in found),
-        functions=frozenset(on_functions | {function.address for function in gpu.vfs if function.holders}),
+        functions=frozenset(on_functions | {one.address for one in gpu.vfs if one.holders or one.problem}),
         devices=frozenset(on_functions | {one.mdev_uuid for one in found if one.mdev_uuid}),
         busy_percent=busy_percent,
         traits=traits_of(gpu, traits) if traits is not NO_TRAITS else NO_GPU_TRAITS,

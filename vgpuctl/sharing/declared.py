@@ -107,9 +107,16 @@ def refuse_type(declared: Declared, gpu: Gpu, name: str) -> str | None:
 def refuse_share(declared: Declared, gpu: Gpu, sharing: Sharing, profile: str) -> str | None:
     """Say why a GPU does not serve a share, None when it does."""
     refusal = refuse_use(declared, sharing)
+    if refusal is None and sharing is Sharing.PASSTHROUGH:
+        return refuse_display(declared, gpu)
     if refusal is None and sharing.is_vgpu():
         return refuse_type(declared, gpu, profile)
     return refusal
+
+
+def refuse_display(declared: Declared, gpu: Gpu) -> str | None:
+    """Say that the host shows something on a card, None where it may lose it: where it is declared for passthrough."""
+    return gpu.displays[0] if gpu.displays and not declared.is_passthrough else None
 
 
 def _size_of(gpu: Gpu, name: str) -> int | None:

@@ -31,6 +31,11 @@ def find_obstacle(gpu: Gpu, facts: HostFacts) -> Obstacle | None:
 def _held(gpu: Gpu) -> Obstacle | None:
     if gpu.holders:
         return Obstacle("card-in-use", f"it is held by {describe_holders(gpu.holders)}", "stop what holds it")
+    for companion in gpu.companions:
+        in_use = companion.holders or companion.users
+        if in_use:
+            reason = f"its function {companion.address} is in use by {describe_holders(in_use)}"
+            return Obstacle("card-in-use", reason, "stop what uses it")
     return None
 
 
@@ -85,13 +90,19 @@ def _enabled(gpu: Gpu) -> Obstacle | None:
 def _not_isolated(gpu: Gpu, facts: HostFacts) -> Obstacle | None:
     if not facts.iommu_active or gpu.iommu_group is None:
         return Obstacle("no-iommu", "it is in no IOMMU group", _FIRMWARE)
-    if Sharing.PASSTHROUGH in gpu.sharing:
+    for companion in gpu.companions:
+        if companion.iommu_group is None:
+            return Obstacle("no-iommu", f"its function {companion.address} is in no IOMMU group", _FIRMWARE)
+    if gpu.strangers is None and Sharing.PASSTHROUGH in gpu.sharing:
         return None
-    strangers = strangers_in_group(gpu)
+    strangers = strangers_in_group(gpu) if gpu.strangers is None else gpu.strangers
     if strangers:
+        groups = sorted({gpu.iommu_group, *(one.iommu_group or 0 for one in gpu.companions)})
         return Obstacle(
             "group-not-isolated",
-            f"IOMMU group {gpu.iommu_group} also holds {', '.join(strangers)}",
+            f"IOMMU group {' or '.join(map(str, groups))} of its functions also holds {', '.join(strangers)}",
             "use a slot whose upstream port has ACS",
         )
+    if gpu.strangers is not None:
+        return None
     return Obstacle("driver", f"the host does not offer it for passthrough (driver {gpu.driver or 'none'})")

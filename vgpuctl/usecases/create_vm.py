@@ -303,6 +303,9 @@ def build(
     images = images_on(services, host, vm, remember=True)
     guest.check(host, vm, attachment, images)
     make_volumes(services, host, vm, attachment, images, undoing)
+    if any(lease.slice.sharing.is_managed() for lease in leases):
+        # libvirt binds these when the VM starts, so no step of the agent looks at them again.
+        check_leases(leases, host.agent.facts(), vm.host, declared_gpus(services.inventory, vm.host))
     steps, undo = plan_leases(leases, facts)
     build_slices(host, steps, undo, undoing)
     leases = _advance(services, leases, LeaseState.BUILT)

@@ -199,6 +199,7 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
     ("whole card, foreign vGPUs", "card-in-use", vm("passthrough"), t4_host(vgpus=["T4-2Q"]), (), "1 vGPUs"),
     ("whole card, held", "card-in-use", vm("passthrough"), some(CARD, holders=(qemu(),)), (), "pid 4711"),
     ("whole card, host's users", "card-in-use", vm("passthrough"), some(CARD, users=(qemu(),)), (), "the host itself"),
+    ("whole card, shown on", "host-display", vm("passthrough"), some(CARD, displays=("it shows",)), (), "it shows"),
     ("whole card, VFs on", "vfs-enabled", vm("passthrough"), a40_host(), (), "32 VFs are enabled"),
     ("whole card, no group", "no-iommu", vm("passthrough"), some(CARD, iommu_group=None), (), "no IOMMU group"),
     (

@@ -6,8 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.fleet_factory import a40_host, host, intel_vf_host, leases_of, passthrough_host, t4_host, vm, whole_card
-from vgpuctl.agent.wire.facts import GpuInstance, MigFacts
+from tests.unit.fleet_factory import (
+    a40_host,
+    host,
+    host_facts,
+    intel_vf_host,
+    leases_of,
+    passthrough_host,
+    t4_host,
+    vm,
+    whole_card,
+)
+from vgpuctl.agent.wire.facts import GpuInstance, Holder, MigFacts, UnreadFunction
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -21,12 +31,13 @@ from vgpuctl.model.layout import (
     VgpuLayout,
 )
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.planner import check_slice
+from vgpuctl.planner import check_slice, plan_release
 from vgpuctl.scheduler import explain, place
 from vgpuctl.scheduler.calendar import place_over
 from vgpuctl.scheduler.capacity import count_more
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
+from vgpuctl.scheduler.relieve import relieve
 
 ALL = GpuMatch()
 UUID = "GPU-00000000-0000-4000-8000-000000000001"
@@ -132,3 +143,47 @@ def test_equal_cards_of_other_layouts_are_not_taken_for_each_other() -> None:
     assert first is not None and first.host == "gpu2"
     fleet.take("gpu2", leases_of(first))
     assert fleet.place(vm("A40-48Q")) is None
+
+
+def test_a_card_that_the_host_shows_its_console_on_is_given_away_only_when_declared() -> None:
+    card = replace(whole_card(), displays=("it is the host's primary display",))
+    chosen = place(vm("passthrough"), [passthrough_host()], []).slices[0]
+    refused = explain(vm("passthrough"), [host("gpu1", card)], [])
+    assert isinstance(refused, list) and refused[0].code == "host-display"
+    assert "primary display" in (check_slice(chosen, host("gpu1", card).facts) or "")
+    allowed = declared(host("gpu1", card), PassthroughLayout())
+    assert place(vm("passthrough"), [allowed], []).slices[0].function == card.address
+    assert check_slice(chosen, allowed.facts, allowed.declared) is None
+
+
+def test_a_companion_in_use_or_in_a_group_with_others_keeps_the_card() -> None:
+    card, qemu = whole_card(), Holder(4711, "qemu-system-x86")
+    (audio,) = card.companions
+    for changed, code in (
+        (replace(card, companions=(replace(audio, holders=(qemu,)),)), "card-in-use"),
+        (replace(card, companions=(replace(audio, users=(qemu,)),)), "card-in-use"),
+        (replace(card, companions=(replace(audio, iommu_group=None),)), "no-iommu"),
+        (replace(card, strangers=("0000:82:00.0",)), "group-not-isolated"),
+    ):
+        refused = explain(vm("passthrough"), [host("gpu1", changed)], [])
+        assert isinstance(refused, list) and refused[0].code == code
+
+
+def test_a_card_whose_vm_goes_is_free_again_though_it_was_read_in_use() -> None:
+    held = replace(whole_card(), holders=(Holder(4711, "qemu", "uuid-of-web-0"),), sharing=(), strangers=())
+    (lease,) = leases_of(place(vm("passthrough"), [passthrough_host()], []))
+    facts = relieve(host("gpu1", held).facts, [lease.slice], ["uuid-of-web-0"], ())
+    assert place(vm("passthrough"), [replace(host("gpu1"), facts=facts)], []).slices[0].function == held.address
+
+
+def test_a_vf_that_cannot_be_read_is_never_taken_and_never_given_back_unseen() -> None:
+    card = a40_host().facts.gpus[0]
+    unread = replace(card.vfs[0], problem="it could not be read", current_type=None)
+    capacity = host("gpu1", replace(card, vfs=(unread, *card.vfs[1:]), unread=("it could not be read",)))
+    chosen = place(vm("A40-8Q"), [a40_host()], []).slices[0]
+    assert chosen.function == card.vfs[0].address
+    assert place(vm("A40-8Q"), [capacity], []).slices[0].function == card.vfs[1].address
+    assert "could not be read" in (check_slice(chosen, capacity.facts) or "")
+    assert plan_release(chosen, capacity.facts).steps == plan_release(chosen, None).steps != ()
+    gone = replace(host_facts([]), unread_functions=(UnreadFunction(card.address, "EIO"),))
+    assert plan_release(chosen, gone).steps == plan_release(chosen, None).steps

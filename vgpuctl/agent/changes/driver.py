@@ -5,9 +5,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import List, Optional
 
-from vgpuctl.agent.facts import mdev, pci, sriov
+from vgpuctl.agent.facts import capabilities, mdev, nvidia, nvml_gpus, pci, sriov
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.nvml import Nvml
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.steps import BindDriver, Change
 
@@ -37,7 +38,8 @@ def ensure(host: Host, step: BindDriver, *, dry_run: bool) -> Change:
     `drivers_probe` answers success also when no driver took the device, so the link is read back. An override
     for other than a VFIO driver goes again once the function is bound.
 
-    Raises Problem: `held`, `vfs-active`, `mdevs-active`, `driver-missing`, `driver-did-not-bind`, `write-refused`.
+    Raises Problem: `held`, `vfs-active`, `mdevs-active`, `mig-instances-active`, `mig-unreadable`, `driver-missing`,
+    `driver-did-not-bind`, `write-refused`.
     """
     driver = step.driver
     if driver is not None and not _NAME.fullmatch(driver):
@@ -125,6 +127,30 @@ def _require_idle(host: Host, nodes: OpenNodes, address: str) -> None:
     children = [device.uuid for device in mdev.read_active(host) if device.parent == address]
     if children:
         raise Problem("mdevs-active", f"{address} has the mediated devices {', '.join(children)}")
+    instances = capabilities.read_instances(host, address) or _instances(host, address)
+    if instances:
+        raise Problem(
+            "mig-instances-active",
+            f"{address} has the MIG instances {', '.join(instances)}, which would be lost with its driver",
+            hint="destroy them first: `vgpuctl apply-hosts` does where the layout has no MIG",
+        )
+
+
+def _instances(host: Host, address: str) -> List[str]:
+    """Names of the GPU instances as NVML shows them; none of a card that is not on NVIDIA's driver."""
+    if pci.read_driver(host, address) != nvidia.DRIVER:
+        return []
+    nvml, _problem = Nvml.open(host)
+    if nvml is None:
+        return []
+    with nvml:
+        cards, problems = nvml_gpus.read(nvml)
+    found = cards.get(address)
+    if found is None and problems:
+        raise Problem("mig-unreadable", f"whether {address} has MIG instances cannot be told: {'; '.join(problems)}")
+    if found is None or found.mig is None:
+        return []
+    return [f"{one.profile} at {one.start}" for one in found.mig.instances]
 
 
 def _load(host: Host, driver: str) -> None:

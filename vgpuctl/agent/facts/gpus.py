@@ -6,13 +6,25 @@ from dataclasses import dataclass
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 from xml.etree.ElementTree import Element
 
-from vgpuctl.agent.facts import iommu, mdev, mig, nvidia, pci, sriov, vgpu_config, vgpu_profile, vgpu_room, vgpu_types
+from vgpuctl.agent.facts import (
+    display,
+    iommu,
+    mdev,
+    mig,
+    nvidia,
+    pci,
+    sriov,
+    vgpu_config,
+    vgpu_profile,
+    vgpu_room,
+    vgpu_types,
+)
 from vgpuctl.agent.facts.holders import OpenNodes
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.facts.vgpu_types import Description
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Mdev, MigFacts, VgpuType, VirtualFunction
+from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Mdev, MigFacts, UnreadFunction, VgpuType, VirtualFunction
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -43,10 +55,22 @@ def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
     return Shared(OpenNodes(host), tuple(mdev.read_active(host)), nvml, config, problem)
 
 
-def read_gpus(host: Host, shared: Shared) -> Tuple[Gpu, ...]:
-    """Read every GPU, by address. A function that is not one of a known vendor's GPUs is left out."""
-    functions = (pci.read(host, address) for address in pci.read_addresses(host))
-    return tuple(_Reader(host, function, shared).read() for function in functions if function.is_gpu())
+def read_gpus(host: Host, shared: Shared) -> Tuple[Tuple[Gpu, ...], Tuple[UnreadFunction, ...]]:
+    """Read every GPU, by address, and return the functions beside them that could not be read.
+
+    A function that is not one of a known vendor's GPUs is left out.
+    """
+    found: List[Gpu] = []
+    unread: List[UnreadFunction] = []
+    for address in pci.read_addresses(host):
+        try:
+            function = pci.read(host, address)
+        except Problem as problem:
+            unread.append(UnreadFunction(address, problem.message))
+            continue
+        if function.is_gpu():
+            found.append(_Reader(host, function, shared).read())
+    return tuple(found), tuple(unread)
 
 
 class _Reader:
@@ -66,23 +90,21 @@ class _Reader:
         host, address, function, nvml = self._host, self._address, self._function, self._nvml
         group = self._part(lambda: iommu.read_group(host, address), None)
         members = self._part(lambda: iommu.read_members(host, group), ())
-        companions = tuple(
-            CompanionFunction(other.address, other.pci_class, other.driver, iommu.read_group(host, other.address))
-            for other in self._part(lambda: pci.read_companions(host, address), [])
-        )
+        companions = self._part(self._read_companions, ())
         total_vfs = self._part(lambda: sriov.read_total(host, address), 0)
         vfs = self._part(self._read_vfs, ())
+        readable = tuple(vf for vf in vfs if vf.problem is None)
         mdevs = self._read_mdevs((address, *(vf.address for vf in vfs)))
         sharing: Tuple[str, ...]
-        sharing, types = self._part(lambda: self._read_sharing(vfs, mdevs), ((), ()))
+        sharing, types = self._part(lambda: self._read_sharing(readable, mdevs), ((), ()))
         holders = self._part(lambda: self._shared.nodes.holders_of_function(address), ())
         users = self._part(lambda: self._shared.nodes.users(address), ())
         mig_facts = self._part(self._read_mig, None)
         self._check(total_vfs, vfs)
-        card = (address, *(companion.address for companion in companions))
-        if not (vfs or mdevs or holders or users or group is None) and self._part(
-            lambda: not iommu.find_strangers(host, members, card), False
-        ):
+        strangers = self._part(lambda: self._find_strangers(members, companions), None)
+        is_shared = bool(vfs or mdevs or holders or users or (mig_facts is not None and mig_facts.current))
+        is_alone = group is not None and strangers == () and not any(_is_in_use(one) for one in companions)
+        if is_alone and not is_shared:
             sharing = ("passthrough", *sharing)
         information = self._part(lambda: nvidia.read_information(host, address), {})
         return Gpu(
@@ -116,6 +138,8 @@ class _Reader:
             scheduler=nvml.scheduler if nvml else None,
             unread=tuple(dict.fromkeys(self._unread)),
             utilisation_percent=self._part(self._read_utilisation, None),
+            strangers=strangers,
+            displays=self._part(lambda: display.read(host, address), ()),
         )
 
     def _part(self, read: Callable[[], T], missing: M) -> Union[T, M]:
@@ -132,29 +156,55 @@ class _Reader:
         self._problems.append(text)
         self._unread.append(text)
 
+    def _read_companions(self) -> Tuple[CompanionFunction, ...]:
+        nodes = self._shared.nodes
+        return tuple(
+            CompanionFunction(
+                other.address,
+                other.pci_class,
+                other.driver,
+                iommu.read_group(self._host, other.address),
+                nodes.holders_of_function(other.address),
+                nodes.users_of_sound(other.address),
+            )
+            for other in pci.read_companions(self._host, self._address)
+        )
+
+    def _find_strangers(self, members: Tuple[str, ...], companions: Tuple[CompanionFunction, ...]) -> Tuple[str, ...]:
+        """Return the endpoints in the groups of all functions of the card that are not the card's."""
+        card = (self._address, *(companion.address for companion in companions))
+        everyone = set(members)
+        for companion in companions:
+            everyone.update(iommu.read_members(self._host, companion.iommu_group))
+        return tuple(iommu.find_strangers(self._host, tuple(sorted(everyone)), card))
+
     def _read_vfs(self) -> Tuple[VirtualFunction, ...]:
         parents = {device.parent: device.uuid for device in self._shared.mdevs}
         found = []
         for number, address in sriov.read_functions(self._host, self._address):
-            current = (
-                vgpu_profile.read_current(self._host, address) if vgpu_profile.is_offered(self._host, address) else None
-            )
-            uuid = parents.get(address)
-            holders = self._shared.nodes.holders_of_function(address)
-            if uuid is not None:
-                holders += self._shared.nodes.holders_of_mdev(uuid)
-            found.append(
-                VirtualFunction(
-                    address,
-                    number,
-                    pci.read_driver(self._host, address),
-                    iommu.read_group(self._host, address),
-                    vgpu_profile.type_or_none(current),
-                    uuid,
-                    holders,
-                )
-            )
+            try:
+                found.append(self._read_vf(number, address, parents.get(address)))
+            except (Problem, ValueError) as error:
+                text = f"VF {address} could not be read: {error}"
+                self._unread.append(text)
+                found.append(VirtualFunction(address, number, None, None, mdev_uuid=parents.get(address), problem=text))
         return tuple(found)
+
+    def _read_vf(self, number: int, address: str, uuid: Optional[str]) -> VirtualFunction:
+        host, nodes = self._host, self._shared.nodes
+        current = vgpu_profile.read_current(host, address) if vgpu_profile.is_offered(host, address) else None
+        holders = nodes.holders_of_function(address)
+        if uuid is not None:
+            holders += nodes.holders_of_mdev(uuid)
+        return VirtualFunction(
+            address,
+            number,
+            pci.read_driver(host, address),
+            iommu.read_group(host, address),
+            vgpu_profile.type_or_none(current),
+            uuid,
+            holders,
+        )
 
     def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:
         return tuple(
@@ -263,6 +313,10 @@ class _Reader:
             )
         if total_vfs and count and self._function.driver is None:
             self._problems.append(f"{address} has VFs but no driver")
+
+
+def _is_in_use(companion: CompanionFunction) -> bool:
+    return bool(companion.holders or companion.users or companion.iommu_group is None)
 
 
 def _mode(is_on: bool) -> str:

@@ -3,19 +3,20 @@
 
 import re
 from collections import defaultdict
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from vgpuctl.agent.facts import iommu, nvidia, pci
+from vgpuctl.agent.facts import iommu, kfd, nvidia, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import Holder
 
-_NODES = ("/dev/vfio/", "/dev/nvidia")
+_NODES = ("/dev/vfio/", "/dev/nvidia", "/dev/dri/", "/dev/snd/", kfd.NODE)
+_DRM_NODE = re.compile(r"(?:card|renderD|controlD)[0-9]+")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 class OpenNodes:
-    """Every VFIO and NVIDIA node that a process has open, read once."""
+    """Every node of VFIO, of a GPU's driver and of a sound card that a process has open, read once."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -35,12 +36,25 @@ class OpenNodes:
         return self._holders(vfio_nodes(self._host, f"/sys/bus/mdev/devices/{uuid}"))
 
     def users(self, address: str) -> Tuple[Holder, ...]:
-        """Return who has the vendor driver's own node of a card open, by pid."""
+        """Return who has a node of a card's driver open, or computes on it through /dev/kfd, by pid."""
+        folder = pci.folder(address)
+        names = self._host.listdir_optional(f"{folder}/drm") or []
+        nodes = [f"/dev/dri/{name}" for name in names if _DRM_NODE.fullmatch(name)]
         minor = nvidia.read_minor(self._host, address)
-        return () if minor is None else self._holders([f"/dev/nvidia{minor}"])
+        if minor is not None:
+            nodes.append(f"/dev/nvidia{minor}")
+        computing = [pid for pid in self._pids.get(kfd.NODE, ()) if kfd.may_use(self._host, pid, address)]
+        return self._holders(nodes, computing)
 
-    def _holders(self, nodes: List[str]) -> Tuple[Holder, ...]:
-        pids = sorted({pid for node in nodes for pid in self._pids.get(node, ())})
+    def users_of_sound(self, address: str) -> Tuple[Holder, ...]:
+        """Return who has a device of a sound function open, by pid."""
+        folder = f"{pci.folder(address)}/sound"
+        cards = self._host.listdir_optional(folder) or []
+        names = [name for card in cards for name in self._host.listdir_optional(f"{folder}/{card}") or ()]
+        return self._holders([f"/dev/snd/{name}" for name in names])
+
+    def _holders(self, nodes: List[str], others: Sequence[int] = ()) -> Tuple[Holder, ...]:
+        pids = sorted({pid for node in nodes for pid in self._pids.get(node, ())} | set(others))
         return tuple(describe(self._host, pid) for pid in pids)
 
 

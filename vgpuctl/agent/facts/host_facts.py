@@ -21,6 +21,7 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         nvml_problem = "; ".join(problems) or None
         nvml_version = nvml.nvml_version()
         driver = nvml.driver_version() or driver
+    cards, unread_functions = gpus.read_gpus(host, gpus.read_shared(host, known))
     memory_mib, available_mib = numa.read_memory_mib(host)
     return HostFacts(
         hostname=host.read("/proc/sys/kernel/hostname").strip(),
@@ -40,7 +41,7 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         nvidia_driver=driver,
         nvml_version=nvml_version,
         nvml_problem=nvml_problem,
-        gpus=gpus.read_gpus(host, gpus.read_shared(host, known)),
+        gpus=cards,
         read_at=host.now(),
         services=_read_services(host),
         hugepages=hugepages.read(host),
@@ -48,6 +49,7 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         boot=boot.read(host),
         ovn=ovn.read(host),
         mdevctl=mdev.read_defined(host),
+        unread_functions=unread_functions,
     )
 
 

@@ -130,4 +130,10 @@ def describe(host: Host, address: str) -> str:
 
 
 def _identifier(text: str, digits: int = 4) -> str:
-    return f"{int(text, 16):0{digits}x}"
+    try:
+        number = int(text, 16)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1 << 4 * digits:
+        raise Problem("unexpected-value", f"sysfs says {text[:40]!r}, which is no identifier of {digits} hex digits")
+    return f"{number:0{digits}x}"

@@ -24,12 +24,17 @@ class Holder:
 
 @dataclass(frozen=True)
 class CompanionFunction:
-    """Another function of the same card (audio, USB): it shares the GPU's slot and goes with it."""
+    """Another function of the same card (audio, USB): it shares the GPU's slot and goes with it.
+
+    holders: as for Gpu. users: processes that have one of its sound devices open.
+    """
 
     address: str
     pci_class: str
     driver: Optional[str]
     iommu_group: Optional[int]
+    holders: Tuple[Holder, ...] = ()
+    users: Tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,7 @@ class VirtualFunction:
     """One SR-IOV VF.
 
     current_type: the decimal vGPU type id set on it (vendor VFIO), None when free or not of that kind.
+    problem: why it could not be read; the other fields are then no facts, and the VF counts as taken.
     """
 
     address: str
@@ -78,6 +84,7 @@ class VirtualFunction:
     current_type: Optional[str] = None
     mdev_uuid: Optional[str] = None
     holders: Tuple[Holder, ...] = ()
+    problem: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -149,15 +156,18 @@ class Gpu:
     vendor_id, device_id: four hex digits in lower case (`10de`, `2235`); subsystem_id: `10de:145a`;
     pci_class: six hex digits (`030200`). mig_mode: `enabled`, `disabled` or None.
     types: without those that only exist with MIG instances the GPU has not.
-    users: processes that have the vendor driver's own node (`/dev/nvidia0`) open; with one, the driver cannot
-    let go of the card.
+    users: processes that have a node of the card's driver open (`/dev/nvidia0`, `/dev/dri/card1`) or compute on it
+    through `/dev/kfd`; with one, the driver cannot let go of the card.
     bars_bytes: sizes of the BARs that are present, for the guest's MMIO window.
     problems: what is wrong with this GPU, as sentences; a GPU with problems takes no new VM.
     mig: None when the GPU cannot be partitioned, or its driver does not answer.
     heterogeneous: whether mixed-size mode is on, None when the GPU has none (reference 3.3). scheduler: None when the
     driver does not say, as with VFs that are not enabled.
-    unread: those of the problems that mean that a part could not be read, so that what is here may not be all.
+    unread: those of the problems that mean that a part could not be read, so that what is here may not be all; with
+    those of single VFs, which keep nothing else from being used.
     utilisation_percent: how busy it was when it was read, None when it does not tell (a GPU in MIG mode).
+    strangers: endpoints in the IOMMU groups of the card's functions that are not of the card; None of an agent that did
+    not look. displays: what the host shows on the card, as sentences about "it".
     """
 
     address: str
@@ -190,6 +200,16 @@ class Gpu:
     scheduler: Optional[SchedulerFacts] = None
     unread: Tuple[str, ...] = ()
     utilisation_percent: Optional[int] = None
+    strangers: Optional[Tuple[str, ...]] = None
+    displays: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class UnreadFunction:
+    """A PCI function of which the kernel did not tell what it is; it may be a GPU."""
+
+    address: str
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -226,6 +246,7 @@ class HostFacts:
     boot: what restores the layout at boot, None where nothing is installed.
     ovn: None where Open vSwitch is not installed.
     mdevctl: UUIDs of the mdevs that mdevctl has definitions of, started at boot or not.
+    unread_functions: PCI functions that could not be read; a GPU among them is not in `gpus`.
     """
 
     hostname: str
@@ -253,3 +274,4 @@ class HostFacts:
     boot: Optional[BootFacts] = None
     ovn: Optional[OvnFacts] = None
     mdevctl: Tuple[str, ...] = ()
+    unread_functions: Tuple[UnreadFunction, ...] = ()

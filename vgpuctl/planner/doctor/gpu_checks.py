@@ -181,9 +181,17 @@ def ecc_and_type(seen: Examined) -> Iterator[Finding]:
 def unread(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: what could not be read is never taken for good."""
     for gpu in seen.facts.gpus:
-        for text in gpu.unread:
+        of_vfs = {function.problem for function in gpu.vfs}
+        for text in (one for one in gpu.unread if one not in of_vfs):
             mend = "look at the host: `vgpuctl inspect-host`; the agent must run as root"
             yield Finding("unread", Severity.ERROR, gpu.address, text, mend)
+        for function in gpu.vfs:
+            if function.problem is not None:
+                mend = "no VM gets this VF; see the kernel's log of the host"
+                yield Finding("unread", Severity.WARNING, function.address, function.problem, mend)
+    for one in seen.facts.unread_functions:
+        mend = "if it is a GPU, no VM gets it; see the kernel's log of the host"
+        yield Finding("unread", Severity.WARNING, one.address, one.problem, mend)
     for text in seen.signs.unread:
         yield Finding("unread", Severity.WARNING, HOST, text, "look at the host")
 

@@ -124,6 +124,6 @@ def _make(work: GpuWork, offer: VgpuType, name: str, number: int, free: Iterator
 def _free_functions(work: GpuWork) -> Iterator[str]:
     taken = {user.device for user in work.users}
     for function in work.gpu.vfs:
-        is_free = not (has_type(function) or function.mdev_uuid or function.holders)
+        is_free = not (has_type(function) or function.mdev_uuid or function.holders or function.problem)
         if is_free and function.address not in taken:
             yield function.address

@@ -7,12 +7,13 @@ from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.kinds.common import can_do_vgpu, memory_of, numa_node, refuse_board, refuse_unusable
 from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
+from vgpuctl.sharing.declared import refuse_display
 
 
 def offers(wanted: Wanted, state: GpuState) -> Answer:
     """The card, when nobody uses any part of it and its IOMMU group is its own."""
     refusal = refuse_board(wanted, state) or refuse_unusable(state)
-    refusal = refusal or _refuse_promised(state) or _refuse_obstacle(state)
+    refusal = refusal or _refuse_promised(state) or _refuse_obstacle(state) or _refuse_display(state)
     if refusal is not None:
         return refusal
     memory_mib = memory_of(state)
@@ -45,6 +46,14 @@ def _refuse_promised(state: GpuState) -> Refusal | None:
             "delete these VMs, or ask for a share of the card",
         )
     return None
+
+
+def _refuse_display(state: GpuState) -> Refusal | None:
+    reason = refuse_display(state.declared, state.gpu)
+    if reason is None:
+        return None
+    remedy = f"declare it `kind: passthrough` in `vgpu:` of {state.host} if the host may lose this display"
+    return Refusal(Code.HOST_DISPLAY, reason, remedy)
 
 
 def _refuse_obstacle(state: GpuState) -> Refusal | None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -130,8 +131,27 @@ def test_borrowed_quota_is_reclaimed_where_the_tenant_accepts_it(operator: Opera
     (done,) = operator.json(*third, "--grace", "0", "--shutdown-timeout", "0")
     assert [(one["vm"], one["on_borrowed_quota"]) for one in done["victims"]] == [("acme.firm", True)]
     assert _states(operator)["own"] == ("running", None, 1)
+    lowered = operator.json("set-quota", "acme", "--guaranteed", "framebuffer=0")
+    assert lowered["may_be_preempted"] == ["own"], "the owner of a VM that loses its cover is to be told"
     fourth = ("create-vm", "fourth", "--tenant", "umbrella", "--priority", "low", *HALF)
     assert operator.is_refused(*fourth, *PREEMPT)["reference"] == "no-capacity"
+
+
+def test_a_gang_over_several_hosts_is_preempted_whole(operator: Operator, tmp_path: Path) -> None:
+    gang = tmp_path / "gang.yml"
+    shape = "memory: 96MiB, vcpus: 1, network: none, priority: low, preemptible: stop"
+    gang.write_text(
+        f"vms:\n- {{name: near, gpus: [A40-24Q], host: sim-001, {shape}}}\n"
+        f"- {{name: far, gpus: [passthrough], host: sim-003, {shape}}}\n"
+    )
+    operator.does("create-vm", "-f", str(gang), "--tenant", "acme", "--gang")
+    operator.does("create-vm", "firm", *LOW, *HALF)
+    refused = operator.is_refused(*URGENT)
+    assert "only if 2 VMs are preempted: acme.far, acme.near" in refused["message"]
+    operator.does(*URGENT, *PREEMPT)
+    preempted = ("stopped", "preempted by umbrella.urgent", 0)
+    found = _states(operator)
+    assert (found["near"], found["far"], found["firm"][0]) == (preempted, preempted, "running")
 
 
 def test_no_vm_is_preempted_for_a_request_that_its_own_quota_refuses(operator: Operator) -> None:
@@ -177,6 +197,7 @@ def test_the_grace_period_is_seen_and_an_interrupted_one_is_withdrawn(operator: 
         _out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert _states(operator)[name] == ("stopped", None, 0), "its owner stopped it in the grace period"
+    assert {one["vm"]["notice"] for one in operator.json("list-vms")} == {None}
 
 
 def _noticed(operator: Operator) -> dict[str, Any]:
@@ -220,6 +241,11 @@ def _at_a_terminal(operator: Operator, arguments: Sequence[str], answer: bytes) 
         code = process.wait(timeout=60)
     os.close(ours)
     return code, said.decode()
+
+
+def test_a_grace_period_that_is_none_is_refused(operator: Operator) -> None:
+    for bad in ("nan", "-1", "inf", "1e9", "86401"):
+        assert operator.is_refused("set-quota", "acme", f"--grace={bad}")["reference"] == "usage", bad
 
 
 def test_a_priority_that_is_none_is_refused(operator: Operator) -> None:

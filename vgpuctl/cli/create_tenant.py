@@ -27,7 +27,7 @@ def command(
     guaranteed: tuple[str, ...],
     reclaim: str | None,
     preempt_mode: str | None,
-    grace_s: float | None,
+    grace_s: int | None,
     pools: tuple[str, ...],
     database: str | None,
     as_json: bool,

@@ -53,7 +53,7 @@ def command(
     dry_run: bool,
     wait: bool,
     may_preempt: bool,
-    grace_s: float | None,
+    grace_s: int | None,
     shutdown_timeout_s: float,
     reservation: str | None,
     count: int | None,

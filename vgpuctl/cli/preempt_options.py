@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options about preemption: what a command may preempt, and the policy of a tenant."""
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from vgpuctl.scheduler.victims import Candidate
     from vgpuctl.usecases.preempt_vms import Consent
     from vgpuctl.usecases.preemption import PreemptionTerms
+    from vgpuctl.usecases.services import Services
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -22,7 +24,7 @@ _FLAGS = (
     click.option(
         "--grace",
         "grace_s",
-        type=click.FloatRange(0, 86_400),
+        type=click.IntRange(0, 86_400),
         metavar="SECONDS",
         help="Grace period from the notice to the shutdown of a preempted VM.  [default: its tenant's]",
     ),
@@ -51,7 +53,7 @@ _POLICY = (
     click.option(
         "--grace",
         "grace_s",
-        type=click.FloatRange(0, 86_400),
+        type=click.IntRange(0, 86_400),
         metavar="SECONDS",
         help="Grace period from the notice to the shutdown of its preempted VMs.  [default: 30]",
     ),
@@ -72,7 +74,7 @@ def policy_flags(function: Command) -> Command:
     return function
 
 
-def read_policy(reclaim: str | None, preempt_mode: str | None, grace_s: float | None) -> dict[str, Any]:
+def read_policy(reclaim: str | None, preempt_mode: str | None, grace_s: int | None) -> dict[str, Any]:
     """The parts of a policy that were given, as `set_policy` takes them; empty when none was."""
     from vgpuctl.model.preemption import PreemptMode, Reclaim
 
@@ -84,7 +86,7 @@ def read_policy(reclaim: str | None, preempt_mode: str | None, grace_s: float | 
     return {name: value for name, value in given.items() if value is not None}
 
 
-def consent_of(*, may_preempt: bool, grace_s: float | None, shutdown_timeout_s: float) -> "Consent":
+def consent_of(*, may_preempt: bool, grace_s: int | None, shutdown_timeout_s: float) -> "Consent":
     """The consent that the flags give; without --preempt the user at a terminal is asked."""
     from vgpuctl.usecases.preempt_vms import Consent, describe_victim
 
@@ -97,7 +99,8 @@ def consent_of(*, may_preempt: bool, grace_s: float | None, shutdown_timeout_s: 
             return False
         return True
 
-    has_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    # A stream that was closed before the start is None.
+    has_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
     return Consent(may_preempt, ask if has_terminal else None, grace_s, shutdown_timeout_s)
 
 
@@ -123,8 +126,20 @@ def show_victims(victims: "Sequence[Candidate]") -> list[dict[str, Any]]:
     ]
 
 
-def tell_exposed(vms: "Sequence[Vm]", *, dry_run: bool) -> None:
-    """Name the VMs that a new policy lets others preempt, so that their owner can be told."""
-    for vm in vms:
-        now = "would run" if dry_run else "runs"
-        say(f"{vm.domain_name}: {now} on borrowed quota that may be reclaimed; tell its owner")
+@contextlib.contextmanager
+def telling_exposed(opened: "Services", tenant: str) -> Iterator[list["Vm"]]:
+    """Name the VMs of a tenant that others may reclaim after the block and could not before; yields them at its end.
+
+    Their owner is to be told: what changes is a policy, a guarantee, or which VMs the guarantee covers.
+    """
+    from vgpuctl.usecases.preemption import reclaimable_vms
+
+    found: list[Vm] = []
+    with opened.store.reading() as session:
+        is_there = tenant in {one.name for one in session.tenants()}
+        before = {vm.uuid for vm in reclaimable_vms(session, tenant)} if is_there else set()
+    yield found
+    with opened.store.reading() as session:
+        found += [vm for vm in reclaimable_vms(session, tenant) if vm.uuid not in before]
+    for vm in found:
+        say(f"{vm.domain_name}: runs on borrowed quota that others may reclaim from now on; tell its owner")

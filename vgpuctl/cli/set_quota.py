@@ -22,7 +22,7 @@ def command(
     guaranteed: tuple[str, ...],
     reclaim: str | None,
     preempt_mode: str | None,
-    grace_s: float | None,
+    grace_s: int | None,
     dry_run: bool,
     database: str | None,
     as_json: bool,
@@ -39,7 +39,7 @@ def command(
     policy = preempt_options.read_policy(reclaim, preempt_mode, grace_s)
     if not limits and not guaranteed and not policy:
         raise UsageError("nothing to set", hint=f"vgpuctl set-quota {tenant} framebuffer=96GiB vms=10")
-    with services(database=database) as opened:
+    with services(database=database) as opened, preempt_options.telling_exposed(opened, tenant) as exposed:
         changed = set_quota(
             opened,
             tenant,
@@ -47,9 +47,8 @@ def command(
             guaranteed=quota_options.read_amounts(guaranteed, what="--guaranteed"),
             dry_run=dry_run,
         )
-        has_policy, exposed = set_policy(opened, tenant, **policy, dry_run=dry_run)
+        has_policy = set_policy(opened, tenant, **policy, dry_run=dry_run)
     changed = changed or has_policy
-    preempt_options.tell_exposed(exposed, dry_run=dry_run)
     if as_json:
         names = [vm.request.name for vm in exposed]
         print_json({"changed": changed and not dry_run, "tenant": tenant, "may_be_preempted": names})

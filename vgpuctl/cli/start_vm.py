@@ -7,7 +7,7 @@ import click
 
 from vgpuctl.cli import options
 from vgpuctl.cli.output import print_json, say
-from vgpuctl.cli.preempt_options import consent_of, preempt_flags
+from vgpuctl.cli.preempt_options import consent_of, preempt_flags, telling_exposed
 
 
 @click.command("start-vm")
@@ -22,7 +22,7 @@ def command(
     name: str,
     tenant: str,
     may_preempt: bool,
-    grace_s: float | None,
+    grace_s: int | None,
     shutdown_timeout_s: float,
     as_json: bool,
     **where: Any,
@@ -37,7 +37,8 @@ def command(
 
     with services(**where) as opened:
         consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)
-        vm, changed = start_vm(opened, find_vm(opened, tenant, name)[0], consent=consent)
+        with telling_exposed(opened, tenant):
+            vm, changed = start_vm(opened, find_vm(opened, tenant, name)[0], consent=consent)
         if not changed:
             say(f"{vm.domain_name}: no change, it is running on {vm.host}")
     if as_json:

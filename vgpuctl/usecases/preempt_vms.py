@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ConcurrentChange, GuestError, PreemptionNeeded, VgpuctlError
+from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.preemption import PreemptMode
 from vgpuctl.model.queue import QueueKind
-from vgpuctl.model.times import format_duration, format_time
+from vgpuctl.model.times import format_duration, format_time_to_second
 from vgpuctl.model.vm import Hold, Preemption, PreemptionNotice, Vm, VmRequest, VmState
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.operations import may_run, preempt_subject
-from vgpuctl.usecases.preemption import as_one, candidates_for, done_by
+from vgpuctl.usecases.preemption import as_one, candidates_for, done_by, may_ask_everyone
 from vgpuctl.usecases.quota import refuse_before_preemption
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import leases_of
@@ -70,14 +71,21 @@ def make_room(
         refuse_before_preemption(session, requests, leases, given_back, is_new=is_new)
     refuse_without_consent(services, requests, victims, consent)
     try:
-        _preempt(services, requests, victims, consent)
+        _preempt(services, requests, leases, victims, consent)
     except ConcurrentChange as change:
         services.say(f"{change.message}; placing again")
         return change
     return None
 
 
-def _preempt(services: Services, requests: Sequence[VmRequest], victims: Sequence[Candidate], consent: Consent) -> None:
+def _preempt(
+    services: Services,
+    requests: Sequence[VmRequest],
+    leases: Sequence[Lease],
+    victims: Sequence[Candidate],
+    consent: Consent,
+) -> None:
+    """leases: what the requests would hold."""
     cause = _names(requests)
     with contextlib.ExitStack() as at_work:
         for victim in victims:
@@ -85,7 +93,9 @@ def _preempt(services: Services, requests: Sequence[VmRequest], victims: Sequenc
                 services.store.operation("preempt-vm", preempt_subject(victim.vm_uuid), victim.name, exclusive=True)
             )
         with _notice(services, victims, cause, consent):
-            vms = _confirm(services, requests, victims, cause)
+            for victim in victims:  # a host that does not answer ends it here, before a gang is torn
+                services.host(victim.host).hypervisor.state(victim.name)
+            vms = _confirm(services, requests, leases, victims, cause)
         failures = []
         for vm in vms:
             services.say(f"{vm.domain_name}: is preempted by {cause}")
@@ -152,7 +162,9 @@ def _notice(services: Services, victims: Sequence[Candidate], cause: str, consen
         with services.store.transaction() as session:
             for vm in vms:
                 session.set_vm_notice(vm.uuid, notice)
-                session.add_event("vm-preemption-notice", vm.domain_name, f"at {format_time(notice.at)} UTC by {cause}")
+                session.add_event(
+                    "vm-preemption-notice", vm.domain_name, f"at {format_time_to_second(notice.at)} by {cause}"
+                )
         for vm in vms:
             services.say(f"{vm.domain_name}: is preempted by {cause} in {format_duration(grace_s)}")
             _tell_domain(services, vm, notice.at)
@@ -173,7 +185,13 @@ def _wait(services: Services, uuids: set[str], grace_s: float) -> None:
                 return
 
 
-def _confirm(services: Services, requests: Sequence[VmRequest], victims: Sequence[Candidate], cause: str) -> list[Vm]:
+def _confirm(
+    services: Services,
+    requests: Sequence[VmRequest],
+    leases: Sequence[Lease],
+    victims: Sequence[Candidate],
+    cause: str,
+) -> list[Vm]:
     """Check in one transaction that each victim may still be preempted, and requeue those whose owner chose so.
 
     Returns the VMs to stop: those that still hold something.
@@ -181,10 +199,14 @@ def _confirm(services: Services, requests: Sequence[VmRequest], victims: Sequenc
     chosen = {one.vm_uuid: one for one in victims}
     gangs = {one.gang for one in victims if one.gang is not None}
     with services.store.transaction() as session:
-        allowed = {one.vm_uuid: one for one in candidates_for(session, as_one(requests)).everyone}
+        candidates = candidates_for(session, as_one(requests))
+        may_ask = may_ask_everyone(session, requests[0].tenant, [lease.slice for lease in leases])
+        allowed = {one.vm_uuid: one for one in (candidates.everyone if may_ask else candidates.less_important)}
         held = {lease.vm_uuid for lease in session.leases()}
         to_stop = []
         for vm in session.vms():
+            if vm.uuid in chosen and vm.notice is not None:
+                session.set_vm_notice(vm.uuid, None)
             if vm.state is not VmState.RUNNING and vm.uuid not in held:
                 continue
             if vm.uuid in chosen or vm.gang in gangs:
@@ -194,7 +216,6 @@ def _confirm(services: Services, requests: Sequence[VmRequest], victims: Sequenc
                     )
                 to_stop.append(vm)
         for vm in to_stop:
-            session.set_vm_notice(vm.uuid, None)
             session.add_event("vm-preempted", vm.domain_name, f"by {cause}")
         again = [vm for vm in to_stop if vm.state is VmState.RUNNING and allowed[vm.uuid].action is Preemption.REQUEUE]
         _requeue(session, again, f"preempted by {cause}")

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.model.guest_memory import NO_MEMORY
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.preemption import TenantPolicy
 from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import Preemption, Vm, VmRequest, VmState
 from vgpuctl.quota import charge
 from vgpuctl.quota.borrowing import ChargedVm, borrowed_vms, may_reclaim
-from vgpuctl.quota.limits import Quota
 from vgpuctl.scheduler.gang_victims import GangEviction, choose_victims_together
 from vgpuctl.scheduler.victims import Candidate, Eviction, choose_victims
 from vgpuctl.store.store import Session
@@ -147,38 +146,42 @@ def preemption_terms(services: Services, vm: Vm, leases: Sequence[Lease]) -> Pre
     return PreemptionTerms(is_reclaimed, _action_of(members, tenant.policy), tenant.policy.grace_s)
 
 
-def vms_on_borrowed_quota(session: Session, tenant: str) -> list[Vm]:
-    """The VMs of a tenant that its guarantees do not cover."""
+def reclaimable_vms(session: Session, tenant: str, policy: TenantPolicy | None = None) -> list[Vm]:
+    """The VMs of a tenant on borrowed quota that others may reclaim. policy: instead of the tenant's own."""
+    if (policy or session.tenant(tenant).policy).reclaim.action() is None:
+        return []
     vms = session.vms(tenant=tenant)
     borrowing = _borrowed_units(session, vms, _by_vm(session.leases()))
     return [vm for vm in vms if _unit(vm) in borrowing]
 
 
+def may_ask_everyone(session: Session, tenant: str, slices: Iterable[Slice]) -> bool:
+    """True if a tenant that takes these slices stays within its guarantee, so that it may reclaim borrowed quota."""
+    return may_reclaim(session.quotas(tenant), session.used(tenant), charge.of_slices(slices))
+
+
 @dataclass(frozen=True)
 class _Asked:
-    """taken: leases and promises. quotas, used: of the tenant that asks."""
+    """tenant: that asks. taken: leases and promises."""
 
+    services: Services
+    tenant: str
     taken: Sequence[Lease]
     candidates: Candidates
-    quotas: Sequence[Quota]
-    used: charge.Amounts
 
     def may_ask_everyone(self, placements: Sequence[Placement]) -> bool:
         """True if what is placed there stays within the tenant's guarantee, or if that does not matter."""
         if len(self.candidates.less_important) == len(self.candidates.everyone):
             return True
         slices = [one for placement in placements for one in placement.slices]
-        return may_reclaim(self.quotas, self.used, charge.of_slices(slices))
+        with self.services.store.reading() as session:
+            return may_ask_everyone(session, self.tenant, slices)
 
 
 def _ask(services: Services, request: VmRequest) -> _Asked:
     with services.store.reading() as session:
-        return _Asked(
-            with_promises(session, session.leases(), request),
-            candidates_for(session, request),
-            session.quotas(request.tenant),
-            session.used(request.tenant),
-        )
+        taken = with_promises(session, session.leases(), request)
+        return _Asked(services, request.tenant, taken, candidates_for(session, request))
 
 
 def _unit(vm: Vm) -> str:

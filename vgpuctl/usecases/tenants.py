@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from vgpuctl.errors import TenantDiffers, UsageError
 from vgpuctl.model.preemption import USUAL_POLICY, PreemptMode, Reclaim, TenantPolicy
 from vgpuctl.model.times import format_duration
-from vgpuctl.model.vm import Vm, check_name
+from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import Contact
 from vgpuctl.quota.limits import Quota, changed
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.preemption import vms_on_borrowed_quota
 from vgpuctl.usecases.services import Services
 
 Amounts = Mapping[str, int | None]
@@ -121,11 +120,10 @@ def set_policy(
     preempt: PreemptMode | None = None,
     grace_s: float | None = None,
     dry_run: bool = False,
-) -> tuple[bool, Sequence[Vm]]:
-    """Change the preemption policy of a tenant; None leaves a part as it is.
+) -> bool:
+    """Change the preemption policy of a tenant; None leaves a part as it is. Returns whether anything changed.
 
-    Returns whether anything changed, and the VMs that run on borrowed quota and may be preempted from now on: their
-    owner is to be told. Raises NotFound.
+    Raises NotFound.
     """
     with services.store.reading() if dry_run else services.store.transaction() as session:
         before = session.tenant(name).policy
@@ -135,12 +133,11 @@ def set_policy(
             before.grace_s if grace_s is None else grace_s,
         )
         if policy == before:
-            return False, ()
+            return False
         if not dry_run:
             session.set_policy(name, policy)
             session.add_event("policy-set", name, describe_policy(policy))
-        is_exposed = before.reclaim is Reclaim.NEVER and policy.reclaim is not Reclaim.NEVER
-        return True, vms_on_borrowed_quota(session, name) if is_exposed else ()
+        return True
 
 
 def describe_policy(policy: TenantPolicy) -> str:

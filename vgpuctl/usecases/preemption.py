@@ -136,19 +136,22 @@ def preemption_terms(services: Services, vm: Vm, leases: Sequence[Lease]) -> Pre
     """The terms on which `vm`, which may be one that is only planned, is preempted; None if it never is."""
     with services.store.reading() as session:
         tenant = session.tenant(vm.request.tenant)
+        may_be_reclaimed = tenant.policy.reclaim.action() is not None
+        if vm.is_adopted or not (may_be_reclaimed or vm.request.preemptible is not None):
+            return None
         vms = [one for one in session.vms(tenant=tenant.name) if one.uuid != vm.uuid]
         there = {**_by_vm(session.leases()), vm.uuid: list(leases)}
         is_borrowed = _unit(vm) in _borrowed_units(session, [*vms, vm], there)
-    is_reclaimed = is_borrowed and tenant.policy.reclaim.action() is not None
-    if vm.is_adopted or not (is_reclaimed or vm.request.preemptible is not None):
-        return None
+    is_reclaimed = is_borrowed and may_be_reclaimed
     members = [one for one in (*vms, vm) if _unit(one) == _unit(vm)]
+    if not is_reclaimed and any(one.request.preemptible is None for one in members):
+        return None
     return PreemptionTerms(is_reclaimed, _action_of(members, tenant.policy), tenant.policy.grace_s)
 
 
-def reclaimable_vms(session: Session, tenant: str, policy: TenantPolicy | None = None) -> list[Vm]:
-    """The VMs of a tenant on borrowed quota that others may reclaim. policy: instead of the tenant's own."""
-    if (policy or session.tenant(tenant).policy).reclaim.action() is None:
+def reclaimable_vms(session: Session, tenant: str) -> list[Vm]:
+    """The VMs of a tenant on borrowed quota that others may reclaim."""
+    if session.tenant(tenant).policy.reclaim.action() is None:
         return []
     vms = session.vms(tenant=tenant)
     borrowing = _borrowed_units(session, vms, _by_vm(session.leases()))

@@ -109,7 +109,8 @@ def test_a_store_that_cannot_be_written_is_named_and_still_listed(operator: Oper
         refused = reader.is_refused("create-vm", "web-1", *ACME, "--gpu", "A40-8Q", *SMALL)
         assert (refused["reference"], refused["exit_code"]) == ("store-unusable", 6)
         assert str(sealed) in refused["message"]
-        assert reader.json("list-tenants") == [{"tenant": "acme", "vms": 0, "pools": [], "quotas": [], "contact": None}]
+        (listed,) = reader.json("list-tenants")
+        assert (listed["tenant"], listed["vms"], listed["pools"], listed["quotas"]) == ("acme", 0, [], [])
     finally:
         subprocess.run(["umount", str(sealed)], check=True)
 

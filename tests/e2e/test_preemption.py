@@ -139,7 +139,7 @@ def test_borrowed_quota_is_reclaimed_where_the_tenant_accepts_it(operator: Opera
 
 def test_a_gang_over_several_hosts_is_preempted_whole(operator: Operator, tmp_path: Path) -> None:
     gang = tmp_path / "gang.yml"
-    shape = "memory: 96MiB, vcpus: 1, network: none, priority: low, preemptible: stop"
+    shape = "memory: 96MiB, vcpus: 1, network: null, priority: low, preemptible: stop"
     gang.write_text(
         f"vms:\n- {{name: near, gpus: [A40-24Q], host: sim-001, {shape}}}\n"
         f"- {{name: far, gpus: [passthrough], host: sim-003, {shape}}}\n"

@@ -21,6 +21,7 @@ from vgpuctl.usecases.quota import refuse_before_preemption
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import leases_of
 from vgpuctl.usecases.stop_vm import stop_vm
+from vgpuctl.usecases.undo import Undo
 
 SHUTDOWN_TIMEOUT_S = 120.0
 _POLL_S = 2.0
@@ -158,21 +159,19 @@ def _notice(services: Services, victims: Sequence[Candidate], cause: str, consen
         yield
         return
     notice = PreemptionNotice(services.store.now() + grace_s, cause)
-    try:
+    with Undo(services.say) as undoing:
+        undoing.push(f"notice to {', '.join(vm.domain_name for vm in vms)}", lambda: _withdraw(services, vms))
         with services.store.transaction() as session:
             for vm in vms:
                 session.set_vm_notice(vm.uuid, notice)
-                session.add_event(
-                    "vm-preemption-notice", vm.domain_name, f"at {format_time_to_second(notice.at)} by {cause}"
-                )
+                detail = f"at {format_time_to_second(notice.at)} by {cause}"
+                session.add_event("vm-preemption-notice", vm.domain_name, detail)
         for vm in vms:
             services.say(f"{vm.domain_name}: is preempted by {cause} in {format_duration(grace_s)}")
             _tell_domain(services, vm, notice.at)
         _wait(services, {vm.uuid for vm in vms}, grace_s)
         yield
-    except BaseException:
-        _withdraw(services, vms)
-        raise
+        undoing.keep()
 
 
 def _wait(services: Services, uuids: set[str], grace_s: float) -> None:

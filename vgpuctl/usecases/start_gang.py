@@ -3,8 +3,9 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-from vgpuctl.errors import NoCapacity, VgpuctlError
+from vgpuctl.errors import NoCapacity
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.scheduler.fleet import Fleet
@@ -16,6 +17,7 @@ from vgpuctl.usecases.reservations import with_promises
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.start_vm import start_vm
 from vgpuctl.usecases.stop_vm import stop_vm
+from vgpuctl.usecases.undo import Undo
 
 
 def start_again(services: Services, entry: QueueEntry, *, shutdown_timeout_s: float) -> bool:
@@ -33,14 +35,13 @@ def start_again(services: Services, entry: QueueEntry, *, shutdown_timeout_s: fl
     stopped = [vm for vm in vms if vm.state is VmState.STOPPED]
     if len(stopped) > 1:
         _refuse_without_room(services, stopped)
-    started: list[Vm] = []
-    try:
+    with Undo(services.say) as undoing:
         for vm in stopped:
-            started.append(start_vm(services, vm)[0])
-    except BaseException:
-        for vm in started:
-            _stop_again(services, vm, entry, shutdown_timeout_s)
-        raise
+            running, _ = start_vm(services, vm)
+            undoing.push(
+                f"start of {vm.domain_name}", partial(_stop_again, services, running, entry, shutdown_timeout_s)
+            )
+        undoing.keep()
     return bool(vms)
 
 
@@ -61,7 +62,4 @@ def _refuse_without_room(services: Services, vms: Sequence[Vm]) -> None:
 
 
 def _stop_again(services: Services, vm: Vm, entry: QueueEntry, timeout_s: float) -> None:
-    try:
-        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=entry.reason or "its gang did not start")
-    except VgpuctlError as error:
-        services.say(f"{vm.domain_name}: runs without its gang: {error.message}")
+    stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=entry.reason or "its gang did not start")

@@ -130,6 +130,8 @@ GATES = [
         "usecases/start_vm.py:start_vm",
         "usecases/start_vm.py:_start",
         "usecases/start_vm.py:_settle",
+        "usecases/start_gang.py:start_again",
+        "usecases/preempt_vms.py:_notice",
         "usecases/slices.py:build_slices",
         "usecases/volumes.py:make_volumes",
     ),

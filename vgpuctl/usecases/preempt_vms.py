@@ -95,7 +95,7 @@ def _preempt(
             )
         with _notice(services, victims, cause, consent):
             for victim in victims:  # a host that does not answer ends it here, before a gang is torn
-                services.host(victim.host).hypervisor.state(victim.name)
+                services.host(victim.host).hypervisor.state(victim.name, uuid=victim.vm_uuid)
             vms = _confirm(services, requests, leases, victims, cause)
         failures = []
         for vm in vms:

@@ -136,8 +136,7 @@ def telling_exposed(opened: "Services", tenant: str) -> Iterator[list["Vm"]]:
 
     found: list[Vm] = []
     with opened.store.reading() as session:
-        is_there = tenant in {one.name for one in session.tenants()}
-        before = {vm.uuid for vm in reclaimable_vms(session, tenant)} if is_there else set()
+        before = {vm.uuid for vm in reclaimable_vms(session, tenant)}
     yield found
     with opened.store.reading() as session:
         found += [vm for vm in reclaimable_vms(session, tenant) if vm.uuid not in before]

@@ -102,6 +102,11 @@ class LocalLibvirtd:
         """The daemon's log."""
         return self.folder / "libvirtd.log"
 
+    def inside(self, *command: str) -> list[str]:
+        """A command as it runs in the daemon's network namespace."""
+        assert self._process is not None
+        return ["nsenter", f"--net=/proc/{self._process.pid}/ns/net", *command]
+
     def __enter__(self) -> Self:
         for private in _PRIVATE:
             (self.folder / private.lstrip("/")).mkdir(parents=True)

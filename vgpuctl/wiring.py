@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.network import parse_reachable
 from vgpuctl.usecases.services import HostSession, Services
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Settings:
     ovn_certificate: Path | None = None
     ovn_authority: Path | None = None
     authority_folder: Path | None = None
+    reachable_networks: Sequence[str] = ()
 
 
 def open_services(
@@ -102,6 +104,7 @@ def open_services(
         limit=settings.limit,
         forks=settings.forks,
         say=say,
+        reachable_networks=tuple(str(parse_reachable(text)) for text in settings.reachable_networks),
     )
 
 

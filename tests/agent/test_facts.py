@@ -374,3 +374,29 @@ def test_a_types_name_tells_its_size(name: str, size: int | None, mig: bool) -> 
 def test_nvmls_bus_ids_become_sysfs_addresses() -> None:
     assert normalise_bus_id("00000000:C1:00.0") == "0000:c1:00.0"
     assert normalise_bus_id("00010000:3D:00.0") == "10000:3d:00.0"
+
+
+def test_the_hosts_own_addresses_are_read(tmp_path: Path) -> None:
+    trie = """Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 0.0.0.0
+        /0 universe UNICAST
+     +-- 10.11.0.0/24 2 0 2
+        |-- 10.11.0.0
+           /24 link UNICAST
+        |-- 10.11.0.1
+           /32 host LOCAL
+        |-- 10.11.0.255
+           /32 link BROADCAST
+     |-- 127.0.0.1
+        /32 host LOCAL
+Local:
+     |-- 10.11.0.1
+        /32 host LOCAL
+"""
+    assert read(tmp_path / "without").addresses is None
+    root = tmp_path / "with"
+    build(root, machine.BASE)
+    (root / "proc/net").mkdir(parents=True, exist_ok=True)
+    (root / "proc/net/fib_trie").write_text(trie)
+    assert read_facts(Host(str(root))).addresses == ("10.11.0.1", "127.0.0.1")

@@ -39,6 +39,7 @@ def services(
             ovn_certificate=_path("VGPUCTL_OVN_CERTIFICATE"),
             ovn_authority=_path("VGPUCTL_OVN_AUTHORITY"),
             authority_folder=_path("VGPUCTL_AUTHORITY_FOLDER"),
+            reachable_networks=os.environ.get("VGPUCTL_REACHABLE_NETWORKS", "").replace(",", " ").split(),
         ),
         _tell,
     )

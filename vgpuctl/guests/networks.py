@@ -2,7 +2,6 @@
 """Tenants' networks carried by libvirt on one host: NAT or isolated, addresses by DHCP, every port filtered."""
 
 import contextlib
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +9,13 @@ from typing import Any
 from vgpuctl.errors import NetworkRejected
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.libvirt_errors import error_code, libvirt_module, translate, translated
+from vgpuctl.guests.port_filter import Reach, read_networks, render_port_filter, rules_of
 from vgpuctl.guests.templating import render_template
 from vgpuctl.guests.view import PORT_FILTER
 from vgpuctl.guests.xml_reader import read_xml
 from vgpuctl.model.network import DEFAULT_MTU, Network, Port, interface_name
 
-_FILTER_UUID = str(uuid.uuid5(uuid.NAMESPACE_URL, "urn:vgpuctl:nwfilter:port"))
+NOTHING_KNOWN = Reach()
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,15 @@ class LibvirtNetworks:
     def __init__(self, hypervisor: Hypervisor) -> None:
         self._hypervisor = hypervisor
 
-    def ensure(self, network: Network, ports: Sequence[Port], *, dry_run: bool = False) -> list[str]:
+    def ensure(
+        self, network: Network, ports: Sequence[Port], *, reach: Reach = NOTHING_KNOWN, dry_run: bool = False
+    ) -> list[str]:
         """Make the host's network what the store says, with a DHCP entry for each port and for nobody else.
 
-        Returns what had to be done, nothing when all was so. A running network keeps running. Raises NetworkRejected.
+        reach: what guests of the host may reach; ports of running VMs follow. Returns what had to be done, nothing
+        when all was so. A running network keeps running. Raises NetworkRejected.
         """
-        done = self._ensure_filter(dry_run=dry_run)
+        done: list[str] = []
         handle = self._find(network.label)
         what = f"network {network.label} on {self._hypervisor.host}"
         if handle is None:
@@ -57,6 +60,7 @@ class LibvirtNetworks:
                     handle.setAutostart(1)
                 if not handle.isActive():
                     handle.create()
+        done += self._ensure_filter(reach, dry_run=dry_run)  # after the network, which is one of those that it names
         return done + self._ensure_entries(handle, network, ports, dry_run=dry_run)
 
     def remove(self, name: str, network_id: str) -> bool:
@@ -102,16 +106,18 @@ class LibvirtNetworks:
                 handle.update(command, library.VIR_NETWORK_SECTION_IP_DHCP_HOST, 0, entry, both)
         return [f"{address} {word}" for _command, _mac, address, word in changes]
 
-    def _ensure_filter(self, *, dry_run: bool) -> list[str]:
+    def _ensure_filter(self, reach: Reach, *, dry_run: bool) -> list[str]:
         """Define the filter of ports; libvirt's test driver has no filters."""
         if self._connection.getType() != "QEMU":
             return []
         library = libvirt_module()
-        wanted = render_template("nwfilter.xml.j2", name=PORT_FILTER, uuid=_FILTER_UUID)
+        with translated(f"list the networks on {self._hypervisor.host}", NetworkRejected):
+            networks = read_networks(handle.XMLDesc(0) for handle in self._connection.listAllNetworks(0))
+        wanted = render_port_filter(reach, networks)
         with translated(f"define the filter of ports on {self._hypervisor.host}", NetworkRejected):
             with contextlib.suppress(library.libvirtError):
                 there = self._connection.nwfilterLookupByName(PORT_FILTER)
-                if _rules(there.XMLDesc(0)) == _rules(wanted):
+                if rules_of(there.XMLDesc(0)) == rules_of(wanted):
                     return []
             if not dry_run:
                 self._connection.nwfilterDefineXML(wanted)
@@ -153,14 +159,3 @@ def read_bridge(xml: str) -> str | None:
     """Read the name of a network's bridge from its XML."""
     bridge = read_xml(xml).find("bridge")
     return None if bridge is None else bridge.get("name")
-
-
-def _rules(xml: str) -> list[tuple[object, ...]]:
-    """The rules of a filter, in an order of their own: libvirt sorts them by priority."""
-    return sorted(
-        (
-            tuple(sorted(rule.items())),
-            tuple((match.tag, tuple(sorted(match.items()))) for match in rule),
-        )
-        for rule in read_xml(xml).iter("rule")
-    )

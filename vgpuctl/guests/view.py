@@ -18,7 +18,7 @@ from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.texts import texts_of
 from vgpuctl.model.vm import DirectKernel, Firmware, Vm
 
-PORT_FILTER = "vgpuctl-port"
+PORT_FILTER = "vgpuctl-tenant-port"
 INTEGRATION_BRIDGE = "br-int"
 LOG_FOLDER = "/var/log/libvirt/qemu"
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
@@ -72,11 +72,13 @@ class DiskView:
 
 @dataclass(frozen=True)
 class PortFilterView:
-    """libvirt's filter of an interface, with the only address it may send from and the gateway it may not enter."""
+    """libvirt's filter of an interface, with the only address it may send from, and its gateway and network."""
 
     name: str
     address: str
     gateway: str
+    network: str
+    mask: str
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,13 @@ def _network_view(vm: Vm, attachment: Attachment | None) -> NetworkView | None:
         if network.request.backend is Backend.OVN:
             ovn = OvnPortView(INTEGRATION_BRIDGE, port.id, attachment.tunnel_mtu)
             return NetworkView(network.label, port.mac_address, ovn=ovn)
-        port_filter = PortFilterView(PORT_FILTER, port.address, network.gateway)
+        port_filter = PortFilterView(
+            PORT_FILTER,
+            port.address,
+            network.gateway,
+            str(network.subnet.network_address),
+            str(network.subnet.netmask),
+        )
         return NetworkView(network.label, port.mac_address, port_filter, limit_kib_s=limit)
     if vm.request.network is None:
         return None

@@ -129,6 +129,17 @@ def gateway_of(subnet: ipaddress.IPv4Network) -> str:
     return str(subnet.network_address + 1)
 
 
+def parse_reachable(text: str) -> ipaddress.IPv4Network:
+    """Read a network of VGPUCTL_REACHABLE_NETWORKS. Raises UsageError."""
+    try:
+        return ipaddress.IPv4Network(text)
+    except ValueError as error:
+        raise UsageError(
+            f"VGPUCTL_REACHABLE_NETWORKS: {text[:40]!a} is not a network: {error}",
+            hint="write IPv4 networks, with commas between them: 10.20.0.0/16,192.0.2.53/32",
+        ) from error
+
+
 def parse_cidr(text: str, *, what: str = "--cidr") -> ipaddress.IPv4Network:
     """Read the addresses of a tenant's network. Raises UsageError for what no tenant's network can have."""
     try:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from vgpuctl.errors import ConcurrentChange, UsageError
 from vgpuctl.guests.networks import LibvirtNetworks
+from vgpuctl.guests.port_filter import Reach
 from vgpuctl.model.network import Backend, Network
 from vgpuctl.model.vpc import Contact, Outside, VpcSpec
 from vgpuctl.usecases.services import Services
@@ -68,7 +69,9 @@ def apply_network(
         return apply_vpc(services, network.request.tenant, without_vm=without_vm, dry_run=dry_run)
     with services.store.reading() as session:
         ports = [port for port in session.ports(network_id=network.id) if port.vm_uuid != without_vm]
-    return _libvirt(services, network).ensure(network, ports, dry_run=dry_run)
+        facts = None if network.request.host is None else session.facts(network.request.host)
+    reach = Reach((facts.facts.addresses or ()) if facts is not None else (), services.reachable_networks)
+    return _libvirt(services, network).ensure(network, ports, reach=reach, dry_run=dry_run)
 
 
 def remove_network(services: Services, network: Network) -> None:

@@ -62,7 +62,10 @@ class HostSession:
 
 
 class Services:
-    """Everything a use case may need. `say` tells the user of progress."""
+    """Everything a use case may need. `say` tells the user of progress.
+
+    reachable_networks: internal networks that guests of NAT networks may reach.
+    """
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class Services:
         limit: str | None,
         forks: int,
         say: Callable[[str], None],
+        reachable_networks: tuple[str, ...] = (),
     ) -> None:
         self._load_inventory = load_inventory
         self._open_store = open_store
@@ -84,6 +88,7 @@ class Services:
         self._limit = limit
         self.forks = forks
         self.say = say
+        self.reachable_networks = reachable_networks
         self._inventory: Inventory | None = None
         self._store: Store | None = None
         self._northbound: Northbound | None = None

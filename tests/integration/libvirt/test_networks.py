@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tenants' networks in a real libvirtd: defined, started, their DHCP entries changed while they run, taken away."""
 
+import contextlib
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,10 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.libvirtd_fixture import LocalLibvirtd
 from tests.unit.guests.cases import REQUEST, facts, vm
 from vgpuctl.errors import NetworkRejected
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.networks import LibvirtNetworks, read_entries
+from vgpuctl.guests.port_filter import Reach
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.view import PORT_FILTER, domain_view
 from vgpuctl.model.network import Attachment, Network, NetworkRequest, NetworkState, Port, mac_address
@@ -111,7 +115,12 @@ def test_a_port_filter_is_defined_and_a_domain_that_names_it_too(
     interface = ElementTree.fromstring(hypervisor.xml(own.domain_name) or "").find("devices/interface")
     assert interface is not None
     found = {parameter.get("name"): parameter.get("value") for parameter in interface.iter("parameter")}
-    assert found == {"IP": port.address, "GATEWAY": network.gateway}
+    assert found == {
+        "IP": port.address,
+        "GATEWAY": network.gateway,
+        "NETWORK": "10.11.0.0",
+        "MASK": "255.255.255.0",
+    }
     mac = interface.find("mac")
     assert mac is not None
     assert mac.get("address") == port.mac_address
@@ -122,3 +131,80 @@ def test_the_dhcp_server_answers_known_ports_only(networks: LibvirtNetworks, hyp
     networks.ensure(network, [_port(network, 2)])
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert f"--conf-file=/var/lib/libvirt/dnsmasq/{network.label}.conf" in running
+
+
+DOOR = 8022
+_SERVE = f"""
+import socket
+server = socket.create_server(("0.0.0.0", {DOOR}))
+print(1, flush=True)
+while True:
+    server.accept()[0].close()
+"""
+
+
+@contextlib.contextmanager
+def _guest(libvirtd: LocalLibvirtd, bridge: str, address: str, mac: str) -> Iterator[str]:
+    """A namespace on a bridge, as a VM would be, by the port `vgt-port`; yields its name. The host serves DOOR."""
+    name = f"vgt-{uuid.uuid4().hex[:8]}"
+    with contextlib.ExitStack() as stack:
+        subprocess.run(["ip", "netns", "add", name], check=True)
+        stack.callback(subprocess.run, ["ip", "netns", "delete", name], check=True)
+        for command in (
+            f"ip link add vgt-port type veth peer name vgt-guest netns {name}",
+            f"ip link set vgt-port master {bridge} up",
+            "ip link set lo up",
+            "ip address add 198.51.100.4/32 dev lo",
+            "ip address add 203.0.113.1/32 dev lo",
+        ):
+            subprocess.run(libvirtd.inside(*command.split()), check=True)
+        stack.callback(subprocess.run, libvirtd.inside("ip", "address", "flush", "dev", "lo"), check=True)
+        for command in (
+            f"ip link set vgt-guest address {mac} up",
+            f"ip address add {address}/24 dev vgt-guest",
+            "ip route add default via 10.11.0.1",
+        ):
+            subprocess.run(["ip", "-n", name, *command.split()[1:]], check=True)
+        server = stack.enter_context(
+            subprocess.Popen(libvirtd.inside(sys.executable, "-c", _SERVE), stdout=subprocess.PIPE)
+        )
+        stack.callback(server.kill)
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"1\n"
+        yield name
+
+
+def _reaches(guest: str, address: str) -> bool:
+    program = f"import socket; socket.create_connection(({address!r}, {DOOR}), 2).close()"
+    entered = ["ip", "netns", "exec", guest, sys.executable, "-c", program]
+    return subprocess.run(entered, capture_output=True, check=False).returncode == 0
+
+
+def test_packets_of_a_port_reach_neither_the_host_nor_other_tenants_gateways(
+    networks: LibvirtNetworks, hypervisor: Hypervisor, libvirtd: LocalLibvirtd
+) -> None:
+    network = _network("10.11.0.0/24", "acme")
+    port = _port(network, 7)
+    networks.ensure(network, [port])
+    own = ("10.11.0.1", "198.51.100.4", "203.0.113.1")
+    with _guest(libvirtd, network.bridge, port.address, port.mac_address) as guest:
+
+        def reached() -> list[bool]:
+            return [_reaches(guest, address) for address in own]
+
+        assert reached() == [True, True, True]
+        binding = hypervisor.connection.nwfilterBindingCreateXML(
+            f"<filterbinding><owner><name>guest</name><uuid>{uuid.uuid4()}</uuid></owner><portdev name='vgt-port'/>"
+            f"<mac address='{port.mac_address}'/><filterref filter='{PORT_FILTER}'>"
+            f"<parameter name='IP' value='{port.address}'/><parameter name='GATEWAY' value='{network.gateway}'/>"
+            "<parameter name='NETWORK' value='10.11.0.0'/><parameter name='MASK' value='255.255.255.0'/>"
+            "</filterref></filterbinding>"
+        )
+        try:
+            assert reached() == [False, True, True]
+            networks.ensure(network, [port], reach=Reach(("198.51.100.4",)))
+            assert reached() == [False, False, True]
+            networks.ensure(_network("203.0.113.0/29", "umbrella"), [])
+            assert reached() == [False, True, False]
+        finally:
+            binding.delete()

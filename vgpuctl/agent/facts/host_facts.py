@@ -3,7 +3,20 @@
 
 from typing import Dict, Optional, Tuple
 
-from vgpuctl.agent.facts import boot, gpus, hugepages, iommu, mdev, numa, nvidia, nvml_gpus, ovn, services, software
+from vgpuctl.agent.facts import (
+    addresses,
+    boot,
+    gpus,
+    hugepages,
+    iommu,
+    mdev,
+    numa,
+    nvidia,
+    nvml_gpus,
+    ovn,
+    services,
+    software,
+)
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml
@@ -50,6 +63,7 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         ovn=ovn.read(host),
         mdevctl=mdev.read_defined(host),
         unread_functions=unread_functions,
+        addresses=addresses.read(host),
     )
 
 

@@ -247,6 +247,7 @@ class HostFacts:
     ovn: None where Open vSwitch is not installed.
     mdevctl: UUIDs of the mdevs that mdevctl has definitions of, started at boot or not.
     unread_functions: PCI functions that could not be read; a GPU among them is not in `gpus`.
+    addresses: the host's own IPv4 addresses, None where the kernel does not tell.
     """
 
     hostname: str
@@ -275,3 +276,4 @@ class HostFacts:
     ovn: Optional[OvnFacts] = None
     mdevctl: Tuple[str, ...] = ()
     unread_functions: Tuple[UnreadFunction, ...] = ()
+    addresses: Optional[Tuple[str, ...]] = None

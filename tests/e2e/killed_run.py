@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run `vgpuctl` and kill -9 it right after a side effect; told by argv: which, then vgpuctl's arguments.
+"""Run `vgpuctl` and kill -9 or interrupt it right after a side effect; told by argv: which, then its arguments.
 
-Which is a number, the n-th side effect of all, or a name, the first return of that function.
+Which is a number, the n-th side effect of all, or a name, the first return of that function. `int:WHICH` sends
+SIGINT instead, then SIGTERM and SIGINT after every later side effect: an operator who loses patience.
 
 The doors to hosts, libvirt, OVN and the store are wrapped while the command runs; the product is not changed for it.
 With 0 nothing is killed and the side effects are counted; the count is the last line of stderr.
@@ -38,15 +39,25 @@ class Watch:
     """Counts side effects of the main thread and kills the process after the wanted one."""
 
     def __init__(self, wanted: str) -> None:
-        self._wanted = wanted
+        self._wanted = wanted.removeprefix("int:")
+        self._kills = self._wanted == wanted
+        self._is_over = False
         self.seen = 0
 
     def _done(self, name: str) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
         self.seen += 1
-        if self._wanted in (str(self.seen), name):
+        if self._wanted in (str(self.seen), name) and self._kills:
             os.kill(os.getpid(), signal.SIGKILL)
+        if self._kills:
+            return
+        if self._is_over:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+        elif self._wanted in (str(self.seen), name):
+            self._is_over = True
+            os.kill(os.getpid(), signal.SIGINT)
 
     def method(self, owner: type, name: str) -> None:
         """Watch a method that has done its work when it returns or raises."""

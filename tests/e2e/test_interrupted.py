@@ -107,6 +107,34 @@ def test_a_run_killed_after_any_side_effect_is_repaired(
         _delete_killed(operator, fleet_witness, before, number, create)
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["mdev"])
+def test_an_impatient_operator_loses_nothing(
+    kind: str, fleet_operator: Operator, fleet_witness: FleetWitness, tmp_path: Path
+) -> None:
+    """SIGINT after a side effect, and two more signals after each that follows: the rollback goes on to its end."""
+    operator = replace(fleet_operator, database=f"sqlite:///{tmp_path}/store.db")
+    create = (*CREATE_SIMULATED[kind], *SIZE)
+    operator.does("create-tenant", "acme")
+    operator.does("list-gpus", "--refresh")
+    before = fleet_witness.state()
+    last = _count_side_effects(operator, create)
+    operator.does(*DELETE)
+    rolled_back = 0
+    for number in range(1, last + 1):
+        done = operator.run(f"int:{number}", *create, program=KILLED_RUN)
+        assert done.code == 130, f"after side effect {number}: {done.err}"
+        rolled_back += "rolled back completely, nothing is left" in done.err
+        if operator.json("list-vms"):
+            assert number >= last - 1, f"after side effect {number} of {last} the VM is there: {done.err}"
+            operator.does(*DELETE)
+        assert operator.json("repair") == [], f"after side effect {number}: {done.err}"
+        assert fleet_witness.state() == before, f"after side effect {number} something leaked"
+        if "rolling back: GPU slices" in done.err:
+            assert "rolling back goes on and cannot be interrupted" in done.err
+    assert rolled_back > last // 2
+
+
 @pytest.fixture(scope="module")
 def host_before(operator: Operator, witness: Witness) -> list[str]:
     operator.does("create-tenant", "acme")

@@ -85,7 +85,10 @@ def run(arguments: list[str]) -> int:
     """Run one command line. Returns its exit code (docs/errors.md)."""
     interruptions.install()
     try:
-        code = _run(arguments)
+        try:
+            code = _run(arguments)
+        except KeyboardInterrupt:
+            code = _interrupted(arguments)
         _LOGGER.info("ended", extra={"fields": {"exit_code": code}})
         return code
     finally:
@@ -103,9 +106,7 @@ def _run(arguments: list[str]) -> int:
     except click.Abort:
         return _report(Interrupted("stopped: no answer was given, or Ctrl-C was pressed"), arguments)
     except KeyboardInterrupt:
-        return _report(
-            Interrupted("interrupted", hint="`vgpuctl repair` shows and mends what an interrupted run left"), arguments
-        )
+        return _interrupted(arguments)
     except click.ClickException as error:
         written = io.StringIO()
         error.show(written)
@@ -119,6 +120,13 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         _LOGGER.error("unexpected error", exc_info=True)
         return _report(Unexpected.of(error), arguments)
+
+
+def _interrupted(arguments: list[str]) -> int:
+    """Report an interrupt. Further signals are ignored: what can be rolled back is, and the process ends."""
+    interruptions.ignore()
+    hint = "`vgpuctl repair` shows what an interrupted run left, and finishes it"
+    return _report(Interrupted("interrupted", hint=hint), arguments)
 
 
 def _report(error: VgpuctlError, arguments: list[str]) -> int:

@@ -11,10 +11,12 @@ from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
 from vgpuctl.guests.passing_pool import with_pool_at
 from vgpuctl.guests.storage_facts import (
+    QCOW2_HEADER_BYTES,
     PoolFact,
     VolumeFact,
     is_refused_as_existing,
     pool_fact,
+    qcow2_l1_table,
     split_path,
     volume_fact,
 )
@@ -131,6 +133,22 @@ class Storage:
                 )
             found = self._find_volume_in(handle, volume)
             return None if found is None else volume_fact(found, pool)
+
+    def is_unused_disk(self, pool: str, volume: str) -> bool:
+        """Answer whether no guest ever wrote to a qcow2 volume: its L1 table is empty.
+
+        True also when libvirt's driver of the pool gives no content. Source: QEMU, docs/interop/qcow2.txt.
+        """
+        header = self._read(pool, volume, 0, QCOW2_HEADER_BYTES)
+        if header is None:
+            return True
+        table = qcow2_l1_table(header)
+        return table is not None and not any(self._read(pool, volume, *table) or b"")
+
+    def has_text_or_nothing(self, pool: str, volume: str, text: str, size: int) -> bool:
+        """Answer whether the first `size` bytes hold `text`, or zeros only, or cannot be had from libvirt's driver."""
+        data = self._read(pool, volume, 0, size)
+        return data is None or text.encode() in data or not any(data)
 
     def has_pool(self, pool: str) -> bool:
         """Answer whether the host has the pool, active or not."""
@@ -314,6 +332,18 @@ class Storage:
                 time.sleep(_POLL_S)
             else:
                 return
+
+    def _read(self, pool: str, volume: str, offset: int, length: int) -> bytes | None:
+        """Read bytes of a volume; None when it is gone, or when the driver of its pool gives no content."""
+        library = libvirt_module()
+        handle = self._find_volume(pool, volume)
+        try:
+            return None if handle is None else self._download(handle, length, offset=offset)
+        except library.libvirtError as refused:
+            if error_code(refused) == library.VIR_ERR_NO_SUPPORT:
+                return None
+            action = f"read volume {volume} of pool {pool} on {self._host}"
+            raise translate(refused, action, VolumeRejected) from refused
 
     def _download(self, volume: Any, length: int, *, offset: int = 0) -> bytes:
         if length == 0:

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What libvirt says about pools and volumes, as typed values."""
 
+import struct
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from vgpuctl.guests.xml_reader import read_xml
+
+QCOW2_HEADER_BYTES = 72
+_MOST_L1_ENTRIES = 2**22  # QEMU's own limit, QCOW_MAX_L1_SIZE of 32 MiB
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,14 @@ def volume_fact(volume: Any, pool: str) -> VolumeFact:
 def is_refused_as_existing(answer: str) -> bool:
     """Recognise libvirt's answer that a volume exists; its code is another in each driver and kind of pool."""
     return any(part in answer.lower() for part in ("already exists", "already in use", "file exists"))
+
+
+def qcow2_l1_table(header: bytes) -> tuple[int, int] | None:
+    """Read offset and length in bytes of the L1 table from a qcow2 header; None when it is not qcow2, or damaged."""
+    if len(header) < QCOW2_HEADER_BYTES or header[:4] != b"QFI\xfb":
+        return None
+    entries, offset = struct.unpack(">IQ", header[36:48])
+    return (offset, entries * 8) if 0 < entries <= _MOST_L1_ENTRIES else None
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -55,6 +55,14 @@ class OperationRows(Rows):
         """Take the note away: the command is done, or has taken back what it did. Twice is no error."""
         self._write(delete(_OPERATIONS).where(_OPERATIONS.c.id == operation_id))
 
+    def end_own_operations(self, subject: str) -> None:
+        """Take away the notes of this process on a subject, in the transaction that makes its rows final."""
+        process = this_process()
+        for one in self.open_operations():
+            is_own = (one.pid, one.hostname, one.process_start) == (process.pid, process.hostname, process.start)
+            if is_own and one.subject == codec.plain_text(subject):
+                self.end_operation(one.id)
+
     def end_dead_operations(self, subject: str) -> None:
         """Take away the notes of runs on a subject that are known to be dead."""
         for one in self.open_operations():

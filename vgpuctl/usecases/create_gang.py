@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError, UsageError, VgpuctlError
-from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Vm, VmRequest, VmState
@@ -21,13 +21,13 @@ from vgpuctl.usecases.create_vm import (
     CreatedVm,
     build,
     find_existing,
-    forget,
     not_placed,
     plan,
     read_leases,
+    undo_of,
 )
 from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
-from vgpuctl.usecases.operations import ending, may_run
+from vgpuctl.usecases.operations import may_run
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import network_of, on_its_host, take_port
 from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent, make_room
@@ -35,7 +35,6 @@ from vgpuctl.usecases.preemption import as_one, find_eviction_together
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.slices import describe_slice, leases_of
-from vgpuctl.usecases.undo import Undo
 
 OPERATION = "create-gang"
 """The intent of each member. A member that is still `creating` when its run is dead is taken back with the others."""
@@ -186,58 +185,45 @@ def _create(
     capacities: Sequence[HostCapacity],
 ) -> tuple[CreatedVm, ...]:
     generations = {capacity.name: capacity.generation for capacity in capacities}
-    begun: list[tuple[Vm, tuple[Lease, ...], Attachment | None]] = []
-    intents = []
+    begun: list[tuple[tuple[Lease, ...], Attachment | None]] = []
     gang = str(uuid.uuid4())
-    with services.store.transaction() as session:
-        for member, placement in zip(members, placements, strict=True):
-            vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING, gang=gang)
-            leases = leases_of(vm, placement)
-            refuse_over_quota(session, member.request, leases)
-            generations[vm.host] = session.reserve(vm.host, generations[vm.host], leases)
-            session.add_vm(vm)
-            begun.append((vm, leases, take_port(session, vm, member.network)))
-            intents.append(session.begin_operation(OPERATION, vm.uuid, vm.domain_name, exclusive=True))
-    with ExitStack() as ends:
-        for intent in intents:
-            ends.enter_context(ending(services, intent))
-        for vm, leases, _ in begun:
-            slices = ", ".join(map(describe_slice, leases)) or "no GPU"
-            services.say(f"{vm.domain_name}: placed on {vm.host}, {slices}")
-        undos = [_undo_of(services, vm, leases) for vm, leases, _ in begun]
-        try:
-            with ExitStack() as blocks:
-                for undoing in undos:
-                    blocks.enter_context(undoing)
-                created = []
-                for (vm, leases, attachment), undoing in zip(begun, undos, strict=True):
-                    with on_host(vm.host):
-                        created.append(build(services, vm, leases, attachment, undoing))
-                with services.store.transaction() as session:
-                    for one in created:
-                        session.set_vm_state(one.vm.uuid, VmState.RUNNING)
-                        session.add_event("vm-created", one.vm.domain_name, f"on {one.vm.host}, with its gang")
-                for undoing in undos:
-                    undoing.keep()
-        except BaseException as error:
-            for undoing in reversed(undos):
-                undoing.finish(error)
-            raise
+    hosts = [placement.host for placement in placements]
+    vms = [
+        Vm(str(uuid.uuid4()), member.request, host, VmState.CREATING, gang=gang)
+        for member, host in zip(members, hosts, strict=True)
+    ]
+    # What cannot be rolled back is left `deleting`, not `broken`: `repair` rolls that back and never finishes it.
+    undos = [undo_of(services, vm, VmState.DELETING) for vm in vms]
+    try:
+        with ExitStack() as blocks:
+            for undoing in undos:
+                blocks.enter_context(undoing)
+            with services.store.transaction() as session:
+                for vm, member, placement in zip(vms, members, placements, strict=True):
+                    leases = leases_of(vm, placement)
+                    refuse_over_quota(session, member.request, leases)
+                    generations[vm.host] = session.reserve(vm.host, generations[vm.host], leases)
+                    session.add_vm(vm)
+                    begun.append((leases, take_port(session, vm, member.network)))
+                    session.begin_operation(OPERATION, vm.uuid, vm.domain_name, exclusive=True)
+            for vm, (leases, _) in zip(vms, begun, strict=True):
+                slices = ", ".join(map(describe_slice, leases)) or "no GPU"
+                services.say(f"{vm.domain_name}: placed on {vm.host}, {slices}")
+            created = []
+            for vm, (leases, attachment), undoing in zip(vms, begun, undos, strict=True):
+                with on_host(vm.host):
+                    created.append(build(services, vm, leases, attachment, undoing))
+            with services.store.transaction() as session:
+                for one in created:
+                    session.set_vm_state(one.vm.uuid, VmState.RUNNING)
+                    session.add_event("vm-created", one.vm.domain_name, f"on {one.vm.host}, with its gang")
+                    session.end_own_operations(one.vm.uuid)
+            for undoing in undos:
+                undoing.keep()
+    except BaseException as error:
+        for undoing in reversed(undos):
+            undoing.finish(error)
+        raise
     for one in created:
         services.say(f"{one.vm.domain_name}: running on {one.vm.host}")
     return tuple(created)
-
-
-def _undo_of(services: Services, vm: Vm, leases: Sequence[Lease]) -> Undo:
-    return Undo(services.say, subject=vm.domain_name, settle=lambda undo: _settle(services, vm, leases, undo))
-
-
-def _settle(services: Services, vm: Vm, leases: Sequence[Lease], undoing: Undo) -> None:
-    """Forget a VM of which nothing is left; else leave it to `repair`, which rolls back what is `deleting`."""
-    if not undoing.failures:
-        forget(services, vm, leases)
-        return
-    with services.store.transaction() as session:
-        for lease in leases:
-            session.set_lease_state(lease.id, LeaseState.BROKEN, undoing.problem)
-        session.set_vm_state(vm.uuid, VmState.DELETING, undoing.problem)

@@ -20,7 +20,7 @@ from vgpuctl.usecases import guest
 from vgpuctl.usecases.capacities import declared_gpus
 from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
 from vgpuctl.usecases.image_gate import images_on, refuse_unregistered
-from vgpuctl.usecases.operations import ending, refuse_while_busy
+from vgpuctl.usecases.operations import refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
 from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent, make_room
@@ -242,31 +242,30 @@ def _create_on(
     if dry_run:
         return plan(services, vm, network, placement)
     leases = leases_of(vm, placement)
-    with services.store.transaction() as session:
-        refuse_over_quota(session, request, leases)
-        session.reserve(placement.host, generation, leases)
-        session.add_vm(vm)
-        if reservation is not None:
-            session.use_reservation(reservation, vm.uuid)
-        attachment = take_port(session, vm, network)
-        operation_id = session.begin_operation("create-vm", vm.uuid, vm.domain_name, exclusive=True)
-    with ending(services, operation_id):
-        services.say(
-            f"{vm.domain_name}: placed on {placement.host}, {', '.join(map(describe_slice, leases)) or 'no GPU'}"
-        )
-        undoing = Undo(services.say, subject=vm.domain_name, settle=lambda undo: _settle(services, vm, leases, undo))
-        try:
-            with undoing:
-                created = build(services, vm, leases, attachment, undoing)
-                with services.store.transaction() as session:
-                    session.set_vm_state(vm.uuid, VmState.RUNNING)
-                    session.add_event("vm-created", vm.domain_name, f"on {vm.host}")
-                undoing.keep()
-        except BaseException as error:
-            undoing.finish(error)
-            raise
-        services.say(f"{vm.domain_name}: running on {vm.host}")
-        return created
+    undoing = undo_of(services, vm, VmState.BROKEN)
+    try:
+        with undoing:
+            with services.store.transaction() as session:
+                refuse_over_quota(session, request, leases)
+                session.reserve(placement.host, generation, leases)
+                session.add_vm(vm)
+                if reservation is not None:
+                    session.use_reservation(reservation, vm.uuid)
+                attachment = take_port(session, vm, network)
+                session.begin_operation("create-vm", vm.uuid, vm.domain_name, exclusive=True)
+            slices = ", ".join(map(describe_slice, leases)) or "no GPU"
+            services.say(f"{vm.domain_name}: placed on {placement.host}, {slices}")
+            created = build(services, vm, leases, attachment, undoing)
+            with services.store.transaction() as session:
+                session.set_vm_state(vm.uuid, VmState.RUNNING)
+                session.add_event("vm-created", vm.domain_name, f"on {vm.host}")
+                session.end_own_operations(vm.uuid)
+            undoing.keep()
+    except BaseException as error:
+        undoing.finish(error)
+        raise
+    services.say(f"{vm.domain_name}: running on {vm.host}")
+    return created
 
 
 def plan(services: Services, vm: Vm, network: Network | None, placement: Placement) -> CreatedVm:
@@ -339,19 +338,25 @@ def _advance(services: Services, leases: Sequence[Lease], state: LeaseState) -> 
     return tuple(replace(lease, state=state) for lease in leases)
 
 
-def forget(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
-    """Drop a VM of which nothing is left on its host."""
-    with services.store.transaction() as session:
-        for lease in leases:
-            session.set_lease_state(lease.id, LeaseState.GONE)
-        session.delete_vm(vm.uuid)
+def undo_of(services: Services, vm: Vm, left: VmState) -> Undo:
+    """Begin the undo stack of a creation. Its rows are forgotten after a complete rollback, else `repair` goes on.
 
+    left: the VM's state after a rollback in part. The run's operation ends in the same transaction.
+    """
 
-def _settle(services: Services, vm: Vm, leases: Sequence[Lease], undoing: Undo) -> None:
-    if not undoing.failures:
-        forget(services, vm, leases)
-        return
-    with services.store.transaction() as session:
-        for lease in leases:
-            session.set_lease_state(lease.id, LeaseState.BROKEN, undoing.problem)
-        session.set_vm_state(vm.uuid, VmState.BROKEN, undoing.problem)
+    def settle(undoing: Undo) -> None:
+        with services.store.reading() as session:
+            row = session.vm(vm.request.tenant, vm.request.name)
+        if row is None or row.uuid != vm.uuid:
+            return
+        with services.store.transaction() as session:
+            for lease in session.leases(vm_uuid=vm.uuid):
+                state = LeaseState.BROKEN if undoing.failures else LeaseState.GONE
+                session.set_lease_state(lease.id, state, undoing.problem or None)
+            if undoing.failures:
+                session.set_vm_state(vm.uuid, left, undoing.problem)
+            else:
+                session.delete_vm(vm.uuid)
+            session.end_own_operations(vm.uuid)
+
+    return Undo(services.say, subject=vm.domain_name, settle=settle)

@@ -170,13 +170,23 @@ def _undo(services: Services, host: HostSession, volume: Volume) -> None:
         remove_recorded(services, host, one)
 
 
+def _is_as_made(storage: Storage, volume: Volume) -> bool:
+    """Return False if a volume whose creation was cut short holds other data: then somebody else put it there."""
+    if volume.state is VolumeState.MADE:
+        return True
+    if volume.kind is VolumeKind.DISK:
+        return storage.is_unused_disk(volume.pool, volume.name)
+    size = volume.capacity_bytes or 0
+    return storage.has_text_or_nothing(volume.pool, volume.name, volume.vm_uuid, size)
+
+
 def _remove(services: Services, storage: Storage, volume: Volume, users: Mapping[str, DomainFact]) -> str | None:
     """Delete one volume and its record. Returns why it is still there, None when it is gone or not ours."""
     try:
         found = storage.find_volume(volume.pool, volume.name)
     except VolumeRejected as error:
         return error.message
-    if found is not None and is_recorded(found, volume):
+    if found is not None and is_recorded(found, volume) and _is_as_made(storage, volume):
         user = users.get(found.path) or users.get(found.name)
         if user is not None and user.uuid != volume.vm_uuid:
             return f"domain {user.name} uses it"

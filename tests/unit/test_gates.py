@@ -331,6 +331,13 @@ GATES = [
         "usecases/tenants.py:_set",
         on="session",
     ),
+    _guarded(
+        "what libvirt answers of many VMs is recorded with its time",
+        "states",
+        "guests/hypervisor.py",
+        "usecases/observations.py:look",
+        on="hypervisor",
+    ),
 ]
 
 

@@ -31,6 +31,7 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
             listed
             for listed in gpus
             if not listed.gpu.problems
+            and listed.libvirt_problem is None
             and (any(type_.creatable for type_ in listed.gpu.types) or (listed.gpu.sharing and not listed.leases))
         ]
     if as_json:
@@ -49,7 +50,13 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
                     listed.gpu.driver,
                     ", ".join(f"{lease.tenant}.{lease.vm_name}:{lease.slice.profile}" for lease in listed.leases)
                     or None,
-                    "; ".join(listed.gpu.problems) or None,
+                    "; ".join(
+                        [
+                            *listed.gpu.problems,
+                            *([] if listed.libvirt_problem is None else [f"libvirt: {listed.libvirt_problem}"]),
+                        ]
+                    )
+                    or None,
                 )
                 for listed in gpus
             ],

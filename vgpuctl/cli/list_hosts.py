@@ -18,7 +18,10 @@ from vgpuctl.cli.services import report_failures
 @options.forks
 @options.as_json
 def command(as_json: bool, **where: Any) -> None:
-    """Contact every host and list what it runs; one that does not answer is a row with the reason."""
+    """Contact every host and list what it runs; one that does not answer is a row with the reason.
+
+    A host whose libvirt alone does not answer is `libvirt: no answer`; the reason is told at the end.
+    """
     from vgpuctl.cli.services import services
     from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.inspect_host import list_hosts
@@ -33,6 +36,7 @@ def command(as_json: bool, **where: Any) -> None:
                     "layout": host.layout,
                     "facts": host.facts,
                     "problem": host.problem and host.problem.message,
+                    "libvirt_problem": host.libvirt_problem and host.libvirt_problem.message,
                 }
                 for host in hosts
             ]
@@ -43,7 +47,7 @@ def command(as_json: bool, **where: Any) -> None:
             [
                 (
                     host.name,
-                    "ok",
+                    "ok" if host.libvirt_problem is None else "libvirt: no answer",
                     len(host.facts.gpus),
                     host.facts.cpus,
                     format_mib(host.facts.memory_mib),
@@ -59,5 +63,6 @@ def command(as_json: bool, **where: Any) -> None:
             ],
             empty="no host",
         )
-    failures = [(host.name, host.problem) for host in hosts if host.problem is not None]
+    problems = [(host.name, host.problem or host.libvirt_problem) for host in hosts]
+    failures = [(name, problem) for name, problem in problems if problem is not None]
     report_failures(failures, answered=len(hosts) - len(failures))

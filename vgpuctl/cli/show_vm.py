@@ -37,7 +37,8 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
     memory = format_mib(vm.request.memory_mib) + pages
     print_line(f"size      {vm.request.vcpus} vCPUs, {memory}, firmware {vm.request.firmware}")
-    print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {shown.domain_state or 'not known to libvirt'}")
+    state = shown.domain_state or ("not known to libvirt" if shown.host_problem is None else shown.state)
+    print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {state}")
     if vm.ends_at is not None:
         what = "slices kept until" if vm.state == "stopped" else "ends"
         print_line(f"until     {what} {format_time(vm.ends_at)} UTC")
@@ -45,13 +46,16 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
         print_line(f"notice    is preempted by {vm.notice.cause} at {format_time_to_second(vm.notice.at)}")
     if shown.preemption is not None:
         print_line(f"preempt   {shown.preemption}")
-    for lease, holders in zip(shown.leases, shown.holders or ((),) * len(shown.leases), strict=True):
+    is_asked = len(shown.holders) == len(shown.leases)
+    for lease, holders in zip(shown.leases, shown.holders if is_asked else ((),) * len(shown.leases), strict=True):
         print_line(
             f"slice     {lease.slice.profile} ({lease.slice.sharing}) on {lease.slice.function}, lease {lease.state}"
         )
         if lease.slice.mdev_uuid:
             print_line(f"          mdev {lease.slice.mdev_uuid}")
-        if holders is None:
+        if not is_asked:
+            print_line("          held by unknown: the host could not be asked")
+        elif holders is None:
             print_line("          not on the host any more (rebooted?); start-vm makes it again")
         else:
             held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
@@ -62,7 +66,7 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     if with_xml and shown.xml:
         print_document(shown.xml)
     if shown.host_problem:
-        say(f"{vm.host} could not be asked: {shown.host_problem}")
+        say(f"libvirt on {vm.host} could not be asked: {shown.host_problem}")
 
 
 def _reason(problem: str | None) -> str:

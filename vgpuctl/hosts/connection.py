@@ -102,6 +102,11 @@ class Connection:
         """
         self._transport()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a login that works."""
+        return self._login is not None and self._login.transport.is_active()
+
     def close(self) -> None:
         """Close the connection and what runs over it. Can be called again; nothing else can be."""
         with self._lock:

@@ -27,6 +27,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.capacities import cached_capacities
 from vgpuctl.usecases.create_gang import create_gang
 from vgpuctl.usecases.create_vm import create_vm
+from vgpuctl.usecases.observations import look
 from vgpuctl.usecases.operations import may_run
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.preempt_vms import Consent, refuse_without_consent, withdraw_dead_notices
@@ -240,3 +241,6 @@ def _look(services: Services) -> None:
     for name, failure in seen.failures:
         services.forget_host(name)
         services.say(f"{name} does not answer and is left out: {failure.message}")
+    for name, failure in look(services, seen.read).items():
+        services.forget_host(name)
+        services.say(f"libvirt on {name} does not answer: {failure.message}")

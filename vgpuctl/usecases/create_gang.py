@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError, UsageError, VgpuctlError
+from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
@@ -27,6 +28,7 @@ from vgpuctl.usecases.create_vm import (
     undo_of,
 )
 from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
+from vgpuctl.usecases.observations import note_state
 from vgpuctl.usecases.operations import may_run
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import network_of, on_its_host, take_port
@@ -216,6 +218,7 @@ def _create(
             with services.store.transaction() as session:
                 for one in created:
                     session.set_vm_state(one.vm.uuid, VmState.RUNNING)
+                    note_state(session, one.vm, DomainState.RUNNING)
                     session.add_event("vm-created", one.vm.domain_name, f"on {one.vm.host}, with its gang")
                     session.end_own_operations(one.vm.uuid)
             for undoing in undos:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError, VgpuctlError, VmDiffers
+from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
@@ -20,6 +21,7 @@ from vgpuctl.usecases import guest
 from vgpuctl.usecases.capacities import declared_gpus
 from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
 from vgpuctl.usecases.image_gate import images_on, refuse_unregistered
+from vgpuctl.usecases.observations import note_state
 from vgpuctl.usecases.operations import refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
@@ -258,6 +260,7 @@ def _create_on(
             created = build(services, vm, leases, attachment, undoing)
             with services.store.transaction() as session:
                 session.set_vm_state(vm.uuid, VmState.RUNNING)
+                note_state(session, vm, DomainState.RUNNING)
                 session.add_event("vm-created", vm.domain_name, f"on {vm.host}")
                 session.end_own_operations(vm.uuid)
             undoing.keep()

@@ -10,6 +10,7 @@ from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.planner.layout import plan_host
 from vgpuctl.usecases.layout_records import slices_made
+from vgpuctl.usecases.observations import libvirt_problems, look
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.survey import Survey, survey
 
@@ -18,23 +19,26 @@ from vgpuctl.usecases.survey import Survey, survey
 class ListedHost:
     """One host of the inventory: its facts, or why it does not answer.
 
-    layout: `as declared`, `2 differences`, or None where no layout is declared.
+    layout: `as declared`, `2 differences`, or None where no layout is declared. libvirt_problem: why libvirt does not
+    answer on a host whose agent does.
     """
 
     name: str
     facts: HostFacts | None
     problem: VgpuctlError | None
     layout: str | None = None
+    libvirt_problem: VgpuctlError | None = None
 
 
 @dataclass(frozen=True)
 class ListedGpu:
-    """One GPU with its board's name and the leases on it."""
+    """One GPU with its board's name and the leases on it. libvirt_problem: why its host's libvirt does not answer."""
 
     host: str
     board: str
     gpu: Gpu
     leases: tuple[Lease, ...]
+    libvirt_problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,23 +62,33 @@ def list_hosts(services: Services) -> Sequence[ListedHost]:
     seen = survey(services, names, refresh=True)
     facts = {capacity.name: capacity.facts for capacity in seen.capacities}
     problems = dict(seen.failures)
+    silent = look(services, seen.read)
     return [
-        ListedHost(name, facts.get(name), problems.get(name), _layout_state(services, name, facts.get(name)))
+        ListedHost(
+            name,
+            facts.get(name),
+            problems.get(name),
+            _layout_state(services, name, facts.get(name)),
+            silent.get(name),
+        )
         for name in names
     ]
 
 
 def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
-    """The GPUs of every host, from cached facts unless refresh."""
+    """The GPUs of every host, from cached facts unless refresh; libvirt is asked on the hosts that are read."""
     seen = survey(services, services.hosts(), refresh=refresh)
+    look(services, seen.read)
     with services.store.reading() as session:
         leases = session.leases()
+        silent = libvirt_problems(session)
     gpus = [
         ListedGpu(
             capacity.name,
             board_name(gpu),
             gpu,
             tuple(lease for lease in leases if lease.host == capacity.name and lease.slice.gpu == gpu.address),
+            silent.get(capacity.name),
         )
         for capacity in seen.capacities
         for gpu in capacity.facts.gpus

@@ -156,6 +156,11 @@ class Services:
                 self._sessions[name] = self._open_session(self.inventory, name)
             return self._sessions[name]
 
+    def is_connected(self, name: str) -> bool:
+        """Whether the SSH connection of a host was opened by this command and still works."""
+        session = self._sessions.get(name)
+        return session is not None and session.connection.is_open
+
     def forget_host(self, name: str) -> None:
         """Close a session that failed, so that the next use connects again."""
         with self._lock:

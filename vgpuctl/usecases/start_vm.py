@@ -13,6 +13,7 @@ from vgpuctl.scheduler.place import place
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.capacities import capacity_of, declared_gpus, read_promises
 from vgpuctl.usecases.image_gate import images_again
+from vgpuctl.usecases.observations import note_state
 from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.ports import attachment_of, connect
 from vgpuctl.usecases.preempt_vms import Consent, make_room
@@ -90,6 +91,7 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.RUNNING)
         session.set_vm_state(vm.uuid, VmState.RUNNING)
+        note_state(session, vm, DomainState.RUNNING)
         session.add_event("vm-started", vm.domain_name, f"on {vm.host}")
 
 

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from vgpuctl.errors import StateError
+from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.observations import note_state
 from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.release import release_slices
 from vgpuctl.usecases.services import Services
@@ -53,6 +55,8 @@ def stop_vm(
             changed = changed or kept_until is not None
             with services.store.transaction() as session:
                 session.set_vm_state(vm.uuid, VmState.STOPPED, problem, kept_until=kept_until)
+                if vm.state is VmState.RUNNING:
+                    note_state(session, vm, DomainState.SHUT_OFF)
                 for lease in leases:
                     session.set_lease_state(lease.id, kept)
         if hold is Hold.RELEASE and leases:

@@ -9,6 +9,7 @@ from vgpuctl.errors import InventoryError, VgpuctlError
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.usecases.capacities import capacity_of, read_promises
+from vgpuctl.usecases.observations import note_failure
 from vgpuctl.usecases.services import Services
 
 
@@ -16,11 +17,13 @@ from vgpuctl.usecases.services import Services
 class Survey:
     """Hosts that answered (now or, cached, before), in name order.
 
-    failures: of hosts that did not, and of those of which the inventory says something wrong.
+    failures: of hosts that did not, and of those of which the inventory says something wrong. read: those that
+    answered now.
     """
 
     capacities: tuple[HostCapacity, ...]
     failures: tuple[tuple[str, VgpuctlError], ...]
+    read: tuple[str, ...] = ()
 
 
 def survey(services: Services, names: Sequence[str], *, refresh: bool, remember: bool = True) -> Survey:
@@ -36,6 +39,7 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
     missing = [name for name in names if refresh or name not in cached]
     capacities: dict[str, HostCapacity] = {}
     failures: list[tuple[str, VgpuctlError]] = []
+    read: list[str] = []
 
     def add(name: str, facts: HostFacts, generation: int) -> None:
         try:
@@ -54,11 +58,14 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
     for result in run_on_hosts(missing, lambda name: services.host(name).agent.facts(), forks=services.forks):
         if result.error is not None:
             failures.append((result.name, result.error))
+            if remember:
+                note_failure(services, result.name, result.error)
             continue
+        read.append(result.name)
         assert result.value is not None
         generation = generations[result.name]
         if remember:
             with services.store.transaction() as session:
                 session.save_facts(result.name, result.value, at=result.value.read_at)
         add(result.name, result.value, generation)
-    return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures))
+    return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures), tuple(read))

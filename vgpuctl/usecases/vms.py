@@ -3,10 +3,12 @@
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from vgpuctl.errors import NotFound
+from vgpuctl.errors import NotFound, VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.observations import Observation, describe_state, look, observations
 from vgpuctl.usecases.services import Services
 
 
@@ -25,14 +27,40 @@ def find_vm(services: Services, tenant: str, name: str) -> tuple[Vm, tuple[Lease
         return vm, tuple(session.leases(vm_uuid=vm.uuid))
 
 
-def list_vms(services: Services, *, tenant: str | None, host: str | None) -> Sequence[tuple[Vm, tuple[Lease, ...]]]:
-    """All VMs of the store in name order, each with its live leases. No host is contacted."""
+@dataclass(frozen=True)
+class ListedVm:
+    """One VM, its live leases and its last observation. state: the observation in words, with its age."""
+
+    vm: Vm
+    leases: tuple[Lease, ...]
+    seen: Observation
+    state: str
+
+
+def refresh_vms(services: Services, *, tenant: str | None, host: str | None) -> dict[str, VgpuctlError]:
+    """Ask the libvirt of every host that has such VMs. Returns the errors by host."""
+    with services.store.reading() as session:
+        if tenant is not None:
+            session.tenant(tenant)
+        names = sorted({vm.host for vm in session.vms(tenant=tenant, host=host)})
+    return look(services, names)
+
+
+def list_vms(services: Services, *, tenant: str | None, host: str | None) -> Sequence[ListedVm]:
+    """All VMs of the store in name order. No host is contacted."""
     with services.store.reading() as session:
         if tenant is not None:
             session.tenant(tenant)
         vms = session.vms(tenant=tenant, host=host)
         leases = session.leases()
+        seen = observations(session, vms)
+        now = session.now()
     return [
-        (vm, tuple(sorted((lease for lease in leases if lease.vm_uuid == vm.uuid), key=lambda lease: lease.index)))
+        ListedVm(
+            vm,
+            tuple(sorted((lease for lease in leases if lease.vm_uuid == vm.uuid), key=lambda lease: lease.index)),
+            seen[vm.uuid],
+            describe_state(vm, seen[vm.uuid], now),
+        )
         for vm in sorted(vms, key=lambda vm: (vm.request.tenant, vm.request.name))
     ]

@@ -133,6 +133,24 @@ def test_a_step_that_fails_ends_the_host_and_undo_takes_the_others_back(layouts:
     assert [line["outcome"] for line in left["lines"]] == ["ok", "changed", "failed"]
 
 
+def test_an_interrupted_run_undoes_its_steps_and_a_second_signal_does_not_end_that(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=WITH_SLICES)
+    before = layouts.vfs("sim-001")
+    with layouts.operator.start("apply-hosts", "--no-boot", "--undo", "--limit", "sim-001") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "enable 32 VFs" in line:
+                process.send_signal(2)
+                process.send_signal(15)
+                break
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert f"taken back: enable 32 VFs of {GPU}" in out
+    assert "Traceback" not in err
+    assert layouts.vfs("sim-001") == before
+    assert layouts.operator.json("repair") == []
+
+
 def test_the_first_read_back_that_differs_ends_the_host(layouts: LayoutFleet) -> None:
     layouts.declare(sim_001={"hugepages": {"1GiB": 4000}, **EQUAL}, sim_002=EQUAL)
     hosts = applied(layouts, "--no-boot")

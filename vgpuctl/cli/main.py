@@ -103,7 +103,9 @@ def _run(arguments: list[str]) -> int:
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except click.Abort:
+    except click.Abort as stopped:
+        if isinstance(stopped.__cause__, KeyboardInterrupt):
+            return _interrupted(arguments)
         return _report(Interrupted("stopped: no answer was given, or Ctrl-C was pressed"), arguments)
     except KeyboardInterrupt:
         return _interrupted(arguments)

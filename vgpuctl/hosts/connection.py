@@ -261,7 +261,7 @@ class Connection:
     def _transport(self) -> "paramiko.Transport":
         with self._lock:
             if self._is_closed:
-                raise RuntimeError(f"the connection to {self.target.name} is closed")
+                raise HostUnreachable(f"{self.target.name}: the connection is closed, since the command ends")
             if self._login is not None and self._login.transport.is_active():
                 return self._login.transport
             if self._login is not None:

@@ -26,7 +26,11 @@ class ProxyCommand:
         self.stream, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                ["/bin/sh", "-c", f"exec {line}"], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.PIPE
+                # Ctrl-C at a terminal reaches every process of its group; a rollback needs this one.
+                ["/bin/sh", "-c", f"trap '' INT; exec {line}"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=subprocess.PIPE,
             )
         self._reader = threading.Thread(target=self._read_errors, name="proxy-errors", daemon=True)
         self._reader.start()

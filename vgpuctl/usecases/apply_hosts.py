@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """apply-hosts: bring every host into its declared layout, in batches, each host for itself."""
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.usecases import interruptions
 from vgpuctl.usecases.layout_lines import AppliedHost, HostBegun, Line
 from vgpuctl.usecases.layout_run import LayoutRun, RunOptions
 from vgpuctl.usecases.rollout import FailureBudget, batches
@@ -36,13 +38,19 @@ def apply_hosts(
         with lock:
             tell(event)
 
+    at_work = _AtWork()
+
     def work(name: str) -> AppliedHost:
         if budget.is_spent:
             return AppliedHost(name, is_begun=False)
+        with at_work.one() as is_begun:
+            return run(name) if is_begun else AppliedHost(name, is_begun=False)
+
+    def run(name: str) -> AppliedHost:
         tell_one(HostBegun(name))
         done: AppliedHost | None = None
         try:
-            done = LayoutRun(services, name, layouts[name], options, tell_one).take()
+            done = LayoutRun(services, name, layouts[name], options, tell_one, at_work.stop).take()
         finally:
             services.forget_host(name)
             if done is None or done.error is not None:
@@ -51,7 +59,46 @@ def apply_hosts(
         return done
 
     found: list[AppliedHost] = []
-    for batch in batches(list(layouts), serial):
-        for result in run_on_hosts(batch, work, forks=services.forks):
-            found.append(result.value or AppliedHost(result.name, error=result.error))
+    interruptions.enter()
+    try:
+        for batch in batches(list(layouts), serial):
+            for result in run_on_hosts(batch, work, forks=services.forks):
+                found.append(result.value or AppliedHost(result.name, error=result.error))
+    except BaseException:
+        interruptions.hold()
+        at_work.end(services.say)
+        raise
+    finally:
+        interruptions.leave()
     return found
+
+
+class _AtWork:
+    """The hosts under way, so that an interrupted run ends each of them in order before the process ends."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._count = 0
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[bool]:
+        """Count one host for the length of the block. Gives False when no further one is to be begun."""
+        with self._changed:
+            self._count += 1
+            is_begun = not self.stop.is_set()
+        try:
+            yield is_begun
+        finally:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+
+    def end(self, say: Callable[[str], None]) -> None:
+        """Have every host end after its step, undo what it is to undo and start again what it stopped. Waits for it."""
+        with self._changed:
+            self.stop.set()
+            if self._count:
+                say(f"interrupted: waiting for {self._count} host{'s'[: self._count > 1]} to end the step at work")
+            while self._count:
+                self._changed.wait(timeout=0.2)

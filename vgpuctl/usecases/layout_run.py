@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One host's way into its layout: step after step, each read back, until the host read again is as declared."""
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ from vgpuctl.agent.wire.boot import UNIT_NAME, BootFiles
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.steps import SetServiceActive, Step
-from vgpuctl.errors import AgentProblem, LayoutDiffers, LayoutRefused, UsageError, VgpuctlError
+from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, UsageError, VgpuctlError
 from vgpuctl.guests.boot_unit import render_boot_unit
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.vm import Hold, VmState
@@ -59,12 +60,19 @@ class RunOptions:
 
 
 class LayoutRun:
-    """Brings one host into its layout. `take` is called once."""
+    """Brings one host into its layout. `take` is called once. stop: set when no further step is to be begun."""
 
     def __init__(
-        self, services: Services, host: str, layout: HostLayout, options: RunOptions, tell: Callable[[Line], None]
+        self,
+        services: Services,
+        host: str,
+        layout: HostLayout,
+        options: RunOptions,
+        tell: Callable[[Line], None],
+        stop: threading.Event,
     ) -> None:
         self._services = services
+        self._stop = stop
         self._host = host
         self._layout = layout
         self._options = options
@@ -101,7 +109,7 @@ class LayoutRun:
         try:
             self._install_certificate()
             self._take_rounds()
-        except VgpuctlError:
+        except BaseException:
             if self._options.undo:
                 self._take_back()
             raise
@@ -239,6 +247,8 @@ class LayoutRun:
     def _take_steps(self, steps: Sequence[PlannedStep], facts: HostFacts) -> bool:
         """Take them one by one and stop at the first that fails. Returns whether a mode now waits for a reset."""
         for planned in steps:
+            if self._stop.is_set():
+                raise Interrupted(f"{self._host}: interrupted before: {planned.summary}")
             step = planned.step
             if planned.phase is Phase.STOP_SERVICES and isinstance(step, SetServiceActive):
                 owe(self._services, self._host, service=step.name)
@@ -314,17 +324,23 @@ class LayoutRun:
         return True
 
     def _take_back(self) -> None:
-        while self._done:
-            planned = self._done[-1]
-            for step in planned.undo:
-                try:
-                    self._services.host(self._host).agent.apply([step])
-                except VgpuctlError as error:
-                    text = f"take back: {planned.summary}"
-                    self._line(Outcome.FAILED, planned.gpu, text, reason=error.message, hint=error.hint)
-                    return
-            self._done.pop()
+        """Undo the done steps in reverse, each whatever became of the others; what fails stays in the host's undo."""
+        left = [planned for planned in reversed(self._done) if not self._undo(planned)]
+        self._done = left[::-1]
+
+    def _undo(self, planned: PlannedStep) -> bool:
+        is_undone = True
+        for step in planned.undo:
+            try:
+                self._services.host(self._host).agent.apply([step])
+            except Exception as error:  # noqa: BLE001 (reported, and the other steps are undone all the same)
+                hint = error.hint if isinstance(error, VgpuctlError) else None
+                text = f"take back: {planned.summary}"
+                self._line(Outcome.FAILED, planned.gpu, text, reason=str(error), hint=hint)
+                is_undone = False
+        if is_undone:
             self._line(Outcome.CHANGED, planned.gpu, f"taken back: {planned.summary}")
+        return is_undone
 
     def _line(
         self,

@@ -175,7 +175,7 @@ def test_a_lost_connection_is_opened_again(connection: Connection) -> None:
 
 def test_a_closed_connection_stays_closed(connection: Connection) -> None:
     connection.close()
-    with pytest.raises(RuntimeError, match="is closed"):
+    with pytest.raises(HostUnreachable, match="is closed"):
         connection.run(["true"], timeout_s=5)
 
 

@@ -6,7 +6,7 @@ import pty
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -223,13 +223,32 @@ def test_a_user_at_a_terminal_is_asked(operator: Operator) -> None:
     assert _states(operator)["urgent"][0] == "running"
 
 
-def _at_a_terminal(operator: Operator, arguments: Sequence[str], answer: bytes) -> tuple[int, str]:
+def test_what_changes_after_the_question_counts(operator: Operator) -> None:
+    """The guarantee that allowed the reclaim is gone when the user says yes: nothing is preempted."""
+    operator.does("set-quota", "acme", "--guaranteed", "framebuffer=0", "--reclaim", "stop")
+    operator.does("set-quota", "umbrella", "--guaranteed", "framebuffer=24GiB")
+    for name in ("one", "two"):
+        operator.does("create-vm", name, "--tenant", "acme", *HALF)
+
+    def lower() -> None:
+        operator.does("set-quota", "umbrella", "--guaranteed", "framebuffer=none")
+
+    wanted = (*URGENT, "--grace", "0", "--shutdown-timeout", "0")
+    code, said = _at_a_terminal(operator, wanted, b"y\n", meanwhile=lower)
+    assert code == 5, said
+    assert "has just changed and is not preempted; placing again" in said
+    assert {state for state, _, _ in _states(operator).values()} == {"running"}
+
+
+def _at_a_terminal(
+    operator: Operator, arguments: Sequence[str], answer: bytes, *, meanwhile: Callable[[], None] | None = None
+) -> tuple[int, str]:
+    """Run a command at a terminal and answer its question. meanwhile: called while the question waits."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "vgpuctl", *arguments]
     with subprocess.Popen(command, env=operator.environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
-        os.write(ours, answer)
-        said = b""
+        said, is_answered = b"", False
         while True:
             try:
                 part = os.read(ours, 4096)
@@ -238,6 +257,11 @@ def _at_a_terminal(operator: Operator, arguments: Sequence[str], answer: bytes) 
             if not part:
                 break
             said += part
+            if b"[y/N]" in said and not is_answered:
+                if meanwhile is not None:
+                    meanwhile()
+                os.write(ours, answer)
+                is_answered = True
         code = process.wait(timeout=60)
     os.close(ours)
     return code, said.decode()

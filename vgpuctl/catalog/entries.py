@@ -121,13 +121,17 @@ class CatalogType(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MigProfile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One GPU-instance profile. placement_starts and placement_size count the table's memory slots."""
+    """One GPU-instance profile. placement_starts and placement_size count the table's memory slots.
+
+    also_named: what other driver branches call it.
+    """
 
     name: str
     compute_slices: int
     memory_slices: int
     max_count: int
     id: int | None = None
+    also_named: tuple[str, ...] = ()
     placement_starts: tuple[int, ...] | None = None
     placement_size: int | None = None
     gi_id_base: int | None = None

@@ -74,7 +74,9 @@ def command(
         found = import_layout(opened, tool, path, config=config, host=host, refresh=refresh, partial=partial)
     for reason in found.left_out:
         say(f"left out: {reason}")
+    for remark in found.remarks:
+        say(f"remark: {remark}")
     if as_json:
-        print_json({"vgpu": found.variable, "left_out": found.left_out})
+        print_json({"vgpu": found.variable, "left_out": found.left_out, "remarks": found.remarks})
     else:
         print_document(found.text, nl=False)

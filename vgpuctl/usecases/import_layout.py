@@ -7,16 +7,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vgpuctl import catalog
 from vgpuctl.errors import UsageError
 from vgpuctl.inventory.exchange import Left, import_mdevctl, import_mig_parted, import_vgpu_device_manager
+from vgpuctl.inventory.exchange.kubernetes import read_tool_file
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
-from vgpuctl.inventory.yaml_document import read_document
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.survey import survey
 
 if TYPE_CHECKING:
-    from vgpuctl.agent.wire.facts import HostFacts
+    from vgpuctl.agent.wire.facts import Gpu, HostFacts
 
 
 class Tool(StrEnum):
@@ -29,12 +31,16 @@ class Tool(StrEnum):
 
 @dataclass(frozen=True)
 class ImportedLayout:
-    """A layout, what stands under `vgpu:` for it, a file of host_vars with it, and what was left out."""
+    """A layout, what stands under `vgpu:` for it, a file of host_vars with it, and what was left out.
+
+    remarks: what the named host does not have of it; it was imported all the same.
+    """
 
     layout: HostLayout
     variable: dict[str, Any]
     text: str
     left_out: Sequence[str]
+    remarks: Sequence[str] = ()
 
 
 def import_layout(
@@ -57,13 +63,33 @@ def import_layout(
             raise UsageError("--config means nothing to mdevctl, which has no configurations")
         layout = import_mdevctl(path, facts, left)
     else:
-        document = read_document(str(path))
+        document = read_tool_file(path)
         for warning in document.warnings:
             services.say(f"warning: {warning}")
         read = import_mig_parted if tool is Tool.MIG_PARTED else import_vgpu_device_manager
         layout = read(document, config, facts.gpus if facts is not None else None)
     left.settle("a declared layout")
-    return ImportedLayout(layout, layout_variable(layout), layout_yaml(layout), left.reasons)
+    remarks = () if facts is None or host is None else list_missing(layout, facts.gpus, host)
+    return ImportedLayout(layout, layout_variable(layout), layout_yaml(layout), left.reasons, remarks)
+
+
+def list_missing(layout: HostLayout, gpus: "Sequence[Gpu]", host: str) -> list[str]:
+    """Sentences about entries that no GPU of the host fits, and about vGPU types that the fitting ones never offer."""
+    remarks = []
+    for entry in layout.gpus:
+        fitting = [gpu for gpu in gpus if entry in entries_for(gpu, layout.gpus)]
+        if not fitting:
+            remarks.append(f"{host} has no GPU for the entry of {entry.match}")
+        boards = {catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id) for gpu in fitting}
+        known = {one.name for board in boards if board is not None for one in catalog.types_of(board)}
+        known |= {catalog.short_name(one.name) for gpu in fitting for one in gpu.types}
+        foreign = [name for name, _ in getattr(entry.layout, "slices", ()) if name not in known]
+        if fitting and foreign:
+            names = ", ".join(sorted({gpu.name or gpu.address for gpu in fitting}))
+            remarks.append(
+                f"no GPU of {host} for the entry of {entry.match} offers {', '.join(foreign)}: it has {names}"
+            )
+    return remarks
 
 
 def known_facts(services: Services, host: str, *, refresh: bool) -> "HostFacts":

@@ -56,8 +56,13 @@ class _Selected:
     layout: Layout
 
     def fits(self, index: int, gpu: Gpu) -> bool:
-        """Whether the entry is for this GPU."""
-        if self.models and f"{gpu.vendor_id}:{gpu.device_id}" not in self.models:
+        """Whether the entry is for this GPU: of several boards with its PCI id, those that offer the entry's types."""
+        model = f"{gpu.vendor_id}:{gpu.device_id}"
+        if self.models and model not in self.models:
+            return False
+        board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+        meant = boards_that_offer(model, self.layout) if self.models else ()
+        if board is not None and meant and board not in meant:
             return False
         return self.indexes is None or index in self.indexes
 
@@ -128,14 +133,51 @@ def _read_indexes(value: Value) -> tuple[int, ...] | None:
 
 def _by_model(selected: Sequence[_Selected]) -> tuple[GpuLayout, ...]:
     found: dict[GpuMatch, _Selected] = {}
+    shared = _contested(selected)
     for one in selected:
-        for match in [GpuMatch(board=model) for model in one.models] or [GpuMatch()]:
+        for match in _matches_of(one, shared):
             for other_match, other in found.items():
                 both = match == other_match or GpuMatch() in (match, other_match)
                 if both and one.layout != other.layout:
                     raise _contradiction(one, other, str(match if match.board else other_match))
             found.setdefault(match, one)
     return tuple(GpuLayout(match, one.layout, str(one.value.origin)) for match, one in found.items())
+
+
+def _contested(selected: Sequence[_Selected]) -> set[str]:
+    """The models for which entries want different things, and whose boards can be told apart by the types."""
+    wanted: dict[str, set[Layout]] = {}
+    for one in selected:
+        for model in one.models:
+            wanted.setdefault(model, set()).add(one.layout)
+    return {
+        model
+        for model, layouts in wanted.items()
+        if len(layouts) > 1 and all(boards_that_offer(model, layout) for layout in layouts)
+    }
+
+
+def _matches_of(one: _Selected, contested: set[str]) -> list[GpuMatch]:
+    found: list[GpuMatch] = []
+    for model in one.models:
+        if model in contested:
+            found += [GpuMatch(board=board.name) for board in boards_that_offer(model, one.layout)]
+        else:
+            found.append(GpuMatch(board=model))
+    return found or [GpuMatch()]
+
+
+def boards_that_offer(model: str, layout: Layout) -> tuple[catalog.Board, ...]:
+    """Of several boards with one PCI id (`vendor:device`), those with all vGPU types that a layout names.
+
+    Empty where the id means one board or none, or where the types tell nothing.
+    """
+    boards = [board for board in catalog.boards().values() if model in (board.pci, *board.also_pci)]
+    names = [name for name, _ in getattr(layout, "slices", ())]
+    if len(boards) < 2 or not names:
+        return ()
+    offering = [one for one in boards if all(catalog.type_by_name(one, name) is not None for name in names)]
+    return tuple(offering) if len(offering) < len(boards) else ()
 
 
 def _by_address(selected: Sequence[_Selected], gpus: Sequence[Gpu]) -> tuple[GpuLayout, ...]:

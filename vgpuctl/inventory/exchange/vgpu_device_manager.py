@@ -19,6 +19,7 @@ from vgpuctl.inventory.yaml_document import Document
 from vgpuctl.model.layout import HostLayout, Layout, MigVgpuLayout, SizeMode, VgpuLayout, WantedInstance
 
 _MOST = 256
+_GRAPHICS = "GFX"
 
 
 def import_vgpu_device_manager(document: Document, config: str | None, gpus: Sequence[Gpu] | None) -> HostLayout:
@@ -41,9 +42,12 @@ def time_sliced_layout(slices: Mapping[str, int]) -> VgpuLayout:
 
 def _read(_entry: Value, keys: dict[str, Value]) -> Layout:
     slices: dict[str, int] = {}
-    for name, value in keys["vgpu-devices"].mapping().items():
-        if catalog.series_of(name) is None:
+    for written, value in keys["vgpu-devices"].mapping().items():
+        if catalog.series_of(written) is None:
             raise value.refuse("is not the name of a vGPU type", hint="write it as A40-8Q or A100-1-5C")
+        name = _type_of(written)
+        if name in slices:
+            raise value.refuse(f"means {name}, which another key gives too")
         slices[name] = value.whole(1, _MOST)
         if catalog.is_mig_backed(name) != catalog.is_mig_backed(next(iter(slices))):
             raise value.refuse(f"cannot stand beside {next(iter(slices))}: only one of them sits in a MIG instance")
@@ -56,6 +60,21 @@ def _read(_entry: Value, keys: dict[str, Value]) -> Layout:
             hint="declare kind mig-vgpu with its geometry",
         )
     return MigVgpuLayout(instances, slices=tuple(sorted(slices.items())))
+
+
+def _type_of(written: str) -> str:
+    """The type that a key means.
+
+    The tool names a MIG-backed type with the attribute of its GPU instance, `DC-1-24QGFX`, and takes the attribute off
+    where the driver knows no such type (NVIDIA/vgpu-device-manager, stripVGPUConfigSuffix). Here it comes off where the
+    type without it sits in instances with the attribute.
+    """
+    stripped = written.removesuffix(_GRAPHICS)
+    if stripped == written or catalog.boards_with_type(written):
+        return written
+    known = [catalog.type_by_name(board, stripped) for board in catalog.boards_with_type(stripped)]
+    has_graphics = [one is not None and (one.gi_profile or "").endswith("+gfx") for one in known]
+    return stripped if known and all(has_graphics) else written
 
 
 def _write(layout: Layout) -> dict[str, Any] | str:

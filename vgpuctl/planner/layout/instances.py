@@ -3,6 +3,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import GpuInstance
 from vgpuctl.agent.wire.steps import CreateGpuInstance, DestroyGpuInstance, Step
@@ -15,6 +16,7 @@ from vgpuctl.planner.mig_geometry import (
     Impossible,
     describe,
     describe_compute,
+    name_in,
     parts_of,
     plan_geometry,
     table_of,
@@ -36,6 +38,7 @@ def ensure(work: GpuWork, wanted: Sequence[WantedInstance], *, compute_instance:
     if table is None:
         work.block("mig-profiles-unknown", f"no source knows the MIG profiles of {work.name}")
         return ()
+    wanted = [replace(one, profile=name_in(table, work.board, one.profile)) for one in wanted]
     _note_difference(work, wanted)
     plan = plan_geometry(table, [WantedInstance(one.profile, one.start) for one in wanted], work.instances)
     if isinstance(plan, Impossible):

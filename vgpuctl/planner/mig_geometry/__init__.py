@@ -12,7 +12,7 @@ from vgpuctl.planner.mig_geometry.devices import (
 from vgpuctl.planner.mig_geometry.fit import Misfit, Placed, check, describe, place
 from vgpuctl.planner.mig_geometry.nearest import nearest
 from vgpuctl.planner.mig_geometry.plan import GeometryPlan, Impossible, plan_geometry
-from vgpuctl.planner.mig_geometry.table import Profile, Table, table_of, table_of_board
+from vgpuctl.planner.mig_geometry.table import Profile, Table, name_in, table_of, table_of_board
 
 __all__ = [
     "GeometryPlan",
@@ -26,6 +26,7 @@ __all__ = [
     "describe_compute",
     "devices_of",
     "instances_of",
+    "name_in",
     "nearest",
     "part_problem",
     "parts_of",

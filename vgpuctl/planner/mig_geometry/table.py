@@ -66,3 +66,18 @@ def table_of(mig: MigFacts, board: catalog.Board | None, *, name: str) -> Table 
     profiles = tuple(Profile(one.name, one.compute_slices, one.size, one.starts, one.max_count) for one in mig.profiles)
     slots = max(max(one.starts, default=0) + one.size for one in profiles)
     return Table(name, slots, max(one.compute_slices for one in profiles), profiles)
+
+
+def name_in(table: Table, board: catalog.Board | None, profile: str) -> str:
+    """The name that a table has for a profile: driver branches call one profile `3g.93gb` and `3g.95gb`.
+
+    A profile that no table knows keeps its name.
+    """
+    found = catalog.mig_table(board) if board is not None else None
+    if profile in table.by_name or found is None:
+        return profile
+    for one in found.profiles:
+        names = (one.name, *one.also_named)
+        if profile in names:
+            return next((name for name in names if name in table.by_name), profile)
+    return profile

@@ -17,10 +17,12 @@ from tests.unit.fleet_factory import host, lease
 from vgpuctl import catalog
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import parse_policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet
+from vgpuctl.scheduler.guest_place import footprint_of
 
 GIB = 1024
 KINDS = [
@@ -56,7 +58,7 @@ def measure(policy: str, gpus: int, several: int, decisions: int) -> tuple[int, 
     began = time.process_time()
     fleet = Fleet(capacities, (), parse_policy(policy))
     built = time.process_time() - began
-    held: list[tuple[str, list[Lease], int]] = []
+    held: list[tuple[str, list[Lease], Footprint]] = []
     made = 0
 
     def wish() -> VmRequest:
@@ -76,7 +78,7 @@ def measure(policy: str, gpus: int, several: int, decisions: int) -> tuple[int, 
         for index, one in enumerate(placement.slices):
             one = replace(one, mdev_uuid=f"uuid-{made}-{index}") if one.sharing.is_mediated() else one
             leases.append(replace(lease(placement.host, one, index=index), id=f"{made}/{index}"))
-        held.append((placement.host, leases, request.memory_mib))
+        held.append((placement.host, leases, footprint_of(request, placement)))
         began = time.process_time()
         fleet.take(*held[-1])
         return True, spent + time.process_time() - began

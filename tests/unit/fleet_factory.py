@@ -2,12 +2,15 @@
 """Hosts, leases and requests for tests, made from the catalogue: `a40_host("gpu1")`, `lease_of(placement)`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.unit.emulated_gpu import EmulatedGpu, with_audio
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, HugepageFacts, NumaNode
 from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import NO_WISHES, Wishes
@@ -56,6 +59,29 @@ def host_facts(
         gpus=tuple(gpus),
         read_at=0.0,
     )
+
+
+def numa_host(
+    name: str, *cards: int, nodes: int = 2, cpus: int = 16, memory_mib: int = 128 * GIB, pages: int = 0
+) -> HostCapacity:
+    """A host with several NUMA nodes. cards: the node of each of its A40s. cpus, memory, pages of 1 GiB: of a node."""
+    gpus = [
+        replace(emulated_a40(f"0000:{0x41 + 0x10 * index:02x}:00.0").facts(), numa_node=node)
+        for index, node in enumerate(cards)
+    ]
+    facts = host_facts(gpus, hostname=name, cpus=cpus * nodes, memory_mib=memory_mib * nodes)
+    pool = (HugepageFacts(1 << 20, pages, pages),) if pages else ()
+    there = tuple(
+        NumaNode(node, f"{node * cpus}-{(node + 1) * cpus - 1}", memory_mib, memory_mib - pages * GIB, pool)
+        for node in range(nodes)
+    )
+    pools = (HugepageFacts(1 << 20, pages * nodes, pages * nodes),) if pages else ()
+    return HostCapacity(name, replace(facts, numa_nodes=there, hugepages=pools))
+
+
+def taking(memory_mib: int, page_kib: int | None = None, *, vcpus: int = 0) -> Footprint:
+    """What a VM takes that is on no certain node."""
+    return Footprint(GuestMemory(memory_mib, page_kib), vcpus)
 
 
 def host(name: str, *gpus: Gpu | EmulatedGpu, cpus: int = 32, memory_mib: int = 256 * GIB) -> HostCapacity:

@@ -7,16 +7,11 @@ longer matches anything. Calls are found by name, `NAME(…)` or `….NAME(…)`
 """
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[2] / "vgpuctl"
-ROOMS_LEFT_OUT = ("agent/", "lab/")
-"""The agent has its own floors, and the lab plays the host."""
+from tests.unit.uses_of_names import PACKAGE, uses
 
 
 @dataclass(frozen=True)
@@ -262,6 +257,47 @@ GATES = [
         "usecases/slices.py:refuse_kept",
     ),
     _guarded(
+        "CPUs, memory and huge pages of NUMA nodes are chosen by the scheduler alone",
+        "choose_cells",
+        "scheduler/node_choice.py",
+        "scheduler/guest_place.py:choose_on",
+        "scheduler/question.py:fit_on",
+        "scheduler/host_rules.py:_refuse_nodes",
+        "scheduler/fleet.py:_choice_on",
+        "scheduler/fleet.py:_hides",
+        "scheduler/fleet.py:_price_of_gpu",
+    ),
+    _guarded(
+        "a VM is placed on NUMA nodes by the fleet, or by the gate that counts what is promised of them",
+        "give_nodes",
+        "scheduler/guest_place.py",
+        "scheduler/place.py:place_again",
+        "usecases/reservations.py:placement_of",
+        "usecases/start_vm.py:_record_nodes",
+    ),
+    _guarded(
+        "the record of a VM's NUMA nodes changes under the host's generation, when the VM starts",
+        "set_vm_nodes",
+        "store/vms.py",
+        "usecases/start_vm.py:_reserve_again",
+        "usecases/start_vm.py:_record_nodes",
+    ),
+    _guarded(
+        "a VM starts only after others were kept off its CPUs",
+        "start",
+        "guests/hypervisor.py",
+        "usecases/create_vm.py:build",
+        "usecases/start_vm.py:_start",
+        on="hypervisor",
+    ),
+    _guarded(
+        "what NUMA nodes have promised is counted in one place",
+        "NodePromise",
+        "model/placement.py",
+        "scheduler/host_memory.py:frozen",
+        calls_only=True,
+    ),
+    _guarded(
         "one function knows all that placing must know of a host",
         "HostCapacity",
         "model/placement.py",
@@ -371,43 +407,10 @@ LIBRARIES = [
 ]
 
 
-@dataclass(frozen=True)
-class _Use:
-    place: str
-    name: str
-    on: str
-    is_call: bool
-
-
-def _uses_in(path: Path) -> Iterator[_Use]:
-    file = path.relative_to(PACKAGE).as_posix()
-
-    def walk(node: ast.AST, function: str) -> Iterator[_Use]:
-        for child in ast.iter_child_nodes(node):
-            inner = function
-            is_call = isinstance(node, ast.Call) and node.func is child
-            if isinstance(child, ast.FunctionDef) and not function:
-                inner = child.name
-            elif isinstance(child, ast.Attribute):
-                yield _Use(f"{file}:{function or '-'}", child.attr, ast.unparse(child.value), is_call)
-            elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
-                yield _Use(f"{file}:{function or '-'}", child.id, "", is_call)
-            yield from walk(child, inner)
-
-    yield from walk(ast.parse(path.read_text(encoding="utf-8")), "")
-
-
-@cache
-def _uses() -> tuple[_Use, ...]:
-    files = sorted(PACKAGE.rglob("*.py"))
-    left = [path for path in files if not path.relative_to(PACKAGE).as_posix().startswith(ROOMS_LEFT_OUT)]
-    return tuple(use for path in left for use in _uses_in(path))
-
-
 def _callers(guarded: Guarded) -> set[str]:
     return {
         use.place
-        for use in _uses()
+        for use in uses()
         if use.name == guarded.name
         and use.on.endswith(guarded.on)
         and (use.is_call or not guarded.calls_only)
@@ -433,5 +436,5 @@ def test_what_is_guarded_is_there(guarded: Guarded) -> None:
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda one: f"{one.on}.{one.name}: {one.rule}")
 def test_only_one_place_uses_what_a_library_offers(library: Library) -> None:
-    found = {use.place.partition(":")[0] for use in _uses() if use.name == library.name and use.on == library.on}
+    found = {use.place.partition(":")[0] for use in uses() if use.name == library.name and use.on == library.on}
     assert found == library.places, f"{library.rule}: {library.on}.{library.name}"

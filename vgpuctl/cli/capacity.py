@@ -80,7 +80,7 @@ def command(
         lent = f"; {found.lent} more until what is reserved begins" if found.lent else ""
         print_line(f"{found.now} more fit{then}{lent}")
         print_table(
-            ["HOST", "NOW", "AFTER DEFRAG", "LENT", "UNTIL (UTC)"],
+            ["HOST", "NOW", "AFTER DEFRAG", "LENT", "UNTIL (UTC)", "LEFT FOR ONE VM"],
             [
                 (
                     one.host,
@@ -88,6 +88,7 @@ def command(
                     one.after_defrag,
                     one.lent or None,
                     None if one.lent_until is None else format_time(one.lent_until),
+                    "; ".join(map(str, one.nodes)),
                 )
                 for one in found.hosts
             ],

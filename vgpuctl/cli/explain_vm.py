@@ -74,6 +74,8 @@ def _show(explained: Any) -> None:
     else:
         chosen = ", ".join(f"{one.profile} on {one.function}" for one in placement.slices)
         print_line(f"fits    {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
+        if placement.nodes is not None:
+            print_line(f"NUMA    {placement.nodes}" + (", on CPUs of their own" if placement.nodes.is_pinned else ""))
     if explained.quota is not None:
         print_line(f"quota   {explained.quota}")
     for change in explained.changes:

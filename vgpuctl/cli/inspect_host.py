@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
 from vgpuctl.cli import options
 from vgpuctl.cli.output import print_json, print_line
 
@@ -37,7 +37,7 @@ def _print_host(name: str, facts: HostFacts) -> None:
     rows = [
         ("host", f"{name} ({facts.hostname}), {facts.operating_system}, kernel {facts.kernel}"),
         ("size", f"{facts.cpus} CPUs, {format_mib(facts.memory_mib)} ({format_mib(facts.memory_available_mib)} free)"),
-        *[("NUMA", f"node {n.number}: CPUs {n.cpus}, {format_mib(n.memory_mib)}") for n in facts.numa_nodes],
+        *[("NUMA", _node(node)) for node in facts.numa_nodes],
         ("IOMMU", "active" if facts.iommu_active else "not active: no device can be given to a VM"),
         ("KVM", "usable" if facts.kvm else "not usable: guests are emulated"),
         (
@@ -50,6 +50,17 @@ def _print_host(name: str, facts: HostFacts) -> None:
     ]
     for title, text in rows:
         print_line(f"{title:9} {text}")
+
+
+def _node(node: NumaNode) -> str:
+    from vgpuctl.model.guest_memory import format_page_size
+    from vgpuctl.model.units import format_mib
+
+    cpus = f"CPUs {node.cpus}" if node.cpus else "no CPUs, so no guest's memory"
+    free = "" if node.memory_available_mib is None else f" ({format_mib(node.memory_available_mib)} free)"
+    pools = (pool for pool in node.hugepages if pool.total)
+    pages = "".join(f", {one.free} of {one.total} huge pages of {format_page_size(one.size_kib)} free" for one in pools)
+    return f"node {node.number}: {cpus}, {format_mib(node.memory_mib)}{free}{pages}"
 
 
 def print_gpu(gpu: Gpu) -> None:

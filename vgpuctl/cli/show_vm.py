@@ -39,6 +39,8 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     print_line(f"size      {vm.request.vcpus} vCPUs, {memory}, firmware {vm.request.firmware}")
     state = shown.domain_state or ("not known to libvirt" if shown.host_problem is None else shown.state)
     print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {state}")
+    if vm.nodes is not None:
+        print_line(f"NUMA      {vm.nodes}" + (", on CPUs of their own" if vm.nodes.is_pinned else ""))
     if vm.ends_at is not None:
         what = "slices kept until" if vm.state == "stopped" else "ends"
         print_line(f"until     {what} {format_time(vm.ends_at)} UTC")

@@ -4,7 +4,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -238,6 +238,32 @@ class Hypervisor:
             if bool(domain.autostart()) == wanted:
                 return False
             domain.setAutostart(1 if wanted else 0)
+        return True
+
+    def set_cpus(self, name: str, vcpus: Sequence[Sequence[int]], *, uuid: str | None = None) -> bool:
+        """Keep each vCPU of a running domain on these host CPUs, and its emulator on all of them; False when it was so.
+
+        A domain that is off, or gone, stays as it is: the next start defines it anew.
+        """
+        library = libvirt_module()
+        domain = self._find(name, uuid)
+        with translated(f"set the CPUs of domain {name} on {self.host}"):
+            if domain is None or not domain.isActive():
+                return False
+            count = self.connection.getInfo()[2]
+            wanted = [tuple(cpu in cpus for cpu in range(count)) for cpus in vcpus]
+            if [tuple(one) for one in domain.vcpuPinInfo()] == wanted:
+                return False
+            # libvirt's test driver knows no flags of pinVcpuFlags and keeps no definition apart.
+            keeps_definition = self.connection.getType() == "QEMU"
+            emulator = tuple(map(any, zip(*wanted, strict=True)))
+            for number, cpus in enumerate(wanted):
+                domain.pinVcpu(number, cpus)
+                if keeps_definition:
+                    domain.pinVcpuFlags(number, cpus, library.VIR_DOMAIN_AFFECT_CONFIG)
+            domain.pinEmulator(emulator, library.VIR_DOMAIN_AFFECT_LIVE)
+            if keeps_definition:
+                domain.pinEmulator(emulator, library.VIR_DOMAIN_AFFECT_CONFIG)
         return True
 
     def pci_devices(self, name: str) -> list[GuestPciDevice]:

@@ -1,55 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a guest is kept on the NUMA node of its GPUs."""
+"""The host CPUs and NUMA nodes that libvirt keeps a guest on, and the NUMA nodes that the guest itself sees."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.model.guest_memory import GuestMemory
+from vgpuctl.model.numa import GuestNodes
+
+CpusByNode = Mapping[int, Sequence[int]]
 
 
-class NumaMemory(StrEnum):
-    """libvirt's numatune mode: `strict` where the guest fits the node, else `preferred`."""
+@dataclass(frozen=True)
+class CellView:
+    """One NUMA node of the guest. vcpus: as a cpuset. node: the host's node that it is on."""
 
-    STRICT = "strict"
-    PREFERRED = "preferred"
+    id: int
+    vcpus: str
+    memory_mib: int
+    node: int
 
 
 @dataclass(frozen=True)
 class NumaView:
-    """The node and its CPUs as a libvirt cpuset; no vCPU is pinned when the guest has more of them than the node."""
+    """vcpu_cpus: the host CPUs of each vCPU, as cpusets. nodes: the host's nodes, as a nodeset. sockets: of the guest.
 
-    node: int
-    cpus: str
-    memory: NumaMemory
-    has_vcpu_pins: bool
-
-
-def numa_view(facts: HostFacts, gpus: Sequence[Gpu], *, vcpus: int, memory: GuestMemory) -> NumaView | None:
-    """Choose the node all the GPUs sit on; None on a host with one node, or when they sit on several.
-
-    Huge pages are counted over all nodes, so those of another node do where the node's own are used up.
+    cells: empty for a guest without NUMA nodes of its own. cells_text: all of them as a nodeset.
     """
-    nodes = {gpu.numa_node for gpu in gpus}
-    if len(facts.numa_nodes) < 2 or len(nodes) != 1:
+
+    nodes: str
+    vcpu_cpus: tuple[str, ...]
+    emulator_cpus: str
+    cells: tuple[CellView, ...] = ()
+    cells_text: str = ""
+    sockets: int = 1
+
+
+def numa_view(nodes: GuestNodes | None, floating: CpusByNode) -> NumaView | None:
+    """Where a guest is kept; None where that is not recorded, and on a host with one node.
+
+    floating: by node, the CPUs that no vCPU is pinned to, over which the vCPUs of others float.
+    """
+    if nodes is None or not nodes.cells:
         return None
-    for node in facts.numa_nodes:
-        if node.number in nodes and node.cpus:
-            has_room = memory.page_kib is None and memory.mib <= node.memory_mib
-            return NumaView(
-                node=node.number,
-                cpus=node.cpus,
-                memory=NumaMemory.STRICT if has_room else NumaMemory.PREFERRED,
-                has_vcpu_pins=vcpus <= cpu_count(node.cpus),
-            )
-    return None
+    vcpu_cpus = vcpus_on(nodes, floating)
+    emulator = {cpu for cpus in vcpu_cpus for cpu in cpus}
+    cells = _cells(nodes) if nodes.has_vnuma else ()
+    has_equal_cells = len({cell.vcpus for cell in nodes.cells}) == 1
+    return NumaView(
+        nodes=cpuset([cell.node for cell in nodes.cells]),
+        vcpu_cpus=tuple(cpuset(cpus) for cpus in vcpu_cpus),
+        emulator_cpus=cpuset(emulator),
+        cells=cells,
+        cells_text=cpuset(range(len(cells))) if cells else "",
+        sockets=len(cells) if cells and has_equal_cells else 1,
+    )
 
 
-def cpu_count(cpus: str) -> int:
-    """Count the CPUs of a kernel CPU list such as `0-15,32-47`."""
-    count = 0
-    for part in cpus.split(","):
-        first, _, last = part.strip().partition("-")
-        count += int(last or first) - int(first) + 1
-    return count
+def vcpus_on(nodes: GuestNodes, floating: CpusByNode) -> list[tuple[int, ...]]:
+    """The host CPUs that each vCPU may run on."""
+    found: list[tuple[int, ...]] = []
+    for cell in nodes.cells:
+        if cell.cpus:
+            found.extend((cpu,) for cpu in cell.cpus)
+        else:
+            found.extend([tuple(floating.get(cell.node, ()))] * cell.vcpus)
+    return found
+
+
+def cpuset(numbers: "Sequence[int] | set[int] | range") -> str:
+    """Write numbers as libvirt and the kernel do: `0-3,8`."""
+    parts: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+
+
+def _cells(nodes: GuestNodes) -> tuple[CellView, ...]:
+    cells, first = [], 0
+    for index, cell in enumerate(nodes.cells):
+        cells.append(CellView(index, cpuset(range(first, first + cell.vcpus)), cell.memory_mib, cell.node))
+        first += cell.vcpus
+    return tuple(cells)

@@ -10,7 +10,8 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.errors import GuestError, UsageError
 from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
-from vgpuctl.guests.numa import NumaView, numa_view
+from vgpuctl.guests.numa import CpusByNode, NumaView, numa_view
+from vgpuctl.guests.pci_layout import ExpanderBusView, RootPortView, expander_buses, first_gpu_bus, root_ports
 from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.network import Attachment, Backend, mac_address
@@ -24,17 +25,7 @@ LOG_FOLDER = "/var/log/libvirt/qemu"
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([01][0-9a-f])\.([0-7])")
 _NOT_FOR_XML = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _MAXPHYSADDR_SINCE = (8, 7)
-
-# The guest's PCI layout. Bus numbers follow the order of the root ports, so the ports of disk, network, entropy and
-# channel are always there: a GPU keeps its address in the guest when a disk comes or goes (Windows ties driver and
-# licence to it). GPUs follow, one port each, eight ports to a slot of the root bus.
-DISK_BUS = 1
-NETWORK_BUS = 2
-ENTROPY_BUS = 3
-CHANNEL_BUS = 4
-_FIRST_GPU_BUS = 5
-_BASE_SLOT = 2
-_FIRST_GPU_SLOT = 3
+NO_CPUS: CpusByNode = {}
 
 
 class CpuMode(StrEnum):
@@ -105,16 +96,6 @@ class NetworkView:
 
 
 @dataclass(frozen=True)
-class RootPortView:
-    """One pcie-root-port: `index` is its controller index and the guest's bus behind it."""
-
-    index: int
-    slot: int
-    function: int
-    multifunction: bool
-
-
-@dataclass(frozen=True)
 class HostdevView:
     """One device given to the guest: a PCI function (source) or a mediated device (mdev_uuid).
 
@@ -151,6 +132,7 @@ class DomainView:
     direct_kernel: DirectKernel | None
     numa: NumaView | None
     mmio_window_gib: int | None
+    expander_buses: tuple[ExpanderBusView, ...]
     root_ports: tuple[RootPortView, ...]
     disk: DiskView | None
     seed_path: str | None
@@ -169,13 +151,14 @@ def domain_view(
     seed_path: str | None = None,
     attachment: Attachment | None = None,
     direct_kernel: DirectKernel | None = None,
+    floating: CpusByNode = NO_CPUS,
     log_folder: str = LOG_FOLDER,
 ) -> DomainView:
     """Decide the whole domain of one VM on one host.
 
     leases: the VM's own, one per GPU. facts: the host's, read under its lock. disk/seed_path: the volumes made
     before. direct_kernel: with paths on the host. attachment: the VM's place in a tenant's network, None for the
-    host's own network of the request's name.
+    host's own network of the request's name. floating: the CPUs of each NUMA node that no vCPU is pinned to.
     Raises UsageError for text that XML cannot carry, GuestError for a lease on a GPU that facts lack.
     """
     ordered = sorted(leases, key=lambda lease: lease.index)
@@ -199,13 +182,14 @@ def domain_view(
         and _version(facts.libvirt_version) >= _MAXPHYSADDR_SINCE,
         firmware=request.firmware,
         direct_kernel=direct_kernel,
-        numa=numa_view(facts, gpus, vcpus=request.vcpus, memory=request.memory),
+        numa=numa_view(vm.nodes, floating),
         mmio_window_gib=window,
-        root_ports=_root_ports(len(slices)),
+        expander_buses=expander_buses(vm.nodes),
+        root_ports=root_ports(len(slices), vm.nodes),
         disk=disk,
         seed_path=seed_path,
         network=_network_view(vm, attachment),
-        hostdevs=tuple(hostdev for index, slice_ in enumerate(slices) for hostdev in _hostdevs(index, slice_)),
+        hostdevs=tuple(hostdev for hostdev in _hostdevs(slices, first_gpu_bus(vm.nodes))),
         serial_log_path=f"{log_folder}/{vm.domain_name}-serial.log",
         metadata=domain_metadata(vm, ordered),
     )
@@ -245,19 +229,12 @@ def parse_pci_address(text: str) -> PciAddress:
     return PciAddress(domain, bus, slot, function)
 
 
-def _root_ports(gpu_count: int) -> tuple[RootPortView, ...]:
-    base = [
-        RootPortView(index=bus, slot=_BASE_SLOT, function=function, multifunction=function == 0)
-        for function, bus in enumerate((DISK_BUS, NETWORK_BUS, ENTROPY_BUS, CHANNEL_BUS))
-    ]
-    for number in range(gpu_count):
-        slot, function = _FIRST_GPU_SLOT + number // 8, number % 8
-        is_first_of_several = function == 0 and number + 1 < gpu_count
-        base.append(RootPortView(_FIRST_GPU_BUS + number, slot, function, is_first_of_several))
-    return tuple(base)
+def _hostdevs(slices: Sequence[Slice], first_bus: int) -> Iterator[HostdevView]:
+    for index, slice_ in enumerate(slices):
+        yield from _functions(index, slice_, first_bus + index)
 
 
-def _hostdevs(index: int, slice_: Slice) -> Iterator[HostdevView]:
+def _functions(index: int, slice_: Slice, bus: int) -> Iterator[HostdevView]:
     mediated = slice_.sharing.is_mediated()
     if mediated and slice_.mdev_uuid is None:
         raise GuestError(f"the {slice_.profile} lease on GPU {slice_.gpu} has no mdev UUID")
@@ -269,7 +246,7 @@ def _hostdevs(index: int, slice_: Slice) -> Iterator[HostdevView]:
         source=None if mediated else parse_pci_address(slice_.function),
         mdev_uuid=slice_.mdev_uuid if mediated else None,
         managed=None if mediated else slice_.sharing.is_managed(),
-        guest_bus=_FIRST_GPU_BUS + index,
+        guest_bus=bus,
         guest_function=0,
         multifunction=bool(companions),
     )
@@ -279,7 +256,7 @@ def _hostdevs(index: int, slice_: Slice) -> Iterator[HostdevView]:
             source=parse_pci_address(address),
             mdev_uuid=None,
             managed=True,
-            guest_bus=_FIRST_GPU_BUS + index,
+            guest_bus=bus,
             guest_function=number,
             multifunction=False,
         )

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variable `vgpu_placing` of a host: labels, maintenance, quarantine, speed and policy (docs/placement.md)."""
+"""The variable `vgpu_placing` of a host: what placing must know of it (docs/placement.md)."""
 
 from vgpuctl.errors import UsageError
 from vgpuctl.inventory.layout import read_match
 from vgpuctl.inventory.layout_value import Value
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.policy import parse_policy
-from vgpuctl.model.traits import NO_TRAITS, GpuTraits, HostTraits
+from vgpuctl.model.traits import DEFAULT_CPU_RATIO, NO_TRAITS, CpuRatio, GpuTraits, HostTraits
 from vgpuctl.model.wishes import Label, read_wishes
 
 VARIABLE = "vgpu_placing"
 
 SLOWEST = 0.001
+MOST_VCPUS_PER_CPU = 64
 
 
 def traits_of(host: str, variables: VariableSet) -> HostTraits:
@@ -20,12 +21,13 @@ def traits_of(host: str, variables: VariableSet) -> HostTraits:
     if content is None:
         return NO_TRAITS
     value = Value(content, variables.origins[VARIABLE], host, name=VARIABLE, subject=VARIABLE)
-    entries = value.fields(("labels", "maintenance", "policy", "gpus"))
+    entries = value.fields(("labels", "maintenance", "policy", "gpus", "cpus"))
     return HostTraits(
         labels=_labels(entries["labels"]) if "labels" in entries else frozenset(),
         maintenance=_reason(entries["maintenance"], "it is in maintenance") if "maintenance" in entries else None,
         policy=_policy(entries["policy"]) if "policy" in entries else None,
         gpus=tuple(_gpu(entry) for entry in entries["gpus"].items()) if "gpus" in entries else (),
+        cpu_ratio=_cpu_ratio(entries["cpus"]) if "cpus" in entries else DEFAULT_CPU_RATIO,
     )
 
 
@@ -37,6 +39,18 @@ def _gpu(value: Value) -> GpuTraits:
         quarantine=_reason(entries["quarantine"], "it is in quarantine") if "quarantine" in entries else None,
         speed=entries["speed"].number(SLOWEST, 1) if "speed" in entries else None,
     )
+
+
+def _cpu_ratio(value: Value) -> CpuRatio:
+    """`pinned` is false where VMs get no CPUs of their own."""
+    entries = value.fields(("pinned", "shared"))
+    pinned, shared = DEFAULT_CPU_RATIO.pinned, DEFAULT_CPU_RATIO.shared
+    if "pinned" in entries:
+        is_off = entries["pinned"].content is False
+        pinned = None if is_off else entries["pinned"].whole(1, MOST_VCPUS_PER_CPU)
+    if "shared" in entries:
+        shared = entries["shared"].whole(1, MOST_VCPUS_PER_CPU)
+    return CpuRatio(pinned, shared)
 
 
 def _reason(value: Value, usual: str) -> str | None:

@@ -2,31 +2,44 @@
 """What the scheduler is asked with, and what it answers."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Slice
+from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.traits import NO_TRAITS, HostTraits
+
+
+class NodePromise(NamedTuple):
+    """What the store's VMs have of one NUMA node, whether or not they ran when the host was read.
+
+    shared_vcpus: those that float. pins: the CPU of each pinned vCPU. memory_mib: by page size in KiB, 0 for ordinary
+    memory.
+    """
+
+    node: int
+    shared_vcpus: int = 0
+    pins: tuple[int, ...] = ()
+    memory_mib: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class HostCapacity:
     """One host as last seen. generation: the store's counter of changes to this host's leases.
 
-    promised_memory_mib: what the store's VMs on the host have, whether or not they ran when it was read.
-    promised_hugepages_mib: the same of memory in huge pages, by their size in KiB.
     traits: what the inventory says. groups: (tenant, group) of the VMs there.
     declared: what the layout says of the GPUs; one that no entry matches serves what it can.
+    promised: by NUMA node; a host with one node has one entry.
     """
 
     name: str
     facts: HostFacts
     generation: int = 0
-    promised_memory_mib: int = 0
     traits: HostTraits = NO_TRAITS
     groups: frozenset[tuple[str, str]] = frozenset()
-    promised_hugepages_mib: tuple[tuple[int, int], ...] = ()
     declared: tuple[GpuLayout, ...] = ()
+    promised: tuple[NodePromise, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -45,8 +58,12 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Placement:
-    """The scheduler's answer: a host and one slice per GPU asked for, in the request's order."""
+    """The scheduler's answer: a host and one slice per GPU asked for, in the request's order.
+
+    nodes: what the VM gets of each NUMA node; None for what was placed without asking (a reservation's slices).
+    """
 
     host: str
     slices: tuple[Slice, ...]
     rejections: tuple[Rejection, ...] = ()
+    nodes: GuestNodes | None = None

@@ -20,6 +20,20 @@ class GpuTraits:
 
 
 @dataclass(frozen=True)
+class CpuRatio:
+    """How many vCPUs are promised for each CPU. pinned: of VMs with CPUs of their own; None when no VM gets any.
+
+    shared: of the others, which float over the CPUs that nobody is pinned to.
+    """
+
+    pinned: int | None = 1
+    shared: int = 4
+
+
+DEFAULT_CPU_RATIO = CpuRatio()
+
+
+@dataclass(frozen=True)
 class HostTraits:
     """Of one host. maintenance: why it takes no new VM. policy: for VMs that wish none, as `parse_policy` reads it.
 
@@ -30,6 +44,7 @@ class HostTraits:
     maintenance: str | None = None
     policy: str | None = None
     gpus: tuple[GpuTraits, ...] = ()
+    cpu_ratio: CpuRatio = DEFAULT_CPU_RATIO
 
 
 NO_TRAITS = HostTraits()

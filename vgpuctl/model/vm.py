@@ -8,6 +8,7 @@ from enum import StrEnum
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.guest_memory import GuestMemory
+from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.wishes import NO_WISHES, Wishes
 
 _VM_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -137,7 +138,8 @@ class Vm:
     domain: the domain's name where the store records another than today's rule gives.
     ends_at: when its declared time is over (seconds since the epoch, UTC); while it is stopped, until when its slices
     are kept. None for an open end. gang: id shared by VMs that were created together with --gang; they are preempted
-    together. notice: set during the grace period before the VM is preempted.
+    together. notice: set during the grace period before the VM is preempted. nodes: its part of the host's NUMA nodes,
+    None on a host with one node and where an older vgpuctl did not record it.
     """
 
     uuid: str
@@ -149,6 +151,7 @@ class Vm:
     gang: str | None = None
     notice: PreemptionNotice | None = None
     domain: str | None = None
+    nodes: GuestNodes | None = None
 
     @property
     def domain_name(self) -> str:

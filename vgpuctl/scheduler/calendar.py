@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.model.guest_memory import NO_MEMORY, GuestMemory
 from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Window
 from vgpuctl.model.sharing import Sharing
@@ -24,7 +24,7 @@ MOST_TIMES = 64
 class Booking:
     """Slices that are taken from begin to end (seconds since the epoch; end infinite: for good).
 
-    vm_uuid: the VM that holds them now, None for a promise. memory: of its guest.
+    vm_uuid: the VM that holds them now, None for a promise. footprint: what its guest takes.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Booking:
     begin: float
     end: float
     vm_uuid: str | None = None
-    memory: GuestMemory = NO_MEMORY
+    footprint: Footprint = NO_FOOTPRINT
 
     def overlaps(self, begin: float, end: float) -> bool:
         """Whether it takes its slices at any time of a range."""
@@ -139,11 +139,11 @@ def leases_of(booking: Booking) -> list[Lease]:
 
 
 def _at(capacity: HostCapacity, bookings: Sequence[Booking], windows: Sequence[Window]) -> HostCapacity:
-    """The host without the VMs that do not run then, and with the memory of those that will."""
+    """The host without the VMs that do not run then, and with what those take that will."""
     here = [one for one in bookings if one.host == capacity.name]
     gone = [one for one in here if one.vm_uuid is not None and not _is_in(one, windows)]
-    freed = [one.memory for one in gone]
-    later = [one.memory for one in here if one.vm_uuid is None and _is_in(one, windows)]
+    freed = [one.footprint for one in gone]
+    later = [one.footprint for one in here if one.vm_uuid is None and _is_in(one, windows)]
     facts = capacity.facts
     if gone:
         slices = [held for one in gone for held in one.slices]

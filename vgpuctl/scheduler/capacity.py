@@ -5,24 +5,25 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.relieve import relieve
 
 
 @dataclass(frozen=True)
 class PlacedVm:
-    """A VM that is there with all it holds. memory: none when its guest does not run."""
+    """A VM that is there with all it holds. footprint: nothing when its guest does not run."""
 
     vm_uuid: str
     name: str
     request: VmRequest
     host: str
-    memory: GuestMemory
+    footprint: Footprint
     leases: tuple[Lease, ...]
 
 
@@ -100,7 +101,8 @@ def _repack(
         if placement is None:
             return None, []
         new = [_moved(lease, placement, index) for index, lease in enumerate(vm.leases)]
-        fleet.take(placement.host, new, vm.memory.mib, _group(vm.request), vm.memory.page_kib)
+        footprint = NO_FOOTPRINT if vm.footprint == NO_FOOTPRINT else footprint_of(request, placement)
+        fleet.take(placement.host, new, footprint, _group(vm.request))
         before = sorted((lease.host, lease.slice.gpu) for lease in vm.leases)
         if before != sorted((lease.host, lease.slice.gpu) for lease in new):
             moves.append(Move(vm.name, vm.host, placement))
@@ -108,12 +110,12 @@ def _repack(
 
 
 def _relieve(capacity: HostCapacity, vms: Sequence[PlacedVm]) -> HostCapacity:
-    memory = [vm.memory for vm in vms]
+    freed = [vm.footprint for vm in vms]
     slices = [lease.slice for vm in vms for lease in vm.leases]
     own = {_group(vm.request) for vm in vms}
     return replace(
-        with_promised(capacity, less=memory),
-        facts=relieve(capacity.facts, slices, {vm.vm_uuid for vm in vms}, memory),
+        with_promised(capacity, less=freed),
+        facts=relieve(capacity.facts, slices, {vm.vm_uuid for vm in vms}, freed),
         groups=frozenset(group for group in capacity.groups if group not in own),
     )
 
@@ -155,7 +157,7 @@ def _fill(request: VmRequest, fleet: Fleet) -> Counter[str]:
     while (placement := fleet.place(request)) is not None:
         number = sum(counts.values())
         leases = [_lease(placement, number, index) for index in range(len(placement.slices))]
-        fleet.take(placement.host, leases, request.memory_mib, _group(request), request.hugepages_kib)
+        fleet.take(placement.host, leases, footprint_of(request, placement), _group(request))
         counts[placement.host] += 1
     return counts
 

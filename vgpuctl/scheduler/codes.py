@@ -17,6 +17,7 @@ class Code(StrEnum):
     HOST_CPUS = "host-cpus"
     HOST_MEMORY = "host-memory"
     HOST_HUGEPAGES = "host-hugepages"
+    HOST_NUMA = "host-numa"
     NO_GPU = "no-gpu"
     NOT_TOGETHER = "not-together"
 

@@ -2,6 +2,7 @@
 """Why each host and GPU cannot take a request: every one is asked, so this costs what the fleet is large."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
@@ -36,7 +37,7 @@ def explain(
     rejections = rejections_of(fleet, request)
     if placement is None:
         return rejections
-    return Placement(placement.host, placement.slices, tuple(rejections))
+    return replace(placement, rejections=tuple(rejections))
 
 
 def rejections_of(fleet: Fleet, request: VmRequest) -> list[Rejection]:
@@ -80,7 +81,7 @@ def _refuse_group(name: str, request: VmRequest, there: Sequence[str]) -> Refusa
 
 def _on_host(host: Host, request: VmRequest, wants: Sequence[Wanted]) -> list[Rejection]:
     name = host.capacity.name
-    refusal = refuse_host(request, host.capacity, host.promised_mib.get(request.hugepages_kib, 0))
+    refusal = refuse_host(request, host.capacity, host.nodes)
     if refusal is not None:
         return [_rejection(name, None, refusal)]
     rejections: list[Rejection] = []

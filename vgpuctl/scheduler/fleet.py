@@ -8,8 +8,10 @@ come and go one by one; the cost of a decision follows the number of states that
 import bisect
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
+from functools import partial
 
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
 from vgpuctl.model.vm import VmRequest
@@ -17,8 +19,11 @@ from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.class_index import MOST_QUESTIONS, ClassIndex
 from vgpuctl.scheduler.gpu_class import Card, GpuClasses
 from vgpuctl.scheduler.gpu_state import GpuState, read_gpu
-from vgpuctl.scheduler.host_memory import bounds_mib, promised_by_page
+from vgpuctl.scheduler.guest_place import choose_on, nodes_on, rooms_of
+from vgpuctl.scheduler.host_memory import cells_on
+from vgpuctl.scheduler.host_nodes import NodeRoom, books_of
 from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView, Judge, Price
+from vgpuctl.scheduler.node_choice import Reach, choose_cells, may_take
 from vgpuctl.scheduler.question import IndexKey, Question
 from vgpuctl.scheduler.state_index import StateIndex
 
@@ -27,28 +32,17 @@ HOST_ENDS = "\0"
 
 
 class Host:
-    """One host: its cards by address, in order, and the room it has for the memory of VMs, exact and rounded.
-
-    cpus: 0 in maintenance, when it takes no VM. promised_mib, rooms_mib, rounded_mib: by size of huge pages in KiB,
-    None for ordinary memory.
-    """
+    """One host: its cards by address, in order, and the books of its NUMA nodes. It takes no VM in maintenance."""
 
     def __init__(self, capacity: HostCapacity, cards: dict[str, Card]) -> None:
         self.capacity = capacity
         self.name = capacity.name
-        self.cpus = 0 if capacity.traits.maintenance is not None else capacity.facts.cpus
+        self.is_open = capacity.traits.maintenance is None
         self.labels = capacity.traits.labels
         self.cards = cards
-        self.promised_mib = promised_by_page(capacity)
-        sizes = [pool.size_kib for pool in capacity.facts.hugepages or ()]
-        self._bounds_mib = {
-            page_kib: bounds_mib(capacity.facts, self.promised_mib.get(page_kib, 0), page_kib)
-            for page_kib in (None, *sizes)
-        }
-        self.rooms_mib: dict[int | None, int] = {}
-        self.rounded_mib: dict[int | None, int] = {}
-        for page_kib in self._bounds_mib:
-            self.promise(0, page_kib)
+        self.nodes = books_of(capacity)
+        self._rooms: dict[tuple[int | None, bool], tuple[NodeRoom, ...]] = {}
+        self._rounded: dict[tuple[int | None, bool], tuple[NodeRoom, ...]] = {}
 
     @property
     def states(self) -> list[GpuState]:
@@ -63,29 +57,46 @@ class Host:
     @property
     def state(self) -> Hashable:
         """Equal for hosts that differ in name and the order of their GPUs alone."""
-        rooms = tuple(self.rooms_mib.items())
-        return (self.cpus, rooms, self.labels, tuple(sorted(card.number for card in self.cards.values())))
+        nodes = tuple(node.state for node in self.nodes)
+        return (self.is_open, nodes, self.labels, tuple(sorted(card.number for card in self.cards.values())))
 
-    def promise(self, memory_mib: int, page_kib: int | None) -> bool:
-        """Count memory of a VM, negative when it goes. Returns whether the rounded room is another now."""
-        promised_mib = self.promised_mib[page_kib] = self.promised_mib.get(page_kib, 0) + memory_mib
-        most_mib, free_mib = self._bounds_mib.get(page_kib, (0, 0))
-        room = self.rooms_mib[page_kib] = max(0, min(most_mib - promised_mib, free_mib))
-        before = self.rounded_mib.get(page_kib)
-        self.rounded_mib[page_kib] = _rounded(room)
-        return before != self.rounded_mib[page_kib]
+    def promise(self, footprint: Footprint, times: int) -> None:
+        """Count what a VM takes, -1 times when it goes."""
+        by_number = {node.number: node for node in self.nodes}
+        for cell in cells_on(self.capacity.facts, footprint):
+            by_number[cell.node].promise(cell, footprint.memory.page_kib, times)
+        self._rooms.clear()
+        self._rounded.clear()
 
-    def room_for(self, question: Question) -> int:
-        """The exact room for the kind of memory that a VM wants."""
-        return self.rooms_mib.get(question.page_kib, 0)
+    def rooms(self, page_kib: int | None, *, has_gpus: bool) -> tuple[NodeRoom, ...]:
+        """What one more VM can have of each node."""
+        key = (page_kib, has_gpus)
+        if key not in self._rooms:
+            self._rooms[key] = rooms_of(self.nodes, page_kib, has_gpus=has_gpus) if self.is_open else ()
+        return self._rooms[key]
+
+    def rounded(self, page_kib: int | None, *, has_gpus: bool) -> tuple[NodeRoom, ...]:
+        """The same in steps, so that more hosts are equal; what it hides is asked for at last."""
+        key = (page_kib, has_gpus)
+        if key not in self._rounded:
+            rooms = self.rooms(page_kib, has_gpus=has_gpus)
+            self._rounded[key] = tuple(
+                NodeRoom(room.number, _rounded(room.vcpus), _rounded(room.memory_mib), room.gpus) for room in rooms
+            )
+        return self._rounded[key]
+
+    def rooms_for(self, question: Question) -> tuple[NodeRoom, ...]:
+        """The exact rooms for what a VM wants."""
+        return self.rooms(question.page_kib, has_gpus=question.has_gpus)
 
 
-GpuMember = tuple[int, int, int, float]
-"""A GPU in an index: its host's CPUs and rounded room for memory, its class, and how much of the host is free."""
+Rooms = tuple[NodeRoom, ...]
 
-HostMember = tuple[int, int, frozenset[Label], tuple[str, ...], tuple[int, ...]]
-"""A host in an index: its CPUs and rounded room, its labels, its GPUs' addresses where
-they matter, and their classes."""
+GpuMember = tuple[Rooms, int, float]
+"""A GPU in an index: the rounded rooms that count for it, its class, and how much of the host is free."""
+
+HostMember = tuple[Rooms, frozenset[Label], tuple[str, ...], tuple[int, ...]]
+"""A host in an index: its rounded rooms, its labels, its GPUs' addresses where they matter, and their classes."""
 
 _Choice = tuple[Price, str, str]
 """What it costs, the host, and the GPU's address where one slice is wanted."""
@@ -114,6 +125,7 @@ class Fleet:
         self._host_indexes: dict[IndexKey, StateIndex[HostMember, Price]] = {}
         self._questions: dict[Hashable, Question] = {}
         self._policies: Counter[str | None] = Counter()
+        self._hosts_with_nodes = 0
         self._groups: dict[tuple[str, str], Counter[str]] = {}
         by_host: dict[str, list[Lease]] = {}
         for lease in leases:
@@ -144,6 +156,7 @@ class Fleet:
                 cards[lease.slice.gpu].take(lease)
         host = self.hosts[name] = Host(capacity, cards)
         self._policies[capacity.traits.policy] += 1
+        self._hosts_with_nodes += len(host.nodes) > 1
         for group in capacity.groups:
             self._groups.setdefault(group, Counter())[name] += 1
         for key, gpus in self._gpu_indexes.items():
@@ -155,6 +168,7 @@ class Fleet:
         """Take a host out. Raises KeyError when it is not there."""
         host = self.hosts.pop(name)
         self._policies[host.capacity.traits.policy] -= 1
+        self._hosts_with_nodes -= len(host.nodes) > 1
         for there in self._groups.values():
             del there[name]
         self._names.pop(bisect.bisect_left(self._names, name))
@@ -168,29 +182,24 @@ class Fleet:
         self,
         host: str,
         leases: Collection[Lease],
-        memory_mib: int = 0,
+        footprint: Footprint = NO_FOOTPRINT,
         group: tuple[str, str] | None = None,
-        page_kib: int | None = None,
     ) -> None:
-        """Count the leases of one VM that was placed, its memory, and its group: tenant and name.
-
-        page_kib: of which huge pages the memory is, None for ordinary memory.
-        """
+        """Count the leases of one VM that was placed, what it takes beside them, and its group: tenant and name."""
         found = self.hosts[host]
         if group is not None:
             self._groups.setdefault(group, Counter())[host] += 1
         for lease in leases:
             found.cards[lease.slice.gpu].take(lease)
         self.last_host = host
-        self._changed(found, {lease.slice.gpu for lease in leases}, memory_mib, page_kib)
+        self._changed(found, {lease.slice.gpu for lease in leases}, footprint, 1)
 
     def give_back(
         self,
         host: str,
         leases: Collection[Lease],
-        memory_mib: int = 0,
+        footprint: Footprint = NO_FOOTPRINT,
         group: tuple[str, str] | None = None,
-        page_kib: int | None = None,
     ) -> None:
         """Forget what `take` counted."""
         found = self.hosts[host]
@@ -198,7 +207,7 @@ class Fleet:
             self._groups[group][host] -= 1
         for lease in leases:
             found.cards[lease.slice.gpu].give_back(lease)
-        self._changed(found, {lease.slice.gpu for lease in leases}, -memory_mib, page_kib)
+        self._changed(found, {lease.slice.gpu for lease in leases}, footprint, -1)
 
     def place(self, request: VmRequest, policy: Policy | None = None) -> Placement | None:
         """Choose host and GPUs for one VM; None when no host can take it. Nothing is counted as taken yet."""
@@ -238,23 +247,38 @@ class Fleet:
         if host_name is not None:
             named = self.hosts.get(host_name)
             return self._best_of(question, [] if named is None else [named])
-        found = self._choose(question.index, question)
-        if found is None:
-            return self._best_of(question, [host for host in self.hosts.values() if _hides(host, question)])
-        if question.takes_turns:
-            return self._next_in_turn(question, found[1])
-        name, _, address = found[0].partition(HOST_ENDS)
-        return self._placement(question, name, address)
+        for reach in self._reaches():
+            found = self._choose(question.index._replace(reach=reach), question)
+            if found is None:
+                hidden = [host for host in self.hosts.values() if _hides(host, question, reach)]
+                placement = self._best_of(question, hidden, (reach,))
+            elif question.takes_turns:
+                placement = self._next_in_turn(question, found[1], reach)
+            else:
+                name, _, address = found[0].partition(HOST_ENDS)
+                placement = self._placement(question, name, address)
+            if placement is not None:
+                return placement
+        return None
+
+    def _reaches(self) -> tuple[Reach, ...]:
+        """A VM is near its GPUs on any host rather than far from them on the best one."""
+        return tuple(Reach) if self._hosts_with_nodes else (Reach.NEAR,)
 
     def _choose(self, key: IndexKey, question: Question) -> tuple[str, Price] | None:
         """The best member of an index, and its price."""
         if not key.of_hosts:
-            return self._gpu_index(key).choose(question.key, lambda state: self._price_of_gpu(question, state))
+            cost = partial(self._price_of_gpu, question, reach=key.reach)
+            return self._gpu_index(key).choose(question.key, cost)
         index = self._host_index(key)
-        found = index.choose(question.key, lambda state: self._price_of_host(question, state, index.first_of(state)))
+
+        def price_of(state: HostMember) -> Price | None:
+            return self._price_of_host(question, state, index.first_of(state), key.reach)
+
+        found = index.choose(question.key, price_of)
         if found is None:
             return None
-        price = self._price_of_host(question, found[1], found[0])
+        price = self._price_of_host(question, found[1], found[0], key.reach)
         assert price is not None
         return found[0], price
 
@@ -285,10 +309,14 @@ class Fleet:
 
     def _enter_gpus(self, key: IndexKey, index: ClassIndex[GpuMember], host: Host, addresses: Iterable[str]) -> None:
         """Tell an index the state of these GPUs of a host."""
-        name, cpus, room = host.name + HOST_ENDS, host.cpus, host.rounded_mib.get(key.page_kib, 0)
-        free = host.free if key.with_loads else 0.0
+        name, free = host.name + HOST_ENDS, host.free if key.with_loads else 0.0
+        rooms = host.rounded(key.page_kib, has_gpus=key.has_gpus)
         for address in addresses:
-            index.put(name + address, (cpus, room, host.cards[address].number, free))
+            card = host.cards[address]
+            own = rooms
+            if key.reach is Reach.NEAR and len(rooms) > 1:
+                own = tuple(room for room in rooms if room.number == card.reading.gpu.numa_node) or rooms
+            index.put(name + address, (own, card.number, free))
 
     def _enter_host(self, key: IndexKey, index: StateIndex[HostMember, Price], host: Host) -> None:
         """Tell an index the state of a host."""
@@ -296,78 +324,107 @@ class Fleet:
         if not key.with_places:
             numbers.sort()
         places = tuple(host.cards) if key.with_places else ()
-        state = (host.cpus, host.rounded_mib.get(key.page_kib, 0), host.labels, places, tuple(numbers))
-        index.put(host.name, state)
+        rooms = host.rounded(key.page_kib, has_gpus=key.has_gpus)
+        index.put(host.name, (rooms, host.labels, places, tuple(numbers)))
 
-    def _changed(self, host: Host, addresses: set[str], memory_mib: int, page_kib: int | None) -> None:
-        has_other_room = host.promise(memory_mib, page_kib)
+    def _changed(self, host: Host, addresses: set[str], footprint: Footprint, times: int) -> None:
+        before = {key: host.rounded(key.page_kib, has_gpus=key.has_gpus) for key in self._gpu_indexes}
+        host.promise(footprint, times)
         for key, gpus in self._gpu_indexes.items():
-            is_of_all = key.with_loads or (has_other_room and key.page_kib == page_kib)
+            is_of_all = key.with_loads or host.rounded(key.page_kib, has_gpus=key.has_gpus) != before[key]
             self._enter_gpus(key, gpus, host, host.cards if is_of_all else addresses)
         for key, hosts in self._host_indexes.items():
             self._enter_host(key, hosts, host)
 
-    def _price_of_gpu(self, question: Question, state: GpuMember) -> Price | None:
-        cpus, room, number, free = state
-        if question.vcpus > cpus or question.memory_mib > room:
+    def _price_of_gpu(self, question: Question, state: GpuMember, reach: Reach) -> Price | None:
+        rooms, number, free = state
+        example = self._classes.examples[number]
+        if not rooms or choose_cells(question.need, _at(example), rooms, reach) is None:
             return None
-        return question.price_on(number, self._classes.examples[number], free)
+        return question.price_on(number, example, free)
 
-    def _price_of_host(self, question: Question, state: HostMember, name: str) -> Price | None:
-        cpus, room, *_ = state
+    def _price_of_host(self, question: Question, state: HostMember, name: str, reach: Reach) -> Price | None:
+        rooms, *_ = state
         host = self.hosts[name]
-        if question.vcpus > cpus or question.memory_mib > room:
+        if not rooms or not may_take(question.need, rooms):
             return None
         if not question.may_fit([(card.number, card.example) for card in host.cards.values()]):
             return None
-        fitting = question.fit_on(host.states, host.labels)
-        return None if fitting is None else fitting[0]
+        fitting = question.fit_on(host.states, host.labels, rooms, reach)
+        return None if fitting is None else fitting.price
 
-    def _choice_on(self, question: Question, host: Host) -> _Choice | None:
+    def _choice_on(self, question: Question, host: Host, reach: Reach) -> _Choice | None:
         """The best on one host, by looking at all of it."""
-        if question.vcpus > host.cpus or question.memory_mib > host.room_for(question):
+        rooms = host.rooms_for(question)
+        if not rooms or not may_take(question.need, rooms):
             return None
         if len(question.wants) != 1:
-            fitting = question.fit_on(host.states, host.labels)
-            return None if fitting is None else (fitting[0], host.name, "")
+            fitting = question.fit_on(host.states, host.labels, rooms, reach)
+            return None if fitting is None else (fitting.price, host.name, "")
         free = host.free if question.index.with_loads else 0.0
         best: _Choice | None = None
         for address, card in host.cards.items():
+            if choose_cells(question.need, _at(card.state), rooms, reach) is None:
+                continue
             price = question.price_on(card.number, card.example, free)
             if price is not None and (best is None or price < best[0]):
                 best = (price, host.name, address)
         return best
 
-    def _best_of(self, question: Question, hosts: Iterable[Host]) -> Placement | None:
-        choices = (self._choice_on(question, host) for host in hosts)
-        best = min((choice for choice in choices if choice is not None), default=None)
-        return None if best is None else self._placement(question, best[1], best[2])
+    def _best_of(
+        self, question: Question, hosts: Collection[Host], reaches: Collection[Reach] = tuple(Reach)
+    ) -> Placement | None:
+        for reach in reaches:
+            choices = (self._choice_on(question, host, reach) for host in hosts)
+            best = min((choice for choice in choices if choice is not None), default=None)
+            if best is not None:
+                return self._placement(question, best[1], best[2])
+        return None
 
-    def _next_in_turn(self, question: Question, price: Price) -> Placement | None:
+    def _next_in_turn(self, question: Question, price: Price, reach: Reach) -> Placement | None:
         """Of the hosts with this score, the first after the one chosen last; waste decides among its GPUs only."""
         start = 0 if self.last_host is None else bisect.bisect_right(self._names, self.last_host)
         for name in (*self._names[start:], *self._names[:start]):
-            choice = self._choice_on(question, self.hosts[name])
+            choice = self._choice_on(question, self.hosts[name], reach)
             if choice is not None and choice[0][:3] <= price[:3]:
                 return self._placement(question, name, choice[2])
         return None
 
     def _placement(self, question: Question, name: str, address: str) -> Placement:
         host = self.hosts[name]
+        rooms = host.rooms_for(question)
         if address:
-            card = host.cards[address]
-            return Placement(name, (question.slice_on(card),))
-        fitting = question.fit_on(host.states, host.labels)
-        assert fitting is not None
-        return Placement(name, fitting[1])
+            slices: tuple[Slice, ...] = (question.slice_on(host.cards[address]),)
+            cells = choose_on(question.need, [one.numa_node for one in slices], rooms)
+        else:
+            fitting = next(
+                found
+                for reach in Reach
+                if (found := question.fit_on(host.states, host.labels, rooms, reach)) is not None
+            )
+            slices, cells = fitting.slices, fitting.cells
+        assert cells is not None
+        gpu_nodes = [one.numa_node for one in slices]
+        return Placement(name, slices, nodes=nodes_on(host.nodes, cells, gpu_nodes, is_pinned=question.has_gpus))
 
 
-def _hides(host: Host, question: Question) -> bool:
+def _at(state: GpuState) -> list[int]:
+    return [] if state.gpu.numa_node is None else [state.gpu.numa_node]
+
+
+def _hides(host: Host, question: Question, reach: Reach) -> bool:
     """Whether the host has room that its rounded state does not show."""
-    return host.rounded_mib.get(question.page_kib, 0) < question.memory_mib <= host.room_for(question)
+    need, exact = question.need, host.rooms_for(question)
+    if not exact or not may_take(need, exact):
+        return False
+    rounded = host.rounded(question.page_kib, has_gpus=question.has_gpus)
+    if reach is Reach.NEAR:
+        takes = [[choose_cells(need, (), (room,), reach) is not None for room in rooms] for rooms in (exact, rounded)]
+        return takes[0] != takes[1]
+    return choose_cells(need, (), exact, reach) is not None and choose_cells(need, (), rounded, reach) is None
 
 
-def _rounded(room_mib: int) -> int:
-    """Memory in steps of a 32nd to a 16th of it, so that more hosts are equal; what it hides is asked for at last."""
-    step = 1 << max(0, room_mib.bit_length() - 5)
-    return room_mib // step * step
+def _rounded(room: int) -> int:
+    """An amount in steps of a 32nd to a 16th of it."""
+    step = 1 << max(0, room.bit_length() - 5)
+    return room // step * step

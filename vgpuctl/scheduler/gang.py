@@ -8,6 +8,7 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.guest_place import footprint_of
 
 MOST_TRIES = 2000
 """Placements looked at for one gang, a guard against gangs made to be hard."""
@@ -47,9 +48,10 @@ class _Search:
             if self.tries > MOST_TRIES:
                 return None
             leases = promised_leases_of(placement, index)
-            self.fleet.take(placement.host, leases, request.memory_mib, group, request.hugepages_kib)
+            footprint = footprint_of(request, placement)
+            self.fleet.take(placement.host, leases, footprint, group)
             rest = self.choose(index + 1)
-            self.fleet.give_back(placement.host, leases, request.memory_mib, group, request.hugepages_kib)
+            self.fleet.give_back(placement.host, leases, footprint, group)
             if rest is not None:
                 return [placement, *rest]
         return None

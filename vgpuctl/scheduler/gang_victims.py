@@ -10,6 +10,7 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together, promised_leases_of, the_hard_ones_first
+from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.victims import Candidate, choose_victims, importance, parties_of, relieved
 
@@ -118,7 +119,8 @@ class _Search:
             name, wishes = placement.host, request.wishes
             groups = set() if wishes.group is None else {(request.tenant, wishes.group)}
             capacities[name] = replace(
-                with_promised(capacities[name], more=[request.memory]), groups=capacities[name].groups | groups
+                with_promised(capacities[name], more=[footprint_of(request, placement)]),
+                groups=capacities[name].groups | groups,
             )
             leases.setdefault(name, []).extend(promised_leases_of(placement, index))
             self.fleet.put(capacities[name], leases[name])

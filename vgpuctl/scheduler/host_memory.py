@@ -1,91 +1,133 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much memory a host has for one more VM, ordinary and in huge pages. A pool of huge pages is kept for its own."""
+"""Promises to VMs and facts of a host as they would be with some VMs more or less, NUMA node by NUMA node."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from vgpuctl.agent.wire.facts import HostFacts, HugepageFacts
-from vgpuctl.model.guest_memory import GuestMemory
-from vgpuctl.model.placement import HostCapacity
-
-LARGEST_RESERVE_MIB = 2048
-
-
-def host_reserve_mib(memory_mib: int) -> int:
-    """Memory that is never promised to VMs: a sixteenth of the host's, at most 2 GiB."""
-    return min(memory_mib // 16, LARGEST_RESERVE_MIB)
+from vgpuctl.agent.wire.facts import HostFacts, HugepageFacts, NumaNode
+from vgpuctl.model.numa import Footprint, NumaCell
+from vgpuctl.model.placement import HostCapacity, NodePromise
+from vgpuctl.scheduler.host_nodes import ORDINARY, cpu_numbers, guest_nodes, is_pool, pool_number
 
 
-def most_mib(facts: HostFacts) -> int:
-    """The ordinary memory that all VMs together can have: none of the reserve, none of the huge pages."""
-    pools_mib = sum(pool.total * pool.size_kib for pool in facts.hugepages or ()) // 1024
-    return max(0, facts.memory_mib - host_reserve_mib(facts.memory_mib) - pools_mib)
+def cells_on(facts: HostFacts, footprint: Footprint) -> tuple[NumaCell, ...]:
+    """The part of each node that a VM has.
 
-
-def pool_of(facts: HostFacts, page_kib: int) -> HugepageFacts | None:
-    """The host's pool of huge pages of one size, None when it has none at all."""
-    return next((pool for pool in facts.hugepages or () if pool.size_kib == page_kib and pool.total), None)
-
-
-def bounds_mib(facts: HostFacts, promised_mib: int, page_kib: int | None = None) -> tuple[int, int]:
-    """The most that all VMs together can have, and what was free when the host was read.
-
-    page_kib: of huge pages of this size. Those in use then that were not promised to VMs, promised_mib, are others'.
+    A VM of which that is not recorded, or on nodes that the host no longer has, counts where libvirt was told to keep
+    it: at the node of its GPUs, and what is larger than that on all nodes. Its vCPUs float.
     """
-    if page_kib is None:
-        return most_mib(facts), facts.memory_available_mib
-    pool = pool_of(facts, page_kib)
-    if pool is None:
-        return 0, 0
-    total_mib, free_mib = (count * page_kib // 1024 for count in (pool.total, pool.free))
-    return total_mib - max(0, total_mib - free_mib - promised_mib), free_mib
+    memory_mib, vcpus = footprint.memory.mib, footprint.vcpus
+    if is_pool(facts):
+        return (NumaCell(pool_number(facts), vcpus, memory_mib),)
+    nodes = guest_nodes(facts)
+    numbers = {node.number for node in nodes}
+    if footprint.nodes is not None and numbers.issuperset(cell.node for cell in footprint.nodes.cells):
+        return footprint.nodes.cells
+    own = [node for node in nodes if {node.number} == set(footprint.gpu_nodes)]
+    cells = []
+    for node in own:
+        kept_mib, kept = min(memory_mib, node.memory_mib), min(vcpus, len(cpu_numbers(node.cpus)))
+        cells.append(NumaCell(node.number, kept, kept_mib))
+        memory_mib, vcpus = memory_mib - kept_mib, vcpus - kept
+    others = [node for node in nodes if node not in own]
+    for index, node in enumerate(others):
+        kept_mib, kept = memory_mib // (len(others) - index), vcpus // (len(others) - index)
+        cells.append(NumaCell(node.number, kept, kept_mib))
+        memory_mib, vcpus = memory_mib - kept_mib, vcpus - kept
+    return tuple(cell for cell in cells if cell.vcpus or cell.memory_mib)
 
 
-def free_pages_mib(facts: HostFacts, page_kib: int) -> int:
-    """What was free in huge pages of a size."""
-    return bounds_mib(facts, 0, page_kib)[1]
+@dataclass
+class _Tally:
+    """A NodePromise while it is counted."""
 
+    shared_vcpus: int = 0
+    pins: Counter[int] = field(default_factory=Counter)
+    memory_mib: Counter[int] = field(default_factory=Counter)
 
-def promised_by_page(capacity: HostCapacity) -> dict[int | None, int]:
-    """MiB that belong to VMs, by the size of the pages; None for ordinary memory."""
-    return {None: capacity.promised_memory_mib, **dict(capacity.promised_hugepages_mib)}
+    def count(self, cell: NumaCell, page_kib: int | None, times: int) -> None:
+        self.memory_mib[page_kib or ORDINARY] += times * cell.memory_mib
+        if cell.cpus:
+            for cpu in cell.cpus:
+                self.pins[cpu] += times
+        else:
+            self.shared_vcpus += times * cell.vcpus
+
+    def frozen(self, node: int) -> NodePromise:
+        memory = tuple(sorted((page, mib) for page, mib in self.memory_mib.items() if mib > 0))
+        return NodePromise(node, max(0, self.shared_vcpus), tuple(sorted((+self.pins).elements())), memory)
 
 
 def with_promised(
-    capacity: HostCapacity, *, more: Iterable[GuestMemory] = (), less: Iterable[GuestMemory] = ()
+    capacity: HostCapacity, *, more: Iterable[Footprint] = (), less: Iterable[Footprint] = ()
 ) -> HostCapacity:
-    """The host with more or less memory that belongs to VMs."""
-    promised = Counter(promised_by_page(capacity))
-    for memory in less:
-        promised[memory.page_kib] -= memory.mib
-    promised = Counter({page_kib: max(0, mib) for page_kib, mib in promised.items()})
-    for memory in more:
-        promised[memory.page_kib] += memory.mib
-    pages = tuple(sorted((page_kib, mib) for page_kib, mib in promised.items() if page_kib is not None and mib))
-    return replace(capacity, promised_memory_mib=promised[None], promised_hugepages_mib=pages)
+    """The host with more or fewer VMs that are promised a part of it."""
+    tallies = {
+        one.node: _Tally(one.shared_vcpus, Counter(one.pins), Counter(dict(one.memory_mib)))
+        for one in capacity.promised
+    }
+    for footprints, times in ((less, -1), (more, 1)):
+        for one in footprints:
+            for cell in cells_on(capacity.facts, one):
+                tallies.setdefault(cell.node, _Tally()).count(cell, one.memory.page_kib, times)
+    promised = (tally.frozen(node) for node, tally in sorted(tallies.items()))
+    return replace(capacity, promised=tuple(one for one in promised if any(one[1:])))
 
 
-def with_memory_back(facts: HostFacts, given_back: Iterable[GuestMemory]) -> HostFacts:
+def with_memory_back(facts: HostFacts, given_back: Collection[Footprint]) -> HostFacts:
     """The facts as they would be read when these guests were off."""
-    freed: Counter[int | None] = Counter()
-    for memory in given_back:
-        freed[memory.page_kib] += memory.mib
-    pools = facts.hugepages
-    if pools is not None:
-        pools = tuple(
-            replace(pool, free=min(pool.total, pool.free + freed[pool.size_kib] * 1024 // pool.size_kib))
-            for pool in pools
-        )
-    available_mib = min(facts.memory_mib, facts.memory_available_mib + freed[None])
-    return replace(facts, memory_available_mib=available_mib, hugepages=pools)
+    freed: Counter[tuple[int, int]] = Counter()
+    for one in given_back:
+        for cell in cells_on(facts, one):
+            freed[cell.node, one.memory.page_kib or ORDINARY] += cell.memory_mib
+    by_page: Counter[int] = Counter()
+    for (_, page), mib in freed.items():
+        by_page[page] += mib
+    pools = None if facts.hugepages is None else _with_free(facts.hugepages, by_page)
+    available_mib = min(facts.memory_mib, facts.memory_available_mib + by_page[ORDINARY])
+    nodes = tuple(_node_with_back(node, freed) for node in facts.numa_nodes)
+    return replace(facts, memory_available_mib=available_mib, hugepages=pools, numa_nodes=nodes)
+
+
+def _node_with_back(node: NumaNode, freed: Counter[tuple[int, int]]) -> NumaNode:
+    by_page = Counter({page: mib for (number, page), mib in freed.items() if number == node.number})
+    available_mib = node.memory_available_mib
+    if available_mib is not None:
+        available_mib = min(node.memory_mib, available_mib + by_page[ORDINARY])
+    return replace(node, memory_available_mib=available_mib, hugepages=_with_free(node.hugepages, by_page))
+
+
+def _with_free(pools: Sequence[HugepageFacts], freed_mib: Counter[int]) -> tuple[HugepageFacts, ...]:
+    return tuple(
+        replace(pool, free=min(pool.total, pool.free + freed_mib[pool.size_kib] * 1024 // pool.size_kib))
+        for pool in pools
+    )
 
 
 def with_more_pages(facts: HostFacts, page_kib: int, more_mib: int) -> HostFacts:
-    """The facts as they would be read when ordinary memory that is free became huge pages."""
-    pools = {pool.size_kib: pool for pool in facts.hugepages or ()}
-    pool = pools.get(page_kib, HugepageFacts(page_kib, 0, 0))
+    """The facts as they would be read when ordinary memory that is free became huge pages, as much on each node."""
+    nodes = guest_nodes(facts)
     more = more_mib * 1024 // page_kib
-    pools[page_kib] = replace(pool, total=pool.total + more, free=pool.free + more)
-    available_mib = max(0, facts.memory_available_mib - more_mib)
-    return replace(facts, memory_available_mib=available_mib, hugepages=tuple(pools[size] for size in sorted(pools)))
+    if not is_pool(facts):
+        each = -(-more // len(nodes))
+        more = each * len(nodes)
+        raised = {node.number: _node_with_pages(node, page_kib, each) for node in nodes}
+        facts = replace(facts, numa_nodes=tuple(raised.get(node.number, node) for node in facts.numa_nodes))
+    available_mib = max(0, facts.memory_available_mib - more * page_kib // 1024)
+    pools = _with_more(facts.hugepages or (), page_kib, more)
+    return replace(facts, memory_available_mib=available_mib, hugepages=pools)
+
+
+def _node_with_pages(node: NumaNode, page_kib: int, more: int) -> NumaNode:
+    available_mib = node.memory_available_mib
+    if available_mib is not None:
+        available_mib = max(0, available_mib - more * page_kib // 1024)
+    return replace(node, memory_available_mib=available_mib, hugepages=_with_more(node.hugepages, page_kib, more))
+
+
+def _with_more(pools: Sequence[HugepageFacts], page_kib: int, more: int) -> tuple[HugepageFacts, ...]:
+    by_size = {pool.size_kib: pool for pool in pools}
+    pool = by_size.get(page_kib, HugepageFacts(page_kib, 0, 0))
+    by_size[page_kib] = replace(pool, total=pool.total + more, free=pool.free + more)
+    return tuple(by_size[size] for size in sorted(by_size))

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host as a whole must have: the wanted name, vCPUs, memory or huge pages, and a GPU at all."""
 
-from vgpuctl.agent.wire.facts import HostFacts
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.host_memory import most_mib, pool_of
+from vgpuctl.scheduler.guest_place import need_of, rooms_of
+from vgpuctl.scheduler.host_nodes import ORDINARY, NodeBooks, books_of, host_memory_mib, host_pools
+from vgpuctl.scheduler.node_choice import Reach, choose_cells, may_take
 from vgpuctl.scheduler.offer import Refusal
 
 
-def refuse_host(request: VmRequest, capacity: HostCapacity, promised_mib: int) -> Refusal | None:
+def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[NodeBooks]) -> Refusal | None:
     """Say why a host cannot run the VM, whatever its GPUs are; None when it can.
 
-    vCPUs may be overcommitted among VMs, but one VM cannot have more than the host's CPUs. Memory is not
-    overcommitted: VFIO pins all of the guest's memory. promised_mib: of the kind of memory that the VM wants.
+    nodes: with what is promised of them. One VM cannot have more vCPUs than the host has CPUs, whatever the ratio.
     """
     facts = capacity.facts
     if request.host is not None and request.host != capacity.name:
@@ -39,7 +42,7 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, promised_mib: int) -
             f"the VM wants {request.vcpus} vCPUs, the host has {facts.cpus} CPUs",
             f"ask for at most {facts.cpus} vCPUs",
         )
-    refusal = _refuse_memory(request, facts, promised_mib)
+    refusal = _refuse_pool(request, capacity, nodes[0]) if len(nodes) == 1 else _refuse_nodes(request, nodes)
     if refusal is not None:
         return refusal
     if request.gpus and not facts.gpus:
@@ -47,38 +50,124 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, promised_mib: int) -
     return None
 
 
-def _refuse_memory(request: VmRequest, facts: HostFacts, promised_mib: int) -> Refusal | None:
+@dataclass(frozen=True)
+class NodeLeft:
+    """What one NUMA node has left for one more VM. most_vcpus, most_memory_mib: when there is no VM.
+
+    page_kib: of which huge pages the memory is, None for ordinary memory.
+    """
+
+    node: int
+    is_pinned: bool
+    vcpus: int
+    most_vcpus: int
+    memory_mib: int
+    most_memory_mib: int
+    page_kib: int | None = None
+
+    def __str__(self) -> str:
+        """As in `node 0: 12 of 32 pinned vCPUs, 56 GiB of 126 GiB`."""
+        kind = "pinned" if self.is_pinned else "shared"
+        cpus = f"node {self.node}: {self.vcpus} of {self.most_vcpus} {kind} vCPUs"
+        if self.page_kib is None:
+            return f"{cpus}, {format_mib(self.memory_mib)} of {format_mib(self.most_memory_mib)}"
+        pages, most = (mib * 1024 // self.page_kib for mib in (self.memory_mib, self.most_memory_mib))
+        return f"{cpus}, {pages} of {most} huge pages of {format_page_size(self.page_kib)}"
+
+
+def left_on(request: VmRequest, capacity: HostCapacity) -> tuple[NodeLeft, ...]:
+    """What each NUMA node of a host has left for a VM of this kind."""
+    return tuple(_left(one, request) for one in books_of(capacity))
+
+
+def _left(node: NodeBooks, request: VmRequest) -> NodeLeft:
+    page_kib, is_pinned = request.hugepages_kib, bool(request.gpus) and node.pins_guests
+    room = node.room(page_kib, pinned=is_pinned)
+    each = (node.ratio.pinned or 1) if is_pinned else node.ratio.shared
+    most_mib = node.bounds_mib.get(page_kib or ORDINARY, (0, 0))[0]
+    return NodeLeft(node.number, is_pinned, room.vcpus, each * node.cpu_count, room.memory_mib, most_mib, page_kib)
+
+
+def _refuse_nodes(request: VmRequest, nodes: Sequence[NodeBooks]) -> Refusal | None:
+    """Say what each NUMA node has left when they do not take the VM, alone or together."""
+    has_gpus, page_kib = bool(request.gpus), request.hugepages_kib
+    need, rooms = need_of(request), rooms_of(nodes, page_kib, has_gpus=has_gpus)
+    if choose_cells(need, (), rooms, Reach.ANYWHERE) is not None:
+        return None
+    left = "; ".join(str(_left(node, request)) for node in nodes)
+    is_pinned = has_gpus and nodes[0].pins_guests
+    pinned = " on CPUs of their own" if is_pinned else ""
+    pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
+    count = f"{request.vcpus} vCPU{'s' if request.vcpus != 1 else ''}"
+    wants = f"{count}{pinned} and {format_mib(request.memory_mib)}{pages}"
+    if may_take(need, rooms):
+        reason = f"the VM wants {wants}, which no NUMA nodes have together; left are {left}"
+        return Refusal(Code.HOST_NUMA, reason, "ask for less, or delete a VM on the host")
+    if need.vcpus > sum(room.vcpus for room in rooms):
+        ratio = "pinned" if is_pinned else "shared"
+        remedy = (
+            f"ask for fewer vCPUs, delete a VM on the host, or raise `cpus.{ratio}` in the inventory's vgpu_placing"
+        )
+        return Refusal(Code.HOST_CPUS, f"the VM wants {wants}; left are {left}", remedy)
+    if page_kib is None:
+        return Refusal(
+            Code.HOST_MEMORY,
+            f"the VM wants {wants}; left are {left}",
+            "ask for less memory, or delete a VM on the host",
+        )
+    remedy = (
+        "raise `hugepages` in the host's layout, which are divided equally among its nodes, or delete a VM on the host"
+    )
+    return Refusal(Code.HOST_HUGEPAGES, f"the VM wants {wants}; left are {left}", remedy)
+
+
+def _refuse_pool(request: VmRequest, capacity: HostCapacity, node: NodeBooks) -> Refusal | None:
+    refusal = _refuse_memory(request, capacity, node)
+    if refusal is not None or request.vcpus <= node.room_shared():
+        return refusal
+    most = node.ratio.shared * node.cpu_count
+    return Refusal(
+        Code.HOST_CPUS,
+        f"the VM wants {request.vcpus} vCPUs, {node.shared_vcpus} of the {most} that {node.cpu_count} CPUs give"
+        f" ({node.ratio.shared} for each) are promised to its VMs",
+        "delete a VM on the host, or raise `cpus.shared` in the inventory's vgpu_placing",
+    )
+
+
+def _refuse_memory(request: VmRequest, capacity: HostCapacity, node: NodeBooks) -> Refusal | None:
+    facts = capacity.facts
     if request.hugepages_kib is not None:
-        return _refuse_pages(request.memory_mib, request.hugepages_kib, facts, promised_mib)
-    most = most_mib(facts)
+        return _refuse_pages(request.memory_mib, request.hugepages_kib, capacity, node)
+    most, available_mib = node.bounds_mib[ORDINARY]
+    promised_mib, total_mib = node.promised_mib[ORDINARY], host_memory_mib(facts)
     if request.memory_mib > most:
         return Refusal(
             Code.HOST_MEMORY,
             f"the VM wants {format_mib(request.memory_mib)} of memory, the host can give {format_mib(most)}"
-            f" of its {format_mib(facts.memory_mib)}",
+            f" of its {format_mib(total_mib)}",
             f"ask for at most {format_mib(most)}",
         )
-    left = most - promised_mib
-    if request.memory_mib > left:
+    if request.memory_mib > most - promised_mib:
         return Refusal(
             Code.HOST_MEMORY,
             f"the VM wants {format_mib(request.memory_mib)} of memory, {format_mib(promised_mib)}"
             f" of the {format_mib(most)} that the host can give are promised to its VMs",
             "delete a VM on the host",
         )
-    if request.memory_mib > facts.memory_available_mib:
+    if request.memory_mib > available_mib:
         return Refusal(
             Code.HOST_MEMORY,
-            f"the VM wants {format_mib(request.memory_mib)} of memory, {format_mib(facts.memory_available_mib)}"
-            f" of {format_mib(facts.memory_mib)} were free when the host was read",
+            f"the VM wants {format_mib(request.memory_mib)} of memory, {format_mib(available_mib)}"
+            f" of {format_mib(total_mib)} were free when the host was read",
             "stop or delete a VM on the host",
         )
     return None
 
 
-def _refuse_pages(wanted_mib: int, page_kib: int, facts: HostFacts, promised_mib: int) -> Refusal | None:
-    wanted, promised = (mib * 1024 // page_kib for mib in (wanted_mib, promised_mib))
-    size, pool = format_page_size(page_kib), pool_of(facts, page_kib)
+def _refuse_pages(wanted_mib: int, page_kib: int, capacity: HostCapacity, node: NodeBooks) -> Refusal | None:
+    wanted, promised = (mib * 1024 // page_kib for mib in (wanted_mib, node.promised_mib[page_kib]))
+    size = format_page_size(page_kib)
+    pool = next((one for one in host_pools(capacity.facts) if one.size_kib == page_kib and one.total), None)
     needs = f"the VM wants {wanted} huge pages of {size}"
     if pool is None:
         return Refusal(

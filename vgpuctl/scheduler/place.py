@@ -2,15 +2,19 @@
 """The scheduler's door for commands: a placement, or an error that says why and what to do."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import FLAT, GuestNodes
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.guest_place import give_nodes
+from vgpuctl.scheduler.host_rules import left_on
 from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView
 from vgpuctl.scheduler.question import wants_of
 from vgpuctl.scheduler.suggest import suggest_board, suggest_type
@@ -66,6 +70,26 @@ def refuse_unknown(request: VmRequest, capacities: Sequence[HostCapacity]) -> st
         if suggestion is not None and hint is None:
             hint = f"{suggestion.message}; {suggestion.hint}"
     return hint
+
+
+def place_again(
+    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], keeping: GuestNodes | None
+) -> Placement:
+    """Choose GPUs and NUMA nodes on its host for a VM whose guest is there already and keeps its shape.
+
+    keeping: what it had of the nodes, None where that was not recorded. Raises what `place` raises.
+    """
+    keeping = keeping or FLAT
+    if not keeping.is_pinned:
+        ratio = replace(capacity.traits.cpu_ratio, pinned=None)
+        capacity = replace(capacity, traits=replace(capacity.traits, cpu_ratio=ratio))
+    placement = place(request, [capacity], leases)
+    gpu_nodes = [one.numa_node for one in placement.slices]
+    nodes, fits = give_nodes(request, capacity, gpu_nodes, keeping)
+    if not fits:
+        left = "; ".join(map(str, left_on(request, capacity)))
+        raise NoCapacity(f"{capacity.name} has no room for VM {request.name} in the shape it has", context=[left])
+    return replace(placement, nodes=nodes)
 
 
 def describe(rejections: Sequence[Rejection], capacities: Sequence[HostCapacity]) -> list[str]:

@@ -12,21 +12,27 @@ from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.fit import ask, by_conditions, fit, given_for_conditions
 from vgpuctl.scheduler.gpu_class import Card
 from vgpuctl.scheduler.gpu_state import GpuState
+from vgpuctl.scheduler.guest_place import need_of
+from vgpuctl.scheduler.host_nodes import NodeRoom
 from vgpuctl.scheduler.judge import Judge, Price
 from vgpuctl.scheduler.kinds import vgpu
+from vgpuctl.scheduler.node_choice import Cells, Reach, choose_cells, may_take
 from vgpuctl.scheduler.offer import Offer, Refusal, Wanted
 
 
 class IndexKey(NamedTuple):
     """Which index answers: of GPUs or hosts, whether the loads are part of a state, and whether GPUs' places are.
 
-    page_kib: of which huge pages the room is, None for ordinary memory.
+    page_kib: of which huge pages the room is, None for ordinary memory. has_gpus: whether VMs with GPUs ask, which are
+    pinned where the host pins. reach: whether only a GPU's own NUMA node is part of its state, or all of the host.
     """
 
     of_hosts: bool
     with_loads: bool
     with_places: bool
     page_kib: int | None = None
+    has_gpus: bool = True
+    reach: Reach = Reach.NEAR
 
 
 def wants_of(request: VmRequest) -> list[Wanted]:
@@ -40,20 +46,29 @@ def wants_of(request: VmRequest) -> list[Wanted]:
     return wants
 
 
+class Fitting(NamedTuple):
+    """All slices of a VM on one host, what they cost, and the VM's part of the NUMA nodes."""
+
+    price: Price
+    slices: tuple[Slice, ...]
+    cells: Cells
+
+
 class Question:
     """key: what makes two requests the same question. Answers are kept by the class of a GPU (gpu_class)."""
 
     def __init__(self, key: Hashable, request: VmRequest, judge: Judge) -> None:
         self.key = key
         self.judge = judge
-        self.vcpus = request.vcpus
-        self.memory_mib = request.memory_mib
+        self.need = need_of(request)
         self.page_kib = request.hugepages_kib
         self.wants = wants_of(request)
         self._required = request.wishes.required
         self.takes_turns = judge.takes_turns()
         several = len(self.wants) != 1
-        self.index = IndexKey(several, judge.wants_loads(), several and judge.wants_closeness(), request.hugepages_kib)
+        self.has_gpus = bool(self.wants)
+        with_places = several and judge.wants_closeness()
+        self.index = IndexKey(several, judge.wants_loads(), with_places, request.hugepages_kib, self.has_gpus)
         self._different = list(Counter(self.wants).items())
         self._best: dict[int, Offer | None] = {}
         self._prices: dict[tuple[int, float], Price | None] = {}
@@ -107,19 +122,33 @@ class Question:
                 return False
         return True
 
-    def fit_on(self, states: Sequence[GpuState], labels: frozenset[Label]) -> tuple[Price, tuple[Slice, ...]] | None:
-        """All slices on one host, and what they cost; None when they do not go together. labels: the host's."""
+    def fit_on(
+        self, states: Sequence[GpuState], labels: frozenset[Label], rooms: Sequence[NodeRoom], reach: Reach
+    ) -> Fitting | None:
+        """All slices on one host with the VM's part of its NUMA nodes; None when they do not go together.
+
+        labels: the host's. rooms: of its nodes. Where the GPUs that are best are at nodes that do not take the VM, the
+        GPUs of each node alone are looked at.
+        """
         if not self.wants:
-            if not labels.issuperset(self._required):
+            cells = choose_cells(self.need, (), rooms, reach)
+            if cells is None or not labels.issuperset(self._required):
                 return None
             price = self.judge.price_of_all((), (len(states),), _by_address(states), size_mib=0)
-            return (price[0], self.judge.missing(labels), *price[2:]), ()
-        found = fit(self.wants, states, self.judge)
-        if found is None:
+            return Fitting((price[0], self.judge.missing(labels), *price[2:]), (), cells)
+        if not may_take(self.need, rooms):
             return None
-        size_mib = given_for_conditions(self.wants, found)
-        price = self.judge.price_of_all(found.slices, found.waste, _by_address(states), size_mib=size_mib)
-        return price, found.slices
+        at_one_node = ([state for state in states if state.gpu.numa_node == room.number] for room in rooms)
+        for some in (states, *(at_one_node if len(rooms) > 1 else ())):
+            found = fit(self.wants, some, self.judge)
+            if found is None:
+                continue
+            cells = choose_cells(self.need, nodes_of(found.slices), rooms, reach)
+            if cells is not None:
+                size_mib = given_for_conditions(self.wants, found)
+                price = self.judge.price_of_all(found.slices, found.waste, _by_address(states), size_mib=size_mib)
+                return Fitting(price, found.slices, cells)
+        return None
 
     def _offer_on(self, number: int, state: GpuState) -> Offer | None:
         if number not in self._best:
@@ -130,6 +159,11 @@ class Question:
                 offer = self.judge.in_order(answer, {state.gpu.address: state}, by_size=by_size)[0]
             self._best[number] = offer
         return self._best[number]
+
+
+def nodes_of(slices: Iterable[Slice]) -> list[int]:
+    """The NUMA nodes of a VM's GPUs, as far as they are known."""
+    return [one.numa_node for one in slices if one.numa_node is not None]
 
 
 def _by_address(states: Iterable[GpuState]) -> dict[str, GpuState]:

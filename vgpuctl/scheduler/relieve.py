@@ -10,22 +10,22 @@ from dataclasses import replace
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 from vgpuctl.catalog.names import gpu_instance_slices
-from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Slice
+from vgpuctl.model.numa import Footprint
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of, max_instances_of, read_gpu
 from vgpuctl.scheduler.host_memory import with_memory_back
 
 
 def relieve(
-    facts: HostFacts, given_back: Sequence[Slice], vm_uuids: Collection[str], memory: Collection[GuestMemory]
+    facts: HostFacts, given_back: Sequence[Slice], vm_uuids: Collection[str], freed: Collection[Footprint]
 ) -> HostFacts:
-    """The facts without these slices. vm_uuids: whose they were. memory: what these VMs' guests gave back."""
+    """The facts without these slices. vm_uuids: whose they were. freed: what these VMs' guests gave back."""
     by_gpu: dict[str, list[Slice]] = {}
     for one in given_back:
         by_gpu.setdefault(one.gpu, []).append(one)
     return replace(
-        with_memory_back(facts, memory),
+        with_memory_back(facts, freed),
         gpus=tuple(
             _relieve_gpu(facts, gpu, by_gpu[gpu.address], vm_uuids) if gpu.address in by_gpu else gpu
             for gpu in facts.gpus

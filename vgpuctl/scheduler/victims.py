@@ -7,8 +7,8 @@ Who may be asked to give way is decided by the caller; here it is only chosen am
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import Preemption, VmRequest
 from vgpuctl.scheduler.fleet import Fleet
@@ -23,9 +23,9 @@ MOST_TRIES = 400
 class Candidate:
     """One VM that may be preempted. work_s: how long it has run, which is lost. leases: all it holds.
 
-    memory: its guest's, none when it does not run. gang: VMs with the same id are preempted together or not at all.
-    action, grace_s: its state afterwards, and the time from the notice to its shutdown, as its owner was told.
-    on_borrowed_quota: it is reclaimed, rather than less important.
+    footprint: what its guest takes, nothing when it does not run. gang: VMs with the same id are preempted together or
+    not at all. action, grace_s: its state afterwards, and the time from the notice to its shutdown, as its owner was
+    told. on_borrowed_quota: it is reclaimed, rather than less important.
     """
 
     vm_uuid: str
@@ -33,7 +33,7 @@ class Candidate:
     host: str
     priority: int
     work_s: float
-    memory: GuestMemory
+    footprint: Footprint
     leases: tuple[Lease, ...]
     gang: str | None = None
     action: Preemption = Preemption.STOP
@@ -127,7 +127,7 @@ def _sets(there: Sequence[Party], size: int) -> Iterator[list[Party]]:
 
 def _kind(one: Candidate) -> object:
     slices = tuple(sorted((lease.slice.gpu, lease.slice.profile) for lease in one.leases))
-    return one.host, slices, one.memory
+    return one.host, slices, one.footprint.alike
 
 
 def _picks(groups: Sequence[list[Party]], size: int) -> Iterator[list[Party]]:
@@ -178,7 +178,7 @@ def _members(parties: Sequence[Party]) -> list[Candidate]:
 def relieved(capacity: HostCapacity, gone: Sequence[Candidate]) -> HostCapacity:
     """The host as it would be read when these VMs, all on it, gave way."""
     slices = [lease.slice for one in gone for lease in one.leases]
-    freed = [one.memory for one in gone]
+    freed = [one.footprint for one in gone]
     facts = relieve(capacity.facts, slices, {one.vm_uuid for one in gone}, freed)
     return replace(with_promised(capacity, less=freed), facts=facts)
 

@@ -10,7 +10,7 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Wishes
-from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.fleet import Fleet, Host
 from vgpuctl.scheduler.host_memory import with_more_pages
 from vgpuctl.scheduler.mixed_change import with_mixed_sizes
 from vgpuctl.scheduler.victims import Candidate, choose_victims
@@ -83,8 +83,8 @@ def _other_pages(request: VmRequest, capacities: Sequence[HostCapacity], leases:
             yield from _try(fleet, replace(request, hugepages_kib=other), text, 1)
     best: tuple[int, str, Change] | None = None
     for name, host in sorted(fleet.hosts.items()):
-        missing_mib = request.memory_mib - host.rooms_mib.get(page_kib, 0)
-        if missing_mib <= 0 or missing_mib > host.rooms_mib[None] or (best is not None and missing_mib >= best[0]):
+        missing_mib = request.memory_mib - _room_mib(host, page_kib)
+        if missing_mib <= 0 or missing_mib > _room_mib(host, None) or (best is not None and missing_mib >= best[0]):
             continue
         own = [lease for lease in leases if lease.host == name]
         raised = replace(host.capacity, facts=with_more_pages(host.capacity.facts, page_kib, missing_mib))
@@ -98,7 +98,7 @@ def _other_pages(request: VmRequest, capacities: Sequence[HostCapacity], leases:
 def _smaller(fleet: Fleet, request: VmRequest) -> Iterator[Change]:
     """Less memory or fewer vCPUs, as much as the host with the most would give."""
     best: Change | None = None
-    rooms = {host.rooms_mib.get(request.hugepages_kib, 0) for host in fleet.hosts.values()}
+    rooms = {room for host in fleet.hosts.values() for room in _rooms_mib(host, request.hugepages_kib)}
     for room in sorted(room for room in rooms if 0 < room < request.memory_mib):
         placement = fleet.place(replace(request, memory_mib=room))
         if placement is None:
@@ -106,11 +106,27 @@ def _smaller(fleet: Fleet, request: VmRequest) -> Iterator[Change]:
         best = Change(1, f"it wanted at most {format_mib(room)} of memory", placement)
     if best is not None:
         yield best
-    for cpus in sorted({host.cpus for host in fleet.hosts.values() if 0 < host.cpus < request.vcpus}, reverse=True):
+    counts = {count for host in fleet.hosts.values() for count in _vcpus(host, request)}
+    for cpus in sorted((count for count in counts if 0 < count < request.vcpus), reverse=True):
         placement = fleet.place(replace(request, vcpus=cpus))
         if placement is not None:
             yield Change(1, f"it wanted at most {cpus} vCPUs", placement)
             return
+
+
+def _rooms_mib(host: Host, page_kib: int | None) -> list[int]:
+    """The memory that one more VM could have of each node, and of all together."""
+    rooms = [room.memory_mib for room in host.rooms(page_kib, has_gpus=True)]
+    return [*rooms, sum(rooms)]
+
+
+def _room_mib(host: Host, page_kib: int | None) -> int:
+    return _rooms_mib(host, page_kib)[-1]
+
+
+def _vcpus(host: Host, request: VmRequest) -> list[int]:
+    rooms = [room.vcpus for room in host.rooms(request.hugepages_kib, has_gpus=bool(request.gpus))]
+    return [*rooms, sum(rooms)]
 
 
 def _fewer(fleet: Fleet, request: VmRequest) -> Change | None:

@@ -16,6 +16,7 @@ from vgpuctl.agent.wire import facts as facts_module
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.model.lease import Slice
+from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest
 
@@ -53,6 +54,11 @@ def decode_reservation(text: str, version: int, *, what: str) -> Reservation:
     """Read a reservation. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, RESERVATION_VERSION, what=what)
     return _decode(text, Reservation, what=what)
+
+
+def decode_nodes(text: str | None, *, what: str) -> GuestNodes | None:
+    """Read a VM's part of the NUMA nodes. Raises StoreUnusable for a damaged row."""
+    return None if text is None else _decode(text, GuestNodes, what=what)
 
 
 def decode_facts(text: str, *, what: str) -> HostFacts:

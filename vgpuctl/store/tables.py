@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0010"
+SCHEMA_VERSION = "0011"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -62,6 +62,7 @@ vms = Table(
     Column("preempted_at", Double),
     Column("preempted_by", Text),
     Column("domain", Text),
+    Column("nodes", Text),
     UniqueConstraint("tenant", "name"),
     Index(None, "host"),
 )

@@ -8,6 +8,7 @@ from sqlalchemy import Row, delete, insert, select, update
 
 from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.vm import PreemptionNotice, Vm, VmRequest, VmState
 from vgpuctl.store import codec, tables
 from vgpuctl.store.queue import QueueRows
@@ -39,6 +40,7 @@ class VmRows(QueueRows):
                 created_at=self._clock(),
                 gang=vm.gang,
                 domain=vm.domain_name,
+                nodes=_nodes(vm.nodes),
             ),
             conflict=f"another run has just created VM {request.name} of tenant {request.tenant}",
         )
@@ -102,6 +104,10 @@ class VmRows(QueueRows):
         """Set the host of a VM. Raises NotFound."""
         self._change_vm(uuid, host=host)
 
+    def set_vm_nodes(self, uuid: str, nodes: GuestNodes | None) -> None:
+        """Set the part of its host's NUMA nodes that a VM has. Raises NotFound."""
+        self._change_vm(uuid, nodes=_nodes(nodes))
+
     def set_vm_request(self, uuid: str, request: VmRequest) -> None:
         """Replace what was asked for; tenant and name stay.
 
@@ -153,10 +159,17 @@ class VmRows(QueueRows):
 
 
 def _vm(row: Row[Any]) -> Vm:
-    request = codec.decode_request(row.request, row.request_version, what=f"VM {row.name} of tenant {row.tenant}")
+    what = f"VM {row.name} of tenant {row.tenant}"
+    request = codec.decode_request(row.request, row.request_version, what=what)
     notice = None if row.preempted_at is None else PreemptionNotice(row.preempted_at, row.preempted_by or "")
-    vm = Vm(row.uuid, request, row.host, VmState(row.state), row.problem, row.ends_at, row.gang, notice)
+    nodes = codec.decode_nodes(row.nodes, what=what)
+    state = VmState(row.state)
+    vm = Vm(row.uuid, request, row.host, state, row.problem, row.ends_at, row.gang, notice, nodes=nodes)
     return vm if row.domain in (None, vm.domain_name) else replace(vm, domain=row.domain)
+
+
+def _nodes(nodes: GuestNodes | None) -> str | None:
+    return None if nodes is None else codec.encode(nodes)
 
 
 def _problem(problem: str | None) -> str | None:

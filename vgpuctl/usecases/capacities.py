@@ -8,17 +8,19 @@ every path.
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import InventoryError
-from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.layout import GpuLayout
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.traits import NO_TRAITS
 from vgpuctl.model.vm import VmState
+from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_memory import with_promised
 
 if TYPE_CHECKING:
@@ -30,24 +32,27 @@ if TYPE_CHECKING:
 class StoredPromises:
     """Promises of the store by host; both mappings answer for every host.
 
-    memory: of VMs that run or are on their way, and of stopped ones that keep GPUs. groups: (tenant, group) of the VMs.
+    footprints: of VMs that run or are on their way, and of stopped ones that keep GPUs. groups: (tenant, group) of the
+    VMs.
     """
 
-    memory: Mapping[str, Sequence[GuestMemory]]
+    footprints: Mapping[str, Sequence[Footprint]]
     groups: Mapping[str, frozenset[tuple[str, str]]]
 
 
-def read_promises(session: "Session") -> StoredPromises:
-    """Read the promises of all hosts."""
-    keeping = {lease.vm_uuid for lease in session.leases()}
-    memory: defaultdict[str, list[GuestMemory]] = defaultdict(list)
+def read_promises(session: "Session", *, without: Collection[str] = ()) -> StoredPromises:
+    """Read the promises of all hosts. without: UUIDs of VMs that do not count."""
+    keeping: defaultdict[str, list[Lease]] = defaultdict(list)
+    for lease in session.leases():
+        keeping[lease.vm_uuid].append(lease)
+    footprints: defaultdict[str, list[Footprint]] = defaultdict(list)
     groups: defaultdict[str, frozenset[tuple[str, str]]] = defaultdict(frozenset)
     for vm in session.vms():
-        if vm.state is not VmState.STOPPED or vm.uuid in keeping:
-            memory[vm.host].append(vm.request.memory)
+        if vm.uuid not in without and (vm.state is not VmState.STOPPED or vm.uuid in keeping):
+            footprints[vm.host].append(footprint_of_vm(vm, keeping.get(vm.uuid, ())))
         if vm.request.wishes.group is not None:
             groups[vm.host] |= {(vm.request.tenant, vm.request.wishes.group)}
-    return StoredPromises(memory, groups)
+    return StoredPromises(footprints, groups)
 
 
 def capacity_of(
@@ -67,7 +72,7 @@ def capacity_of(
             groups=promises.groups[name],
             declared=declared_gpus(inventory, name),
         ),
-        more=promises.memory[name],
+        more=promises.footprints[name],
     )
 
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import VgpuctlError
-from vgpuctl.model.guest_memory import NO_MEMORY
+from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.capacity import Move, PlacedVm, count_more, defragment
+from vgpuctl.scheduler.guest_place import footprint_of_vm
+from vgpuctl.scheduler.host_rules import NodeLeft, left_on
 from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import promised_leases
 from vgpuctl.usecases.reservations import promises_to_others
@@ -24,6 +26,7 @@ class HostCount:
     """How many more fit on one host.
 
     lent: how many more fit beside those, of VMs that end before the first reservation there begins (`lent_until`).
+    nodes: what each of its NUMA nodes has left for one such VM; one entry for a host with one node.
     """
 
     host: str
@@ -31,6 +34,7 @@ class HostCount:
     after_defrag: int | None = None
     lent: int = 0
     lent_until: float | None = None
+    nodes: tuple[NodeLeft, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,10 +87,11 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
                 name=vm.domain_name,
                 request=vm.request,
                 host=vm.host,
-                memory=vm.request.memory if vm.state is VmState.RUNNING else NO_MEMORY,
-                leases=tuple(lease for lease in leases if lease.vm_uuid == vm.uuid),
+                footprint=footprint_of_vm(vm, own) if vm.state is VmState.RUNNING else NO_FOOTPRINT,
+                leases=own,
             )
             for vm in vms
+            for own in [tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)]
             if vm.host in {one.name for one in usable}
         ]
         found = defragment(request, usable, taken, _movable(placed, promises))
@@ -98,6 +103,7 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
             None if then is None else then[one.name],
             max(0, lent[one.name]),
             until.get(one.name) if lent[one.name] > 0 else None,
+            left_on(request, one),
         )
         for one in usable
     )

@@ -164,7 +164,7 @@ def _no_room(members: Sequence[_Member]) -> NoCapacity:
 def _plan(services: Services, members: Sequence[_Member], placements: Sequence[Placement]) -> tuple[CreatedVm, ...]:
     planned = []
     for member, placement in zip(members, placements, strict=True):
-        vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING)
+        vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING, nodes=placement.nodes)
         with on_host(placement.host):
             planned.append(plan(services, vm, member.network, placement))
     return tuple(planned)
@@ -174,7 +174,7 @@ def _plan_after(members: Sequence[_Member], eviction: GangEviction) -> tuple[Cre
     """What would be created when VMs gave way; without steps, since the hosts are not free yet."""
     planned: list[CreatedVm] = []
     for member, placement in zip(members, eviction.placements, strict=True):
-        vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING)
+        vm = Vm(str(uuid.uuid4()), member.request, placement.host, VmState.CREATING, nodes=placement.nodes)
         victims = () if planned else eviction.victims
         planned.append(CreatedVm(vm, leases_of(vm, placement), changed=True, victims=victims))
     return tuple(planned)
@@ -189,10 +189,9 @@ def _create(
     generations = {capacity.name: capacity.generation for capacity in capacities}
     begun: list[tuple[tuple[Lease, ...], Attachment | None]] = []
     gang = str(uuid.uuid4())
-    hosts = [placement.host for placement in placements]
     vms = [
-        Vm(str(uuid.uuid4()), member.request, host, VmState.CREATING, gang=gang)
-        for member, host in zip(members, hosts, strict=True)
+        Vm(str(uuid.uuid4()), member.request, there.host, VmState.CREATING, gang=gang, nodes=there.nodes)
+        for member, there in zip(members, placements, strict=True)
     ]
     # What cannot be rolled back is left `deleting`, not `broken`: `repair` rolls that back and never finishes it.
     undos = [undo_of(services, vm, VmState.DELETING) for vm in vms]

@@ -19,6 +19,7 @@ from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.capacities import declared_gpus
+from vgpuctl.usecases.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
 from vgpuctl.usecases.image_gate import images_on, refuse_unregistered
 from vgpuctl.usecases.observations import note_state
@@ -99,10 +100,10 @@ def create_vm(
         if existing is not None:
             return existing
         try:
+            leases, view = read_leases(services, wanted, capacities)
             if used is not None:
-                placement = placement_of(used)
+                placement = placement_of(used, wanted, capacities, leases)
             else:
-                leases, view = read_leases(services, wanted, capacities)
                 placement = place(wanted, capacities, leases, view=view)
         except NoCapacity as full:
             if not refresh:
@@ -115,8 +116,9 @@ def create_vm(
                 refuse_for_reservation(services, wanted, capacities, full)
                 raise failed.explain(full) from full
             if dry_run:
-                vm = Vm(str(uuid.uuid4()), request, eviction.placement.host, VmState.CREATING)
-                return CreatedVm(vm, leases_of(vm, eviction.placement), changed=True, victims=eviction.victims)
+                there = eviction.placement
+                vm = Vm(str(uuid.uuid4()), request, there.host, VmState.CREATING, nodes=there.nodes)
+                return CreatedVm(vm, leases_of(vm, there), changed=True, victims=eviction.victims)
             changed = make_room(services, [request], [eviction.placement], eviction.victims, consent)
             surprise, victims = changed or full, victims if changed else (*victims, *eviction.victims)
             capacities = _look_again(services, eviction.placement.host, capacities, remember=True)
@@ -240,7 +242,7 @@ def _create_on(
     dry_run: bool,
 ) -> CreatedVm:
     generation = next(capacity.generation for capacity in capacities if capacity.name == placement.host)
-    vm = Vm(str(uuid.uuid4()), request, placement.host, VmState.CREATING)
+    vm = Vm(str(uuid.uuid4()), request, placement.host, VmState.CREATING, nodes=placement.nodes)
     if dry_run:
         return plan(services, vm, network, placement)
     leases = leases_of(vm, placement)
@@ -281,11 +283,12 @@ def plan(services: Services, vm: Vm, network: Network | None, placement: Placeme
     leases = check_leases(leases, facts, placement.host, declared_gpus(services.inventory, placement.host))
     steps, undo = plan_leases(leases, facts)
     attachment = free_port(services, vm, network)
-    guest.check_pages(vm, facts)
+    guest.check_nodes(vm, facts)
     images = images_on(services, host, vm, remember=False)
     guest.check(host, vm, attachment, images)
     apply(host, steps, dry_run=True)
-    xml = guest.render(host, vm, leases, facts, attachment, images, wanted_volumes(vm))
+    floating = floating_on(services, vm.host, facts)
+    xml = guest.render(host, vm, leases, facts, attachment, images, wanted_volumes(vm), floating)
     return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
 
 
@@ -301,7 +304,7 @@ def build(
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_slice(lease.id, lease.slice)
-    guest.check_pages(vm, facts)
+    guest.check_nodes(vm, facts)
     images = images_on(services, host, vm, remember=True)
     guest.check(host, vm, attachment, images)
     make_volumes(services, host, vm, attachment, images, undoing)
@@ -315,7 +318,9 @@ def build(
     if attachment is not None:
         _connect(services, vm, attachment, undoing)
     undoing.push("domain", lambda: guest.remove_domain(host, vm))
-    xml = guest.define(host, vm, leases, facts, attachment, images, recorded_volumes(services, vm))
+    floating = floating_on(services, vm.host, facts)
+    xml = guest.define(host, vm, leases, facts, attachment, images, recorded_volumes(services, vm), floating)
+    keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.domain_name}: defined, starting")
     host.hypervisor.start(vm.domain_name, uuid=vm.uuid)
     guest.prove_running(host, vm, leases)

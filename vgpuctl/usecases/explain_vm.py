@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import QuotaExceeded, VgpuctlError
-from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.judge import view_of
 from vgpuctl.scheduler.place import refuse_unknown
@@ -116,8 +117,9 @@ def _without(capacity: HostCapacity, vm: Vm | None, own: Sequence[Lease]) -> Hos
     if vm is None or vm.host != capacity.name:
         return capacity
     holds_memory = vm.state is not VmState.STOPPED or bool(own)
-    promised = [vm.request.memory] if holds_memory else []
-    running = [vm.request.memory] if vm.state is VmState.RUNNING else []
+    footprint = footprint_of_vm(vm, own)
+    promised = [footprint] if holds_memory else []
+    running = [footprint] if vm.state is VmState.RUNNING else []
     return replace(
         with_promised(capacity, less=promised),
         facts=relieve(capacity.facts, [lease.slice for lease in own], [vm.uuid], running),
@@ -134,10 +136,11 @@ def _candidates(vms: Sequence[Vm], leases: Sequence[Lease]) -> list[Candidate]:
             host=vm.host,
             priority=vm.request.priority,
             work_s=0.0,
-            memory=vm.request.memory if vm.state is VmState.RUNNING else NO_MEMORY,
-            leases=tuple(lease for lease in leases if lease.vm_uuid == vm.uuid),
+            footprint=footprint_of_vm(vm, own) if vm.state is VmState.RUNNING else NO_FOOTPRINT,
+            leases=own,
         )
         for vm in vms
+        for own in [tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)]
     ]
 
 

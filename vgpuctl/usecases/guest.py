@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError
 from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.numa import CpusByNode
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.view import BackingView, DiskView, domain_view
-from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.image import HostImages
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment
+from vgpuctl.model.numa import Footprint
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
-from vgpuctl.scheduler.host_memory import free_pages_mib
+from vgpuctl.scheduler.guest_place import missing_on
 from vgpuctl.usecases.services import HostSession
 from vgpuctl.usecases.volumes import find_own, refuse_taken_volumes
 
@@ -44,12 +45,11 @@ def refuse_other_domain(host: HostSession, vm: Vm) -> None:
         )
 
 
-def check_pages(vm: Vm, facts: HostFacts) -> None:
-    """Find out whether the huge pages it was placed on are still free. Raises ConcurrentChange."""
-    memory = vm.request.memory
-    if memory.page_kib is not None and free_pages_mib(facts, memory.page_kib) < memory.mib:
-        size = format_page_size(memory.page_kib)
-        raise ConcurrentChange(f"{vm.host} has too few free huge pages of {size} by now for {vm.domain_name}")
+def check_nodes(vm: Vm, facts: HostFacts) -> None:
+    """Find out whether the NUMA nodes and huge pages that it was placed on are still there. Raises ConcurrentChange."""
+    missing = missing_on(facts, Footprint(vm.request.memory, vm.request.vcpus, vm.nodes))
+    if missing is not None:
+        raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.domain_name}")
 
 
 def remove_domain(host: HostSession, vm: Vm) -> None:
@@ -68,8 +68,12 @@ def render(
     attachment: Attachment | None,
     images: HostImages,
     volumes: Sequence[Volume],
+    floating: CpusByNode,
 ) -> str:
-    """Render the domain XML of `vm`: devices of `leases` on this host, its port, and its recorded `volumes`."""
+    """Render the domain XML of `vm`: devices of `leases` on this host, its port, and its recorded `volumes`.
+
+    floating: the host's CPUs that no vCPU is pinned to, by NUMA node.
+    """
     disk, seed, storage = None, None, Storage(host.hypervisor)
     if vm.request.disk is not None:
         place = find_own(storage, vm, volumes, VolumeKind.DISK)
@@ -78,7 +82,16 @@ def render(
         disk = DiskView(place.path, None if backing is None or known is None else BackingView(backing, known))
     if vm.request.cloud_init.is_wanted():
         seed = find_own(storage, vm, volumes, VolumeKind.SEED).path
-    view = domain_view(vm, leases, facts, disk=disk, seed_path=seed, attachment=attachment, direct_kernel=images.kernel)
+    view = domain_view(
+        vm,
+        leases,
+        facts,
+        disk=disk,
+        seed_path=seed,
+        attachment=attachment,
+        direct_kernel=images.kernel,
+        floating=floating,
+    )
     return render_domain(view)
 
 
@@ -90,9 +103,10 @@ def define(
     attachment: Attachment | None,
     images: HostImages,
     volumes: Sequence[Volume],
+    floating: CpusByNode,
 ) -> str:
     """Define the VM's domain (again) with its devices as they are now. Returns the XML given to libvirt."""
-    xml = render(host, vm, leases, facts, attachment, images, volumes)
+    xml = render(host, vm, leases, facts, attachment, images, volumes, floating)
     host.hypervisor.define(xml)
     host.hypervisor.set_autostart(vm.domain_name, wanted=vm.request.autostart)
     return xml

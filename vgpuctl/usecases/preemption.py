@@ -7,8 +7,8 @@ Nothing is preempted here: usecases/preempt_vms.py is the gate, and asks this fi
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.preemption import TenantPolicy
 from vgpuctl.model.times import format_duration
@@ -16,6 +16,7 @@ from vgpuctl.model.vm import Preemption, Vm, VmRequest, VmState
 from vgpuctl.quota import charge
 from vgpuctl.quota.borrowing import ChargedVm, borrowed_vms, may_reclaim
 from vgpuctl.scheduler.gang_victims import GangEviction, choose_victims_together
+from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.victims import Candidate, Eviction, choose_victims
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.reservations import with_promises
@@ -117,7 +118,9 @@ def candidates_for(session: Session, request: VmRequest) -> Candidates:
                 host=vm.host,
                 priority=vm.request.priority,
                 work_s=_work_s(vm, leases.get(vm.uuid, ()), begun, now),
-                memory=vm.request.memory if vm.state is VmState.RUNNING else NO_MEMORY,
+                footprint=(
+                    footprint_of_vm(vm, leases.get(vm.uuid, ())) if vm.state is VmState.RUNNING else NO_FOOTPRINT
+                ),
                 leases=tuple(leases.get(vm.uuid, ())),
                 gang=vm.gang,
                 action=action,

@@ -16,7 +16,8 @@ from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.quota.queue_order import in_order
 from vgpuctl.quota.resources import Resource
 from vgpuctl.scheduler.calendar import Booking, first_start_together
-from vgpuctl.scheduler.host_memory import host_reserve_mib
+from vgpuctl.scheduler.guest_place import footprint_of
+from vgpuctl.scheduler.host_nodes import host_memory_mib, host_reserve_mib
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.capacities import cached_capacities
 from vgpuctl.usecases.create_gang import create_gang, find_existing_gang
@@ -149,7 +150,8 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
             for one, placement in zip(requests, placements, strict=True):
                 end = at + (math.inf if one.duration_s is None else one.duration_s)
                 name = f"{one.tenant}.{one.name}"
-                bookings.append(Booking(name, placement.host, placement.slices, at, end, memory=one.memory))
+                taken = footprint_of(one, placement)
+                bookings.append(Booking(name, placement.host, placement.slices, at, end, footprint=taken))
     return settings, waiting
 
 
@@ -174,9 +176,14 @@ def fleet_capacity(capacities: Sequence[HostCapacity]) -> Amounts:
     """What the whole fleet has of the resources that tenants share."""
     return {
         Resource.VCPUS: sum(one.facts.cpus for one in capacities),
-        Resource.MEMORY: sum(one.facts.memory_mib - host_reserve_mib(one.facts.memory_mib) for one in capacities),
+        Resource.MEMORY: sum(_memory_for_vms(one) for one in capacities),
         Resource.FRAMEBUFFER: sum(_memory_mib(gpu) for one in capacities for gpu in one.facts.gpus),
     }
+
+
+def _memory_for_vms(capacity: HostCapacity) -> int:
+    memory_mib = host_memory_mib(capacity.facts)
+    return memory_mib - host_reserve_mib(memory_mib)
 
 
 def _memory_mib(gpu: Gpu) -> int:

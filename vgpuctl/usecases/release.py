@@ -3,9 +3,11 @@
 
 from collections.abc import Sequence
 
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostError
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.planner.plan import plan_release
+from vgpuctl.usecases.cpu_pins import give_cpus_back
 from vgpuctl.usecases.services import HostSession, Services
 from vgpuctl.usecases.slices import apply
 
@@ -32,11 +34,13 @@ def release_slices(services: Services, host: HostSession, leases: Sequence[Lease
         with services.store.transaction() as session:
             session.set_lease_state(lease.id, LeaseState.GONE)
         services.say(f"{lease.tenant}.{lease.vm_name}: {lease.slice.profile} on {lease.slice.function} given back")
-    remember_facts(services, host)
+    facts = remember_facts(services, host)
+    give_cpus_back(services, host, facts, {lease.vm_uuid for lease in leases})
 
 
-def remember_facts(services: Services, host: HostSession) -> None:
+def remember_facts(services: Services, host: HostSession) -> HostFacts:
     """Read the host and keep what it says in the store's cache."""
     facts = host.agent.facts()
     with services.store.transaction() as session:
         session.save_facts(host.name, facts, at=facts.read_at)
+    return facts

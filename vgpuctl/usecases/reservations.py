@@ -7,15 +7,17 @@ from dataclasses import replace
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, NotFound, StateError, UsageError
 from vgpuctl.model.gpu_request import GpuRequest
-from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
 from vgpuctl.planner.plan import check_declared
 from vgpuctl.scheduler.calendar import Booking, first_windows, place_over
+from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.store.store import Session
@@ -121,9 +123,24 @@ def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservat
     return there, replace(request, gpus=there.gpus, host=there.host, duration_s=duration_s)
 
 
-def placement_of(reservation: Reservation) -> Placement:
-    """Where a VM that uses it is placed: on the very slices that were promised."""
-    return Placement(reservation.host, reservation.slices)
+def placement_of(
+    reservation: Reservation, request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
+) -> Placement:
+    """Where a VM that uses it is placed: on the very slices that were promised.
+
+    Its CPUs and memory are not reserved. Raises NoCapacity when the host has too little of them left.
+    """
+    there = [one for one in capacities if one.name == reservation.host]
+    for capacity in there:
+        nodes, fits = give_nodes(request, capacity, [one.numa_node for one in reservation.slices])
+        if fits:
+            return Placement(reservation.host, reservation.slices, nodes=nodes)
+    found = rejections_of(Fleet(there, leases), replace(request, host=None))
+    raise NoCapacity(
+        f"reservation {reservation.name} keeps its GPUs, but {reservation.host} has no room for VM {request.name}",
+        context=describe_rejections([one for one in found if one.gpu is None], capacities),
+        hint="ask for fewer vCPUs or less memory; a reservation keeps neither",
+    )
 
 
 def refuse_redeclared(reservation: Reservation | None, capacities: Sequence[HostCapacity]) -> list[HostCapacity]:
@@ -190,7 +207,8 @@ def bookings_of(session: Session) -> list[Booking]:
     """What is taken now, with its end where one was declared, and what is promised."""
     vms = {vm.uuid: vm for vm in session.vms()}
     by_vm: dict[str, list[Booking]] = {}
-    for lease in session.leases():
+    leases = session.leases()
+    for lease in leases:
         vm = vms.get(lease.vm_uuid)
         ends_at = vm.ends_at if vm is not None else None
         by_vm.setdefault(lease.vm_uuid, []).append(
@@ -201,9 +219,9 @@ def bookings_of(session: Session) -> list[Booking]:
                 0.0,
                 math.inf if ends_at is None else ends_at,
                 lease.vm_uuid,
-                vm.request.memory
+                footprint_of_vm(vm, [one for one in leases if one.vm_uuid == vm.uuid])
                 if vm is not None and vm.state is VmState.RUNNING and ends_at is not None
-                else NO_MEMORY,
+                else NO_FOOTPRINT,
             )
         )
     taken = [replace(own[0], slices=tuple(one.slices[0] for one in own)) for own in by_vm.values()]

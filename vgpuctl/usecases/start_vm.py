@@ -8,10 +8,13 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import NoCapacity, StateError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.numa import FLAT
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.scheduler.place import place
+from vgpuctl.scheduler.guest_place import give_nodes
+from vgpuctl.scheduler.place import place_again
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.capacities import capacity_of, declared_gpus, read_promises
+from vgpuctl.usecases.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.image_gate import images_again
 from vgpuctl.usecases.observations import note_state
 from vgpuctl.usecases.operations import operation
@@ -46,7 +49,7 @@ def start_vm(services: Services, vm: Vm, *, consent: Consent | None = None) -> t
         undoing = Undo(services.say, subject=vm.domain_name, settle=lambda undo: _settle(services, vm, before, undo))
         try:
             with undoing:
-                _start(services, host, vm, consent, undoing)
+                vm = _start(services, host, vm, consent, undoing)
                 undoing.keep()
         except BaseException as error:
             undoing.finish(error)
@@ -59,7 +62,7 @@ class _MadeRoom(Exception):
     """Other VMs of the host were preempted: its facts are to be read again."""
 
 
-def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | None, undoing: Undo) -> None:
+def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | None, undoing: Undo) -> Vm:
     facts = host.agent.facts()
     with services.store.transaction() as session:
         session.save_facts(vm.host, facts, at=facts.read_at)
@@ -67,20 +70,25 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
     wanted = sum(gpu.count for gpu in vm.request.gpus)
     if len(leases) != wanted or (vm.state is VmState.STOPPED and not leases):
         try:
-            leases = _reserve_again(services, vm, facts, consent)
+            vm, leases = _reserve_again(services, vm, facts, consent)
         except _MadeRoom:
             facts = host.agent.facts()
-            leases = _reserve_again(services, vm, facts, None)
+            vm, leases = _reserve_again(services, vm, facts, None)
     else:
         refuse_kept(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
+        if vm.nodes is None:
+            vm = _record_nodes(services, vm, leases, facts)
+    guest.check_nodes(vm, facts)
     steps, undo = plan_leases(leases, facts)
     build_slices(host, steps, undo, undoing)
     attachment = attachment_of(services, vm)
     if attachment is not None:
         connect(services, attachment.network)
     if not vm.is_adopted:
-        images = images_again(services, host, vm)
-        guest.define(host, vm, leases, facts, attachment, images, recorded_volumes(services, vm))
+        images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
+        floating = floating_on(services, vm.host, facts)
+        guest.define(host, vm, leases, facts, attachment, images, volumes, floating)
+    keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.domain_name}: starting")
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is None or not state.is_active():
@@ -93,10 +101,11 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
         session.set_vm_state(vm.uuid, VmState.RUNNING)
         note_state(session, vm, DomainState.RUNNING)
         session.add_event("vm-started", vm.domain_name, f"on {vm.host}")
+    return vm
 
 
-def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consent | None) -> Sequence[Lease]:
-    """Leases for a VM that has none: what it had, memory too, may be another VM's by now.
+def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consent | None) -> tuple[Vm, Sequence[Lease]]:
+    """The VM with leases and NUMA nodes anew: what it had, memory too, may be another VM's by now.
 
     Raises _MadeRoom when VMs were preempted for it, on the terms of `consent`.
     """
@@ -109,7 +118,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
     capacity = replace(capacity, traits=traits, groups=frozenset())
     pinned = replace(vm.request, host=vm.host)
     try:
-        placement = place(pinned, [capacity], leases)
+        placement = place_again(pinned, capacity, leases, vm.nodes)
     except NoCapacity as full:
         eviction = None if consent is None else find_eviction(services, pinned, [capacity])
         if eviction is not None and consent is not None:
@@ -124,7 +133,26 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
     with services.store.transaction() as session:
         refuse_over_quota(session, vm.request, again, is_new=False)
         session.reserve(vm.host, generation, again)
-    return again
+        session.set_vm_nodes(vm.uuid, placement.nodes)
+    return replace(vm, nodes=placement.nodes), again
+
+
+def _record_nodes(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> Vm:
+    """Give a VM that kept its slices its part of the NUMA nodes, where an older vgpuctl recorded none.
+
+    Its guest stays without NUMA nodes and its vCPUs float. Where the host was oversold before, it stays unrecorded.
+    """
+    with services.store.reading() as session:
+        promises = read_promises(session, without=[vm.uuid])
+        generation = session.generation(vm.host)
+    capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
+    nodes, _ = give_nodes(vm.request, capacity, [lease.slice.numa_node for lease in leases], FLAT)
+    if nodes is None or vm.is_adopted:
+        return vm
+    with services.store.transaction() as session:
+        session.bump_generation(vm.host, generation)
+        session.set_vm_nodes(vm.uuid, nodes)
+    return replace(vm, nodes=nodes)
 
 
 def _settle(services: Services, vm: Vm, before: Collection[str], undoing: Undo) -> None:

@@ -18,6 +18,7 @@ from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.view import BackingView, DiskView, DomainView, NetworkView, domain_view
 from vgpuctl.model.image import BaseImage, ImageFormat
+from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.vm import Firmware
 
 
@@ -52,6 +53,38 @@ def test_a_paused_guest_is_stopped_too(hypervisor: Hypervisor, view: DomainView)
     hypervisor.start(view.name, paused=True)
     assert hypervisor.state(view.name) is DomainState.PAUSED
     assert hypervisor.shutdown(view.name, timeout_s=0.3)
+
+
+def test_qemu_boots_a_guest_with_numa_nodes_and_a_bus_for_each(hypervisor: Hypervisor, view: DomainView) -> None:
+    import libvirt_qemu
+
+    golden = CASES["vnuma_floating"]
+    assert golden.numa is not None
+    ports = domain_view(
+        replace(vm(), nodes=GuestNodes((NumaCell(0, 1, 128), NumaCell(1, 2, 128)), True, (0, 1, 1))),
+        leases(*(whole(f"0000:{bus}:00.0") for bus in (10, 11, 12))),
+        facts(*(gpu(f"0000:{bus}:00.0") for bus in (10, 11, 12)), kvm=False, numa_nodes=2),
+    )
+    # This machine may have one node: both cells of the guest are on node 0.
+    cells = tuple(replace(cell, node=0, memory_mib=128) for cell in golden.numa.cells)
+    numa = replace(golden.numa, nodes="0", vcpu_cpus=("0", "0", "0"), emulator_cpus="0", cells=cells)
+    guest = replace(view, numa=numa, vcpus=3, memory_mib=256)
+    guest = replace(guest, expander_buses=ports.expander_buses, root_ports=ports.root_ports)
+    hypervisor.define(render_domain(guest))
+    hypervisor.start(guest.name)
+    devices = hypervisor.wait_for_pci_devices(guest.name, ["rng0"], timeout_s=20)
+    by_identifier = {device.identifier: device.address for device in devices}
+    assert by_identifier["rng0"] == "0000:03:00.0"
+    domain = hypervisor.connection.lookupByName(guest.name)
+    numa_text = libvirt_qemu.qemuMonitorCommand(domain, "info numa", libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP)
+    assert "2 nodes" in numa_text
+    assert "node 0 cpus: 0\r\n" in numa_text
+    assert "node 1 cpus: 1 2\r\n" in numa_text
+    tree = libvirt_qemu.qemuMonitorCommand(domain, "info qtree", libvirt_qemu.VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP)
+    for bus in ports.expander_buses:
+        assert f'id "pci.{bus.index}"' in tree
+    assert hypervisor.set_cpus(guest.name, [(0,), (0, 1), (0, 1)])
+    assert not hypervisor.set_cpus(guest.name, [(0,), (0, 1), (0, 1)])
 
 
 def test_qemu_shows_the_devices_at_the_addresses_of_the_view(hypervisor: Hypervisor, view: DomainView) -> None:

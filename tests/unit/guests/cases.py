@@ -9,6 +9,7 @@ from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port
+from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import CloudInit, DirectKernel, Firmware, Vm, VmRequest, VmState
 
@@ -82,6 +83,11 @@ def vm(request: VmRequest = REQUEST) -> Vm:
     return Vm(uuid=VM_UUID, request=request, host="gpu1", state=VmState.CREATING)
 
 
+def on(request: VmRequest, *cells: NumaCell, gpu_cells: tuple[int, ...] = ()) -> Vm:
+    """Make the VM of a request that has this of its host's NUMA nodes."""
+    return replace(vm(request), nodes=GuestNodes(cells, has_vnuma=len(cells) > 1, gpu_cells=gpu_cells))
+
+
 def leases(*slices: Slice) -> list[Lease]:
     """Make the leases of these slices, in order."""
     return [
@@ -129,6 +135,7 @@ PORT = Port("8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f01", NETWORK.id, VM_UUID, 0, "52:
 _DISK = DiskView("/var/lib/libvirt/images/acme.web-1.qcow2")
 _SEED = "/var/lib/libvirt/images/acme.web-1-seed.iso"
 _PINNED = replace(REQUEST, vcpus=2, memory_mib=4096)
+_FLOATING = {0: tuple(range(2, 8)), 1: tuple(range(10, 16))}
 _FULL_VGPU = Slice("0000:41:00.0", Sharing.MDEV, "A40-48Q", "0000:41:00.0", mdev_uuid=MDEV_UUID, framebuffer_mib=49152)
 
 CASES: dict[str, DomainView] = {
@@ -206,12 +213,28 @@ CASES: dict[str, DomainView] = {
         facts(_A40, gpu("0001:c1:00.0"), gpu("0000:81:00.0")),
     ),
     "numa_pinned": domain_view(
-        vm(_PINNED), leases(whole("0000:41:00.0")), facts(gpu("0000:41:00.0", numa_node=1), numa_nodes=2)
-    ),
-    "numa_too_small": domain_view(
-        vm(replace(_PINNED, vcpus=12, memory_mib=20480)),
+        on(_PINNED, NumaCell(1, 2, 4096, (8, 11))),
         leases(whole("0000:41:00.0")),
         facts(gpu("0000:41:00.0", numa_node=1), numa_nodes=2),
+        floating=_FLOATING,
+    ),
+    "numa_floating": domain_view(on(_PINNED, NumaCell(1, 2, 4096)), [], facts(numa_nodes=2), floating=_FLOATING),
+    "vnuma": domain_view(
+        on(
+            replace(_PINNED, vcpus=4, memory_mib=8192, hugepages_kib=2048, firmware=Firmware.UEFI),
+            NumaCell(0, 2, 4096, (0, 1)),
+            NumaCell(1, 2, 4096, (8, 9)),
+            gpu_cells=(0, 1, 1),
+        ),
+        leases(whole("0000:41:00.0", "0000:41:00.1"), whole("0000:81:00.0"), whole("0000:82:00.0")),
+        facts(gpu("0000:41:00.0"), *(gpu(f"0000:{bus}:00.0", numa_node=1) for bus in (81, 82)), numa_nodes=2),
+        floating=_FLOATING,
+    ),
+    "vnuma_floating": domain_view(
+        on(replace(_PINNED, vcpus=3, memory_mib=20480), NumaCell(0, 1, 8192), NumaCell(1, 2, 12288)),
+        [],
+        facts(numa_nodes=2),
+        floating=_FLOATING,
     ),
     "characters_that_need_escaping": domain_view(
         vm(

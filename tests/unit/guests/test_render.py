@@ -77,7 +77,7 @@ def test_every_field_of_the_view_shows_in_some_golden() -> None:
             seen[path] = seen.get(path, False) or _render_or_error(changed) != before
     assert [path for path, shows in seen.items() if not shows] == []
     assert "DomainView.hostdevs.source.function" in seen
-    assert "DomainView.numa.memory" in seen
+    assert "DomainView.numa.cells.memory_mib" in seen
 
 
 @pytest.mark.parametrize("forced", ["true", "false"])

@@ -2,6 +2,7 @@
 """What domain_view decides and refuses."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -22,13 +23,15 @@ from tests.unit.guests.cases import (
 )
 from vgpuctl.errors import GuestError, UsageError
 from vgpuctl.guests.mmio_window import window_gib
-from vgpuctl.guests.numa import NumaMemory, cpu_count, numa_view
+from vgpuctl.guests.numa import numa_view
+from vgpuctl.guests.pci_layout import expander_buses
 from vgpuctl.guests.view import CpuMode, DiskView, domain_view, parse_pci_address
-from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.network import mac_address
+from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import DirectKernel
+from vgpuctl.scheduler.node_choice import MOST_CELLS
 
 
 def test_gpus_keep_their_guest_address_when_disk_and_network_come() -> None:
@@ -134,21 +137,46 @@ def test_maxphysaddr_is_written_only_for_a_libvirt_that_knows_it(version: str | 
     assert view.maxphysaddr_passthrough is expected
 
 
-def test_a_guest_is_pinned_only_when_all_its_gpus_share_one_known_node() -> None:
-    near, far, unknown = (gpu("0000:41:00.0", numa_node=node) for node in (1, 0, None))
-    host = facts(numa_nodes=2)
-    assert numa_view(facts(), [near], vcpus=1, memory=GuestMemory(1)) is None
-    assert numa_view(host, [], vcpus=1, memory=GuestMemory(1)) is None
-    assert numa_view(host, [near, far], vcpus=1, memory=GuestMemory(1)) is None
-    assert numa_view(host, [unknown], vcpus=1, memory=GuestMemory(1)) is None
-    pinned = numa_view(host, [near, near], vcpus=8, memory=GuestMemory(16384))
+def test_a_guest_is_kept_where_it_was_recorded_to_be() -> None:
+    floating = {0: (0, 1, 2), 1: (8, 9)}
+    assert numa_view(None, floating) is None
+    pinned = numa_view(GuestNodes((NumaCell(1, 2, 4096, (12, 14)),)), floating)
     assert pinned is not None
-    assert (pinned.node, pinned.cpus, pinned.memory, pinned.has_vcpu_pins) == (1, "8-15", NumaMemory.STRICT, True)
+    assert (pinned.nodes, pinned.vcpu_cpus, pinned.emulator_cpus, pinned.cells) == ("1", ("12", "14"), "12,14", ())
+    floats = numa_view(GuestNodes((NumaCell(0, 2, 4096),)), floating)
+    assert floats is not None
+    assert (floats.nodes, floats.vcpu_cpus, floats.emulator_cpus) == ("0", ("0-2", "0-2"), "0-2")
 
 
-@pytest.mark.parametrize(("cpus", "count"), [("0", 1), ("0-3", 4), ("0-3,8-11", 8), ("1,3,5-6", 4)])
-def test_a_kernel_cpu_list_is_counted(cpus: str, count: int) -> None:
-    assert cpu_count(cpus) == count
+def test_a_guest_without_numa_nodes_of_its_own_may_be_on_several_of_the_host() -> None:
+    """As one of an older vgpuctl whose node is full: what the guest sees stays as it was."""
+    flat = GuestNodes((NumaCell(0, 1, 1024), NumaCell(1, 1, 1024)))
+    host = facts(gpu("0000:41:00.0"), numa_nodes=2)
+    slices = leases(whole("0000:41:00.0"))
+    before, after = (domain_view(replace(vm(), nodes=nodes), slices, host) for nodes in (None, flat))
+    assert after.numa is not None
+    assert (after.numa.nodes, after.numa.cells) == ("0-1", ())
+    assert (before.root_ports, before.hostdevs, before.expander_buses) == (
+        after.root_ports,
+        after.hostdevs,
+        after.expander_buses,
+    )
+
+
+def test_each_gpu_sits_on_the_expander_bus_of_its_node() -> None:
+    view = CASES["vnuma"]
+    expanders = {bus.index: bus.node for bus in view.expander_buses}
+    ports = {port.index: port for port in view.root_ports}
+    assert [expanders[ports[one.guest_bus].bus] for one in view.hostdevs if one.guest_function == 0] == [0, 1, 1]
+    assert all(bus < port.index for port in view.root_ports for bus in expanders if port.bus == bus)
+    places = [(port.bus, port.slot, port.function) for port in view.root_ports]
+    assert len(set(places)) == len(places)
+
+
+def test_eight_expander_buses_have_room_for_their_ports() -> None:
+    nodes = GuestNodes(tuple(NumaCell(node, 1, 1024) for node in range(MOST_CELLS)), has_vnuma=True)
+    numbers = [bus.number for bus in expander_buses(nodes)]
+    assert [after - before for before, after in pairwise([*numbers, 256])] == [28] * MOST_CELLS
 
 
 def test_mdev_uuid_goes_to_mediated_devices_only() -> None:

@@ -7,13 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
-from tests.unit.fleet_factory import GIB, a40_host, emulated_a40, emulated_t4, host, lease, t4_host, vm
+from tests.unit.fleet_factory import GIB, a40_host, emulated_a40, emulated_t4, host, lease, t4_host, taking, vm
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Together, Wishes
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.capacity import PlacedVm, count_more, defragment
+from vgpuctl.scheduler.guest_place import footprint_of
+from vgpuctl.scheduler.host_memory import with_promised
 
 
 def test_every_host_counts_with_its_rules() -> None:
@@ -58,8 +60,8 @@ def settled(*places: tuple[str, str, str]) -> tuple[list[HostCapacity], list[Lea
         cards[on].create(text, placement.slices[0].function)
         held = lease(on, placement.slices[0], vm_name=name)
         leases.append(held)
-        vms.append(PlacedVm(held.vm_uuid, name, request, on, request.memory, (held,)))
-    return [replace(host(name, card), promised_memory_mib=4 * GIB) for name, card in cards.items()], leases, vms
+        vms.append(PlacedVm(held.vm_uuid, name, request, on, footprint_of(request, placement), (held,)))
+    return [with_promised(host(name, card), more=[taking(4 * GIB)]) for name, card in cards.items()], leases, vms
 
 
 def test_moving_a_vm_to_its_like_frees_a_card() -> None:
@@ -87,7 +89,7 @@ def test_slices_of_different_types_that_one_request_named_are_counted_each_as_wh
     assert other is not None
     slices = (other.slices[0], next(one for one in placement.slices if one.profile == "T4-16Q"))
     leases = tuple(lease("a", one, vm_name="both", index=index) for index, one in enumerate(slices))
-    held = PlacedVm(leases[0].vm_uuid, "both", asked, "a", asked.memory, leases)
+    held = PlacedVm(leases[0].vm_uuid, "both", asked, "a", footprint_of(asked, placement), leases)
     assert defragment(vm("A40-16Q"), [mixed], leases, [held]).counts == {"a": 2}
 
 

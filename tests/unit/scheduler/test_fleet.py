@@ -14,15 +14,20 @@ from tests.unit.fleet_factory import (
     host,
     intel_vf_host,
     leases_of,
+    numa_host,
     passthrough_host,
     t4_host,
+    taking,
     vm,
 )
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import PolicyName, parse_policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet, explain
+from vgpuctl.scheduler.guest_place import footprint_of
+from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.judge import FleetView
 
 HOSTS = [
@@ -34,6 +39,8 @@ HOSTS = [
     intel_vf_host("f", vfs=3),
     HostCapacity("g", replace(a40_host("g").facts, memory_available_mib=9 * GIB + 7)),
     host("h"),
+    numa_host("i", 0, 1, cpus=4, memory_mib=20 * GIB),
+    numa_host("j", 1, nodes=4, cpus=4, memory_mib=10 * GIB),
 ]
 
 REQUESTS = [
@@ -52,6 +59,9 @@ REQUESTS = [
     vm("A40-4Q", on="nowhere"),
     vm(),
     vm("A40-8Q", vcpus=33),
+    vm("A40-8Q", vcpus=6, memory_mib=24 * GIB),
+    vm("2*A40-48Q", vcpus=4, on="i"),
+    vm(vcpus=3, memory_mib=9 * GIB, on="j"),
 ]
 
 POLICIES = [*PolicyName, "spread:0.3+binpack:0.7", "round-robin:0.5+spread:0.5", "topology+fragmentation"]
@@ -64,9 +74,9 @@ class Books:
 
     def __init__(self) -> None:
         self.made = 0
-        self.vms: list[tuple[str, list[Lease], int]] = []
+        self.vms: list[tuple[str, list[Lease], Footprint]] = []
 
-    def add(self, placement: Placement, request: VmRequest) -> tuple[str, list[Lease], int]:
+    def add(self, placement: Placement, request: VmRequest) -> tuple[str, list[Lease], Footprint]:
         self.made += 1
         slices = tuple(
             replace(one, mdev_uuid=f"00000000-0000-4000-9000-{self.made:08d}{index:04d}")
@@ -75,14 +85,11 @@ class Books:
             for index, one in enumerate(placement.slices)
         )
         leases = leases_of(replace(placement, slices=slices), vm_name=f"vm-{self.made}")
-        self.vms.append((placement.host, leases, request.memory_mib))
+        self.vms.append((placement.host, leases, footprint_of(request, placement)))
         return self.vms[-1]
 
     def capacities(self) -> list[HostCapacity]:
-        promised = {one.name: 0 for one in HOSTS}
-        for name, _, memory_mib in self.vms:
-            promised[name] += memory_mib
-        return [replace(one, promised_memory_mib=promised[one.name]) for one in HOSTS]
+        return [with_promised(one, more=[taken for name, _, taken in self.vms if name == one.name]) for one in HOSTS]
 
     def leases(self) -> list[Lease]:
         return [lease for _, leases, _ in self.vms for lease in leases]
@@ -139,10 +146,10 @@ def test_hosts_that_differ_in_name_alone_are_asked_once() -> None:
 
 
 def test_memory_that_is_promised_to_vms_is_not_given_twice() -> None:
-    fleet = Fleet([replace(a40_host("a"), promised_memory_mib=250 * GIB)])
+    fleet = Fleet([with_promised(a40_host("a"), more=[taking(250 * GIB)])])
     assert fleet.place(vm("A40-8Q", memory_mib=8 * GIB)) is None
     assert fleet.place(vm("A40-8Q", memory_mib=4 * GIB)) is not None
-    answer = explain(vm("A40-8Q", memory_mib=8 * GIB), [replace(a40_host("a"), promised_memory_mib=250 * GIB)], [])
+    answer = explain(vm("A40-8Q", memory_mib=8 * GIB), [with_promised(a40_host("a"), more=[taking(250 * GIB)])], [])
     assert isinstance(answer, list)
     assert "250 GiB of the 254 GiB that the host can give are promised" in answer[0].reason
 

@@ -12,6 +12,7 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Together, Wishes
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.gang import place_together
+from vgpuctl.scheduler.guest_place import footprint_of
 
 
 def hosts() -> list[HostCapacity]:
@@ -34,7 +35,7 @@ def test_a_gang_goes_in_when_some_order_lets_each_of_it_in(texts: list[str]) -> 
         check = Fleet(hosts())
         for number, (request, placement) in enumerate(zip(requests, found, strict=True)):
             assert check.place(VmRequest(request.name, "acme", request.gpus, host=placement.host)) is not None
-            check.take(placement.host, leases_of(placement, vm_name=f"vm-{number}"), request.memory_mib)
+            check.take(placement.host, leases_of(placement, vm_name=f"vm-{number}"), footprint_of(request, placement))
 
 
 def goes_in(order: tuple[VmRequest, ...]) -> bool:
@@ -43,7 +44,7 @@ def goes_in(order: tuple[VmRequest, ...]) -> bool:
         placement = fleet.place(request)
         if placement is None:
             return False
-        fleet.take(placement.host, leases_of(placement, vm_name=f"vm-{number}"), request.memory_mib)
+        fleet.take(placement.host, leases_of(placement, vm_name=f"vm-{number}"), footprint_of(request, placement))
     return True
 
 

@@ -7,8 +7,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.fleet_factory import GIB, emulated_a40, host, leases_of, t4_host, vm
-from vgpuctl.model.guest_memory import GuestMemory
+from tests.unit.fleet_factory import emulated_a40, host, leases_of, t4_host, vm
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
@@ -16,6 +15,7 @@ from vgpuctl.model.wishes import Together, Wishes
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.gang_victims import GangEviction, choose_victims_together
+from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.victims import Candidate, relieved
 
 There = tuple[list[HostCapacity], list[Lease], list[Candidate]]
@@ -34,10 +34,10 @@ def busy(*held: tuple[str, int]) -> There:
             replace(one, mdev_uuid=identity) if one.sharing.is_mediated() else one for one in placement.slices
         )
         own = leases_of(replace(placement, slices=slices), vm_name=f"vm-{number}")
-        fleet.take(placement.host, own, 2 * GIB)
-        memory = GuestMemory(2 * GIB)
+        taken = footprint_of(vm(text), placement)
+        fleet.take(placement.host, own, taken)
         vms.append(
-            Candidate(own[0].vm_uuid, f"vm-{number}", placement.host, priority, float(number), memory, tuple(own))
+            Candidate(own[0].vm_uuid, f"vm-{number}", placement.host, priority, float(number), taken, tuple(own))
         )
         leases.extend(own)
     return capacities, leases, vms

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.fleet_factory import GIB, a40_host, leases_of, vm
+from tests.unit.fleet_factory import GIB, a40_host, leases_of, taking, vm
 from vgpuctl.agent.wire.facts import HugepageFacts
 from vgpuctl.errors import UsageError
-from vgpuctl.model.guest_memory import GuestMemory, format_page_size, parse_page_size
+from vgpuctl.model.guest_memory import format_page_size, parse_page_size
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet, explain
 from vgpuctl.scheduler.capacity import count_more
 from vgpuctl.scheduler.gang import place_together
+from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.victims import Candidate, choose_victims
 from vgpuctl.scheduler.what_if import changes_that_admit
@@ -58,7 +59,7 @@ def test_the_host_with_enough_free_pages_of_the_size_is_chosen() -> None:
         (a40_host("a"), "wants 8 huge pages of 1 GiB, the host has none of this size", "keep at least 8"),
         (paged("a", 4), "wants 8 huge pages of 1 GiB, the host has 4", "raise `hugepages` in the host's layout to 8"),
         (
-            with_promised(paged("a", 16), more=[GuestMemory(12 * GIB, LARGE)]),
+            with_promised(paged("a", 16), more=[taking(12 * GIB, LARGE)]),
             "12 of the host's 16 are promised to its VMs",
             "to 20 or more, or delete a VM",
         ),
@@ -100,7 +101,7 @@ def test_no_page_is_promised_twice_and_none_that_is_free_is_refused(
             assert (placement is None) == all(gib > pages for pages in left.values())
         if placement is not None:
             leases = leases_of(placement, vm_name=f"vm-{number}")
-            fleet.take(placement.host, leases, request.memory_mib, None, request.hugepages_kib)
+            fleet.take(placement.host, leases, footprint_of(request, placement))
             left[placement.host] -= gib if is_paged else 0
             assert left[placement.host] >= 0
 
@@ -120,15 +121,15 @@ def test_pages_bound_what_is_counted_and_what_goes_together() -> None:
 
 
 def test_a_vm_that_gives_way_gives_its_pages_back() -> None:
-    capacity = with_promised(paged("a", 8, 0), more=[GuestMemory(8 * GIB, LARGE)])
+    capacity = with_promised(paged("a", 8, 0), more=[taking(8 * GIB, LARGE)])
     placement = Fleet([a40_host("a")]).place(vm("A40-8Q"))
     assert placement is not None
     held = leases_of(placement)
-    there = Candidate("uuid-of-web-0", "acme.web-0", "a", 100, 0.0, GuestMemory(8 * GIB, LARGE), tuple(held))
+    there = Candidate("uuid-of-web-0", "acme.web-0", "a", 100, 0.0, taking(8 * GIB, LARGE), tuple(held))
     eviction = choose_victims(wants(8), [capacity], held, [there])
     assert eviction is not None
     assert [one.name for one in eviction.victims] == ["acme.web-0"]
-    other = replace(there, memory=GuestMemory(8 * GIB))
+    other = replace(there, footprint=taking(8 * GIB))
     assert choose_victims(wants(8), [capacity], held, [other]) is None
 
 

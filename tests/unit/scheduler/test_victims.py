@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
-from tests.unit.fleet_factory import emulated_a40, emulated_t4, host, lease, vm
-from vgpuctl.model.guest_memory import NO_MEMORY, GuestMemory
+from tests.unit.fleet_factory import emulated_a40, emulated_t4, host, lease, taking, vm
 from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler import explain
@@ -60,7 +60,7 @@ class Fleet:
 
     def candidate(self, number: int, priority: int, work_s: float) -> Candidate:
         one = self.leases[number]
-        return Candidate(one.vm_uuid, one.vm_name, one.host, priority, work_s, NO_MEMORY, (one,))
+        return Candidate(one.vm_uuid, one.vm_name, one.host, priority, work_s, NO_FOOTPRINT, (one,))
 
     def fits_without(self, request_gpu: str, gone: tuple[Candidate, ...]) -> bool:
         """Whether the cards themselves, with these VMs deleted, would take the request; then all is as before."""
@@ -151,7 +151,7 @@ def test_many_candidates_still_give_a_set_of_which_none_could_stay() -> None:
     for number in range(8):
         for _ in range(6):
             fleet.create("gpu1", number, "A40-8Q")
-    candidates = [replace(fleet.candidate(n, n % 3, n), memory=GuestMemory(n)) for n in range(len(fleet.leases))]
+    candidates = [replace(fleet.candidate(n, n % 3, n), footprint=taking(n)) for n in range(len(fleet.leases))]
     found = choose_victims(vm("2*A40-48Q"), fleet.capacities(), fleet.leases, candidates)
     assert found is not None
     assert len(found.victims) == 12

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import GIB, a40_host, emulated_a40, host, lease, leases_of, t4_host, vm
-from vgpuctl.model.guest_memory import NO_MEMORY
 from vgpuctl.model.layout import GpuMatch
 from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.traits import GpuTraits, HostTraits
@@ -74,7 +74,7 @@ def test_the_fewest_vms_that_would_have_to_go() -> None:
         placement = Fleet(fleet, leases).place(vm(text, on=on))
         assert placement is not None
         leases.extend(lease(on, one, vm_name=name) for one in placement.slices)
-    vms = [Candidate(one.vm_uuid, f"acme.{one.vm_name}", one.host, 500, 0.0, NO_MEMORY, (one,)) for one in leases]
+    vms = [Candidate(one.vm_uuid, f"acme.{one.vm_name}", one.host, 500, 0.0, NO_FOOTPRINT, (one,)) for one in leases]
     assert changes(vm("A40-24Q"), fleet, leases, vms) == [("acme.big on b was gone", "b")]
     assert changes(vm("A40-24Q"), fleet, leases, vms[:2]) == [("acme.one, acme.two on a were gone", "a")]
 

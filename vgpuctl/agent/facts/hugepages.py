@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pools of huge pages, over all NUMA nodes (Linux admin-guide/mm/hugetlbpage)."""
+"""The pools of huge pages, over all NUMA nodes and of each (Linux admin-guide/mm/hugetlbpage)."""
 
 import re
 from typing import Tuple
@@ -11,16 +11,23 @@ FOLDER = "/sys/kernel/mm/hugepages"
 _SIZE = re.compile(r"hugepages-(\d+)kB")
 
 
-def read(host: Host) -> Tuple[HugepageFacts, ...]:
-    """Return the pool of each page size, by size; none where the kernel has no huge pages. Raises Problem."""
+def read(host: Host, folder: str = FOLDER) -> Tuple[HugepageFacts, ...]:
+    """Return the pool of each page size, by size; none where the kernel has no huge pages. Raises Problem.
+
+    folder: of the whole host, or of one NUMA node (`node_folder`).
+    """
     found = []
-    for name in host.listdir_optional(FOLDER) or []:
+    for name in host.listdir_optional(folder) or []:
         match = _SIZE.fullmatch(name)
         if match:
-            size_kib = int(match[1])
-            free = int(host.read(f"{FOLDER}/{name}/free_hugepages"))
-            found.append(HugepageFacts(size_kib, read_count(host, size_kib), free))
+            free = int(host.read(f"{folder}/{name}/free_hugepages"))
+            found.append(HugepageFacts(int(match[1]), int(host.read(f"{folder}/{name}/nr_hugepages")), free))
     return tuple(sorted(found, key=lambda one: one.size_kib))
+
+
+def node_folder(number: int) -> str:
+    """Return the folder that holds the pools of one NUMA node."""
+    return f"/sys/devices/system/node/node{number}/hugepages"
 
 
 def read_count(host: Host, size_kib: int) -> int:

@@ -231,11 +231,17 @@ class HugepageFacts:
 
 @dataclass(frozen=True)
 class NumaNode:
-    """One NUMA node of the host."""
+    """One NUMA node of the host. cpus: a kernel CPU list, empty for a node of memory alone (CXL, a GPU's memory).
+
+    memory_available_mib: about what a program could get there, None when the kernel does not tell. hugepages: its part
+    of the pools.
+    """
 
     number: int
     cpus: str
     memory_mib: int
+    memory_available_mib: Optional[int] = None
+    hugepages: Tuple[HugepageFacts, ...] = ()
 
 
 @dataclass(frozen=True)

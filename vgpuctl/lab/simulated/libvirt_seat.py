@@ -231,7 +231,7 @@ class LibvirtSeat:
         """Start a domain once the machine agrees; when libvirt does not, the machine takes back."""
         if vm_uuid not in self._machine.state().domains:
             try:
-                domains.start(self._machine, vm_uuid, name, _devices(xml), _pages(xml))
+                domains.start(self._machine, vm_uuid, name, _devices(xml), _pages(xml), _nodes_kib(xml))
             except StartRefused as refused:
                 return packet.error(f"internal error: qemu unexpectedly closed the monitor: {refused}")
         answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))
@@ -361,6 +361,19 @@ def _pages(xml: str) -> tuple[str, int] | None:
     page = root.find("memoryBacking/hugepages/page")
     size_kib = "" if page is None else page.get("size", "")
     return (size_kib, int(root.findtext("memory", "0")) // int(size_kib)) if size_kib else None
+
+
+def _nodes_kib(xml: str) -> dict[str, int]:
+    """How much memory must be on which NUMA node, where the domain says so for one node at a time."""
+    root = ElementTree.fromstring(xml)
+    cells = {cell.get("id"): int(cell.get("memory", "0")) for cell in root.iterfind("cpu/numa/cell")}
+    found = {
+        memnode.get("nodeset", ""): cells.get(memnode.get("cellid"), 0) for memnode in root.iterfind("numatune/memnode")
+    }
+    memory = root.find("numatune/memory[@mode='strict']")
+    if not found and memory is not None:
+        found = {memory.get("nodeset", ""): int(root.findtext("memory", "0"))}
+    return {node: kib for node, kib in found.items() if node.isdecimal()}
 
 
 def _function(address: ElementTree.Element) -> str:

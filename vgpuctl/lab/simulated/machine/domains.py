@@ -2,12 +2,14 @@
 """What starting and ending a VM does to the machine: its QEMU holds devices, libvirt moves functions to vfio-pci."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.lab.simulated.machine.drivers import VFIO, Drivers
 from vgpuctl.lab.simulated.machine.shape import VF_PROFILE
 from vgpuctl.lab.simulated.machine.state import Domain, MachineFolder, State
+
+NO_NODES: Mapping[str, int] = {}
 
 
 class StartRefused(Exception):
@@ -29,8 +31,11 @@ def start(
     name: str,
     devices: Sequence[HostDevice],
     pages: tuple[str, int] | None = None,
+    nodes_kib: Mapping[str, int] = NO_NODES,
 ) -> None:
     """Let a VM's QEMU open its devices and take its memory. pages: size in KiB and number of huge pages.
+
+    nodes_kib: how much of the memory must be on which NUMA node.
 
     Raises StartRefused; nothing has changed then.
     """
@@ -43,7 +48,7 @@ def start(
             elif wanted.function is not None:
                 _open_function(machine, state, wanted.function, domain, is_managed=wanted.is_managed)
         if pages is not None:
-            _take_pages(state, domain, *pages)
+            _take_pages(machine, state, domain, *pages, nodes_kib)
         state.domains[vm_uuid] = domain
 
 
@@ -65,10 +70,16 @@ def end(machine: MachineFolder, running: set[str]) -> None:
                     drivers.probe(function)
 
 
-def _take_pages(state: State, domain: Domain, size_kib: str, count: int) -> None:
-    if state.hugepages.get(size_kib, 0) - state.used_pages(size_kib) < count:
+def _take_pages(
+    machine: MachineFolder, state: State, domain: Domain, size_kib: str, count: int, nodes_kib: Mapping[str, int]
+) -> None:
+    wanted = {node: kib // int(size_kib) for node, kib in nodes_kib.items()}
+    nodes = machine.shape.numa_nodes
+    is_short = any(state.node_pages(size_kib, int(node), nodes)[1] < pages for node, pages in wanted.items())
+    if is_short or state.hugepages.get(size_kib, 0) - state.used_pages(size_kib) < count:
         raise StartRefused("unable to map backing store for guest RAM: Cannot allocate memory")
     domain.pages[size_kib] = count
+    domain.node_pages.update(wanted)
 
 
 def _open_mdev(state: State, uuid: str, domain: Domain) -> None:

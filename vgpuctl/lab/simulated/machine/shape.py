@@ -147,6 +147,11 @@ class Shape:
     enabled_vfs: dict[str, int]
     removal_delay_s: float = 0.0
 
+    @property
+    def numa_nodes(self) -> int:
+        """How many NUMA nodes it has: as many as its cards are at."""
+        return max((card.numa_node for card in self.cards), default=0) + 1
+
     def card_at(self, address: str) -> Card | None:
         """The card whose physical function this is."""
         return next((card for card in self.cards if card.address == address), None)

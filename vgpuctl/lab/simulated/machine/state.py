@@ -98,7 +98,7 @@ class Process:
 class Domain:
     """One running VM: its process and what it holds. bound: functions that libvirt moved to vfio-pci for it.
 
-    pages: huge pages by size in KiB.
+    pages: huge pages by size in KiB. node_pages: of them, by NUMA node.
     """
 
     name: str
@@ -107,6 +107,7 @@ class Domain:
     mdevs: list[str] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
     pages: dict[str, int] = field(default_factory=dict)
+    node_pages: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -184,6 +185,16 @@ class State:
     def used_pages(self, size_kib: str) -> int:
         """How many huge pages of a size the running VMs have."""
         return sum(domain.pages.get(size_kib, 0) for domain in self.domains.values())
+
+    def node_pages(self, size_kib: str, node: int, nodes: int) -> tuple[int, int]:
+        """How many huge pages of a size one of the nodes has, and how many are free; the kernel shares them out."""
+        count = self.hugepages.get(size_kib, 0)
+        total = count // nodes + (node < count % nodes)
+        there = [one for one in self.domains.values() if size_kib in one.pages]
+        used = sum(one.node_pages.get(str(node), 0) for one in there)
+        if nodes == 1:
+            used = self.used_pages(size_kib)
+        return total, max(0, total - used)
 
     def holder_of(self, vgpu_or_function: Vgpu | str) -> str | None:
         """The UUID of the VM that holds a vGPU or a function."""

@@ -12,6 +12,7 @@ from vgpuctl.lab.simulated.machine.shape import MDEV, MDEV_VF, VF_PROFILE, Card,
 from vgpuctl.lab.simulated.machine.state import State, Vgpu, is_nvidia
 
 NO_GPU_INSTANCE = 0xFFFFFFFF
+PAGE_SIZES = ("2048", "1048576")
 VGPU_CONFIG = "/usr/share/nvidia/vgpu/vgpuConfig.xml"
 KNOWN_DRIVERS = ("nvidia", "vfio-pci", "pci-pf-stub", "snd_hda_intel", "xe", "i915", "gim", "amdgpu", "nouveau")
 
@@ -99,18 +100,24 @@ def _system(shape: Shape, state: State) -> Tree:
         "/sys/bus/pci/drivers_probe": "",
         **ovn.files(state),
     }
-    for size_kib in ("2048", "1048576"):
+    for size_kib in PAGE_SIZES:
         count = state.hugepages.get(size_kib, 0)
         folder = f"/sys/kernel/mm/hugepages/hugepages-{size_kib}kB"
         tree[f"{folder}/nr_hugepages"] = str(count)
         tree[f"{folder}/free_hugepages"] = str(count - state.used_pages(size_kib))
-    nodes = max((card.numa_node for card in shape.cards), default=0) + 1
+    nodes = shape.numa_nodes
     share = shape.cpus // nodes
     for node in range(nodes):
         last = shape.cpus - 1 if node == nodes - 1 else (node + 1) * share - 1
         folder = f"/sys/devices/system/node/node{node}"
         tree[f"{folder}/cpulist"] = f"{node * share}-{last}"
-        tree[f"{folder}/meminfo"] = f"Node {node} MemTotal: {memory_kib // nodes} kB"
+        tree[f"{folder}/meminfo"] = (
+            f"Node {node} MemTotal: {memory_kib // nodes} kB\nNode {node} MemFree: {free_kib // nodes} kB"
+        )
+        for size_kib in PAGE_SIZES:
+            total, free = state.node_pages(size_kib, node, nodes)
+            tree[f"{folder}/hugepages/hugepages-{size_kib}kB/nr_hugepages"] = str(total)
+            tree[f"{folder}/hugepages/hugepages-{size_kib}kB/free_hugepages"] = str(free)
     if any(is_nvidia(card) for card in shape.cards):
         tree["/sys/module/nvidia/version"] = shape.nvidia_driver
         tree["/proc/driver/nvidia/version"] = (

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the package uses which names, read from its code without running it."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "vgpuctl"
+ROOMS_LEFT_OUT = ("agent/", "lab/")
+"""The agent has its own floors, and the lab plays the host."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One place where a name is used: `file:function`, the expression before its dot, whether it is called."""
+
+    place: str
+    name: str
+    on: str
+    is_call: bool
+
+
+def _uses_in(path: Path) -> Iterator[Use]:
+    file = path.relative_to(PACKAGE).as_posix()
+
+    def walk(node: ast.AST, function: str) -> Iterator[Use]:
+        for child in ast.iter_child_nodes(node):
+            inner = function
+            is_call = isinstance(node, ast.Call) and node.func is child
+            if isinstance(child, ast.FunctionDef) and not function:
+                inner = child.name
+            elif isinstance(child, ast.Attribute):
+                yield Use(f"{file}:{function or '-'}", child.attr, ast.unparse(child.value), is_call)
+            elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
+                yield Use(f"{file}:{function or '-'}", child.id, "", is_call)
+            yield from walk(child, inner)
+
+    yield from walk(ast.parse(path.read_text(encoding="utf-8")), "")
+
+
+@cache
+def uses() -> tuple[Use, ...]:
+    """Every use of a name below vgpuctl/, without agent and lab."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    left = [path for path in files if not path.relative_to(PACKAGE).as_posix().startswith(ROOMS_LEFT_OUT)]
+    return tuple(use for path in left for use in _uses_in(path))

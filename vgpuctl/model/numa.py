@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a host's NUMA nodes that one VM has, and everything a guest takes of its host."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from vgpuctl.model.guest_memory import NO_MEMORY, GuestMemory
+from vgpuctl.model.units import format_mib
+
+
+class NumaCell(NamedTuple):
+    """The part of one NUMA node of the host that a VM has.
+
+    cpus: the host's CPUs that its vCPUs are pinned to, one for each in order; empty where they float.
+    """
+
+    node: int
+    vcpus: int
+    memory_mib: int
+    cpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class GuestNodes:
+    """Where a VM's vCPUs and memory are.
+
+    has_vnuma: the guest sees each cell as a NUMA node of its own, in this order. gpu_cells: for each of its GPUs the
+    cell whose PCIe expander bus it sits behind; empty without vNUMA. Neither changes while the VM exists.
+    """
+
+    cells: tuple[NumaCell, ...]
+    has_vnuma: bool = False
+    gpu_cells: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        """The cells in words: `node 0: 16 vCPUs, 200 GiB`."""
+        return "; ".join(
+            f"node {cell.node}: {cell.vcpus} vCPU{'s' if cell.vcpus != 1 else ''}, {format_mib(cell.memory_mib)}"
+            for cell in self.cells
+        )
+
+    @property
+    def is_pinned(self) -> bool:
+        """True if its vCPUs have CPUs of their own."""
+        return any(cell.cpus for cell in self.cells)
+
+
+FLAT = GuestNodes(())
+"""What the guest of a VM from before vNUMA has seen."""
+
+
+class Footprint(NamedTuple):
+    """What a guest takes of its host when it runs.
+
+    nodes: None where it was not recorded, as of a VM of an older vgpuctl. gpu_nodes: the NUMA nodes of its GPUs, by
+    which what is not recorded is counted.
+    """
+
+    memory: GuestMemory = NO_MEMORY
+    vcpus: int = 0
+    nodes: GuestNodes | None = None
+    gpu_nodes: tuple[int, ...] = ()
+
+    @property
+    def alike(self) -> object:
+        """Equal for guests that free the same, on whichever CPUs."""
+        cells = () if self.nodes is None else self.nodes.cells
+        return (self.memory, self.vcpus, self.gpu_nodes, tuple((*cell[:3], len(cell.cpus)) for cell in cells))
+
+
+NO_FOOTPRINT = Footprint()

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gate for CPUs, memory and huge pages of a host: every VM that is placed gets its part of the NUMA nodes here."""
+
+from collections.abc import Sequence
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.model.guest_memory import format_page_size
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import Footprint, GuestNodes, NumaCell
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.scheduler.host_memory import cells_on
+from vgpuctl.scheduler.host_nodes import (
+    NodeBooks,
+    NodeRoom,
+    books_of,
+    cpu_numbers,
+    guest_nodes,
+    host_pools,
+    is_pool,
+)
+from vgpuctl.scheduler.node_choice import Cells, Need, Reach, choose_cells
+
+
+def need_of(request: VmRequest, keeping: GuestNodes | None = None) -> Need:
+    """What a VM needs of a host. keeping: what its guest has seen so far, for a VM that starts again."""
+    unit_mib = max(1, (request.hugepages_kib or 0) // 1024)
+    has_vnuma = keeping is not None and keeping.has_vnuma
+    sizes = tuple((cell.vcpus, cell.memory_mib) for cell in keeping.cells) if keeping is not None and has_vnuma else ()
+    return Need(request.vcpus, request.memory_mib, unit_mib, sizes, keeping is not None and not has_vnuma)
+
+
+def rooms_of(books: Sequence[NodeBooks], page_kib: int | None, *, has_gpus: bool) -> tuple[NodeRoom, ...]:
+    """What one more VM can have of each node. has_gpus: VMs with GPUs are pinned where the host pins."""
+    return tuple(one.room(page_kib, pinned=has_gpus) for one in books)
+
+
+def give_nodes(
+    request: VmRequest, capacity: HostCapacity, gpu_nodes: Sequence[int | None], keeping: GuestNodes | None = None
+) -> tuple[GuestNodes | None, bool]:
+    """The part of each node that a VM gets on a host, and whether it fits there.
+
+    gpu_nodes: of each of its GPUs, None where the host does not know. keeping: what the VM had before, for one that
+    starts again: its guest keeps its shape. The part is None on a host with one node, where there is nothing to choose.
+    """
+    books = books_of(capacity)
+    is_pinned = bool(request.gpus) if keeping is None else keeping.is_pinned
+    rooms = rooms_of(books, request.hugepages_kib, has_gpus=is_pinned)
+    cells = choose_on(need_of(request, keeping), gpu_nodes, rooms)
+    if cells is None:
+        return None, False
+    return nodes_on(books, cells, gpu_nodes, is_pinned=is_pinned, keeping=keeping), True
+
+
+def choose_on(need: Need, gpu_nodes: Sequence[int | None], rooms: Sequence[NodeRoom]) -> Cells | None:
+    """The cells at its GPUs where they fit, else anywhere on the host."""
+    own = [node for node in gpu_nodes if node is not None]
+    return choose_cells(need, own, rooms, Reach.NEAR) or choose_cells(need, own, rooms, Reach.ANYWHERE)
+
+
+def nodes_on(
+    books: Sequence[NodeBooks],
+    cells: Cells,
+    gpu_nodes: Sequence[int | None],
+    *,
+    is_pinned: bool,
+    keeping: GuestNodes | None = None,
+) -> GuestNodes | None:
+    """The cells with their CPUs and the GPUs at them; None on a host with one node."""
+    if len(books) < 2:
+        return None
+    by_number = {one.number: one for one in books}
+    given = []
+    for cell in cells:
+        node = by_number[cell.node]
+        cpus = node.pick_cpus(cell.vcpus) if is_pinned and node.pins_guests else ()
+        given.append(NumaCell(*cell, cpus))
+    if keeping is not None:
+        return GuestNodes(tuple(given), keeping.has_vnuma, keeping.gpu_cells)
+    has_vnuma = len(given) > 1
+    positions = {cell.node: index for index, cell in enumerate(given)}
+    at = tuple(positions.get(node, 0) if node is not None else 0 for node in gpu_nodes)
+    return GuestNodes(tuple(given), has_vnuma, at if has_vnuma else ())
+
+
+def missing_on(facts: HostFacts, footprint: Footprint) -> str | None:
+    """What a VM was placed on that the host, read again, does not have: `no CPUs 8, 9`; None when all is there."""
+    page_kib, nodes = footprint.memory.page_kib, {node.number: node for node in guest_nodes(facts)}
+    if footprint.nodes is not None:
+        for cell in footprint.nodes.cells:
+            if cell.node not in nodes:
+                return f"no NUMA node {cell.node} with CPUs and memory"
+            gone = set(cell.cpus) - set(cpu_numbers(nodes[cell.node].cpus))
+            if gone:
+                return f"no CPUs {', '.join(map(str, sorted(gone)))} at NUMA node {cell.node}"
+    if page_kib is None:
+        return None
+    for cell in cells_on(facts, footprint):
+        pools = host_pools(facts) if is_pool(facts) else nodes[cell.node].hugepages
+        free = next((pool.free for pool in pools if pool.size_kib == page_kib), 0)
+        if free * page_kib // 1024 < cell.memory_mib:
+            where = "" if is_pool(facts) else f" at NUMA node {cell.node}"
+            return f"too few free huge pages of {format_page_size(page_kib)}{where}"
+    return None
+
+
+def floating_cpus(capacity: HostCapacity) -> dict[int, tuple[int, ...]]:
+    """By NUMA node, the CPUs that no vCPU is pinned to, or all where each has one; nothing on a host with one node."""
+    books = books_of(capacity)
+    if len(books) < 2:
+        return {}
+    return {one.number: tuple(cpu for cpu in one.cpus if cpu not in one.pins) or one.cpus for one in books}
+
+
+def footprint_of(request: VmRequest, placement: Placement) -> Footprint:
+    """What a VM that is placed there takes when it runs."""
+    gpu_nodes = tuple(one.numa_node for one in placement.slices if one.numa_node is not None)
+    return Footprint(request.memory, request.vcpus, placement.nodes, gpu_nodes)
+
+
+def footprint_of_vm(vm: Vm, leases: Sequence[Lease]) -> Footprint:
+    """What a VM that is there takes when it runs. leases: its own."""
+    gpu_nodes = tuple(one.slice.numa_node for one in leases if one.slice.numa_node is not None)
+    return Footprint(vm.request.memory, vm.request.vcpus, vm.nodes, gpu_nodes)

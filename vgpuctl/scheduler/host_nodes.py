@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPUs, memory and huge pages of each NUMA node of a host, and how much of them is promised to VMs.
+
+Memory is not overcommitted, since VFIO pins all of a guest's memory. vCPUs are promised by the host's CPU ratio. A host
+with a single node is one pool. Nodes without CPUs hold a GPU's own memory (Grace Hopper, POWER9) or CXL memory: none of
+it is promised to guests.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from vgpuctl.agent.wire.facts import HostFacts, HugepageFacts, NumaNode
+from vgpuctl.model.numa import NumaCell
+from vgpuctl.model.placement import HostCapacity, NodePromise
+from vgpuctl.model.traits import CpuRatio
+
+ORDINARY = 0
+"""Stands for memory that is not made of huge pages, where memory is told apart by page size in KiB."""
+
+LARGEST_RESERVE_MIB = 2048
+
+
+class NodeRoom(NamedTuple):
+    """What one more VM can have of a node: vCPUs, and memory of one page size. gpus: how many sit at the node."""
+
+    number: int
+    vcpus: int
+    memory_mib: int
+    gpus: int = 0
+
+
+def host_reserve_mib(memory_mib: int) -> int:
+    """Memory that is never promised to VMs: a sixteenth of the host's, at most 2 GiB."""
+    return min(memory_mib // 16, LARGEST_RESERVE_MIB)
+
+
+def guest_nodes(facts: HostFacts) -> tuple[NumaNode, ...]:
+    """The nodes that have both CPUs and memory, by number."""
+    return tuple(sorted((one for one in facts.numa_nodes if one.cpus and one.memory_mib), key=lambda one: one.number))
+
+
+def is_pool(facts: HostFacts) -> bool:
+    """True if the host has no two nodes to choose from."""
+    return len(guest_nodes(facts)) < 2
+
+
+def device_memory_nodes(facts: HostFacts) -> tuple[NumaNode, ...]:
+    """The nodes that have memory and no CPUs."""
+    return tuple(one for one in facts.numa_nodes if one.memory_mib and not one.cpus)
+
+
+def host_memory_mib(facts: HostFacts) -> int:
+    """The host's memory without that of nodes that have no CPUs; the kernel's MemTotal counts those too."""
+    return max(0, facts.memory_mib - sum(one.memory_mib for one in device_memory_nodes(facts)))
+
+
+def available_mib(facts: HostFacts) -> int:
+    """Memory of the host that was free when it was read, without that of nodes that have no CPUs."""
+    elsewhere = sum(one.memory_available_mib or 0 for one in device_memory_nodes(facts))
+    return max(0, facts.memory_available_mib - elsewhere)
+
+
+def host_pools(facts: HostFacts) -> tuple[HugepageFacts, ...]:
+    """The host's pools of huge pages, without the pages on nodes that have no CPUs."""
+    elsewhere = [pool for node in device_memory_nodes(facts) for pool in node.hugepages]
+    pools = []
+    for pool in facts.hugepages or ():
+        there = [one for one in elsewhere if one.size_kib == pool.size_kib]
+        total = pool.total - sum(one.total for one in there)
+        free = pool.free - sum(one.free for one in there)
+        pools.append(HugepageFacts(pool.size_kib, max(0, total), max(0, free)))
+    return tuple(pools)
+
+
+def cpu_numbers(cpus: str) -> tuple[int, ...]:
+    """The CPUs of a kernel CPU list such as `0-15,32-47`."""
+    numbers: list[int] = []
+    for part in cpus.split(","):
+        first, _, last = part.strip().partition("-")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return tuple(numbers)
+
+
+class NodeBooks:
+    """What one node, or a whole host with one node, has and has promised."""
+
+    def __init__(
+        self,
+        number: int,
+        cpu_count: int,
+        bounds_mib: dict[int, tuple[int, int]],
+        ratio: CpuRatio,
+        *,
+        cpus: tuple[int, ...] = (),
+        gpus: int = 0,
+    ) -> None:
+        """bounds_mib: by page size, the most that all VMs can have, and what was free when the host was read.
+
+        cpus: the CPUs' numbers, empty for a pool, on which no vCPU is pinned.
+        """
+        self.number = number
+        self.cpu_count = cpu_count
+        self.cpus = cpus
+        self.gpus = gpus
+        self.ratio = ratio
+        self.shared_vcpus = 0
+        self.pins: Counter[int] = Counter()
+        self.promised_mib: Counter[int] = Counter()
+        self.bounds_mib = bounds_mib
+
+    @property
+    def pins_guests(self) -> bool:
+        """True if VMs with GPUs get CPUs of their own here."""
+        return bool(self.cpus) and self.ratio.pinned is not None
+
+    @property
+    def floating_cpus(self) -> int:
+        """How many CPUs no vCPU is pinned to."""
+        return self.cpu_count - len(self.pins)
+
+    @property
+    def state(self) -> Hashable:
+        """Equal for nodes that give the same answers now and after the same promises."""
+        pinned = tuple(sorted(self.pins.values()))
+        rooms = tuple(sorted((page, self.room_mib(page)) for page in self.bounds_mib))
+        return (self.number, self.cpu_count, self.ratio, self.gpus, self.shared_vcpus, pinned, rooms)
+
+    def promise(self, cell: NumaCell, page_kib: int | None, times: int = 1) -> None:
+        """Count what a VM has of the node; times: -1 when it goes."""
+        self.promised_mib[page_kib or ORDINARY] += times * cell.memory_mib
+        if cell.cpus and self.cpus:
+            for cpu in cell.cpus:
+                self.pins[cpu] += times
+                if not self.pins[cpu]:
+                    del self.pins[cpu]
+        else:
+            self.shared_vcpus += times * cell.vcpus
+
+    def room(self, page_kib: int | None, *, pinned: bool) -> NodeRoom:
+        """What one more VM can have."""
+        vcpus = self.room_pinned() if pinned and self.pins_guests else self.room_shared()
+        return NodeRoom(self.number, vcpus, self.room_mib(page_kib or ORDINARY), self.gpus)
+
+    def room_mib(self, page: int) -> int:
+        """Memory that one more VM can have."""
+        most_mib, free_mib = self.bounds_mib.get(page, (0, 0))
+        return max(0, min(most_mib - self.promised_mib[page], free_mib))
+
+    def room_shared(self) -> int:
+        """vCPUs that float: within the ratio, and for one VM not more than there are CPUs to float over."""
+        return max(0, min(self.ratio.shared * self.floating_cpus - self.shared_vcpus, self.floating_cpus))
+
+    def room_pinned(self) -> int:
+        """vCPUs that get CPUs of their own, so that enough CPUs are left for those that float."""
+        each = self.ratio.pinned or 1
+        on_pinned = sum(max(0, each - count) for count in self.pins.values())
+        kept = -(-self.shared_vcpus // self.ratio.shared)
+        return on_pinned + each * max(0, self.floating_cpus - kept)
+
+    def pick_cpus(self, vcpus: int) -> tuple[int, ...]:
+        """CPUs for so many vCPUs, those in use already first, then by number; within `room_pinned`."""
+        each = self.ratio.pinned or 1
+        order = sorted(self.cpus, key=lambda cpu: (cpu not in self.pins, cpu))
+        slots = (cpu for cpu in order for _ in range(each - self.pins.get(cpu, 0)))
+        return tuple(sorted(islice(slots, vcpus)))
+
+
+def books_of(capacity: HostCapacity) -> list[NodeBooks]:
+    """The nodes of a host with what is promised to its VMs; one entry for a host that is one pool."""
+    facts, ratio = capacity.facts, capacity.traits.cpu_ratio
+    promised = {one.node: one for one in capacity.promised}
+    if is_pool(facts):
+        number = pool_number(facts)
+        bounds = _bounds(
+            host_memory_mib(facts), host_reserve_mib(host_memory_mib(facts)), available_mib(facts), host_pools(facts),
+            promised.get(number),
+        )  # fmt: skip
+        return [_filled(NodeBooks(number, facts.cpus, bounds, ratio), promised.get(number))]
+    found = []
+    total_mib = sum(node.memory_mib for node in guest_nodes(facts))
+    for node in guest_nodes(facts):
+        reserve_mib = host_reserve_mib(total_mib) * node.memory_mib // total_mib
+        free_mib = node.memory_mib if node.memory_available_mib is None else node.memory_available_mib
+        own = promised.get(node.number)
+        bounds = _bounds(node.memory_mib, reserve_mib, free_mib, node.hugepages, own)
+        cpus = cpu_numbers(node.cpus)
+        gpus = sum(gpu.numa_node == node.number for gpu in facts.gpus)
+        found.append(_filled(NodeBooks(node.number, len(cpus), bounds, ratio, cpus=cpus, gpus=gpus), own))
+    return found
+
+
+def pool_number(facts: HostFacts) -> int:
+    """The number under which a host with one node is counted."""
+    return next((node.number for node in guest_nodes(facts)), 0)
+
+
+def _bounds(
+    memory_mib: int, reserve_mib: int, free_mib: int, pools: Sequence[HugepageFacts], own: NodePromise | None
+) -> dict[int, tuple[int, int]]:
+    """By page size. Pages in use when the host was read that were not promised to VMs are others'."""
+    promised = {} if own is None else dict(own.memory_mib)
+    sizes_mib = {pool.size_kib: (_mib(pool.total, pool), _mib(pool.free, pool)) for pool in pools}
+    most_mib = max(0, memory_mib - reserve_mib - sum(total for total, _ in sizes_mib.values()))
+    bounds = {ORDINARY: (most_mib, free_mib)}
+    for size_kib, (total_mib, unused_mib) in sizes_mib.items():
+        others_mib = max(0, total_mib - unused_mib - promised.get(size_kib, 0))
+        bounds[size_kib] = (total_mib - others_mib, unused_mib)
+    return bounds
+
+
+def _mib(count: int, pool: HugepageFacts) -> int:
+    return count * pool.size_kib // 1024
+
+
+def _filled(books: NodeBooks, own: NodePromise | None) -> NodeBooks:
+    if own is not None:
+        books.shared_vcpus = own.shared_vcpus
+        books.pins = Counter(own.pins) if books.cpus else Counter()
+        books.promised_mib = Counter(dict(own.memory_mib))
+    return books

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which NUMA nodes of a host one VM gets. A VM is near its GPUs where it can be, and on as few nodes as will do."""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from itertools import combinations, islice
+from typing import NamedTuple
+
+from vgpuctl.scheduler.host_nodes import NodeRoom
+
+MOST_CELLS = 8
+"""NUMA nodes of one guest: each may need an expander bus with bus numbers of its own (guests/pci_layout.py)."""
+
+MOST_SETS = 256
+"""Sets of nodes tried for one number of cells; beyond it, sets with less room are not looked at."""
+
+
+class Reach(Enum):
+    """NEAR: vCPUs and memory at the nodes of its GPUs. ANYWHERE: on any nodes of the host."""
+
+    NEAR = auto()
+    ANYWHERE = auto()
+
+
+class Need(NamedTuple):
+    """What a VM needs. unit_mib: its memory on a node is a multiple of this.
+
+    sizes: vCPUs and MiB of each cell of a VM whose guest has NUMA nodes already. is_flat: its guest has none and gets
+    none, so that several nodes are the last resort.
+    """
+
+    vcpus: int
+    memory_mib: int
+    unit_mib: int = 1
+    sizes: tuple[tuple[int, int], ...] = ()
+    is_flat: bool = False
+
+
+class CellSize(NamedTuple):
+    """Part of a VM on one node."""
+
+    node: int
+    vcpus: int
+    memory_mib: int
+
+
+Cells = tuple[CellSize, ...]
+
+
+def choose_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom], reach: Reach) -> Cells | None:
+    """The part of the VM on each node, None when the rooms do not take it within this reach.
+
+    gpu_nodes: the nodes of its GPUs, without those that are no guest's. rooms: one for each node of the host.
+    What fits in some rooms fits in larger ones.
+    """
+    if len(rooms) == 1:
+        return _whole(need, rooms)
+    if need.sizes:
+        return _fixed(need, gpu_nodes, rooms)
+    own = [room for room in rooms if room.number in gpu_nodes]
+    if reach is Reach.NEAR:
+        if not 2 <= len(own) <= MOST_CELLS or need.vcpus < len(own) or need.is_flat:
+            return _whole(need, own or rooms)
+        return _split(need, own)
+    found = _whole(need, own) or _whole(need, rooms)
+    if found is None:
+        found = next((cells for chosen in _sets(own, rooms) if (cells := _split(need, chosen)) is not None), None)
+    return found
+
+
+def may_take(need: Need, rooms: Sequence[NodeRoom]) -> bool:
+    """False if all nodes together are too small."""
+    return need.vcpus <= sum(one.vcpus for one in rooms) and need.memory_mib <= sum(one.memory_mib for one in rooms)
+
+
+def _whole(need: Need, rooms: Sequence[NodeRoom]) -> Cells | None:
+    """All of it on one node: the one with the fewest GPUs, then the one that it fills most."""
+    able = [room for room in rooms if need.vcpus <= room.vcpus and need.memory_mib <= room.memory_mib]
+    if not able:
+        return None
+    best = min(able, key=lambda room: (room.gpus, room.memory_mib, room.vcpus, room.number))
+    return (CellSize(best.number, need.vcpus, need.memory_mib),)
+
+
+def _sets(own: Sequence[NodeRoom], rooms: Sequence[NodeRoom]) -> Iterator[Sequence[NodeRoom]]:
+    """Sets of nodes, the smallest first; of one size those with its GPUs' nodes, then those with the most room."""
+    order = sorted(rooms, key=lambda room: (-room.memory_mib, -room.vcpus, room.number))
+    usable = [room for room in order if room.vcpus and room.memory_mib]
+    own_numbers = {room.number for room in own}
+    for size in range(2, min(len(usable), MOST_CELLS) + 1):
+        sets = list(islice(combinations(usable, size), MOST_SETS))
+        yield from sorted(sets, key=lambda chosen: -sum(room.number in own_numbers for room in chosen))
+
+
+def _split(need: Need, chosen: Sequence[NodeRoom]) -> Cells | None:
+    """Equal parts on each of these nodes, as far as their rooms allow."""
+    rooms = sorted(chosen, key=lambda room: room.number)
+    vcpus = _shares(need.vcpus, [room.vcpus for room in rooms])
+    units = _shares(need.memory_mib // need.unit_mib, [room.memory_mib // need.unit_mib for room in rooms])
+    if vcpus is None or units is None:
+        return None
+    sizes = zip(rooms, vcpus, units, strict=True)
+    return tuple(CellSize(room.number, cpus, count * need.unit_mib) for room, cpus, count in sizes)
+
+
+def _shares(total: int, most: Sequence[int]) -> list[int] | None:
+    """Whole parts of at least 1 and of this size at most, as equal as that allows; None when there are none."""
+    shares = [0] * len(most)
+    left = total
+    order = sorted(range(len(most)), key=lambda index: (most[index], -index))
+    for done, index in enumerate(order):
+        shares[index] = min(most[index], left // (len(most) - done))
+        left -= shares[index]
+    return None if left or not all(shares) else shares
+
+
+def _fixed(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom]) -> Cells | None:
+    """Cells of given sizes, each on a node of its own: depth first, nodes with GPUs of the VM first."""
+    order = sorted(rooms, key=lambda room: (room.number not in gpu_nodes, room.number))
+
+    def choose(index: int, taken: tuple[NodeRoom, ...]) -> tuple[NodeRoom, ...] | None:
+        if index == len(need.sizes):
+            return taken
+        vcpus, memory_mib = need.sizes[index]
+        for room in order:
+            if room not in taken and vcpus <= room.vcpus and memory_mib <= room.memory_mib:
+                found = choose(index + 1, (*taken, room))
+                if found is not None:
+                    return found
+        return None
+
+    found = choose(0, ())
+    if found is None:
+        return None
+    return tuple(CellSize(room.number, *size) for room, size in zip(found, need.sizes, strict=True))

@@ -21,6 +21,7 @@ from vgpuctl.model.vm import CloudInit, Vm
 _KEY = re.compile(
     r"(?P<kind>ssh-(?:rsa|ed25519)|ecdsa-sha2-nistp(?:256|384|521)|sk-[a-z0-9@.-]+) (?P<data>[A-Za-z0-9+/]+=*)(?: .*)?"
 )
+_NOT_IN_KEY = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 # NVIDIA Virtual GPU Client Licensing User Guide: the client takes every .tok file of this folder.
 LICENCE_TOKEN_PATH = "/etc/nvidia/ClientConfigToken/client_configuration_token.tok"
 # First lines cloud-init knows (doc/rtd/explanation/format.rst).
@@ -116,6 +117,8 @@ def check_ssh_key(key: str) -> str:
             f"the SSH key {stripped[:40]!a} is no public key",
             hint="a key is one line such as `ssh-ed25519 AAAA... name`",
         )
+    if _NOT_IN_KEY.search(stripped):
+        raise UsageError(f"the SSH key {stripped[:40]!a} contains a control character or half a character")
     try:
         data = base64.b64decode(match["data"], validate=True)
     except binascii.Error as broken:

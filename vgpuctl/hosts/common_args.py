@@ -43,6 +43,7 @@ _WITHOUT_EFFECT = frozenset(
         "updatehostkeys",
     }
 )
+_SHOWN = 60
 _FORMS = "-o Key=Value, -J HOPS, -F FILE, -i FILE and -p PORT"
 
 
@@ -84,12 +85,20 @@ def parse_common_args(text: str | None, *, host: str) -> CommonArguments:
         elif flag == "-J":
             options.setdefault("proxyjump", value)
         elif flag == "-F":
-            config_file = Path(value).expanduser()
+            config_file = in_home(value)
         elif flag == "-i":
             identity_files.append(value)
         else:
             options.setdefault("port", value)
     return CommonArguments(options, tuple(identity_files), config_file)
+
+
+def in_home(text: str) -> Path:
+    """Fill in `~` and `~USER` at the beginning of a path. Raises InventoryError for a user who does not exist."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as exc:
+        raise InventoryError(f"the path {text[:_SHOWN]!a} of the SSH configuration cannot be used: {exc}") from exc
 
 
 def _split_option(text: str, *, host: str) -> tuple[str, str]:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.hosts.common_args import CommonArguments, parse_common_args
+from vgpuctl.hosts.common_args import CommonArguments, in_home, parse_common_args
 from vgpuctl.hosts.quiet_paramiko import load_paramiko
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
+from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 
 if TYPE_CHECKING:
     import paramiko
@@ -27,6 +28,7 @@ _INCLUDE = re.compile(r"\s*include(?:\s*=\s*|\s+)(?P<patterns>.+?)\s*$", re.IGNO
 _TOKEN = re.compile(r"%(.)")
 _WHOLE = re.compile(r"[0-9]{1,6}")
 _HIGHEST_PORT = 65535
+_LONGEST_LINE = 4096
 _SHOWN = 60
 
 
@@ -71,8 +73,9 @@ def resolve(target: HostTarget, settings: SshSettings) -> Endpoint:
     """
     arguments = parse_common_args(target.common_args, host=target.name)
     if arguments.config_file is not None:
-        if not arguments.config_file.is_file():
-            raise InventoryError(f"{target.name}: there is no ssh_config file {arguments.config_file}")
+        if not os.path.isfile(arguments.config_file):  # noqa: PTH113 - False for a name that is too long, too
+            shown = str(arguments.config_file)[:_SHOWN]
+            raise InventoryError(f"{target.name}: there is no ssh_config file {shown}")
         settings = replace(settings, ssh_config_file=arguments.config_file, system_ssh_config_file=None)
     load_paramiko()
     config = _read_config(settings)
@@ -213,12 +216,14 @@ def _lines_of(path: Path, *, depth: int) -> list[str]:
     if depth > _MAXIMUM_INCLUDES:
         raise InventoryError(f"{path}: Include goes deeper than {_MAXIMUM_INCLUDES} files")
     try:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as exc:
-        raise InventoryError(f"ssh_config file {path} cannot be read: {exc.strerror}") from exc
+        text = read_bounded(path).decode("utf-8", "surrogateescape")
+    except Malformed as exc:
+        raise InventoryError(f"ssh_config file {path} {exc}") from exc
     lines: list[str] = []
     section = "Host *"
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), start=1):
+        if len(line) > _LONGEST_LINE:  # paramiko looks at every blank again and again
+            raise InventoryError(f"{path}:{number}: a line of {len(line)} characters; at most {_LONGEST_LINE}")
         match = _INCLUDE.fullmatch(line)
         if match is None:
             if _SECTION.match(line):
@@ -226,7 +231,7 @@ def _lines_of(path: Path, *, depth: int) -> list[str]:
             lines.append(line)
             continue
         for pattern in match["patterns"].replace('"', "").split():
-            written = Path(pattern).expanduser()
+            written = in_home(pattern)
             base = Path("/etc/ssh") if str(path).startswith("/etc/") else Path.home() / ".ssh"
             for included in sorted(glob.glob(str(written if written.is_absolute() else base / written))):  # noqa: PTH207
                 lines += _lines_of(Path(included), depth=depth + 1)
@@ -266,7 +271,7 @@ def _expander(address: str, host: str, port: int, user: str) -> Callable[[str], 
     def expand(text: str) -> str:
         local = {**tokens, "u": getpass.getuser()} if "%u" in text else tokens
         replaced = _TOKEN.sub(lambda match: local.get(match[1], match[0]), text)
-        return str(Path(replaced).expanduser()) if replaced.startswith("~") else replaced
+        return str(in_home(replaced)) if replaced.startswith("~") else replaced
 
     return expand
 

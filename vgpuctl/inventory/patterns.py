@@ -11,7 +11,7 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import host_names
 from vgpuctl.inventory.tree import Host, InventoryTree
 
-_SUBSCRIPT = re.compile(r"(?P<pattern>.+)\[(?:(?P<index>-?[0-9]+)|(?P<start>[0-9]+)[:-](?P<end>[0-9]*))\]")
+_SUBSCRIPT = re.compile(r"(?P<pattern>.+)\[(?:(?P<index>-?[0-9]{1,9})|(?P<start>[0-9]{1,9})[:-](?P<end>[0-9]{0,9}))\]")
 _PART = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
 
 
@@ -91,7 +91,7 @@ def _match(tree: InventoryTree, pattern: str) -> Sequence[Host]:
 def _enumerate(tree: InventoryTree, expression: str, pattern: str) -> list[Host]:
     try:
         expected = re.compile(expression[1:] if expression.startswith("~") else fnmatch.translate(expression))
-    except re.error as exc:
+    except (re.error, RecursionError, OverflowError) as exc:
         raise InventoryError(f"--limit {pattern}: not a regular expression: {exc}") from exc
     groups = [group for name, group in tree.groups.items() if expected.match(name)]
     found = {host.name: host for group in groups for host in group.all_hosts()}

@@ -148,3 +148,9 @@ def test_every_character_reaches_the_guest_as_it_is() -> None:
         keys = document["public-keys" if name == "meta-data" else "ssh_authorized_keys"]
         assert keys == [key]
     assert "\\ud83d" not in "".join(files.values())
+
+
+@pytest.mark.parametrize("character", ["\0", "\x1b", "\x7f", "\udcc3", "\uffff"])
+def test_a_key_with_a_character_that_yaml_cannot_hold_is_refused(character: str) -> None:
+    with pytest.raises(UsageError, match="control character"):
+        check_ssh_key(f"{KEY}{character}x")

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every reader of text from outside, with texts to begin from. A reader refuses by an error that it declares."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.unit.guests.cases import facts
+from vgpuctl.agent.wire.decode import WireError
+from vgpuctl.agent.wire.envelope import Reply, reply_from_json, reply_to_json
+from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.guests.domain_facts import DomainState, domain_fact, guest_pci_devices, serial_log_path
+from vgpuctl.guests.domain_shape import domain_shape
+from vgpuctl.guests.networks import read_bridge, read_entries
+from vgpuctl.guests.port_filter import read_networks
+from vgpuctl.guests.seed import check_ssh_key, check_user_data, seed_files
+from vgpuctl.hosts.facts_check import check_facts
+from vgpuctl.hosts.settings import SshSettings
+from vgpuctl.hosts.ssh_config import resolve
+from vgpuctl.inventory import load_inventory
+from vgpuctl.inventory.exchange import Left, import_mdevctl, import_mig_parted, import_vgpu_device_manager
+from vgpuctl.inventory.owners_file import read_owners
+from vgpuctl.inventory.yaml_document import read_document
+from vgpuctl.lab.cards import parse_host
+from vgpuctl.lab.lab_file import read_lab_file
+from vgpuctl.lab.simulated.mix import parse_mix
+from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.guest_memory import parse_page_size
+from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.network import Backend, parse_address, parse_cidr, parse_reachable
+from vgpuctl.model.policy import parse_policy
+from vgpuctl.model.priority import parse_priority
+from vgpuctl.model.times import parse_duration, parse_time
+from vgpuctl.model.units import parse_mib
+from vgpuctl.model.vm import CloudInit, check_name
+from vgpuctl.model.vpc_text import parse_forwarded, parse_ports, parse_rule, parse_source
+from vgpuctl.model.wishes import read_wishes
+from vgpuctl.quota.resources import parse_assignment
+from vgpuctl.store.address import parse_url
+from vgpuctl.usecases.rollout import batches, parse_serial
+from vgpuctl.usecases.tenant_file import read_tenant_file
+from vgpuctl.usecases.vm_file import read_vm_file
+
+DATA = Path(__file__).parents[1] / "data"
+INVENTORIES = Path(__file__).parents[2] / "inventory"
+LISTS = (read_entries, read_bridge, serial_log_path, domain_shape)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """read: takes the content and a folder of its own, returns what the user would see. refusals: what it may raise."""
+
+    read: Callable[[bytes, Path], Any]
+    seeds: tuple[bytes, ...]
+    refusals: tuple[type[Exception], ...] = (VgpuctlError,)
+
+
+def _inventory(content: bytes, folder: Path, *, name: str) -> Any:
+    path = folder / name
+    path.write_bytes(content)
+    return _listed(path)
+
+
+def _listed(*sources: Path | str) -> Any:
+    inventory = load_inventory(list(sources))
+    for host in inventory.hosts()[:20]:
+        for ask in (inventory.target, inventory.layout, inventory.traits):
+            try:
+                ask(host)
+            except VgpuctlError:
+                continue
+    return inventory.as_ansible_list()
+
+
+def _variables(content: bytes, folder: Path) -> Any:
+    (folder / "hosts.ini").write_text("[g]\ngpu1\n")
+    (folder / "host_vars").mkdir(exist_ok=True)
+    (folder / "host_vars" / "gpu1.yml").write_bytes(content)
+    return _listed(folder / "hosts.ini")
+
+
+def _file(content: bytes, folder: Path, *, read: Callable[[Path], Any]) -> Any:
+    path = folder / "file.yml"
+    path.write_bytes(content)
+    return read(path)
+
+
+def _mdevctl(content: bytes, folder: Path) -> Any:
+    path = folder / "c2177883-f1bb-47f0-914d-32a22e3a8804"
+    path.write_bytes(content)
+    return import_mdevctl(path, facts(), Left(partial=True))
+
+
+def _reply(content: bytes, _folder: Path) -> Any:
+    reply = reply_from_json(read_strict_json(content.decode()))
+    if reply.facts is not None:
+        check_facts(reply.facts)
+    return reply
+
+
+def _domain(content: bytes, _folder: Path) -> Any:
+    text = content.decode("utf-8", "surrogateescape")
+    fact = domain_fact(text, DomainState.RUNNING)
+    for read in LISTS:
+        try:
+            read(text)
+        except VgpuctlError:
+            continue
+    return fact, fact.metadata.request_fields() if fact.metadata is not None else None, read_networks([text])
+
+
+def _ssh_config(content: bytes, folder: Path) -> Any:
+    path = folder / "config"
+    path.write_bytes(content)
+    settings = SshSettings(folder / "known_hosts", ssh_config_file=path, system_ssh_config_file=None)
+    return resolve(HostTarget("gpu1", "gpu1.example"), settings).host
+
+
+def _common_args(text: str, folder: Path) -> Any:
+    settings = SshSettings(folder / "known_hosts", system_ssh_config_file=None)
+    return resolve(HostTarget("gpu1", "gpu1.example", common_args=text), settings).host
+
+
+def _target(text: str, folder: Path) -> Any:
+    settings = SshSettings(folder / "known_hosts", system_ssh_config_file=None)
+    arguments = "-o ProxyCommand='nc %h %p %r %n'"
+    return resolve(HostTarget(text, text, user=text, common_args=arguments), settings).proxy_command
+
+
+def _limit(text: str, folder: Path) -> Any:
+    path = folder / "hosts.ini"
+    path.write_text("[rack1]\ngpu[01:05]\n[rack2]\ngpu[06:09]\n")
+    return load_inventory([path]).select(text)
+
+
+def _seed(text: str, _folder: Path) -> Any:
+    key = check_ssh_key(text)
+    files = seed_files(CloudInit(ssh_authorized_keys=(key,)), _VM)
+    assert yaml.safe_load(files["meta-data"])["public-keys"] == [key], "the key reached the guest otherwise"
+    return key
+
+
+def _value(content: bytes, folder: Path, *, read: Callable[..., Any], with_folder: bool = False) -> Any:
+    text = content.decode("utf-8", "surrogateescape")
+    return read(text, folder) if with_folder else read(text)
+
+
+def _values(read: Callable[..., Any], *seeds: str, with_folder: bool = False) -> Reader:
+    return Reader(partial(_value, read=read, with_folder=with_folder), tuple(seed.encode() for seed in seeds))
+
+
+def _files(read: Callable[[Path], Any], *seeds: str) -> Reader:
+    return Reader(partial(_file, read=read), tuple(seed.encode() for seed in seeds))
+
+
+def _read_all(*paths: Path) -> tuple[bytes, ...]:
+    return tuple(path.read_bytes() for path in sorted(paths))
+
+
+def _vm() -> Any:
+    from tests.unit.guests.cases import vm
+
+    return vm()
+
+
+_VM = _vm()
+_FACTS = replace(facts(), gpus=())
+_REPLY = json.dumps(reply_to_json(Reply("1", 0, facts=_FACTS))).encode()
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me@hére 🖥"
+_VM_FILE = """name: web-1
+tenant: acme
+gpus: [A40-8Q, "2*L40S-48Q", "memory>=16GiB,series=Q"]
+vcpus: 4
+memory: 8GiB
+hugepages: 2MiB
+disk: {size: 20GiB, base_image: debian-12, pool: default}
+network: front
+firmware: uefi
+cloud_init: {ssh_authorized_keys: [ssh-ed25519 AAAA me], hostname: web, user_data: "#cloud-config\\n"}
+priority: high
+preemptible: stop
+require_labels: [rack=r1]
+group: web:apart
+duration: 1d12h
+---
+vms:
+- &a {name: a, tenant: acme}
+- <<: *a
+  name: b
+"""
+_TENANT_FILE = """version: 1
+tenant: acme
+contact: ops@example.com
+quotas: {gpus: 4, framebuffer: 96GiB}
+pools: [fast]
+networks: {front: {cidr: 10.0.0.0/24, dns: [192.0.2.53], isolated: true}}
+security_groups: {web: [{protocol: tcp, ports: 80-443, from: 0.0.0.0/0}, {}]}
+load_balancers: {lb: {network: front, port: 80, vms: [web-1], vm_port: 8080}}
+port_forwards: [{port: 22, vm: web-1, vm_port: 22}]
+vms: [{name: web-1, gpus: [A40-8Q], priority: 500}]
+"""
+_LAYOUT = """ansible_host: 10.0.0.4
+ansible_port: 22
+ansible_user: root
+vgpu:
+  gpus:
+  - {match: {board: A40}, kind: vgpu, slices: {A40-8Q: 6}}
+  - {match: {address: "0000:41:00.0"}, kind: mig, instances: {1g.10gb: 7}}
+vgpu_placing: {labels: {rack: r1}, maintenance: true, policy: spread, gpus: [{match: {board: A40}, speed: 0.5}]}
+"""
+_SSH_CONFIG = """Host gpu1* !gpu10
+  HostName %h.example
+  User root
+  Port 2222
+  IdentityFile ~/.ssh/%r_%h
+  ProxyJump jump@bastion:2200,second
+Match host gpu1.example user root
+  ProxyCommand nc %h %p
+  UserKnownHostsFile /dev/null
+"""
+_MDEVCTL = json.dumps(
+    [{"0000:41:00.4": [{"c2177883-f1bb-47f0-914d-32a22e3a8804": {"mdev_type": "nvidia-558", "start": "auto"}}]}]
+).encode()
+_FUNCTION = {"bus": 0, "slot": 1, "function": 0, "id": {"vendor": 4318, "device": 1}, "class_info": {"class": 768}}
+_QUERY_PCI = json.dumps({"return": [{"devices": [_FUNCTION | {"qdev_id": "ua-gpu0", "regions": [{"size": 4096}]}]}]})
+READERS: dict[str, Reader] = {
+    "YAML inventory": Reader(
+        partial(_inventory, name="hosts.yml"),
+        _read_all(INVENTORIES / "hosts.yml", *(DATA / "inventory").glob("*/*.yml")),
+    ),
+    "INI inventory": Reader(
+        partial(_inventory, name="hosts.ini"),
+        (b"[rack1]\ngpu[01:03] ansible_host=10.0.0.4 n=8080 l=['a', 1]\n[all:vars]\nx='y'\n[a:children]\nrack1\n",),
+    ),
+    "an inventory of any kind": Reader(
+        partial(_inventory, name="hosts"), (b"gpu1\n", b'{"all": {"hosts": {"h": {}}}}')
+    ),
+    "variable file": Reader(_variables, (_LAYOUT.encode(), json.dumps(yaml.safe_load(_LAYOUT)).encode())),
+    "VM file": _files(lambda path: read_vm_file(path, tenant="acme"), _VM_FILE),
+    "tenant file": _files(lambda path: read_tenant_file(path, default_backend=Backend.LIBVIRT), _TENANT_FILE),
+    "lab file": _files(
+        read_lab_file, "hosts: {gpu1: [a40, l40s@1]}\nmemory: 4GiB\nsimulated: {count: 3, latency_ms: 2}\n"
+    ),
+    "owners file": _files(lambda path: read_owners(str(path)), "web-1: acme\ndb: acme/db-1\n"),
+    "mig-parted": _files(
+        lambda path: import_mig_parted(read_document(str(path)), "all", None),
+        "version: v1\nmig-configs:\n  all:\n  - {devices: all, device-filter: ['0x20B010DE'], mig-enabled: true, "
+        "mig-devices: {1g.5gb: 7}}\n",
+    ),
+    "vgpu-device-manager": _files(
+        lambda path: import_vgpu_device_manager(read_document(str(path)), None, None),
+        "version: v1\nvgpu-configs:\n  all:\n  - {devices: all, vgpu-devices: {A40-8Q: 6}}\n",
+    ),
+    "mdevctl": Reader(_mdevctl, (_MDEVCTL,)),
+    "agent's reply": Reader(_reply, (_REPLY,), (WireError, JsonRefused, UnicodeDecodeError)),
+    "domain XML": Reader(_domain, _read_all(*(DATA / "domains").glob("*.xml"))),
+    "QEMU's answer": _values(guest_pci_devices, _QUERY_PCI),
+    "ssh_config": Reader(_ssh_config, (_SSH_CONFIG.encode(),)),
+    "ansible_ssh_common_args": _values(_common_args, "-o Port=22 -J me@a:22,b -i ~/k -F none", with_folder=True),
+    "a host's name": _values(_target, "gpu1.example.com", "fe80::1%eth0", "user", with_folder=True),
+    "-i": _values(_listed, "gpu1,gpu2:22,", "/nowhere/hosts.yml", "$HOME/x"),
+    "--limit": _values(_limit, "rack1:!gpu03", "gpu*:&rack2", "~gpu0[12]", "rack1[0:2]", with_folder=True),
+    "--gpu": _values(parse_gpu_request, "A40-8Q", "2*L40S-48Q", "passthrough:H100*4", "memory>=16GiB,series=Q", "vf:x"),
+    "a size": _values(partial(parse_mib, what="--memory"), "2GiB", "1.5G", "512M", "4096"),
+    "a page size": _values(partial(parse_page_size, what="--hugepages"), "2MiB", "64KiB", "1GiB"),
+    "a duration": _values(partial(parse_duration, what="--for"), "1d12h", "90m", "1.5w"),
+    "a time": _values(partial(parse_time, what="--since"), "2026-11-01T14:00+01:00", "2026-11", "2026-11-01"),
+    "a priority": _values(partial(parse_priority, what="--priority"), "high", "500"),
+    "a policy": _values(parse_policy, "spread", "pack", "weighted:pack=2,spread=1"),
+    "labels": _values(lambda text: read_wishes(required=[text], group=text), "rack=r1", "web:apart"),
+    "a network": _values(parse_cidr, "10.0.0.0/24"),
+    "an open network": _values(parse_reachable, "10.0.0.0/8"),
+    "an address": _values(partial(parse_address, what="--dns"), "192.0.2.53"),
+    "ports": _values(parse_ports, "80-443", "22"),
+    "a source": _values(parse_source, "0.0.0.0/0", "group:web"),
+    "a rule": _values(parse_rule, "tcp:80-443:10.0.0.0/8", "icmp"),
+    "a forwarded port": _values(parse_forwarded, "tcp:80", "53"),
+    "a quota": _values(partial(parse_assignment, what="--quota"), "gpus=4", "framebuffer=96GiB", "A40-8Q=2", "vcpus=-"),
+    "a name": _values(partial(check_name, what="VM name"), "web-1"),
+    "--serial": _values(lambda text: batches(["a", "b", "c"], parse_serial(text)), "1,50%,100%", "3"),
+    "--database": _values(parse_url, "sqlite:////tmp/x.db", "postgresql://u:p@h:5432/db?sslmode=require"),
+    "an emulated host": _values(parse_host, "gpu1=a40,l40s@1"),
+    "a mix of hosts": _values(parse_mix, "a40*2:vgpu,l40s"),
+    "an SSH key": _values(_seed, _KEY, with_folder=True),
+    "user-data": _values(check_user_data, "#cloud-config\na: 1\n", "#!/bin/sh\n"),
+}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small part of `make fuzz`, equal on every machine: every reader refuses damaged text by its own error."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.proof.fuzz import case
+from tests.proof.fuzz_readers import READERS
+from vgpuctl.errors import InventoryError
+from vgpuctl.hosts.settings import SshSettings
+from vgpuctl.hosts.ssh_config import resolve
+from vgpuctl.inventory import load_inventory
+from vgpuctl.model.host_target import HostTarget
+
+
+def test_damaged_text_of_every_kind_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.proof.fuzz", "--cases", "1500", "--seed", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_a_case_is_equal_for_equal_seed_and_number() -> None:
+    assert {case(number, 1, None)[0] for number in range(len(READERS))} == set(READERS)
+    assert case(5, 1, None) == case(5, 1, None) != case(5, 2, None)
+
+
+@pytest.mark.parametrize("limit", ["~" + "(" * 5000, "rack1[" + "9" * 5000 + "]", "~a{99999999999999999999}"])
+def test_a_pattern_that_no_expression_can_be_is_refused(limit: str, tmp_path: Path) -> None:
+    path = tmp_path / "hosts.ini"
+    path.write_text("[rack1]\ngpu1\n")
+    with pytest.raises(InventoryError):
+        load_inventory([path]).select(limit)
+
+
+@pytest.mark.parametrize(
+    "line", ["IdentityFile ~nobody-here/key", "Host " + " " * 5000 + "!", "Include ~nobody-here/*"]
+)
+def test_a_line_of_ssh_config_that_cannot_be_used_is_named(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(f"Host *\n  {line}\n")
+    settings = SshSettings(tmp_path / "known_hosts", ssh_config_file=path, system_ssh_config_file=None)
+    with pytest.raises(InventoryError):
+        resolve(HostTarget("gpu1", "gpu1"), settings)
+    with pytest.raises(InventoryError):
+        resolve(HostTarget("gpu1", "gpu1", common_args="-F " + "a" * 5000), settings)

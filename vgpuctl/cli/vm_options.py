@@ -163,7 +163,7 @@ def read_requests(
     from vgpuctl.model.priority import parse_priority
     from vgpuctl.model.times import parse_duration
     from vgpuctl.model.units import parse_mib
-    from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest
+    from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest, named_network
     from vgpuctl.model.wishes import read_wishes
     from vgpuctl.usecases.vm_file import check_request, read_vm_file
 
@@ -190,7 +190,7 @@ def read_requests(
                 memory_mib=parse_mib(memory, what="--memory"),
                 hugepages_kib=parse_page_size(hugepages, what="--hugepages") if hugepages is not None else None,
                 disk=disk_request,
-                network=None if network == "none" else network,
+                network=named_network(network),
                 firmware=Firmware(firmware),
                 cloud_init=CloudInit(
                     tuple(_read(Path(path)).strip() for path in ssh_keys),

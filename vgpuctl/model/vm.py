@@ -173,6 +173,11 @@ def host_name_of(tenant: str, name: str) -> str:
     return f"{tenant.replace('.', '..')}.{name}"
 
 
+def named_network(text: str | None) -> str | None:
+    """The network that a flag or a file names; None for `none` and for an empty value."""
+    return None if text in (None, "none") else text
+
+
 def check_name(value: str, *, what: str) -> str:
     """Accept a name of 1 to 63 letters, digits, dot, dash, underscore that starts and ends with a letter or digit.
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGINT, SIGTERM and SIGHUP around work that is rolled back: one interrupts the work, none the rollback.
+"""SIGINT, SIGTERM and SIGHUP: the first interrupts the command, none the rollback, and the third ends the process.
 
 Python runs signal handlers in the main thread, between any two of its instructions. So the handlers themselves decide
-whether a signal raises: the first one does, later ones are noted until the work and its rollback are over.
+whether a signal raises: the first one does; later ones are noted, also while connections are closed at the end.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GOES_ON = b"\nrolling back goes on and cannot be interrupted; the command ends after it\n"
+_ENDS = b"\nthe command is ending and closes its connections; a third signal ends it at once\n"
 _Handler = Callable[[int, FrameType | None], object] | int | None
 
 
@@ -38,14 +39,36 @@ class _Guard:
         raise KeyboardInterrupt
 
 
+class _Command:
+    """The signals that a command got outside of such blocks, or that a block passed on."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt for the first signal, note the second and let the third end the process."""
+        self.seen += 1
+        if self.seen == 1:
+            raise KeyboardInterrupt
+        if self.seen == 2:
+            with contextlib.suppress(OSError):
+                os.write(2, _ENDS)
+            return
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
 _guard = _Guard()
+_command = _Command()
+_handle_command = _command.handle
 
 
 def install() -> None:
-    """Have SIGTERM and SIGHUP raise KeyboardInterrupt as SIGINT does; a signal that is ignored (nohup) stays so."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
+    """Have each of the signals interrupt the command once; a signal that is ignored (nohup) stays so."""
+    _command.seen = 0
+    for number in _SIGNALS:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _handle_command)
 
 
 def ignore() -> None:
@@ -64,7 +87,7 @@ def enter() -> None:
     _guard.has_raised = _guard.is_rolling_back = _guard.is_noted = False
     for number in _SIGNALS:
         handler = signal.getsignal(number)
-        if handler is signal.default_int_handler:
+        if handler in (signal.default_int_handler, _handle_command):
             _guard.before[number] = handler
             signal.signal(number, _guard.handle)
 
@@ -86,5 +109,7 @@ def leave() -> bool:
         signal.signal(number, handler)
     _guard.before.clear()
     is_noted, _guard.is_noted = _guard.is_noted, False
+    if is_noted or _guard.has_raised:
+        _command.seen = max(_command.seen, 1)
     _guard.is_rolling_back = _guard.has_raised = False
     return is_noted

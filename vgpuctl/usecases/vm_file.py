@@ -16,7 +16,16 @@ from vgpuctl.model.priority import parse_priority
 from vgpuctl.model.texts import texts_of
 from vgpuctl.model.times import parse_duration
 from vgpuctl.model.units import format_mib, parse_mib
-from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest, check_name
+from vgpuctl.model.vm import (
+    CloudInit,
+    DirectKernel,
+    DiskRequest,
+    Firmware,
+    Preemption,
+    VmRequest,
+    check_name,
+    named_network,
+)
 from vgpuctl.model.wishes import read_wishes
 from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded, read_documents
 from vgpuctl.specs.lines import line_of
@@ -163,7 +172,7 @@ def read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
             else DiskRequest(
                 parse_mib(str(vm.disk.size), what=f"{where}: disk.size"), vm.disk.base_image, vm.disk.pool
             ),
-            network=vm.network,
+            network=named_network(vm.network),
             firmware=vm.firmware,
             cloud_init=CloudInit(
                 tuple(cloud_init.ssh_authorized_keys),

@@ -115,12 +115,16 @@ except KeyboardInterrupt:
     print("interrupted")
 except UsageError:
     print("failed")
-for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    assert signal.getsignal(name) is signal.default_int_handler
+send()
+print("closing connections")
+interruptions.install()
 try:
     send()
 except KeyboardInterrupt:
-    print("again interruptible")
+    print("another command is interruptible")
+send()
+send()
+print("never reached")
 """
 
 
@@ -134,7 +138,7 @@ def test_signals_while_rolling_back_are_noted_and_take_effect_afterwards(case: s
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == -number, done.stderr
     lines = done.stdout.splitlines()
     said = ["a: failed before the interrupt: wrong"] if case == "failed" else []
     assert lines == [
@@ -147,8 +151,10 @@ def test_signals_while_rolling_back_are_noted_and_take_effect_afterwards(case: s
         "a: rolled back completely, nothing is left",
         *said,
         "interrupted",
-        "again interruptible",
+        "closing connections",
+        "another command is interruptible",
     ]
+    assert done.stderr.count("a third signal ends it at once") == 2
     assert done.stderr.count("rolling back goes on and cannot be interrupted") == 3
 
 

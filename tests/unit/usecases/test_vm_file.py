@@ -61,3 +61,9 @@ def test_a_vm_without_tenant_is_refused(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere\.yml"):
         read_vm_file(tmp_path / "nowhere.yml", tenant=None)
+
+
+@pytest.mark.parametrize(("text", "network"), [("none", None), ("null", None), ("front", "front")])
+def test_no_network_is_written_as_on_the_command_line(tmp_path: Path, text: str, network: str | None) -> None:
+    (vm,) = read_vm_file(_write(tmp_path, f"name: web-1\nnetwork: {text}\n"), tenant="acme")
+    assert vm.network == network

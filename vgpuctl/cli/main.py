@@ -125,8 +125,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _interrupted(arguments: list[str]) -> int:
-    """Report an interrupt. Further signals are ignored: what can be rolled back is, and the process ends."""
-    interruptions.ignore()
+    """Report an interrupt; what can be rolled back is by now."""
     hint = "`vgpuctl repair` shows what an interrupted run left, and finishes it"
     return _report(Interrupted("interrupted", hint=hint), arguments)
 

@@ -71,12 +71,6 @@ def install() -> None:
             signal.signal(number, _handle_command)
 
 
-def ignore() -> None:
-    """From here to the end of the process, which only reports any more, no signal raises."""
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-
-
 def enter() -> None:
     """Begin a block whose failure is rolled back. Handlers other than Python's own stay: the controller has some."""
     if threading.current_thread() is not threading.main_thread():

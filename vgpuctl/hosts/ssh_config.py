@@ -182,7 +182,7 @@ def _look_up(config: "paramiko.SSHConfig", address: str, name: str) -> Mapping[s
 
     try:
         return dict(config.lookup(address))
-    except (paramiko.SSHException, ImportError, OSError) as exc:
+    except (paramiko.SSHException, ImportError, OSError, UnicodeError) as exc:
         raise InventoryError(
             f"{name}: ssh_config cannot be used for {address}: {exc}",
             hint="`Match exec` and canonical names are not supported; write a Host section instead",

@@ -12,6 +12,7 @@ from vgpuctl.inventory import host_names
 from vgpuctl.inventory.tree import Host, InventoryTree
 
 _SUBSCRIPT = re.compile(r"(?P<pattern>.+)\[(?:(?P<index>-?[0-9]{1,9})|(?P<start>[0-9]{1,9})[:-](?P<end>[0-9]{0,9}))\]")
+_LONGEST = 4096
 _PART = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
 
 
@@ -21,6 +22,8 @@ def select(tree: InventoryTree, limit: str) -> list[Host]:
     Names and groups are joined, then `&` keeps what is also there, then `!` takes away; only `&` and `!` start from
     all hosts. Raises InventoryError for a pattern that fits nothing of the inventory.
     """
+    if len(limit) > _LONGEST:  # the expressions look at every bracket again and again
+        raise InventoryError(f"--limit has {len(limit)} characters", hint=f"at most {_LONGEST}; use --limit @FILE")
     patterns = _read_limit(limit)
     if not patterns:
         raise InventoryError("--limit is empty", hint="leave it out to mean all hosts")

@@ -8,6 +8,9 @@ from typing import Any
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.origin import Origin, malformed
 
+# A file of host_vars bears a host's name and `.yaml`; file systems take 255 bytes.
+LONGEST_NAME = 250
+
 
 @dataclass
 class VariableSet:
@@ -104,6 +107,8 @@ class InventoryTree:
         """Find or make a host and put it into a group; a port counts only where the host is first named."""
         if not name or any(character.isspace() for character in name):
             raise malformed(origin, f"{name!r} is not a host name", hint="write one host per entry, without spaces")
+        if len(name.encode(errors="replace")) > LONGEST_NAME:
+            raise malformed(origin, f"a host's name has {len(name)} characters", hint=f"at most {LONGEST_NAME} bytes")
         if name not in self.hosts:
             self.hosts[name] = Host(name)
             if port:

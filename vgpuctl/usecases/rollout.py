@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vgpuctl.errors import UsageError
 
-_NUMBER = re.compile(r"([0-9]+)(%?)")
+_NUMBER = re.compile(r"([0-9]{1,9})(%?)")
 
 
 def parse_serial(text: str | None) -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def parse_serial(text: str | None) -> tuple[str, ...]:
     for part in parts:
         match = _NUMBER.fullmatch(part)
         if match is None or int(match[1]) == 0 or (match[2] and int(match[1]) > 100):
-            raise UsageError(f"--serial {text}: {part!r} is no batch", hint="for example 2, 25% or 1,5,50%")
+            raise UsageError(f"--serial {text[:60]}: {part[:60]!r} is no batch", hint="for example 2, 25% or 1,5,50%")
     return parts
 
 

@@ -36,7 +36,7 @@ from vgpuctl.lab.simulated.machine.shape import (
 DEFAULT_MIX = "a40:1"
 INTERFACES = (MDEV, MDEV_VF, VF_PROFILE, VF, PASSTHROUGH)
 MOST_CARDS = 16
-_CARD = re.compile(r"(?P<board>[^/*]+)(?:/(?P<interface>[a-z-]+))?(?:\*(?P<count>\d+))?")
+_CARD = re.compile(r"(?P<board>[^/*]+)(?:/(?P<interface>[a-z-]+))?(?:\*(?P<count>[0-9]{1,4}))?")
 _MOST_PLAIN_VFS = 8
 _FIRST_BUS = 0x41
 # Between two cards, so that 64 VFs with their offset never reach the next one's bus.
@@ -72,7 +72,7 @@ def parse_mix(text: str) -> tuple[MixPart, ...]:
     parts = []
     for word in (one.strip() for one in text.split(",")):
         cards, colon, weight = word.partition(":")
-        if not cards or (colon and not (weight.isdecimal() and int(weight))):
+        if not cards or (colon and not (weight.isdecimal() and len(weight) <= 9 and int(weight))):
             raise UsageError(f"mix {text!r}: {word!r} is not BOARD:WEIGHT", hint="for example --mix a40:50,t4:20")
         found = tuple(card for one in cards.split("+") for card in _parse_cards(one))
         if len(found) > MOST_CARDS:

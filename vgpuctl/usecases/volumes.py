@@ -188,7 +188,7 @@ def _remove(services: Services, storage: Storage, volume: Volume, users: Mapping
         return error.message
     if found is not None and is_recorded(found, volume) and _is_as_made(storage, volume):
         user = users.get(found.path) or users.get(found.name)
-        if user is not None and user.uuid != volume.vm_uuid:
+        if user is not None:
             return f"domain {user.name} uses it"
         storage.delete_volume(volume.pool, volume.name)
     elif found is not None:

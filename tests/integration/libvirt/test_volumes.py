@@ -250,6 +250,23 @@ def test_a_volume_that_another_domain_uses_stays_until_gc_finds_it_free(
     assert (_bytes(images), strays()) == ({}, [])
 
 
+def test_a_rollback_leaves_the_disk_of_a_domain_that_it_could_not_remove(
+    services: Services, host: HostSession, owner: Vm, images: Path
+) -> None:
+    _create(services, host, owner)
+    host.hypervisor.define(
+        f"<domain type='qemu'><name>{owner.domain_name}</name><uuid>{owner.uuid}</uuid><memory unit='MiB'>64</memory>"
+        "<os><type>hvm</type></os><devices><disk type='file' device='disk'><driver name='qemu' type='qcow2'/>"
+        f"<source file='/var/lib/libvirt/images/{owner.uuid}.qcow2'/><target dev='vda'/></disk></devices></domain>"
+    )
+    (left,) = remove_volumes(services, host, recorded_volumes(services, owner))
+    assert left.endswith("is left: domain acme.web-1 uses it")
+    assert list(_bytes(images)) == [f"{owner.uuid}.qcow2"]
+    guest.remove_domain(host, owner)
+    assert remove_volumes(services, host, recorded_volumes(services, owner)) == []
+    assert _bytes(images) == {}
+
+
 def test_gc_names_volumes_without_a_record_and_offers_nothing_to_delete_them(
     services: Services, host: HostSession, images: Path, store: Store
 ) -> None:

@@ -52,7 +52,8 @@ def test_a_network_is_made_once_and_its_vms_get_addresses_that_come_back(
         interface = ElementTree.fromstring(created["xml"]).find("devices/interface")
         assert interface is not None
         parameters = {one.get("name"): one.get("value") for one in interface.iter("parameter")}
-        assert parameters == {"IP": address, "GATEWAY": "10.0.0.1"}
+        port = {"IP": address, "GATEWAY": "10.0.0.1", "NETWORK": "10.0.0.0", "MASK": "255.255.255.0"}
+        assert parameters == port
     assert not operator.json("create-vm", "web-2", "--tenant", "acme", *VM, "--hostname", "web-2")[0]["changed"]
     shown = operator.json("show-network", "front", "--tenant", "acme")
     ports = {one["port"]["mac_address"]: one["port"]["address"] for one in shown["ports"]}

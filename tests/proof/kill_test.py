@@ -40,8 +40,7 @@ NOW = ("--timeout", "0")
 REFUSALS = {"no-capacity", "quota-exceeded", "concurrent-change"}
 FIRST_GUESS_S = 1.0
 MOST_FAULTS = 20
-KINDS = ("create",) * 6 + ("gang",) * 2 + ("delete",) * 4 + ("stop", "start") * 2 + ("apply",) * 3
-KINDS += ("onboard",) * 2 + ("offboard", "gc")
+KINDS = [*["create"] * 6, *["gang", "stop", "start", "onboard"] * 2, *["delete"] * 4, *["apply"] * 3, "offboard", "gc"]
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -83,7 +82,7 @@ class KillTest:
     def _words(self, kind: str) -> Sequence[str] | None:
         """The command of this kind, None when there is nothing that it could work on."""
         name, dice = f"vm-{self._number}", self._dice
-        create = ("create-vm", name, "--tenant", "acme", "--gpu", dice.choice(GPUS), *SIZE)
+        create: tuple[str, ...] = ("create-vm", name, "--tenant", "acme", "--gpu", dice.choice(GPUS), *SIZE)
         if dice.random() < 0.7:
             create = (*create, "--disk", "8MiB")
         if dice.random() < 0.7:

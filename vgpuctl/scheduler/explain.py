@@ -11,7 +11,8 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Together
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fit import ask, fit
-from vgpuctl.scheduler.fleet import Fleet, Host
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.fleet_host import Host
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.host_rules import refuse_host
 from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView

@@ -17,83 +17,26 @@ from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.class_index import MOST_QUESTIONS, ClassIndex
+from vgpuctl.scheduler.fleet_host import Host
 from vgpuctl.scheduler.gpu_class import Card, GpuClasses
 from vgpuctl.scheduler.gpu_state import GpuState, read_gpu
-from vgpuctl.scheduler.guest_place import choose_on, nodes_on, rooms_of
-from vgpuctl.scheduler.host_memory import cells_on
-from vgpuctl.scheduler.host_nodes import NodeRoom, books_of
-from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView, Judge, Price
+from vgpuctl.scheduler.guest_place import choose_on, nodes_on
+from vgpuctl.scheduler.host_nodes import NodeRoom
+from vgpuctl.scheduler.judge import LOSS, NOTHING_MORE, FleetView, Judge, Price
 from vgpuctl.scheduler.node_choice import Reach, choose_cells, may_take
 from vgpuctl.scheduler.question import IndexKey, Question
+from vgpuctl.scheduler.scarcity import Model, Scarcity
 from vgpuctl.scheduler.state_index import StateIndex
 
 HOST_ENDS = "\0"
 """Between host name and GPU address in an index of GPUs: sorts as the pair does."""
 
 
-class Host:
-    """One host: its cards by address, in order, and the books of its NUMA nodes. It takes no VM in maintenance."""
-
-    def __init__(self, capacity: HostCapacity, cards: dict[str, Card]) -> None:
-        self.capacity = capacity
-        self.name = capacity.name
-        self.is_open = capacity.traits.maintenance is None
-        self.labels = capacity.traits.labels
-        self.cards = cards
-        self.nodes = books_of(capacity)
-        self._rooms: dict[tuple[int | None, bool], tuple[NodeRoom, ...]] = {}
-        self._rounded: dict[tuple[int | None, bool], tuple[NodeRoom, ...]] = {}
-
-    @property
-    def states(self) -> list[GpuState]:
-        """Its GPUs, by address."""
-        return [card.state for card in self.cards.values()]
-
-    @property
-    def free(self) -> float:
-        """How much of its GPUs is free, 0 to 1, in steps that make equal hosts equal."""
-        return round(sum(card.free for card in self.cards.values()) / max(1, len(self.cards)), 3)
-
-    @property
-    def state(self) -> Hashable:
-        """Equal for hosts that differ in name and the order of their GPUs alone."""
-        nodes = tuple(node.state for node in self.nodes)
-        return (self.is_open, nodes, self.labels, tuple(sorted(card.number for card in self.cards.values())))
-
-    def promise(self, footprint: Footprint, times: int) -> None:
-        """Count what a VM takes, -1 times when it goes."""
-        by_number = {node.number: node for node in self.nodes}
-        for cell in cells_on(self.capacity.facts, footprint):
-            by_number[cell.node].promise(cell, footprint.memory.page_kib, times)
-        self._rooms.clear()
-        self._rounded.clear()
-
-    def rooms(self, page_kib: int | None, *, has_gpus: bool) -> tuple[NodeRoom, ...]:
-        """What one more VM can have of each node."""
-        key = (page_kib, has_gpus)
-        if key not in self._rooms:
-            self._rooms[key] = rooms_of(self.nodes, page_kib, has_gpus=has_gpus) if self.is_open else ()
-        return self._rooms[key]
-
-    def rounded(self, page_kib: int | None, *, has_gpus: bool) -> tuple[NodeRoom, ...]:
-        """The same in steps, so that more hosts are equal; what it hides is asked for at last."""
-        key = (page_kib, has_gpus)
-        if key not in self._rounded:
-            rooms = self.rooms(page_kib, has_gpus=has_gpus)
-            self._rounded[key] = tuple(
-                NodeRoom(room.number, _rounded(room.vcpus), _rounded(room.memory_mib), room.gpus) for room in rooms
-            )
-        return self._rounded[key]
-
-    def rooms_for(self, question: Question) -> tuple[NodeRoom, ...]:
-        """The exact rooms for what a VM wants."""
-        return self.rooms(question.page_kib, has_gpus=question.has_gpus)
-
-
 Rooms = tuple[NodeRoom, ...]
 
 GpuMember = tuple[Rooms, int, float]
-"""A GPU in an index: the rounded rooms that count for it, its class, and how much of the host is free."""
+"""A GPU in an index: the rounded rooms that count for it, its class, and how much of the host is free: the
+free part, or the number of other untouched GPUs beside an untouched one."""
 
 HostMember = tuple[Rooms, frozenset[Label], tuple[str, ...], tuple[int, ...]]
 """A host in an index: its rounded rooms, its labels, its GPUs' addresses where they matter, and their classes."""
@@ -126,6 +69,8 @@ class Fleet:
         self._questions: dict[Hashable, Question] = {}
         self._policies: Counter[str | None] = Counter()
         self._hosts_with_nodes = 0
+        self._scarcity = Scarcity()
+        self._markets: Counter[tuple[Model, ...]] = Counter()
         self._groups: dict[tuple[str, str], Counter[str]] = {}
         by_host: dict[str, list[Lease]] = {}
         for lease in leases:
@@ -157,6 +102,8 @@ class Fleet:
         host = self.hosts[name] = Host(capacity, cards)
         self._policies[capacity.traits.policy] += 1
         self._hosts_with_nodes += len(host.nodes) > 1
+        self._markets[host.models] += 1
+        self._count_stock(host, cards)
         for group in capacity.groups:
             self._groups.setdefault(group, Counter())[name] += 1
         for key, gpus in self._gpu_indexes.items():
@@ -169,6 +116,8 @@ class Fleet:
         host = self.hosts.pop(name)
         self._policies[host.capacity.traits.policy] -= 1
         self._hosts_with_nodes -= len(host.nodes) > 1
+        self._markets[host.models] -= 1
+        host.stock.leave(self._scarcity)
         for there in self._groups.values():
             del there[name]
         self._names.pop(bisect.bisect_left(self._names, name))
@@ -266,16 +215,46 @@ class Fleet:
         return tuple(Reach) if self._hosts_with_nodes else (Reach.NEAR,)
 
     def _choose(self, key: IndexKey, question: Question) -> tuple[str, Price] | None:
-        """The best member of an index, and its price."""
+        """The best member of an index, and its price; several models are compared at the price of each."""
+        if not question.compares_models:
+            return self._choose_of(key, question, None)
+        markets: Iterable[tuple[Model, ...]] = [one for one, count in self._markets.items() if count]
         if not key.of_hosts:
-            cost = partial(self._price_of_gpu, question, reach=key.reach)
-            return self._gpu_index(key).choose(question.key, cost)
+            markets = [(model,) for model in dict.fromkeys(model for models in markets for model in models)]
+        found = ((one, self._choose_of(key, question, one)) for one in markets)
+        choices = ((self._weighed(best[1], one), best[0]) for one, best in found if best is not None)
+        best = min(choices, default=None)
+        return None if best is None else (best[1], best[0])
+
+    def _compared(self, question: Question, price: Price, models: Iterable[Model]) -> Price:
+        return self._weighed(price, models) if question.compares_models else price
+
+    def _weighed(self, price: Price, models: Iterable[Model]) -> Price:
+        """A price with the loss weighed by how scarce the models are."""
+        return (*price[:LOSS], price[LOSS] * self._scarcity.price_of_any(models), *price[LOSS + 1 :])
+
+    def _count_stock(self, host: Host, addresses: Iterable[str]) -> bool:
+        """Count what is free of these GPUs. Returns whether the host has another number of untouched ones."""
+        cards = ((address, host.cards[address]) for address in addresses if host.is_open)
+        return host.stock.count(self._scarcity, [(address, card.model, card.stock) for address, card in cards])
+
+    def _choose_of(
+        self, key: IndexKey, question: Question, models: tuple[Model, ...] | None
+    ) -> tuple[str, Price] | None:
+        """The same among the GPUs of one model, or the hosts with GPUs of these; None for all."""
+        asked = (question.key, models)
+        if not key.of_hosts:
+            cost = partial(self._price_of_gpu, question, reach=key.reach, models=models)
+            return self._gpu_index(key).choose(asked, cost)
         index = self._host_index(key)
 
         def price_of(state: HostMember) -> Price | None:
-            return self._price_of_host(question, state, index.first_of(state), key.reach)
+            name = index.first_of(state)
+            if models is not None and self.hosts[name].models != models:
+                return None
+            return self._price_of_host(question, state, name, key.reach)
 
-        found = index.choose(question.key, price_of)
+        found = index.choose(asked, price_of)
         if found is None:
             return None
         price = self._price_of_host(question, found[1], found[0], key.reach)
@@ -316,7 +295,8 @@ class Fleet:
             own = rooms
             if key.reach is Reach.NEAR and len(rooms) > 1:
                 own = tuple(room for room in rooms if room.number == card.reading.gpu.numa_node) or rooms
-            index.put(name + address, (own, card.number, free))
+            beside = float(host.stock.beside(address)) if key.with_untouched else free
+            index.put(name + address, (own, card.number, beside))
 
     def _enter_host(self, key: IndexKey, index: StateIndex[HostMember, Price], host: Host) -> None:
         """Tell an index the state of a host."""
@@ -330,14 +310,20 @@ class Fleet:
     def _changed(self, host: Host, addresses: set[str], footprint: Footprint, times: int) -> None:
         before = {key: host.rounded(key.page_kib, has_gpus=key.has_gpus) for key in self._gpu_indexes}
         host.promise(footprint, times)
+        has_other_untouched = self._count_stock(host, addresses)
         for key, gpus in self._gpu_indexes.items():
             is_of_all = key.with_loads or host.rounded(key.page_kib, has_gpus=key.has_gpus) != before[key]
-            self._enter_gpus(key, gpus, host, host.cards if is_of_all else addresses)
+            changed = {*addresses, *host.stock.untouched()} if has_other_untouched and key.with_untouched else addresses
+            self._enter_gpus(key, gpus, host, host.cards if is_of_all else changed)
         for key, hosts in self._host_indexes.items():
             self._enter_host(key, hosts, host)
 
-    def _price_of_gpu(self, question: Question, state: GpuMember, reach: Reach) -> Price | None:
+    def _price_of_gpu(
+        self, question: Question, state: GpuMember, reach: Reach, models: tuple[Model, ...] | None
+    ) -> Price | None:
         rooms, number, free = state
+        if models is not None and self._classes.models[number] not in models:
+            return None
         example = self._classes.examples[number]
         if not rooms or choose_cells(question.need, _at(example), rooms, reach) is None:
             return None
@@ -360,13 +346,15 @@ class Fleet:
             return None
         if len(question.wants) != 1:
             fitting = question.fit_on(host.states, host.labels, rooms, reach)
-            return None if fitting is None else (fitting.price, host.name, "")
+            return None if fitting is None else (self._compared(question, fitting.price, host.models), host.name, "")
         free = host.free if question.index.with_loads else 0.0
         best: _Choice | None = None
         for address, card in host.cards.items():
             if choose_cells(question.need, _at(card.state), rooms, reach) is None:
                 continue
-            price = question.price_on(card.number, card.example, free)
+            beside = float(host.stock.beside(address)) if question.index.with_untouched else free
+            price = question.price_on(card.number, card.example, beside)
+            price = None if price is None else self._compared(question, price, (card.model,))
             if price is not None and (best is None or price < best[0]):
                 best = (price, host.name, address)
         return best
@@ -422,9 +410,3 @@ def _hides(host: Host, question: Question, reach: Reach) -> bool:
         takes = [[choose_cells(need, (), (room,), reach) is not None for room in rooms] for rooms in (exact, rounded)]
         return takes[0] != takes[1]
     return choose_cells(need, (), exact, reach) is not None and choose_cells(need, (), rounded, reach) is None
-
-
-def _rounded(room: int) -> int:
-    """An amount in steps of a 32nd to a 16th of it."""
-    step = 1 << max(0, room.bit_length() - 5)
-    return room // step * step

@@ -13,15 +13,21 @@ from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuReading, GpuState
 from vgpuctl.scheduler.judge import free_part
+from vgpuctl.scheduler.scarcity import Model, Stock, model_of, stock_of
 
 
 class GpuClasses:
-    """Numbers for shapes (facts) and for classes (facts with leases), and one GPU of each class as its example."""
+    """Numbers for shapes (facts) and for classes (facts with leases), and one GPU of each class as its example.
+
+    models, stocks: of the classes, by their number.
+    """
 
     def __init__(self) -> None:
         self._shapes: dict[Hashable, int] = {}
         self._classes: dict[Hashable, int] = {}
         self.examples: list[GpuState] = []
+        self.models: list[Model] = []
+        self.stocks: list[Stock] = []
 
     def shape_of(self, reading: GpuReading, kinds: Iterable[Hashable]) -> int:
         """The number of what the facts say. kinds: of its VFs."""
@@ -34,6 +40,8 @@ class GpuClasses:
         if number is None:
             number = self._classes[key] = len(self.examples)
             self.examples.append(card.state)
+            self.models.append(model_of(card.state))
+            self.stocks.append(stock_of(card.state))
         return number
 
 
@@ -77,6 +85,16 @@ class Card:
     def example(self) -> GpuState:
         """A GPU of the class, perhaps another one: what the rules say of it holds for this one."""
         return self._classes.examples[self.number]
+
+    @property
+    def model(self) -> Model:
+        """What it is for a request that names no model."""
+        return self._classes.models[self.number]
+
+    @property
+    def stock(self) -> Stock:
+        """What is free of its memory."""
+        return self._classes.stocks[self.number]
 
     @property
     def free(self) -> float:

@@ -14,6 +14,7 @@ from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.kinds.common import memory_of, numa_node
 from vgpuctl.scheduler.offer import Offer
+from vgpuctl.scheduler.scarcity import loss_of, loss_of_all
 
 NVSWITCH = "nvswitch"
 
@@ -60,7 +61,14 @@ def view_of(request: VmRequest, capacities: Sequence[HostCapacity], last_host: s
 
 Price = tuple[float, ...]
 """What a placement costs under a policy, smallest best: the size given for conditions, preferred labels that are
-missing, the host's and the GPU's score, then the waste. What is left equal goes by host name and GPU address."""
+missing, the host's and the GPU's score, then the waste. What is left equal goes by host name and GPU address.
+
+Under `fragmentation` alone: 0, preferred labels that are missing, whole cards that could have been shared, the loss in
+MiB, other untouched GPUs of the host when one is opened, what is left on the GPU.
+"""
+
+LOSS = 3
+"""Where the loss stands in a price under `fragmentation`."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +99,16 @@ class Judge:
         return sum(label not in labels for label in self.preferred)
 
     def price_of(self, offer: Offer, state: GpuState, free: float, *, by_size: bool = False) -> Price:
-        """What one slice alone costs. free: the free part of the host's GPUs, 0 to 1."""
-        size = offer.waste[0] if by_size else 0
+        """What one slice alone costs.
+
+        free: the free part of the host's GPUs, 0 to 1; under `fragmentation` how many others are untouched, 0 where
+        the GPU of the offer is not.
+        """
         missing = self.missing(state.traits.labels)
-        if self._is_least_waste():
-            return (size, missing, 0.0, 0.0, *offer.waste)
+        if self.is_least_waste:
+            could_be_shared = offer.waste[0] if offer.slice.sharing is Sharing.PASSTHROUGH else 0
+            return (0, missing, could_be_shared, loss_of(offer, state, int(free)), free, *offer.waste[2:])
+        size = offer.waste[0] if by_size else 0
         total = 0.0
         for name, weight in self.policy.parts:
             if name in _OF_HOST:
@@ -109,8 +122,10 @@ class Judge:
     ) -> Price:
         """What all slices of one VM cost on one host. states: all its GPUs, by address, as they were before."""
         missing = sum(self.missing(states[one.gpu].traits.labels) for one in slices)
-        if self._is_least_waste():
-            return (size_mib, missing, 0.0, 0.0, *waste)
+        if self.is_least_waste and slices:
+            all_whole = all(one.sharing is Sharing.PASSTHROUGH for one in slices)
+            loss, beside = loss_of_all(slices, states)
+            return (0, missing, waste[0] if all_whole else 0, loss, beside, *waste[2:])
         total = 0.0
         for name, weight in self.policy.parts:
             if name in _OF_HOST:
@@ -142,12 +157,13 @@ class Judge:
         """Whether equal hosts take turns rather than go by name."""
         return PolicyName.ROUND_ROBIN in self.policy.names
 
-    def _is_least_waste(self) -> bool:
-        """Whether the order by waste, which follows the scores, is the whole policy."""
+    @property
+    def is_least_waste(self) -> bool:
+        """Whether `fragmentation` is the whole policy, so that what is lost decides and not a score."""
         return self.policy.names == (PolicyName.FRAGMENTATION,)
 
     def _score_on(self, offer: Offer, state: GpuState, states: Mapping[str, GpuState]) -> float:
-        if self._is_least_waste():
+        if self.is_least_waste:
             return 0.0
         costs = (weight * self._offer_cost(name, offer, state, states) for name, weight in self.policy.parts)
         return round(sum(costs), 9)

@@ -25,6 +25,7 @@ class IndexKey(NamedTuple):
 
     page_kib: of which huge pages the room is, None for ordinary memory. has_gpus: whether VMs with GPUs ask, which are
     pinned where the host pins. reach: whether only a GPU's own NUMA node is part of its state, or all of the host.
+    with_untouched: whether the number of untouched GPUs of its host is part of the state of an untouched GPU.
     """
 
     of_hosts: bool
@@ -33,6 +34,7 @@ class IndexKey(NamedTuple):
     page_kib: int | None = None
     has_gpus: bool = True
     reach: Reach = Reach.NEAR
+    with_untouched: bool = False
 
 
 def wants_of(request: VmRequest) -> list[Wanted]:
@@ -68,7 +70,15 @@ class Question:
         several = len(self.wants) != 1
         self.has_gpus = bool(self.wants)
         with_places = several and judge.wants_closeness()
-        self.index = IndexKey(several, judge.wants_loads(), with_places, request.hugepages_kib, self.has_gpus)
+        self.index = IndexKey(
+            of_hosts=several,
+            with_loads=judge.wants_loads(),
+            with_places=with_places,
+            page_kib=request.hugepages_kib,
+            has_gpus=self.has_gpus,
+            with_untouched=judge.is_least_waste and not several,
+        )
+        self.compares_models = judge.is_least_waste and any(map(_may_be_any_model, self.wants))
         self._different = list(Counter(self.wants).items())
         self._best: dict[int, Offer | None] = {}
         self._prices: dict[tuple[int, float], Price | None] = {}
@@ -164,6 +174,10 @@ class Question:
 def nodes_of(slices: Iterable[Slice]) -> list[int]:
     """The NUMA nodes of a VM's GPUs, as far as they are known."""
     return [one.numa_node for one in slices if one.numa_node is not None]
+
+
+def _may_be_any_model(wanted: Wanted) -> bool:
+    return wanted.request.profile is None and wanted.boards is None
 
 
 def _by_address(states: Iterable[GpuState]) -> dict[str, GpuState]:

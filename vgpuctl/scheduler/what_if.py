@@ -10,7 +10,8 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Wishes
-from vgpuctl.scheduler.fleet import Fleet, Host
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.fleet_host import Host
 from vgpuctl.scheduler.host_memory import with_more_pages
 from vgpuctl.scheduler.mixed_change import with_mixed_sizes
 from vgpuctl.scheduler.victims import Candidate, choose_victims

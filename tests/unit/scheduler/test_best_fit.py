@@ -157,10 +157,27 @@ def test_conditions_take_the_smallest_type_that_fits(text: str, profile: str) ->
     assert place(vm(text), [a40_host()], []).slices[0].profile == profile
 
 
-def test_conditions_take_the_smallest_type_of_the_fleet() -> None:
+def test_conditions_take_the_card_where_the_fleet_loses_least() -> None:
     fleet = [a40_host("gpu1"), t4_host("gpu2", vgpus=["T4-8Q"])]
     assert place(vm("memory>=7GiB"), fleet, []).host == "gpu2"
-    assert place(vm("memory>=6GiB"), fleet, []).slices[0].profile == "A40-6Q"
+    assert place(vm("memory>=6GiB"), fleet, []).slices[0].profile == "T4-8Q"
+    assert place(vm("memory>=2GiB"), fleet, []).slices[0].profile == "A40-2Q"
+
+
+def test_conditions_leave_the_scarcer_of_two_models_alone() -> None:
+    fleet = [a40_host(f"a{number}") for number in range(3)] + [t4_host(f"t{number}") for number in range(9)]
+    fleet += [t4_host("used", vgpus=["T4-4Q", "T4-4Q"])]
+    promised = [a40_host(f"b{number}", vgpus=["A40-48Q"]) for number in range(60)]
+    assert place(vm("memory>=16GiB"), fleet, []).slices[0].profile == "T4-16Q"
+    assert place(vm("memory>=16GiB"), fleet + promised, []).slices[0].profile == "T4-16Q"
+    scarce = [t4_host(f"c{number}", vgpus=["T4-16Q"]) for number in range(200)]
+    assert place(vm("memory>=16GiB"), fleet + scarce, []).slices[0].profile == "A40-16Q"
+
+
+def test_an_untouched_card_is_opened_on_the_host_with_the_fewest() -> None:
+    fleet = [a40_host("a", cards=4), a40_host("b", cards=4, vgpus=["A40-8Q"])]
+    assert place(vm("A40-48Q"), fleet, []).host == "b"
+    assert place(vm("2*memory>=48GiB"), fleet, []).host == "b"
 
 
 def test_conditions_take_a_larger_type_when_the_smaller_cannot_be_created() -> None:

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How scarce the GPUs of each model are, which decides where a request goes that several models could serve.
+
+The price of a MiB rises exponentially as the model's free part falls, as in online packing and routing (Awerbuch, Azar,
+Plotkin 1993): models are used up together, and a request that wastes a part of a larger card goes there only when the
+smaller ones are that much scarcer. Nothing of the future is known; equal fleets give equal prices.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vgpuctl.catalog.names import gpu_instance_slices
+from vgpuctl.model.lease import Slice
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of, max_instances_of
+from vgpuctl.scheduler.kinds.common import memory_of, refuse_unusable
+from vgpuctl.scheduler.offer import Offer
+
+STEEPNESS = 4.0
+"""The price grows by the factor e for each quarter of a model's memory that is taken."""
+
+SMALL_FLEET = 100
+"""GPUs of a fleet in which the price rises half as steeply, since there one VM changes the free part much."""
+
+OPENED = 0.1
+"""Part of the memory left on a card that counts as lost when a first vGPU decides which size all others there have."""
+
+BESIDE = 0.02
+"""Part of an untouched GPU that counts as lost for each other untouched GPU of its host when it is opened, so that
+hosts stay whole for VMs with several GPUs."""
+
+Model = Hashable
+"""What makes GPUs interchangeable for a request without a model: the board, its memory, and how it can be shared."""
+
+
+@dataclass(frozen=True)
+class Stock:
+    """Memory in MiB of one GPU, or of all of a model: what more vGPUs could still have, and all of it."""
+
+    free_mib: int = 0
+    total_mib: int = 0
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing of it is taken."""
+        return 0 < self.total_mib == self.free_mib
+
+
+class Scarcity:
+    """The stocks of all models of a fleet, counted in whole MiB so that their history leaves no trace."""
+
+    def __init__(self) -> None:
+        self._free_mib: Counter[Model] = Counter()
+        self._total_mib: Counter[Model] = Counter()
+        self._gpus = 0
+
+    def count(self, model: Model, stock: Stock, times: int = 1) -> None:
+        """Count a GPU, -1 times when it goes or changes."""
+        self._free_mib[model] += times * stock.free_mib
+        self._total_mib[model] += times * stock.total_mib
+        self._gpus += times * (stock.total_mib > 0)
+
+    def price(self, model: Model) -> float:
+        """What a MiB of a model costs: 1 when all is taken, less the more is free."""
+        total_mib = self._total_mib[model]
+        if not total_mib:
+            return 1.0
+        steepness = STEEPNESS * self._gpus / (self._gpus + SMALL_FLEET)
+        return math.exp(-steepness * self._free_mib[model] / total_mib)
+
+    def price_of_any(self, models: Iterable[Model]) -> float:
+        """The price on a host with GPUs of these models: that of the scarcest."""
+        return max(map(self.price, models), default=1.0)
+
+
+class HostStock:
+    """What is free of the GPUs of one host, by address. One that takes no VM has nothing."""
+
+    def __init__(self) -> None:
+        self._stocks: dict[str, tuple[Model, Stock]] = {}
+        self._untouched = 0
+
+    def count(self, scarcity: Scarcity, gpus: Iterable[tuple[str, Model, Stock]]) -> bool:
+        """Count what is free of these GPUs now. Returns whether the host has another number of untouched ones."""
+        before = self._untouched
+        for address, model, stock in gpus:
+            old = self._stocks.get(address)
+            if old is not None:
+                scarcity.count(*old, -1)
+                self._untouched -= old[1].is_untouched
+            scarcity.count(model, stock)
+            self._untouched += stock.is_untouched
+            self._stocks[address] = (model, stock)
+        return self._untouched != before
+
+    def leave(self, scarcity: Scarcity) -> None:
+        """Count the host no more."""
+        for model, stock in self._stocks.values():
+            scarcity.count(model, stock, -1)
+
+    def untouched(self) -> list[str]:
+        """The addresses of the GPUs that nobody uses any part of."""
+        return [address for address, (_, stock) in self._stocks.items() if stock.is_untouched]
+
+    def beside(self, address: str) -> int:
+        """How many other GPUs are untouched, when this one is; else 0."""
+        found = self._stocks.get(address)
+        return self._untouched - 1 if found is not None and found[1].is_untouched else 0
+
+
+def model_of(state: GpuState) -> Model:
+    """The model of a GPU. Whether it could be given away whole changes with its use, so it is no part of that."""
+    gpu = state.gpu
+    board = state.board.key if state.board else (gpu.vendor_id, gpu.device_id)
+    return (board, memory_of(state), tuple(kind for kind in gpu.sharing if kind != Sharing.PASSTHROUGH))
+
+
+def stock_of(state: GpuState) -> Stock:
+    """What is free of a GPU. Beside vGPUs of one size only as many of that size count as it takes."""
+    total_mib = memory_of(state)
+    if state.whole is not None:
+        return Stock(0, total_mib)
+    if refuse_unusable(state) is not None:
+        return Stock()
+    sizes = Counter(held.framebuffer_mib or 0 for held in state.vgpus)
+    used_mib = sum(_share_mib(size_mib, state) * count for size_mib, count in sizes.items())
+    if not sizes and state.functions and state.gpu.vfs:
+        used_mib = total_mib * len(state.functions) // len(state.gpu.vfs)
+    return Stock(max(0, total_mib - used_mib), total_mib)
+
+
+def _is_untouched(state: GpuState) -> bool:
+    """As of its stock, without counting what is taken."""
+    is_free = state.whole is None and not state.vgpus and not state.functions
+    return is_free and refuse_unusable(state) is None and memory_of(state) > 0
+
+
+def loss_of(offer: Offer, state: GpuState, beside: int) -> float:
+    """Memory of the GPU in MiB, or parts of it, that other requests lose when this offer is taken.
+
+    beside: the other untouched GPUs of the host, when this one is.
+    """
+    host = BESIDE * beside * memory_of(state)
+    if offer.slice.sharing is Sharing.PASSTHROUGH:
+        return memory_of(state) + host
+    size, opens, left = offer.waste
+    if offer.slice.sharing is Sharing.VF:
+        return size + OPENED * opens + host
+    if gpu_instance_slices(offer.slice.profile) is None:
+        size = _share_mib(size, state)
+    return size + OPENED * opens * max(0, left) + host
+
+
+def loss_of_all(slices: Sequence[Slice], states: Mapping[str, GpuState]) -> tuple[float, int]:
+    """The same for all slices of one VM on a host, and how many other GPUs are untouched if they open any.
+
+    states: all GPUs of the host by address, as they were before.
+    """
+    loss, opened_mib, opened = 0.0, 0, 0
+    for address, after in _after(slices, states).items():
+        before, left = stock_of(states[address]), stock_of(after)
+        loss += before.free_mib - left.free_mib
+        if before.is_untouched:
+            loss += OPENED * left.free_mib
+            opened_mib += before.total_mib
+            opened += 1
+    beside = sum(map(_is_untouched, states.values())) - opened if opened else 0
+    return loss + BESIDE * beside * opened_mib, beside
+
+
+def _after(slices: Sequence[Slice], states: Mapping[str, GpuState]) -> dict[str, GpuState]:
+    """The GPUs that these slices use, with them."""
+    used: dict[str, GpuState] = {}
+    for one in slices:
+        used[one.gpu] = used.get(one.gpu, states[one.gpu]).with_slice(one)
+    return used
+
+
+def _share_mib(size_mib: int, state: GpuState) -> int:
+    """The part of an equal-size GPU that one vGPU of a size keeps from others: its memory over the most it takes."""
+    for offered in state.gpu.types:
+        if gpu_instance_slices(offered.name) is None and framebuffer_of(offered, state.board) == size_mib:
+            most = max_instances_of(offered, state.board)
+            return memory_of(state) // most if most and not state.gpu.heterogeneous else size_mib
+    return size_mib

@@ -38,6 +38,7 @@ class Settings:
     ovn_authority: Path | None = None
     authority_folder: Path | None = None
     reachable_networks: Sequence[str] = ()
+    key_file: Path | None = None
 
 
 def open_services(
@@ -58,7 +59,7 @@ def open_services(
     def store() -> "Store":
         from vgpuctl.store.store import default_url, open_store
 
-        return open_store(settings.database or default_url(), clock=clock)
+        return open_store(settings.database or default_url(), clock=clock, key_file=settings.key_file)
 
     def session(inventory: "Inventory", name: str) -> HostSession:
         from vgpuctl.hosts.connection import Connection

@@ -251,3 +251,24 @@ def test_a_secret_that_others_can_read_is_refused(operator: Operator, folder: Pa
     refused = operator.is_refused("onboard", str(folder / "acme.yml"))
     assert refused["hint"] == f"run `chmod 600 {folder}/acme.tok`"
     assert operator.json("list-tenants") == []
+
+
+def test_a_secret_elsewhere_is_read_only_from_folders_of_the_operator(
+    operator: Operator, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    vault = tmp_path_factory.mktemp("vault")
+    (folder / "acme.tok").rename(vault / "acme.tok")
+    file = folder / "acme.yml"
+    text = file.read_text()
+    file.write_text(text.replace("acme.tok", str(vault / "acme.tok")))
+    refused = operator.is_refused("onboard", str(file))
+    assert "neither beside the tenant's file" in refused["message"]
+    assert "--secrets-from" in (refused["hint"] or "")
+    file.write_text(text.replace("acme.tok", "../../../etc/shadow"))
+    assert "cannot be named so" in operator.is_refused("onboard", str(file))["message"]
+    assert operator.json("list-tenants") == []
+    file.write_text(text.replace("acme.tok", str(vault / "acme.tok")))
+    operator.does("create-outside", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1",
+                  "--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider")  # fmt: skip
+    allowed = ("onboard", str(file), "--secrets-from", str(vault))
+    assert "vm web-1" in _words(operator.json(*allowed, "--dry-run"))["created"]

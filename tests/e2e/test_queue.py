@@ -104,6 +104,32 @@ def test_a_gang_waits_and_starts_as_a_whole(operator: Operator) -> None:
     assert (_queue(operator), [one["queued"] for one in operator.json(*gang)]) == ([], [False, False])
 
 
+def test_no_secret_is_shown_or_lies_in_the_store_and_a_queued_vm_starts_with_it(
+    operator: Operator, tmp_path: Path
+) -> None:
+    document = tmp_path / "user-data"
+    document.write_text("#cloud-config\npassword: hunter2-of-acme\n")
+    seeded = ("--user-data", str(document))
+    said = [operator.does("create-vm", "first", "--json", *seeded, *WHOLE)]
+    said.append(operator.does("create-vm", "second", "--queue", "--json", *seeded, *WHOLE))
+    said += [
+        operator.does(*one, "--json")
+        for one in (("list-queue",), ("list-vms",), ("repair",), ("explain-vm", "x", *seeded, *WHOLE))
+    ]
+    said.append(operator.does("show-vm", "first", "--tenant", "acme", "--xml", "--json"))
+    assert operator.json("create-vm", "first", *seeded, *WHOLE)[0]["changed"] is False
+    document.write_text("#cloud-config\npassword: hunter2-of-others\n")
+    for name in ("first", "second"):
+        said.append(operator.run("create-vm", name, "--queue", *seeded, *WHOLE))
+        assert (said[-1].code, "sha256:" in said[-1].err) == (6, True), said[-1].err
+    stored = Path(operator.database.removeprefix("sqlite:///"))
+    files = b"".join(file.read_bytes() for file in stored.parent.glob(f"{stored.name}*"))
+    assert b"hunter2" not in files
+    assert not [one for one in said if "hunter2" in one.out + one.err]
+    operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
+    assert operator.json(*ONCE)[0] == {"name": "acme.second", "outcome": "started"}
+
+
 def test_nobody_overtakes_one_that_waited_long_on_the_hosts_that_it_could_use(operator: Operator) -> None:
     elsewhere = ("--gpu", "passthrough", *SMALL[:-1], "sim-003")
     operator.does("create-vm", "half", "--gpu", "A40-24Q", *SMALL)

@@ -14,6 +14,14 @@ from vgpuctl.cli.output import print_json, print_line, print_table, say
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--diff", is_flag=True, help="Show what changes in each object.")
 @click.option("--prune", is_flag=True, help="Remove the tenant's objects that the file does not have.")
+@click.option(
+    "--secrets-from",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="VGPUCTL_SECRETS_FROM",
+    metavar="DIR",
+    help="Folder in which FILE may name secrets, beside its own folder; several times.  [env: VGPUCTL_SECRETS_FROM]",
+)
 @options.dry_run
 @options.inventory
 @options.limit
@@ -21,7 +29,15 @@ from vgpuctl.cli.output import print_json, print_line, print_table, say
 @options.ssh
 @options.forks
 @options.as_json
-def command(file: Path, diff: bool, prune: bool, dry_run: bool, as_json: bool, **where: Any) -> None:
+def command(
+    file: Path,
+    diff: bool,
+    prune: bool,
+    secrets_from: tuple[Path, ...],
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
     """Make a tenant what its file says: quotas, pools, networks, security groups, ways in and out, VMs.
 
     The same command again changes nothing, and finishes what a killed run began.
@@ -33,7 +49,7 @@ def command(file: Path, diff: bool, prune: bool, dry_run: bool, as_json: bool, *
 
     with services(**where) as opened:
         backend = Backend.OVN if opened.has_northbound else Backend.LIBVIRT
-        wanted = read_tenant_file(file, default_backend=backend)
+        wanted = read_tenant_file(file, default_backend=backend, secrets_from=secrets_from)
         outcomes = onboard(opened, wanted, dry_run=dry_run, prune=prune)
     if as_json:
         changed = any(one.outcome in ("created", "changed", "removed") for one in outcomes)

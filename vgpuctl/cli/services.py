@@ -34,6 +34,7 @@ def services(
             known_hosts,
             connect_timeout_s,
             command_timeout_s,
+            key_file=_path("VGPUCTL_KEY_FILE"),
             ovn_northbound=os.environ.get("VGPUCTL_OVN_NORTHBOUND") or None,
             ovn_key=_path("VGPUCTL_OVN_KEY"),
             ovn_certificate=_path("VGPUCTL_OVN_CERTIFICATE"),

@@ -161,6 +161,7 @@ def read_requests(
     from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.model.guest_memory import parse_page_size
     from vgpuctl.model.priority import parse_priority
+    from vgpuctl.model.secret_text import SecretText
     from vgpuctl.model.times import parse_duration
     from vgpuctl.model.units import parse_mib
     from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest, named_network
@@ -194,8 +195,8 @@ def read_requests(
                 firmware=Firmware(firmware),
                 cloud_init=CloudInit(
                     tuple(_read(Path(path)).strip() for path in ssh_keys),
-                    _read(user_data) if user_data else None,
-                    _read(network_config) if network_config else None,
+                    SecretText.of(_read(user_data)) if user_data else None,
+                    SecretText.of(_read(network_config)) if network_config else None,
                     hostname,
                 ),
                 direct_kernel=DirectKernel(kernel, initrd, kernel_args) if kernel else None,

@@ -4,7 +4,6 @@
 It is one of the three witnesses (design, section 7), so it says whose domain it is without the store.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -83,10 +82,9 @@ def request_json(request: VmRequest) -> str:
     """
     fields: dict[str, Any] = asdict(request)
     del fields["domain"]  # only of domains that are not ours to write
-    for document in ("user_data", "network_config"):
-        text = fields["cloud_init"][document]
-        if text is not None:
-            fields["cloud_init"][document] = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    for document in ("user_data", "network_config", "licence_token"):
+        secret = fields["cloud_init"][document]
+        fields["cloud_init"][document] = None if secret is None else secret["digest"]
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 

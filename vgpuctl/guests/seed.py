@@ -8,9 +8,7 @@ Source: cloud-init DataSourceNoCloud and config/cc_ssh.py.
 
 import base64
 import binascii
-import os
 import re
-from pathlib import Path
 
 from vgpuctl.errors import UsageError
 from vgpuctl.guests.iso_image import iso_image
@@ -49,22 +47,23 @@ def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = No
     """Write the seed's files, by name; see seed_image."""
     keys = [check_ssh_key(key) for key in cloud_init.ssh_authorized_keys]
     hostname = cloud_init.hostname or vm.request.name
-    user_data = cloud_init.user_data
-    if user_data is None:
+    if cloud_init.user_data is None:
         user_data = render_template("user-data.j2", hostname=hostname, ssh_authorized_keys=keys)
     else:
+        user_data = cloud_init.user_data.reveal()
         check_user_data(user_data)
     files = {
         "meta-data": render_template("meta-data.j2", instance_id=vm.uuid, hostname=hostname, ssh_authorized_keys=keys),
         "user-data": user_data,
     }
-    if cloud_init.licence_token_file is not None:
+    if cloud_init.licence_token is not None:
         files["vendor-data"] = render_template(
-            "vendor-data.j2", path=LICENCE_TOKEN_PATH, content=_read_secret(cloud_init.licence_token_file)
+            "vendor-data.j2", path=LICENCE_TOKEN_PATH, content=cloud_init.licence_token.reveal()
         )
     if cloud_init.network_config is not None:
-        _check_yaml(cloud_init.network_config, what="network-config")
-        files["network-config"] = cloud_init.network_config
+        network_config = cloud_init.network_config.reveal()
+        _check_yaml(network_config, what="network-config")
+        files["network-config"] = network_config
     elif attachment is not None:
         files["network-config"] = _port_config(attachment)
     elif vm.request.network is not None:
@@ -72,25 +71,6 @@ def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = No
             "network-config.j2", mac_address=mac_address(vm.uuid), attachment=None
         )
     return files
-
-
-def check_secret(path: str) -> None:
-    """Accept a secret's file that nobody but its owner can read. Raises UsageError; the content is never shown."""
-    _read_secret(path)
-
-
-def _read_secret(path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode & 0o777
-            content = file.read()
-    except OSError as error:
-        raise UsageError(f"the secret {path} cannot be read: {error.strerror}") from error
-    if mode & 0o077:
-        raise UsageError(
-            f"the secret {path} can be read by others: its mode is {mode:04o}", hint=f"run `chmod 600 {path}`"
-        )
-    return base64.b64encode(content).decode()
 
 
 def _port_config(attachment: Attachment) -> str:
@@ -133,9 +113,8 @@ def check_ssh_key(key: str) -> str:
 def check_user_data(document: str) -> None:
     """Accept a document whose first line cloud-init acts on; on others it only logs a warning. Raises UsageError."""
     if not document.startswith(_USER_DATA_STARTS):
-        first = document.split("\n", 1)[0]
         raise UsageError(
-            f"user-data starts with {first[:60]!a}, which cloud-init ignores",
+            "user-data starts with a line which cloud-init ignores",
             hint="the first line must be `#cloud-config`, or `#!` and an interpreter for a script",
         )
     if document.startswith("#cloud-config"):

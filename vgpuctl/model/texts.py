@@ -4,6 +4,8 @@
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
+from vgpuctl.model.secret_text import SecretText
+
 
 def texts_of(value: object, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield path (`disk.base_image`) and text of every text in a dataclass, its tuples and its dataclasses."""
@@ -12,6 +14,9 @@ def texts_of(value: object, path: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, tuple):
         for item in value:
             yield from texts_of(item, path)
+    elif isinstance(value, SecretText):
+        if value.has_content():
+            yield path, value.reveal()
     elif is_dataclass(value):
         for field in fields(value):
             yield from texts_of(getattr(value, field.name), f"{path}.{field.name}" if path else field.name)

@@ -2,13 +2,14 @@
 """A tenant's VM as it was asked for, and as the store knows it."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.secret_text import UNKNOWN_DIGEST, SecretText
 from vgpuctl.model.wishes import NO_WISHES, Wishes
 
 _VM_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -58,20 +59,25 @@ class DiskRequest:
 class CloudInit:
     """The cloud-init seed. user_data and network_config are whole documents as the user wrote them.
 
-    licence_token_file: a file of the operator's machine whose content goes into the seed and nowhere else.
+    licence_token: the content of NVIDIA's client configuration token, in base64.
     """
 
     ssh_authorized_keys: tuple[str, ...] = ()
-    user_data: str | None = None
-    network_config: str | None = None
+    user_data: SecretText | None = None
+    network_config: SecretText | None = None
     hostname: str | None = None
-    licence_token_file: str | None = None
+    licence_token: SecretText | None = None
+
+    def with_known_digests(self, other: "CloudInit") -> "CloudInit":
+        """This seed with the digests of `other` where an older vgpuctl noted none."""
+        token = self.licence_token
+        if token is None or token.digest != UNKNOWN_DIGEST or other.licence_token is None:
+            return self
+        return replace(self, licence_token=other.licence_token)
 
     def is_wanted(self) -> bool:
         """Whether there is anything to seed."""
-        return any(
-            (self.ssh_authorized_keys, self.user_data, self.network_config, self.hostname, self.licence_token_file)
-        )
+        return any((self.ssh_authorized_keys, self.user_data, self.network_config, self.hostname, self.licence_token))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest
 
-REQUEST_VERSION = 8
+REQUEST_VERSION = 9
 SLICE_VERSION = 2
 RESERVATION_VERSION = 1
 

@@ -2,6 +2,7 @@
 """The queue in the store: VMs that wait for their turn, and how they are put in order."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Row, delete, insert, select, update
@@ -13,6 +14,7 @@ from vgpuctl.store import codec, tables
 from vgpuctl.store.claims import subject_of
 from vgpuctl.store.liveness import is_running
 from vgpuctl.store.operations import OperationRows
+from vgpuctl.store.sealed import documents_of, with_documents
 from vgpuctl.store.tenants import TenantRows
 
 _QUEUE, _SETTINGS = tables.queue, tables.settings
@@ -44,8 +46,9 @@ class QueueRows(TenantRows, OperationRows):
     ) -> None:
         """Add an entry. others: the VMs that come with the first one of a gang. may_preempt: queued with --preempt.
 
-        Raises NotFound for the tenant, and for a VM that should start again and is not there; ConcurrentChange when one
-        of the VMs waits already.
+        Their secret documents are encrypted. Raises NotFound for the tenant, and for a VM that should start again and
+        is not there; ConcurrentChange when one of the VMs waits already; StoreUnusable when there are documents and no
+        key.
         """
         self.tenant(request.tenant)
         if kind.starts_again():
@@ -53,6 +56,7 @@ class QueueRows(TenantRows, OperationRows):
         for one in (request, *others):
             if self.queued(one.tenant, one.name) is not None:
                 raise ConcurrentChange(f"VM {one.name} of tenant {one.tenant} waits in the queue already")
+        texts = {} if kind.starts_again() else documents_of((request, *others))
         self._write(
             insert(_QUEUE).values(
                 kind=kind.value,
@@ -63,9 +67,19 @@ class QueueRows(TenantRows, OperationRows):
                 queued_at=self._clock(),
                 reason=None if reason is None else codec.plain_text(reason),
                 may_preempt=may_preempt,
+                secrets=self._key_file.seal(texts) if texts else None,
             ),
             conflict=f"VM {request.name} of tenant {request.tenant} waits in the queue already",
         )
+
+    def with_secrets(self, entry: QueueEntry) -> QueueEntry:
+        """The entry with the secret documents that its VMs are made with. Raises StoreUnusable without the key."""
+        for row in self._read(select(_QUEUE.c.secrets).where(_QUEUE.c.id == entry.id)):
+            if row.secrets is not None:
+                texts = self._key_file.open(row.secrets)
+                others = tuple(with_documents(one, texts) for one in entry.others)
+                return replace(entry, request=with_documents(entry.request, texts), others=others)
+        return entry
 
     def leave_queue(self, entry_id: int) -> bool:
         """Take an entry out. Returns False when it was gone; raises ConcurrentChange while it is being served."""

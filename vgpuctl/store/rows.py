@@ -10,18 +10,26 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from vgpuctl.errors import StateError, StoreUnusable
 from vgpuctl.store.failures import translate
+from vgpuctl.store.sealed import NO_KEY, KeyFile
 
 
 class Rows:
     """One transaction on the store. Not for use by several threads at once."""
 
     def __init__(
-        self, connection: Connection, *, store_name: str, clock: Callable[[], float], read_only_reason: str | None
+        self,
+        connection: Connection,
+        *,
+        store_name: str,
+        clock: Callable[[], float],
+        read_only_reason: str | None,
+        key_file: KeyFile = NO_KEY,
     ) -> None:
         self._connection = connection
         self._store_name = store_name
         self._clock = clock
         self._read_only_reason = read_only_reason
+        self._key_file = key_file
         self.failure: StateError | None = None
 
     def now(self) -> float:

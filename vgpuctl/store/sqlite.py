@@ -64,6 +64,7 @@ def _writer(path: Path) -> Callable[[], sqlite3.Connection]:
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA secure_delete = ON")  # what is deleted or replaced is gone from the file too
         connection.execute("PRAGMA synchronous = FULL")  # a state must outlive a power cut before its side effect
         return connection
 

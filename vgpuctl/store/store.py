@@ -4,6 +4,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import TracebackType
 
 from sqlalchemy import Connection, Engine
@@ -16,6 +17,7 @@ from vgpuctl.store import postgresql, sqlite, upgrade
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
 from vgpuctl.store.claims import Claim, claim_by_operation, claim_row
 from vgpuctl.store.failures import translate
+from vgpuctl.store.sealed import NO_KEY, KeyFile
 from vgpuctl.store.session import Session
 
 __all__ = ["Session", "Store", "default_url", "open_store"]
@@ -24,11 +26,20 @@ __all__ = ["Session", "Store", "default_url", "open_store"]
 class Store:
     """An open store; several threads may use it. `name` is its path or URL for messages, without password."""
 
-    def __init__(self, engine: Engine, *, name: str, read_only_reason: str | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        name: str,
+        read_only_reason: str | None,
+        clock: Callable[[], float],
+        key_file: KeyFile = NO_KEY,
+    ) -> None:
         self.name = name
         self.read_only_reason = read_only_reason
         self._engine = engine
         self._clock = clock
+        self._key_file = key_file
 
     def now(self) -> float:
         """What the store's clock says, seconds since the epoch, UTC: the time that use cases decide by."""
@@ -112,6 +123,7 @@ class Store:
                 store_name=self.name,
                 clock=self._clock,
                 read_only_reason=reason or (None if writing else "this is a transaction that only reads"),
+                key_file=self._key_file,
             )
             yield session
             if session.failure is not None:
@@ -153,24 +165,27 @@ class Store:
             except SQLAlchemyError as exc:
                 raise translate(exc, store_name=self.name) from exc
         with self._begin(writing=True) as connection:
-            upgrade.migrate(connection, store_name=self.name)
+            upgrade.migrate(connection, store_name=self.name, key_file=self._key_file)
 
 
-def open_store(url: str, *, clock: Callable[[], float] = time.time) -> Store:
+def open_store(url: str, *, clock: Callable[[], float] = time.time, key_file: Path | None = None) -> Store:
     """Open the store at `url` (sqlite:///PATH or postgresql://…), made or migrated when it has to be.
 
-    clock: the time of rows, seconds since the epoch, UTC.
+    clock: the time of rows, seconds since the epoch, UTC. key_file: encrypts secret documents in the queue; without it
+    a SQLite store makes one beside itself when it needs it, and PostgreSQL has none.
     Raises UsageError for a URL that is none, StoreUnusable when the store cannot be opened.
     """
     address = parse_url(url)
     if isinstance(address, SqliteAddress):
+        key = KeyFile(key_file or Path(f"{address.path}.key"), makes_key=key_file is None)
         reason = sqlite.prepare(address)
         engine = sqlite.open_engine(address, read_only=reason is not None)
     else:
+        key = KeyFile(key_file, makes_key=False)
         reason = None
         engine = postgresql.open_engine(address)
         _check_connection(engine, address)
-    store = Store(engine, name=address.shown, read_only_reason=reason, clock=clock)
+    store = Store(engine, name=address.shown, read_only_reason=reason, clock=clock, key_file=key)
     try:
         store.bring_up_to_date()
     except BaseException:

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0011"
+SCHEMA_VERSION = "0012"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -278,6 +278,7 @@ queue = Table(
     Column("queued_at", Double, nullable=False),
     Column("reason", Text),
     Column("may_preempt", Boolean),
+    Column("secrets", Text),
     UniqueConstraint("tenant", "name"),
     sqlite_autoincrement=True,
 )

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError
 
 from vgpuctl.errors import StoreUnusable
+from vgpuctl.store.sealed import NO_KEY, KeyFile
 from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def is_current(connection: Connection, *, store_name: str) -> bool:
     return version is not None and not _is_older(str(version), store_name=store_name)
 
 
-def migrate(connection: Connection, *, store_name: str) -> None:
+def migrate(connection: Connection, *, store_name: str, key_file: KeyFile = NO_KEY) -> None:
     """Bring the schema up to date, within the caller's transaction, which holds the writers' lock.
 
     Does nothing when another run did it meanwhile.
@@ -42,7 +43,7 @@ def migrate(connection: Connection, *, store_name: str) -> None:
         return
     from alembic import command
 
-    command.upgrade(config(connection), "head")
+    command.upgrade(config(connection, key_file), "head")
 
 
 def refuse_stranger(connection: Connection, *, store_name: str) -> None:
@@ -55,7 +56,7 @@ def refuse_stranger(connection: Connection, *, store_name: str) -> None:
         )
 
 
-def config(connection: Connection | None = None) -> "Config":
+def config(connection: Connection | None = None, key_file: KeyFile = NO_KEY) -> "Config":
     """alembic's configuration: the packaged migrations, on the caller's connection."""
     from alembic.config import Config
 
@@ -63,6 +64,7 @@ def config(connection: Connection | None = None) -> "Config":
     made.set_main_option("script_location", "vgpuctl.store:migrations")
     made.set_main_option("path_separator", "os")
     made.attributes["connection"] = connection
+    made.attributes["key_file"] = key_file
     return made
 
 

@@ -109,6 +109,8 @@ def _serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout
             if refusal is not None:
                 claim.note(refusal)
                 return Served(entry.name, f"waits: {refusal}"), True
+            with services.store.reading() as session:
+                entry = session.with_secrets(entry)
             if entry.kind is QueueKind.GANG:
                 create_gang(services, entry.requests, consent=consent)
             else:

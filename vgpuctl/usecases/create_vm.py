@@ -189,6 +189,7 @@ def read_leases(
 
 def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
     """One line per field that differs: `memory_mib: 2048 there, 4096 wanted`."""
+    there = replace(there, cloud_init=there.cloud_init.with_known_digests(wanted.cloud_init))
     lines = []
     for field in (
         "gpus",

@@ -4,7 +4,6 @@
 from collections.abc import Iterator, Sequence
 
 from vgpuctl.errors import NetworkDiffers, VgpuctlError, VmDiffers
-from vgpuctl.guests.seed import check_secret
 from vgpuctl.model.network import NetworkState
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmState
@@ -47,9 +46,6 @@ def onboard(
     Raises VmDiffers and NetworkDiffers for objects that would have to be made anew, ConcurrentChange while another
     run onboards the tenant, and everything that creating a network or a VM raises. What was done stays done.
     """
-    for vm in wanted.vms:
-        if vm.cloud_init.licence_token_file is not None:
-            check_secret(vm.cloud_init.licence_token_file)
     with services.store.reading() as session:
         for vm in wanted.vms:
             refuse_unregistered(session, vm)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading an onboarding file, schema version 1 (docs/onboarding.md); every refusal names file and line."""
 
+import base64
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.inventory.layout_value import Value
 from vgpuctl.inventory.yaml_document import read_document
 from vgpuctl.model.network import Backend, NetworkRequest, parse_address, parse_cidr
+from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmRequest, check_name
 from vgpuctl.model.vpc import (
@@ -28,6 +30,7 @@ from vgpuctl.model.vpc import (
 )
 from vgpuctl.model.vpc_text import parse_ports, parse_source
 from vgpuctl.quota.resources import parse_amount, parse_resource
+from vgpuctl.usecases.secret_file import SecretFiles
 from vgpuctl.usecases.vm_file import VmFile, read_entry
 
 VERSION = 1
@@ -39,10 +42,11 @@ _NETWORK_KEYS = ("cidr", "dns", "isolated", "backend", "host", "line")
 _BALANCER_KEYS = ("network", "protocol", "port", "vms", "vm_port", "interval_s", "timeout_s", "failures")
 
 
-def read_tenant_file(path: Path, *, default_backend: Backend) -> TenantFile:
+def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequence[Path] = ()) -> TenantFile:
     """Read one tenant's file. default_backend: of networks that name none.
 
-    Raises InventoryError with file and line for unknown keys and wrong values.
+    secrets_from: folders of the operator in which it may name secrets, beside its own folder.
+    Raises InventoryError with file and line for unknown keys, wrong values and secrets that may not be read.
     """
     document = read_document(str(path))
     if document.warnings:
@@ -66,7 +70,7 @@ def read_tenant_file(path: Path, *, default_backend: Backend) -> TenantFile:
             for name, value in _mapping(entries.get("networks"))
         ),
         tuple(_objects(entries)),
-        tuple(_vms(entries, tenant)),
+        tuple(_vms(entries, tenant, SecretFiles(path, secrets_from))),
     )
 
 
@@ -165,9 +169,8 @@ def _ports(value: Value) -> tuple[int, int]:
     return port, port
 
 
-def _vms(entries: dict[str, Value], tenant: str) -> Iterator[VmRequest]:
-    secrets = entries["secrets"].fields(("licence_token",)) if "secrets" in entries else {}
-    token = secrets["licence_token"].fields(("file",), required=("file",))["file"].text() if secrets else None
+def _vms(entries: dict[str, Value], tenant: str, files: SecretFiles) -> Iterator[VmRequest]:
+    token = _licence_token(entries, files)
     keys = tuple(item.text() for item in _items(entries.get("ssh_keys")))
     known = (*(name for name in VmFile.__struct_fields__ if name != "tenant"), "secrets")
     seen: dict[str, Value] = {}
@@ -187,9 +190,20 @@ def _vms(entries: dict[str, Value], tenant: str) -> Iterator[VmRequest]:
         cloud_init = replace(
             request.cloud_init,
             ssh_authorized_keys=request.cloud_init.ssh_authorized_keys or keys,
-            licence_token_file=token if wanted else None,
+            licence_token=token if wanted else None,
         )
         yield replace(request, cloud_init=cloud_init)
+
+
+def _licence_token(entries: dict[str, Value], files: SecretFiles) -> SecretText | None:
+    if "secrets" not in entries:
+        return None
+    value = entries["secrets"].fields(("licence_token",)).get("licence_token")
+    if value is None:
+        return None
+    file = value.fields(("file",), required=("file",))["file"]
+    with _at(file):
+        return SecretText.of(base64.b64encode(files.read(file.text())).decode())
 
 
 def _amounts(value: Value | None) -> dict[str, int | None]:

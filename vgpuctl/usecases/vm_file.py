@@ -13,6 +13,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import format_page_size, parse_page_size
 from vgpuctl.model.priority import parse_priority
+from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.texts import texts_of
 from vgpuctl.model.times import parse_duration
 from vgpuctl.model.units import format_mib, parse_mib
@@ -176,8 +177,8 @@ def read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
             firmware=vm.firmware,
             cloud_init=CloudInit(
                 tuple(cloud_init.ssh_authorized_keys),
-                cloud_init.user_data,
-                cloud_init.network_config,
+                None if cloud_init.user_data is None else SecretText.of(cloud_init.user_data),
+                None if cloud_init.network_config is None else SecretText.of(cloud_init.network_config),
                 cloud_init.hostname,
             ),
             direct_kernel=None

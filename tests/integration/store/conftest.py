@@ -46,7 +46,16 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(url: str, clock: Clock) -> Iterator[Store]:
+def key(tmp_path: Path) -> Path:
+    """A key file as docs/store.md tells to make one."""
+    path = tmp_path / "operator.key"
+    path.write_text("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def store(url: str, clock: Clock, key: Path) -> Iterator[Store]:
     """An open, empty store."""
-    with open_store(url, clock=clock) as opened:
+    with open_store(url, clock=clock, key_file=key) as opened:
         yield opened

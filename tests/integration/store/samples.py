@@ -17,6 +17,7 @@ from vgpuctl.agent.wire.facts import (
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.network import Network, NetworkRequest, NetworkState
+from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Vm, VmRequest, VmState
 
@@ -37,7 +38,9 @@ def full_request(name: str = "web-1", tenant: str = "acme") -> VmRequest:
         disk=DiskRequest(20480, "debian-12.qcow2", "fast"),
         network=None,
         firmware=Firmware.UEFI,
-        cloud_init=CloudInit(("ssh-ed25519 AAAA ü",), "#cloud-config\nx: '<\"&'\n", "version: 2\n", "web-1"),
+        cloud_init=CloudInit(
+            ("ssh-ed25519 AAAA ü",), SecretText.of("#cloud-config\nx: '<\"&'\n"), SecretText.of("version: 2\n"), "web-1"
+        ),
         direct_kernel=DirectKernel("/boot/vmlinuz", "/boot/initrd", "console=ttyS0 quiet"),
         host="gpu1",
         autostart=True,

@@ -10,6 +10,7 @@ from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port
 from vgpuctl.model.numa import GuestNodes, NumaCell
+from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import CloudInit, DirectKernel, Firmware, Vm, VmRequest, VmState
 
@@ -122,7 +123,9 @@ FULL_REQUEST = replace(
     memory_mib=8192,
     network="default",
     firmware=Firmware.UEFI,
-    cloud_init=CloudInit(ssh_authorized_keys=("ssh-ed25519 AAAA me",), user_data="#cloud-config\npassword: secret\n"),
+    cloud_init=CloudInit(
+        ssh_authorized_keys=("ssh-ed25519 AAAA me",), user_data=SecretText.of("#cloud-config\npassword: secret\n")
+    ),
 )
 _A40 = gpu("0000:41:00.0")
 NETWORK = Network(

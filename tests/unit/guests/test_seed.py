@@ -14,6 +14,7 @@ from tests.unit.guests.cases import REQUEST, VM_UUID, vm
 from vgpuctl.errors import UsageError
 from vgpuctl.guests.seed import check_ssh_key, seed_files, seed_image
 from vgpuctl.model.network import Attachment, Network, NetworkRequest, NetworkState, Port, mac_address
+from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import CloudInit
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me@here: 'x' \"y\" #z"
@@ -21,7 +22,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwO
 
 def test_keys_reach_the_guest_beside_a_document_of_the_user() -> None:
     script = "#!/bin/sh\necho hello\n"
-    files = seed_files(CloudInit(ssh_authorized_keys=(KEY,), user_data=script), vm())
+    files = seed_files(CloudInit(ssh_authorized_keys=(KEY,), user_data=SecretText.of(script)), vm())
     assert files["user-data"] == script
     assert yaml.safe_load(files["meta-data"]) == {
         "instance-id": VM_UUID,
@@ -44,7 +45,7 @@ def test_the_interface_is_named_by_its_mac_address() -> None:
     assert document["ethernets"]["primary"]["match"] == {"macaddress": mac_address(VM_UUID)}
     assert "network-config" not in seed_files(CloudInit(hostname="a"), vm())
     own = "version: 2\n"
-    assert seed_files(CloudInit(network_config=own), with_network)["network-config"] == own
+    assert seed_files(CloudInit(network_config=SecretText.of(own)), with_network)["network-config"] == own
 
 
 @pytest.mark.parametrize("isolated", [False, True])
@@ -66,7 +67,9 @@ def test_a_port_in_a_tenants_network_gets_the_address_of_the_store(*, isolated: 
 
 
 def test_the_image_is_labelled_cidata_and_holds_the_files_under_all_names() -> None:
-    cloud_init = CloudInit(user_data="#cloud-config\n# é\n", network_config="version: 2\n")
+    cloud_init = CloudInit(
+        user_data=SecretText.of("#cloud-config\n# é\n"), network_config=SecretText.of("version: 2\n")
+    )
     iso = PyCdlib()
     iso.open_fp(io.BytesIO(seed_image(cloud_init, vm())))
     assert iso.pvd.volume_identifier.rstrip() == b"cidata"
@@ -127,17 +130,17 @@ def test_a_private_key_is_not_repeated() -> None:
 )
 def test_a_document_that_cloud_init_would_ignore_is_refused(document: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        seed_files(CloudInit(user_data=document), vm())
+        seed_files(CloudInit(user_data=SecretText.of(document)), vm())
 
 
 def test_scripts_may_be_indented_with_tabs() -> None:
     script = "#!/bin/sh\nif true; then\n\techo\nfi\n"
-    assert seed_files(CloudInit(user_data=script), vm())["user-data"] == script
+    assert seed_files(CloudInit(user_data=SecretText.of(script)), vm())["user-data"] == script
 
 
 def test_a_network_config_is_checked_too() -> None:
     with pytest.raises(UsageError, match="network-config line 2"):
-        seed_files(CloudInit(network_config="version: 2\n\tethernets: {}\n"), vm())
+        seed_files(CloudInit(network_config=SecretText.of("version: 2\n\tethernets: {}\n")), vm())
 
 
 def test_every_character_reaches_the_guest_as_it_is() -> None:

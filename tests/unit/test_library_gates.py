@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of libraries that only one place of ours may use; tests/unit/test_gates.py has our own functions."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.unit.uses_of_names import uses
+
+
+@dataclass(frozen=True)
+class Library:
+    """A function of a library. rule: why it is guarded. name, on: as for Guarded. places: files that may use it."""
+
+    rule: str
+    name: str
+    on: str
+    places: frozenset[str]
+
+
+def _library(rule: str, name: str, on: str, *places: str) -> Library:
+    return Library(rule, name, on, frozenset(places))
+
+
+_WRITES = "text reaches the terminal through the function that escapes it"
+_READS = "YAML and JSON files have one bounded reader"
+LIBRARIES = [
+    *(_library(_WRITES, name, "click", "cli/output.py") for name in ("echo", "confirm", "style")),
+    *(_library(_WRITES, name, "click") for name in ("secho", "prompt", "echo_via_pager", "clear", "pause")),
+    _library(_WRITES, "print", ""),
+    _library(_WRITES, "write", "sys.stdout"),
+    _library(_WRITES, "write", "sys.stderr"),
+    *(_library(_READS, name, "yaml") for name in ("safe_load", "load_all", "safe_load_all", "compose", "full_load")),
+    _library(_READS, "load", "yaml", "catalog/build.py"),  # our own data
+    _library(_READS, "parse", "yaml", "specs/bounded_reader.py"),
+    _library(_READS, "compose_all", "yaml", "specs/lines.py"),  # of text that was read
+    _library("libvirt's XML has one bounded reader", "fromstring", "ElementTree", "guests/xml_reader.py"),
+]
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda one: f"{one.on}.{one.name}: {one.rule}")
+def test_only_one_place_uses_what_a_library_offers(library: Library) -> None:
+    found = {use.place.partition(":")[0] for use in uses() if use.name == library.name and use.on == library.on}
+    assert found == library.places, f"{library.rule}: {library.on}.{library.name}"

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Secret documents of queued VMs, encrypted with a key file that lies outside of the store.
+
+A VM's own row keeps digests only: its documents went into its seed. A queued VM has no seed yet, and another process
+will make it, so its documents wait in the store. Source of the format: the Fernet specification (AES-128-CBC and
+HMAC-SHA256).
+"""
+
+import base64
+import binascii
+import json
+import os
+import secrets
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vgpuctl.errors import StoreUnusable
+from vgpuctl.model.secret_text import SecretText
+from vgpuctl.model.vm import VmRequest
+
+DOCUMENTS = ("user_data", "network_config")
+"""The fields of CloudInit that are kept while a VM is queued. A licence token is never kept."""
+
+Texts = Mapping[str, Mapping[str, str]]
+"""VM name → field → content."""
+
+_KEY_BYTES = 32
+_MAKE_KEY = (
+    "(umask 077; head -c 32 /dev/urandom | base64 >KEYFILE), and set VGPUCTL_KEY_FILE=KEYFILE for every operator"
+)
+
+
+class KeyFile:
+    """The operator's key. path: None where there is none. makes_key: make the file when it is needed and missing."""
+
+    def __init__(self, path: Path | None, *, makes_key: bool) -> None:
+        self.path = path
+        self._makes_key = makes_key
+
+    def seal(self, texts: Texts) -> str:
+        """Encrypt documents. Raises StoreUnusable when there is no key that can be used."""
+        from cryptography.fernet import Fernet
+
+        if self.path is None:
+            raise StoreUnusable(
+                "the queue would keep user-data or network-config, and there is no key to encrypt them with",
+                hint=f"make a key once: {_MAKE_KEY}",
+            )
+        return Fernet(self._key(self.path, makes_key=self._makes_key)).encrypt(json.dumps(texts).encode()).decode()
+
+    def open(self, sealed: str) -> Texts:
+        """Decrypt documents. Raises StoreUnusable without a key, for another key and for a damaged row."""
+        from cryptography.fernet import Fernet, InvalidToken
+
+        if self.path is None:
+            raise StoreUnusable(
+                "the secret documents of a queued VM are encrypted, and there is no key to decrypt them",
+                hint="set VGPUCTL_KEY_FILE to the key that they were queued with",
+            )
+        try:
+            texts: Texts = json.loads(Fernet(self._key(self.path)).decrypt(sealed.encode()))
+        except (InvalidToken, ValueError) as exc:
+            raise StoreUnusable(
+                f"the secret documents of a queued VM cannot be decrypted with the key in {self.path}",
+                hint="set VGPUCTL_KEY_FILE to the key that they were queued with",
+            ) from exc
+        return texts
+
+    def _key(self, path: Path, *, makes_key: bool = False) -> bytes:
+        try:
+            if makes_key:
+                _make_key(path)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as file:
+                status = os.fstat(descriptor)
+                content = file.read(4096)
+        except OSError as exc:
+            raise StoreUnusable(
+                f"the key file {path} cannot be used: {exc.strerror}", hint=f"make a key once: {_MAKE_KEY}"
+            ) from exc
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
+            raise StoreUnusable(f"the key file {path} is open to other users, or is no file", hint=f"chmod 600 {path}")
+        try:
+            key = base64.b64decode(content.strip(), altchars=b"-_" if b"-" in content or b"_" in content else None)
+        except binascii.Error:
+            key = b""
+        if len(key) != _KEY_BYTES:
+            raise StoreUnusable(
+                f"the key file {path} does not hold {_KEY_BYTES} bytes in base64", hint=f"make a key once: {_MAKE_KEY}"
+            )
+        return base64.urlsafe_b64encode(key)
+
+
+NO_KEY = KeyFile(None, makes_key=False)
+
+
+def documents_of(requests: Sequence[VmRequest]) -> Texts:
+    """The documents of requests whose content is at hand, by VM and field."""
+    found: dict[str, dict[str, str]] = {}
+    for request in requests:
+        for field in DOCUMENTS:
+            secret: SecretText | None = getattr(request.cloud_init, field)
+            if secret is not None and secret.has_content():
+                found.setdefault(request.name, {})[field] = secret.reveal()
+    return found
+
+
+def with_documents(request: VmRequest, texts: Texts) -> VmRequest:
+    """The request with the documents that were sealed with it. Raises StoreUnusable when they are not its own."""
+    changed: dict[str, Any] = {}
+    for field, text in texts.get(request.name, {}).items():
+        secret = SecretText.of(text)
+        if field not in DOCUMENTS or getattr(request.cloud_init, field) != secret:
+            raise StoreUnusable(
+                f"the secret documents of queued VM {request.name} of tenant {request.tenant} are not its own",
+                hint="somebody changed the row; take the VM out with `vgpuctl leave-queue` and queue it again",
+            )
+        changed[field] = secret
+    return replace(request, cloud_init=replace(request.cloud_init, **changed)) if changed else request
+
+
+def _make_key(path: Path) -> None:
+    """Make the key file, for its owner alone and whole at once, unless it is there. Raises OSError."""
+    if path.exists():
+        return
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n")
+            file.flush()
+            os.fsync(descriptor)
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        return  # another run was first
+    finally:
+        temporary.unlink()

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from vgpuctl.cli.database_url import database_url
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 inventory = click.option(
@@ -26,6 +28,7 @@ database = click.option(
     "--database",
     envvar="VGPUCTL_DATABASE_URL",
     metavar="URL",
+    callback=database_url,
     help="Store, sqlite:///FILE or postgresql://…; default: a file in the user's data folder."
     "  [env: VGPUCTL_DATABASE_URL]",
 )

@@ -13,7 +13,9 @@ from vgpuctl.errors import UsageError
 _SQLITE = "sqlite:///"
 _READ_ONLY = "?mode=ro"
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
-_FORMS = "write sqlite:///PATH, sqlite:///PATH?mode=ro or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+_FORMS = (
+    "write sqlite:///PATH, sqlite:///PATH?mode=ro, postgresql://USER@HOST:PORT/DATABASE or postgresql://?service=NAME"
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def parse_url(text: str) -> SqliteAddress | PostgresqlAddress:
         raise UsageError("the store's URL cannot be read", hint=_FORMS) from exc
     if url.drivername not in _POSTGRESQL:
         raise UsageError(f"a store cannot be kept in {url.drivername!r}", hint=_FORMS)
-    if not url.database:
+    if not url.database and "service" not in url.query:
         raise UsageError("the store's URL names no database", hint=_FORMS)
     return PostgresqlAddress(url.set(drivername="postgresql+psycopg"))
 

@@ -13,6 +13,7 @@ _SAME_AGAIN = "run the same command again; it looks at the store anew"
 
 # SQLSTATE (PostgreSQL, appendix A) and sqlite3's names of result codes.
 _CONFLICTS = {"40001", "40P01", "SQLITE_BUSY_SNAPSHOT"}
+_FULL = {"53100", "SQLITE_FULL"}
 _HINTS = {
     "55P03": "another vgpuctl has been writing for long; look for one that hangs, then run the command again",
     "SQLITE_BUSY": "another vgpuctl has been writing for long; look for one that hangs, then run the command again",
@@ -45,6 +46,8 @@ def translate(error: SQLAlchemyError, *, store_name: str, conflict: str | None =
         return ConcurrentChange(f"another run changed the store {store_name} first: {said}", hint=_SAME_AGAIN)
     if code in ("SQLITE_BUSY", "55P03"):
         return StoreUnusable(f"the store {store_name} was locked for {BUSY_TIMEOUT_S} s: {said}", hint=_HINTS[code])
+    if code in _FULL:
+        return StoreUnusable(f"the disk of the store {store_name} is full: {said}", hint=_HINTS[code])
     return StoreUnusable(f"the store {store_name} answered: {said}", hint=_HINTS.get(_family(code)))
 
 

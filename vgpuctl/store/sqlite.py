@@ -18,6 +18,9 @@ from vgpuctl.store.failures import BUSY_TIMEOUT_S, error_code
 BEGIN_WRITING = "BEGIN IMMEDIATE"
 BEGIN_READING = "BEGIN"
 
+# Opening for writing takes 32 KiB for the index of the write-ahead log (sqlite.org/walformat.html), and then the log.
+_SMALLEST_ROOM_BYTES = 64 * 1024
+
 
 def prepare(address: SqliteAddress) -> str | None:
     """Look at the file and its folder, and make the file (only its owner may read it) when there is none.
@@ -108,6 +111,8 @@ def _prepare(address: SqliteAddress) -> str | None:
         return "its file may not be written"
     if not _may(path.parent, os.W_OK | os.X_OK):
         return f"its folder {path.parent} may not be written, and SQLite keeps its journal there"
+    if _free_bytes(path.parent) < _SMALLEST_ROOM_BYTES:
+        return f"the disk of its folder {path.parent} is full; free some space there"
     return None
 
 
@@ -135,6 +140,11 @@ def _create(path: Path) -> None:
             f"the store {path} cannot be made: {exc.strerror}",
             hint=f"let this user write in {path.parent}, or give another store with --database",
         ) from exc
+
+
+def _free_bytes(folder: Path) -> int:
+    status = os.statvfs(folder)
+    return status.f_frsize * (status.f_bfree if os.geteuid() == 0 else status.f_bavail)
 
 
 def _may(path: Path, mode: int) -> bool:

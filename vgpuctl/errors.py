@@ -49,6 +49,10 @@ class VgpuctlError(Exception):
         self.context = tuple(context)
         self.hint = hint
 
+    def said_of(self, name: str) -> str:
+        """The message for a line that begins with a host's name: without that name at its own beginning."""
+        return self.message.removeprefix(f"{name}: ")
+
 
 class UsageError(VgpuctlError):
     """An option or a specification has a value that cannot be used."""
@@ -176,10 +180,26 @@ class ImageMissing(HostError):
 
 
 class NoCapacity(VgpuctlError):
-    """No GPU can take the request; `context` has one line per GPU or host looked at."""
+    """No GPU can take the request; `context` has one line per GPU or host looked at.
+
+    brief: the same in few lines, None where context is short. stays: reading the hosts again cannot change it.
+    """
 
     reference = "no-capacity"
     exit_code = 5
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        context: Sequence[str] = (),
+        hint: str | None = None,
+        brief: Sequence[str] | None = None,
+        stays: bool = False,
+    ) -> None:
+        super().__init__(message, context=context, hint=hint)
+        self.brief = None if brief is None else tuple(brief)
+        self.stays = stays
 
 
 class PreemptionNeeded(NoCapacity):

@@ -389,6 +389,13 @@ GATES = [
         "usecases/tenant_file.py:read_tenant_file",
         calls_only=True,
     ),
+    _guarded("one renderer of refusals", "group_refusals", "scheduler/refusals.py", "cli/explain_vm.py:_show_groups"),
+    _guarded(
+        "a host that no inventory has is refused before any host is read",
+        "refuse_unknown_host",
+        "usecases/pools.py",
+        "usecases/explain_vm.py:explain_vm",
+    ),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import plain, print_json, print_line, print_table
+from vgpuctl.cli.output import plain, print_json, print_line, print_table, say
 from vgpuctl.cli.services import report_failures
 
 
@@ -35,6 +35,7 @@ from vgpuctl.cli.services import report_failures
 @options.ssh
 @options.forks
 @options.refresh
+@click.option("--all", "shows_all", is_flag=True, help="When none fits: show every refusal, not groups of them.")
 @options.as_json
 def command(
     gpus: Sequence[str],
@@ -46,6 +47,7 @@ def command(
     tenant: str | None,
     after_defrag: bool,
     refresh: bool,
+    shows_all: bool,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -57,6 +59,7 @@ def command(
     from vgpuctl.model.units import parse_mib
     from vgpuctl.model.vm import VmRequest
     from vgpuctl.model.wishes import read_wishes
+    from vgpuctl.scheduler.refusals import summarise
     from vgpuctl.usecases.capacity import capacity
 
     request = VmRequest(
@@ -94,6 +97,8 @@ def command(
             ],
             empty="no host was read",
         )
+        for line in summarise(found.refusals, is_whole=shows_all):
+            say(line)
         for move in found.moves:
             chosen = ", ".join(f"{one.profile} on {one.gpu}" for one in move.placement.slices)
             print_line(f"move {move.name} from {move.host} to {move.placement.host}: {chosen}")

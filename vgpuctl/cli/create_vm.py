@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Wait for its turn when it does not fit now; `vgpuctl controller` starts it.",
 )
+@options.every_refusal
 @options.as_json
 def command(
     refresh: bool,

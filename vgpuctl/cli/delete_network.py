@@ -8,6 +8,7 @@ import click
 from vgpuctl.cli import options
 from vgpuctl.cli.output import confirm, print_json, say
 from vgpuctl.errors import NotFound
+from vgpuctl.model.plural import counted
 
 
 @click.command("delete-network")
@@ -42,7 +43,7 @@ def command(
             say(f"{shown.network.label}: {request.cidr}, {len(shown.ports)} VMs" + (" would be deleted" * dry_run))
         if found and not dry_run:
             if not yes:
-                confirm(f"Delete {len(found)} network{'s' if len(found) > 1 else ''}?")
+                confirm(f"Delete {counted(len(found), 'network')}?")
             for shown in found:
                 delete_network(opened, shown.network)
     if as_json:

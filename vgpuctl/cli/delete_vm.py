@@ -8,6 +8,7 @@ import click
 from vgpuctl.cli import options
 from vgpuctl.cli.output import confirm, print_json, say
 from vgpuctl.errors import NotFound
+from vgpuctl.model.plural import counted
 
 
 @click.command("delete-vm")
@@ -57,7 +58,7 @@ def command(
             say(f"{vm.domain_name}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
         if found and not dry_run:
             if not yes:
-                confirm(f"Delete {len(found)} VM{'s' if len(found) > 1 else ''} with disks?")
+                confirm(f"Delete {counted(len(found), 'VM')} with disks?")
             for vm, _leases in found:
                 delete_vm(opened, vm, timeout_s=timeout_s)
     if as_json:

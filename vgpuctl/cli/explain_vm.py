@@ -6,10 +6,11 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.output import print_json, print_line, print_table
+from vgpuctl.cli.output import print_json, print_line, print_table, say
 from vgpuctl.cli.preempt_options import show_victims
 from vgpuctl.cli.services import report_failures
 from vgpuctl.cli.vm_options import read_requests, vm_flags
+from vgpuctl.model.plural import counted
 
 
 @click.command("explain-vm")
@@ -20,8 +21,9 @@ from vgpuctl.cli.vm_options import read_requests, vm_flags
 @options.ssh
 @options.forks
 @options.refresh
+@click.option("--all", "shows_all", is_flag=True, help="Show every answer of a host or GPU, not groups of them.")
 @options.as_json
-def command(refresh: bool, as_json: bool, **given: Any) -> None:
+def command(shows_all: bool, refresh: bool, as_json: bool, **given: Any) -> None:
     """Tell what every host and GPU answers to a VM: what takes it, what refuses it and why, and what would help.
 
     A VM that is there and is named without --gpu is explained as if it were asked for anew. Nothing is created.
@@ -42,7 +44,7 @@ def command(refresh: bool, as_json: bool, **given: Any) -> None:
         print_json([{"fits": one.placement is not None and one.quota is None, **_plain(one)} for one in explained])
     else:
         for one in explained:
-            _show(one)
+            _show(one, shows_all=shows_all)
     for one in explained:
         report_failures(one.failures, answered=len({answer.host for answer in one.answers}))
 
@@ -57,7 +59,7 @@ def _plain(explained: Any) -> dict[str, Any]:
     return shown
 
 
-def _show(explained: Any) -> None:
+def _show(explained: Any, *, shows_all: bool) -> None:
     from vgpuctl.model.units import format_mib
 
     request, placement = explained.request, explained.placement
@@ -85,8 +87,29 @@ def _show(explained: Any) -> None:
 
         for victim in explained.eviction.victims:
             print_line(f"preempt {describe_victim(victim)}, with `create-vm --preempt`")
+    if not shows_all:
+        _show_groups(explained.answers)
+        return
     print_table(
         ["HOST", "GPU", "BOARD", "ANSWER", "WHY", "WHAT HELPS"],
         [(one.host, one.gpu, one.board, one.code or "takes it", one.reason, one.remedy) for one in explained.answers],
         empty="no host was read",
     )
+
+
+def _show_groups(answers: Any) -> None:
+    """Answers by their reason, those that take it first, then the nearest refusal."""
+    from vgpuctl.model.placement import Rejection
+    from vgpuctl.scheduler.refusals import group_refusals, where, why
+
+    as_given = [Rejection(one.host, one.gpu, one.code or "takes it", one.reason or "", one.remedy) for one in answers]
+    takes = [one for one in as_given if one.code == "takes it"]
+    refusals = group_refusals([one for one in as_given if one.code != "takes it"])
+    groups = ([takes] if takes else []) + refusals
+    print_table(
+        ["WHERE", "ANSWER", "WHY", "WHAT HELPS"],
+        [(where(group), group[0].code, why(group) or None, group[0].remedy) for group in groups],
+        empty="no host was read",
+    )
+    if len(groups) < len(as_given):
+        say(f"--all shows each of the {counted(len(as_given), 'answer')}")

@@ -17,7 +17,7 @@ from vgpuctl import __version__
 from vgpuctl.cli.contents import COMMANDS, SECTIONS
 from vgpuctl.cli.log_options import accept_log_options
 from vgpuctl.cli.output import Styled, print_document, print_json_error, print_line
-from vgpuctl.errors import Interrupted, Unexpected, VgpuctlError
+from vgpuctl.errors import Interrupted, Unexpected, UsageError, VgpuctlError
 from vgpuctl.usecases import interruptions
 
 _LOGGER = logging.getLogger("vgpuctl")
@@ -106,6 +106,11 @@ def _run(arguments: list[str]) -> int:
     except click.Abort as stopped:
         if isinstance(stopped.__cause__, KeyboardInterrupt):
             return _interrupted(arguments)
+        if isinstance(stopped.__context__, EOFError):
+            return _report(
+                UsageError("a yes is needed, and nobody can answer here", hint="give --yes to go on without it"),
+                arguments,
+            )
         return _report(Interrupted("stopped: no answer was given, or Ctrl-C was pressed"), arguments)
     except KeyboardInterrupt:
         return _interrupted(arguments)
@@ -143,7 +148,8 @@ def _report(error: VgpuctlError, arguments: list[str]) -> int:
         return error.exit_code
     first, *others = [_cut(line) for line in error.message.split("\n")]
     print_line(Styled("error", "red", is_bold=True), f": {first}", err=True)
-    for line in (*others, *error.context):
+    brief = None if "--all" in arguments else getattr(error, "brief", None)
+    for line in (*others, *(error.context if brief is None else brief)):
         print_line(f"  {_cut(line)}", err=True)
     if error.hint:
         print_line(f"hint: {error.hint}", err=True)

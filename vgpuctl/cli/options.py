@@ -38,6 +38,9 @@ yes = click.option("-y", "--yes", is_flag=True, help="Do not ask before destroyi
 tenant = click.option("--tenant", required=True, metavar="NAME", help="The tenant the VM belongs to.")
 network_tenant = click.option("--tenant", required=True, metavar="NAME", help="The tenant the network belongs to.")
 tenant_filter = click.option("--tenant", metavar="NAME", help="Only this tenant's.")
+every_refusal = click.option(
+    "--all", expose_value=False, is_flag=True, help="Show every refusal of a host or GPU, not groups of them."
+)
 refresh = click.option("--refresh", is_flag=True, help="Read the hosts again instead of the cached facts.")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from vgpuctl.cli.output import confirm, plain, say
+from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
@@ -94,7 +95,7 @@ def consent_of(*, may_preempt: bool, grace_s: int | None, shutdown_timeout_s: fl
         for victim in victims:
             say(describe_victim(victim, grace_s))
         try:
-            confirm(f"Preempt {len(victims)} VM{'s' if len(victims) != 1 else ''}?")
+            confirm(f"Preempt {counted(len(victims), 'VM')}?")
         except click.Abort:
             return False
         return True

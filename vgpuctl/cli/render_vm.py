@@ -18,6 +18,7 @@ from vgpuctl.cli.vm_options import read_requests, vm_flags
 @options.database
 @options.ssh
 @options.forks
+@options.every_refusal
 @options.as_json
 def command(existing: bool, as_json: bool, **given: Any) -> None:
     """Print the domain XML that create-vm would define now. Writes nothing anywhere."""

@@ -5,11 +5,12 @@ import inspect
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from vgpuctl.cli.output import say
-from vgpuctl.errors import PartialFailure, VgpuctlError
+from vgpuctl.errors import HostError, PartialFailure, VgpuctlError
 from vgpuctl.logs import PROGRESS
+from vgpuctl.model.plural import counted
 from vgpuctl.usecases.services import Services
 from vgpuctl.wiring import Settings, open_services
 
@@ -68,14 +69,7 @@ def report_failures(failures: Sequence[tuple[str, VgpuctlError]], *, answered: i
     """
     if not failures:
         return
-    if not answered and len(failures) == 1:
-        raise failures[0][1]
-    raise PartialFailure(
-        f"{len(failures)} of {len(failures) + answered} hosts did not answer",
-        context=[
-            f"{name}: {error.message}" + (f" (hint: {error.hint})" if error.hint else "") for name, error in failures
-        ],
-    )
+    _raise_together(failures, "did not answer", others=answered)
 
 
 def report_hosts(
@@ -85,13 +79,21 @@ def report_hosts(
 
     Raises the error of the only host there was, else PartialFailure with a line per host. left: hosts not begun.
     """
-    if not failures:
-        return
-    if len(failures) == 1 and not fine and not left:
+    if failures:
+        _raise_together(failures, what, others=fine + len(left))
+
+
+def _raise_together(failures: Sequence[tuple[str, VgpuctlError]], what: str, *, others: int) -> NoReturn:
+    """Raise the only error as it is; for several that are all there is, one with their exit code."""
+    if len(failures) == 1 and not others:
         raise failures[0][1]
-    raise PartialFailure(
-        f"{len(failures)} of {len(failures) + fine + len(left)} hosts {what}",
+    kind: type[VgpuctlError] = PartialFailure
+    if not others and all(isinstance(error, HostError) for _name, error in failures):
+        kind = HostError
+    raise kind(
+        f"{len(failures)} of {counted(len(failures) + others, 'host')} {what}",
         context=[
-            f"{name}: {error.message}" + (f" (hint: {error.hint})" if error.hint else "") for name, error in failures
+            f"{name}: {error.said_of(name)}" + (f" (hint: {error.hint})" if error.hint else "")
+            for name, error in failures
         ],
     )

@@ -17,6 +17,7 @@ from vgpuctl.cli.preempt_options import consent_of, preempt_flags, telling_expos
 @options.inventory
 @options.database
 @options.ssh
+@options.every_refusal
 @options.as_json
 def command(
     name: str,

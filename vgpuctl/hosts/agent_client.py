@@ -26,6 +26,7 @@ from vgpuctl.hosts.bundle import build_agent
 from vgpuctl.hosts.facts_check import check_facts
 from vgpuctl.logs import timed
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.printable import printable
 
 ANSWER_TIMEOUT_S = 60.0
 # A change may wait for a driver, for instance while it enables VFs or winds a vGPU down.
@@ -238,4 +239,4 @@ class AgentClient:
 
 def _lines(data: bytes) -> list[str]:
     lines = data.decode(errors="replace").splitlines()[:_SHOWN_LINES]
-    return [ascii(line[:_SHOWN_CHARACTERS])[1:-1] for line in lines]
+    return [printable(line[:_SHOWN_CHARACTERS]) for line in lines]

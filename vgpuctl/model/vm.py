@@ -9,6 +9,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.printable import printable
 from vgpuctl.model.secret_text import UNKNOWN_DIGEST, SecretText
 from vgpuctl.model.wishes import NO_WISHES, Wishes
 
@@ -190,7 +191,7 @@ def check_name(value: str, *, what: str) -> str:
     Raises UsageError; the value is shown shortened and escaped.
     """
     if not _VM_NAME.fullmatch(value):
-        shown = ascii(value if len(value) <= 40 else value[:40] + "...")
+        shown = f"'{printable(value if len(value) <= 40 else value[:40] + '...')}'"
         raise UsageError(
             f"{what} {shown} ({len(value)} characters) cannot be used",
             hint="1 to 63 letters, digits, '.', '-' or '_', the first and last a letter or digit",

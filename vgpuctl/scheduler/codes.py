@@ -45,6 +45,21 @@ class Code(StrEnum):
     GPU_FULL = "gpu-full"
     REFUSED_BY_HOST = "refused-by-host"
 
+    def follows_from_the_question(self) -> bool:
+        """Whether it follows from the request, the inventory and the cards' models, whatever the hosts' state is."""
+        return self in (
+            Code.HOST_UNKNOWN,
+            Code.HOST_WANTED_OTHER,
+            Code.HOST_POOL,
+            Code.HOST_MAINTENANCE,
+            Code.HOST_LABELS,
+            Code.HOST_CPUS,
+            Code.NO_GPU,
+            Code.WRONG_BOARD,
+            Code.GPU_LABELS,
+            Code.GPU_QUARANTINE,
+        )
+
     def is_of_the_model(self) -> bool:
         """Whether the GPU's model cannot serve the request, whatever its state is."""
         return self in (Code.WRONG_BOARD, Code.NO_SUCH_TYPE)

@@ -17,6 +17,7 @@ from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.host_rules import left_on
 from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView
 from vgpuctl.scheduler.question import wants_of
+from vgpuctl.scheduler.refusals import stays_refused, summarise
 from vgpuctl.scheduler.suggest import suggest_board, suggest_type
 
 
@@ -49,6 +50,8 @@ def place(
         _message(request),
         context=describe(answer, capacities),
         hint=hint or _hint(answer),
+        brief=summarise(answer),
+        stays=stays_refused(answer),
     )
 
 

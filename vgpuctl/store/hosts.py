@@ -65,8 +65,7 @@ class HostRows(Rows):
         )
         if changed.rowcount != 1:
             raise ConcurrentChange(
-                f"the leases of host {host} changed since they were read: generation {self.generation(host)}, "
-                f"seen {seen}",
+                f"another run changed the leases of host {host} since they were read",
                 hint="run the same command again; it looks at the store anew",
             )
         return seen + 1

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.numa import NO_FOOTPRINT
+from vgpuctl.model.placement import Rejection
 from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.capacity import Move, PlacedVm, count_more, defragment
+from vgpuctl.scheduler.explain import rejections_of
+from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_rules import NodeLeft, left_on
 from vgpuctl.scheduler.place import refuse_unknown
@@ -41,7 +44,8 @@ class HostCount:
 class Capacity:
     """now: without what is reserved for a time in which they would run; lent: what such VMs may use until then.
 
-    after_defrag: None when it was not asked. moves: what would have to move for it.
+    after_defrag: None when it was not asked. moves: what would have to move for it. refusals: why
+    nothing fits, where nothing does.
     """
 
     now: int
@@ -50,6 +54,7 @@ class Capacity:
     hosts: tuple[HostCount, ...]
     moves: tuple[Move, ...]
     failures: tuple[tuple[str, VgpuctlError], ...]
+    refusals: tuple[Rejection, ...] = ()
 
 
 def capacity(services: Services, request: VmRequest, *, after_defrag: bool = False, refresh: bool = False) -> Capacity:
@@ -108,7 +113,8 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
         for one in usable
     )
     total = sum(one.lent for one in hosts)
-    return Capacity(now.total(), total, None if then is None else then.total(), hosts, moves, seen.failures)
+    refusals = () if now.total() else tuple(rejections_of(Fleet(usable, taken), request))
+    return Capacity(now.total(), total, None if then is None else then.total(), hosts, moves, seen.failures, refusals)
 
 
 def _first_begins(promises: Sequence[Booking], now: float, duration_s: float | None) -> dict[str, float]:

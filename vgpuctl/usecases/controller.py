@@ -242,7 +242,7 @@ def _look(services: Services) -> None:
     seen = survey(services, services.hosts(), refresh=True)
     for name, failure in seen.failures:
         services.forget_host(name)
-        services.say(f"{name} does not answer and is left out: {failure.message}")
+        services.say(f"{name} does not answer and is left out: {failure.said_of(name)}")
     for name, failure in look(services, seen.read).items():
         services.forget_host(name)
         services.say(f"libvirt on {name} does not answer: {failure.message}")

@@ -11,10 +11,12 @@ from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.gang_victims import GangEviction
+from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.store.records import Operation
 from vgpuctl.usecases.create_vm import (
@@ -82,10 +84,10 @@ def create_gang(
         capacities = failed.read_others(hosts, refresh=refresh)
         placements = _place(services, members, capacities)
         if placements is None:
-            if not refresh:
+            surprise = full = _no_room(services, members, capacities)
+            if not refresh and not full.stays:
                 refresh = True
                 continue
-            surprise = full = _no_room(members)
             eviction = find_eviction_together(services, [one.wanted for one in members], capacities)
             if eviction is None:
                 raise failed.explain(full)
@@ -107,7 +109,7 @@ def create_gang(
             services.say(f"{error.message}; placing again")
             surprise = error
             refresh = True
-    raise not_placed(f"{len(members)} VMs together", surprise)
+    raise not_placed(f"{counted(len(members), 'VM')} together", surprise)
 
 
 def find_existing_gang(services: Services, requests: Sequence[VmRequest]) -> tuple[CreatedVm, ...] | None:
@@ -152,12 +154,24 @@ def _place(
     return place_together(Fleet(capacities, leases, view=view), requests)
 
 
-def _no_room(members: Sequence[_Member]) -> NoCapacity:
+def _no_room(services: Services, members: Sequence[_Member], capacities: Sequence[HostCapacity]) -> NoCapacity:
+    """The refusal of the gang, with the reasons of its first member that fits nowhere even alone."""
+    alone: NoCapacity | None = None
+    for one in members:
+        try:
+            leases, view = read_leases(services, one.wanted, capacities)
+            place(one.wanted, capacities, leases, view=view)
+        except NoCapacity as refused:
+            alone = refused
+            break
     names = ", ".join(one.request.name for one in members)
     tenant = members[0].request.tenant
     return NoCapacity(
-        f"the {len(members)} VMs {names} of tenant {tenant} do not fit together; none was created",
+        f"the {counted(len(members), 'VM')} {names} of tenant {tenant} do not fit together; none was created",
+        context=() if alone is None else alone.context,
         hint="ask for fewer, or see what each alone is refused for with `vgpuctl explain-vm`",
+        brief=None if alone is None else alone.brief,
+        stays=alone is not None and alone.stays,
     )
 
 

@@ -11,6 +11,7 @@ from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.model.volume import wanted_volumes
@@ -20,6 +21,7 @@ from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.capacities import declared_gpus
 from vgpuctl.usecases.cpu_pins import floating_on, keep_off_pinned_cpus
+from vgpuctl.usecases.differences import difference
 from vgpuctl.usecases.failed_hosts import FailedHosts, on_host
 from vgpuctl.usecases.image_gate import images_on, refuse_unregistered
 from vgpuctl.usecases.observations import note_state
@@ -106,7 +108,7 @@ def create_vm(
             else:
                 placement = place(wanted, capacities, leases, view=view)
         except NoCapacity as full:
-            if not refresh:
+            if not refresh and not full.stays:
                 refresh = True
                 services.say("nothing fits what was read of the hosts before: reading them again")
                 capacities = failed.read_others(hosts, refresh=True)
@@ -190,7 +192,7 @@ def read_leases(
 def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
     """One line per field that differs: `memory_mib: 2048 there, 4096 wanted`."""
     there = replace(there, cloud_init=there.cloud_init.with_known_digests(wanted.cloud_init))
-    lines = []
+    lines: list[str] = []
     for field in (
         "gpus",
         "vcpus",
@@ -211,10 +213,9 @@ def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
         before, after = getattr(there, field), getattr(wanted, field)
         if field == "gpus":
             before, after = (tuple(gpu.text for gpu in gpus) for gpus in (before, after))
-        if before != after:
-            lines.append(f"{field}: {before!r} there, {after!r} wanted")
+        lines += difference(field, before, after)
     if wanted.host is not None and there.host != wanted.host:
-        lines.append(f"host: {there.host!r} there, {wanted.host!r} wanted")
+        lines += difference("host", there.host, wanted.host)
     return lines
 
 
@@ -315,7 +316,7 @@ def build(
     steps, undo = plan_leases(leases, facts)
     build_slices(host, steps, undo, undoing)
     leases = _advance(services, leases, LeaseState.BUILT)
-    services.say(f"{vm.domain_name}: {len(leases)} slice{'s' if len(leases) != 1 else ''} built")
+    services.say(f"{vm.domain_name}: {counted(len(leases), 'slice')} built")
     if attachment is not None:
         _connect(services, vm, attachment, undoing)
     undoing.push("domain", lambda: guest.remove_domain(host, vm))

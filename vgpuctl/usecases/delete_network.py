@@ -3,6 +3,7 @@
 
 from vgpuctl.errors import NetworkInUse
 from vgpuctl.model.network import Network, NetworkState
+from vgpuctl.model.plural import counted
 from vgpuctl.model.vpc import DirectLine, LoadBalancer
 from vgpuctl.usecases.network_backends import locked, remove_network, subject_of
 from vgpuctl.usecases.services import Services
@@ -19,7 +20,7 @@ def delete_network(services: Services, network: Network) -> None:
         ports = session.ports(network_id=network.id)
         if ports:
             raise NetworkInUse(
-                f"network {network.label} still has {len(ports)} VM{'s' if len(ports) > 1 else ''}",
+                f"network {network.label} still has {counted(len(ports), 'VM')}",
                 context=[f"{names.get(port.vm_uuid, port.vm_uuid)} has {port.address}" for port in ports],
                 hint="delete these VMs first",
             )

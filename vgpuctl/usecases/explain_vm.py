@@ -21,6 +21,7 @@ from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejecti
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.victims import Candidate, Eviction
 from vgpuctl.scheduler.what_if import Change, changes_that_admit
+from vgpuctl.usecases.pools import refuse_unknown_host
 from vgpuctl.usecases.preemption import find_eviction
 from vgpuctl.usecases.quota import refuse_early
 from vgpuctl.usecases.reservations import bookings_of, promises_to_others
@@ -68,7 +69,9 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
     with services.store.reading() as session:
         session.tenant(request.tenant)
         closed = closed_hosts(request.tenant, session.pools())
-    seen = survey(services, services.hosts(), refresh=refresh)
+    names = services.hosts()
+    refuse_unknown_host(services, request.host, names)
+    seen = survey(services, names, refresh=refresh)
     refuse_unknown(request, seen.capacities)
     with services.store.reading() as session:
         leases = session.leases()

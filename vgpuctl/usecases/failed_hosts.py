@@ -69,12 +69,18 @@ class FailedHosts:
         if not self._errors:
             return full
         names = ", ".join(self._errors)
-        lines = [f"{name} was left out: {error.message}" for name, error in self._errors.items()]
-        return NoCapacity(f"{full.message}; {names} failed", context=[*lines, *full.context], hint=full.hint)
+        lines = [f"{name} was left out: {error.said_of(name)}" for name, error in self._errors.items()]
+        return NoCapacity(
+            f"{full.message}; {names} failed",
+            context=[*lines, *full.context],
+            hint=full.hint,
+            brief=None if full.brief is None else [*lines, *full.brief],
+            stays=full.stays,
+        )
 
     def _leave_out(self, name: str, error: VgpuctlError) -> None:
         self._errors[name] = error
-        self._services.say(f"{name} failed and is left out: {error.message}")
+        self._services.say(f"{name} failed and is left out: {error.said_of(name)}")
 
     def _is_left(self, requests: Sequence[VmRequest]) -> bool:
         """Whether rolling back left something, so that the store still has a row."""

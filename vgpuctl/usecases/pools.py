@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-pool, grant-pool, delete-pool and list-pools: hosts that only some tenants may use."""
 
+import difflib
 from collections.abc import Sequence
 
 from vgpuctl.errors import InventoryError, NoCapacity, StateError
@@ -61,6 +62,20 @@ def list_pools(services: Services) -> Sequence[Pool]:
         return session.pools()
 
 
+def refuse_unknown_host(services: Services, host: str | None, names: Sequence[str]) -> None:
+    """Refuse a host that a VM names and this command has not, with near names, before any host is read.
+
+    Raises NoCapacity.
+    """
+    if host is None or host in names:
+        return
+    if host in services.inventory.select(None):
+        raise NoCapacity(f"host {host} is left out by --limit", hint="name it in --limit too", stays=True)
+    near = difflib.get_close_matches(host, names, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "see `vgpuctl list-hosts`"
+    raise NoCapacity(f"the inventory has no host {host}", hint=hint, stays=True)
+
+
 def usable_hosts(services: Services, request: VmRequest) -> list[str]:
     """The hosts of this command that the request's tenant may use.
 
@@ -69,6 +84,7 @@ def usable_hosts(services: Services, request: VmRequest) -> list[str]:
     with services.store.reading() as session:
         closed = closed_hosts(request.tenant, session.pools())
     names = services.hosts()
+    refuse_unknown_host(services, request.host, names)
     usable = [name for name in names if name not in closed]
     if usable and request.host not in closed:
         return usable

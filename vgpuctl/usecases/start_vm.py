@@ -128,6 +128,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
             f"{vm.domain_name} cannot start: {vm.host}, where its disk is, has no room for it now",
             context=full.context,
             hint="stop or delete another VM there, or wait",
+            brief=full.brief,
         ) from full
     again = check_leases(leases_of(vm, placement), facts, vm.host, capacity.declared)
     with services.store.transaction() as session:

@@ -8,6 +8,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import InventoryError, VgpuctlError
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.plural import counted
 from vgpuctl.usecases.capacities import capacity_of, read_promises
 from vgpuctl.usecases.observations import note_failure
 from vgpuctl.usecases.services import Services
@@ -52,8 +53,7 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
             add(name, known.facts, known.generation)
     if missing:
         services.say(
-            f"reading {len(missing)} host{'s' if len(missing) > 1 else ''}: {', '.join(missing[:5])}"
-            + (" …" if len(missing) > 5 else "")
+            f"reading {counted(len(missing), 'host')}: {', '.join(missing[:5])}" + (" …" if len(missing) > 5 else "")
         )
     for result in run_on_hosts(missing, lambda name: services.host(name).agent.facts(), forks=services.forks):
         if result.error is not None:

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Refusals of a large fleet in few lines, and those that reading again cannot change."""
+
+import pytest
+
+from tests.unit.fleet_factory import a40_host, t4_host, vm
+from vgpuctl.errors import NoCapacity
+from vgpuctl.model.placement import Rejection
+from vgpuctl.scheduler.place import place
+from vgpuctl.scheduler.refusals import summarise
+
+
+def test_refusals_are_grouped_by_reason_with_counts_the_nearest_first() -> None:
+    far = [Rejection(f"t{number}", "0000:3b:00.0", "wrong-board", "it is a T4", None) for number in range(150)]
+    near = [Rejection("a1", "0000:41:00.0", "gpu-full", "no room", None)]
+    assert summarise([*far, *near]) == [
+        "a1 0000:41:00.0: no room (gpu-full)",
+        "150 GPUs of 150 hosts: it is a T4 (wrong-board)",
+        "--all shows each of the 151 refusals",
+    ]
+    assert len(summarise([*far, *near], is_whole=True)) == 151
+
+
+def test_reasons_that_differ_in_their_numbers_show_an_example() -> None:
+    both = [Rejection(f"g{n}", None, "host-memory", f"{n} GiB left", None) for n in (1, 2)]
+    assert summarise(both)[0] == "2 hosts: for example g1: 1 GiB left (host-memory)"
+
+
+@pytest.mark.parametrize(("gpu", "stays"), [("passthrough:H100", True), ("A40-48Q", False)])
+def test_what_follows_from_the_question_stays_refused(gpu: str, stays: bool) -> None:
+    hosts = [t4_host("gpu1"), t4_host("gpu2")] if stays else [a40_host("gpu1", vgpus=["A40-8Q"])]
+    with pytest.raises(NoCapacity) as refused:
+        place(vm(gpu), hosts, [])
+    assert refused.value.stays is stays
+    assert refused.value.context
+    assert refused.value.brief

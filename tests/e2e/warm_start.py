@@ -157,6 +157,11 @@ def _command(connection: socket.socket) -> None:
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    # As a new interpreter opens them: those of the server remember whether its own files could seek.
+    stdin, stdout, stderr = (open(number, mode, closefd=False) for number, mode in enumerate("rww"))  # noqa: SIM115
+    sys.stdin = sys.__stdin__ = stdin
+    sys.stdout = sys.__stdout__ = stdout
+    sys.stderr = sys.__stderr__ = stderr
     request = json.loads(message)
     os.environ.clear()
     os.environ.update(request["environment"])

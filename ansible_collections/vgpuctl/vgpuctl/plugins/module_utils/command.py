@@ -38,7 +38,8 @@ class Vgpuctl:
         """Run a command. on_hosts: it takes an inventory."""
         arguments = [self._executable, *words, *(self._inventory if on_hosts else ()), "--json"]
         code, out, err = self._module.run_command(arguments, environ_update=self._environment)
-        return Answer(code, _read(out), _error_in(err, code))
+        data = _read(out)
+        return Answer(code, data, _error_in(err, code, is_answered=data is not None))
 
     def read(self, *words: str, on_hosts: bool = False) -> Any:
         """Run a command that must succeed; the module fails otherwise, in the command's own words."""
@@ -62,12 +63,12 @@ def _read(out: str) -> Any:
         return None
 
 
-def _error_in(err: str, code: int) -> dict[str, Any] | None:
-    """The error that the command told; exit codes of 0 and 1 are answers, not failures."""
+def _error_in(err: str, code: int, *, is_answered: bool) -> dict[str, Any] | None:
+    """The error that the command told; exit codes of 0 and 1 with data on stdout are answers, not failures."""
     for line in reversed(err.splitlines()):
         if line.startswith('{"error"'):
             found: dict[str, Any] = json.loads(line)["error"]
             return found
-    if code in (0, 1):
+    if code == 0 or (code == 1 and is_answered):
         return None
     return {"reference": "usage", "message": err.strip() or f"vgpuctl ended with {code}"}

@@ -22,7 +22,7 @@ def test_a_reservation_comes_back_as_made_and_counts_in_its_hosts_generation(sto
         assert session.generation("gpu1") == 1
         session.use_reservation(made, "some-vm")
         assert session.reservations()[0].vm_uuid == "some-vm"
-    with pytest.raises(ConcurrentChange, match="changed since they were read"), store.transaction() as session:
+    with pytest.raises(ConcurrentChange, match="gpu1 since they were read"), store.transaction() as session:
         session.add_reservation(made, 0)
     with pytest.raises(ConcurrentChange, match="has a reservation nightly already"), store.transaction() as session:
         session.add_reservation(made, 1)

@@ -60,12 +60,13 @@ def _plain(explained: Any) -> dict[str, Any]:
 
 
 def _show(explained: Any, *, shows_all: bool) -> None:
+    from vgpuctl.model.plural import counted
     from vgpuctl.model.units import format_mib
 
     request, placement = explained.request, explained.placement
     gpus = ", ".join(gpu.text for gpu in request.gpus) or "no GPU"
     print_line(
-        f"VM      {request.name} of tenant {request.tenant}: {gpus}, {request.vcpus} vCPUs,"
+        f"VM      {request.name} of tenant {request.tenant}: {gpus}, {counted(request.vcpus, 'vCPU')},"
         f" {format_mib(request.memory_mib)}"
     )
     if explained.vm is not None:

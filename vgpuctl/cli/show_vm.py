@@ -21,6 +21,7 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it."""
     from vgpuctl.cli.services import services
     from vgpuctl.model.guest_memory import format_page_size
+    from vgpuctl.model.plural import counted
     from vgpuctl.model.times import format_time, format_time_to_second
     from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.show_vm import show_vm
@@ -36,7 +37,7 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     page_kib = vm.request.hugepages_kib
     pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
     memory = format_mib(vm.request.memory_mib) + pages
-    print_line(f"size      {vm.request.vcpus} vCPUs, {memory}, firmware {vm.request.firmware}")
+    print_line(f"size      {counted(vm.request.vcpus, 'vCPU')}, {memory}, firmware {vm.request.firmware}")
     state = shown.domain_state or ("not known to libvirt" if shown.host_problem is None else shown.state)
     print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {state}")
     if vm.nodes is not None:

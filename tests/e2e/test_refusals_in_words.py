@@ -23,13 +23,14 @@ def operator(fleet_operator: Operator) -> Operator:
         (("--gpu", "passthrough:H100"), "no host has a GPU H100"),
         (("--gpu", "passthrough:H1000"), "catalogue knows none"),
         (("--gpu", "A40-8Q", "--require-label", "rack=r1"), "gpu-labels"),
+        (("--gpu", "A40-8Q", "--memory", "4096GiB"), "host-too-small"),
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--gang",)])
 def test_a_refusal_that_follows_from_the_question_reads_no_host(
     wanted: tuple[str, ...], said: str, more: tuple[str, ...], operator: Operator
 ) -> None:
-    done = operator.run("create-vm", "web", *wanted, *more, *VM, "-v")
+    done = operator.run("create-vm", "web", *VM, *wanted, *more, "-v")
     assert done.code in (2, 5)
     assert "event=ssh-login" not in done.err
     if not more:

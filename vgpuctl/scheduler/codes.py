@@ -14,6 +14,7 @@ class Code(StrEnum):
     HOST_LABELS = "host-labels"
     GROUP_APART = "group-apart"
     GROUP_TOGETHER = "group-together"
+    HOST_TOO_SMALL = "host-too-small"
     HOST_CPUS = "host-cpus"
     HOST_MEMORY = "host-memory"
     HOST_HUGEPAGES = "host-hugepages"
@@ -53,6 +54,7 @@ class Code(StrEnum):
             Code.HOST_POOL,
             Code.HOST_MAINTENANCE,
             Code.HOST_LABELS,
+            Code.HOST_TOO_SMALL,
             Code.HOST_CPUS,
             Code.NO_GPU,
             Code.WRONG_BOARD,

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.units import format_mib
@@ -36,17 +37,32 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
             f"it has no label {', '.join(f'{key}={value}' for key, value in missing)}",
             "ask for other labels, or give it this one in the inventory's vgpu_placing",
         )
-    if request.vcpus > facts.cpus:
-        return Refusal(
-            Code.HOST_CPUS,
-            f"the VM wants {request.vcpus} vCPUs, the host has {facts.cpus} CPUs",
-            f"ask for at most {facts.cpus} vCPUs",
-        )
+    refusal = _refuse_size(request, facts)
+    if refusal is not None:
+        return refusal
     refusal = _refuse_pool(request, capacity, nodes[0]) if len(nodes) == 1 else _refuse_nodes(request, nodes)
     if refusal is not None:
         return refusal
     if request.gpus and not facts.gpus:
         return Refusal(Code.NO_GPU, "the host has no GPU")
+    return None
+
+
+def _refuse_size(request: VmRequest, facts: HostFacts) -> Refusal | None:
+    """Say what the host lacks even when nothing of it is taken."""
+    if request.vcpus > facts.cpus:
+        return Refusal(
+            Code.HOST_TOO_SMALL,
+            f"the VM wants {request.vcpus} vCPUs, the host has {facts.cpus} CPUs",
+            f"ask for at most {facts.cpus} vCPUs",
+        )
+    total_mib = host_memory_mib(facts)
+    if request.memory_mib > total_mib:
+        return Refusal(
+            Code.HOST_TOO_SMALL,
+            f"the VM wants {format_mib(request.memory_mib)} of memory, the host has {format_mib(total_mib)}",
+            "ask for less memory",
+        )
     return None
 
 

@@ -154,7 +154,7 @@ CASES: list[tuple[str, VmRequest, HostCapacity, str, str]] = [
     ),
     (
         "host-memory",
-        vm(memory_mib=300 * GIB),
+        vm(memory_mib=255 * GIB),
         numa_host("gpu1"),
         "node 0: 16 of 64 shared vCPUs, 127 GiB of 127 GiB; node 1",
         "ask for less memory",
@@ -198,7 +198,7 @@ def test_memory_of_nodes_without_cpus_is_not_the_host_s() -> None:
     )
     grace = replace(a40_host("a"), facts=facts)
     assert Fleet([grace]).place(vm("A40-8Q", memory_mib=254 * GIB)) is not None
-    assert "the host can give 254 GiB of its 256 GiB" in only_rejection(vm(memory_mib=300 * GIB), grace).reason
+    assert "the host can give 254 GiB of its 256 GiB" in only_rejection(vm(memory_mib=255 * GIB), grace).reason
     two = numa_host("b", 0)
     both = replace(two, facts=replace(two.facts, numa_nodes=(*two.facts.numa_nodes, NumaNode(8, "", 96 * GIB))))
     assert [books.number for books in books_of(both)] == [0, 1]

@@ -234,8 +234,8 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
         "share their IOMMU groups",
     ),
     ("other host wanted", "host-wanted-other", vm("A40-8Q", on="gpu1"), a40_host("gpu2"), (), "must run on gpu1"),
-    ("too many vCPUs", "host-cpus", vm("A40-8Q", vcpus=33), a40_host(), (), "33 vCPUs, the host has 32"),
-    ("too much memory", "host-memory", vm("A40-8Q", memory_mib=1 << 20), a40_host(), (), "wants 1024 GiB"),
+    ("too many vCPUs", "host-too-small", vm("A40-8Q", vcpus=33), a40_host(), (), "33 vCPUs, the host has 32"),
+    ("too much memory", "host-too-small", vm("A40-8Q", memory_mib=257 * GIB), a40_host(), (), "the host has 256 GiB"),
     (
         "no huge pages",
         "host-hugepages",
@@ -311,7 +311,7 @@ def test_another_host_than_the_wanted_is_refused_and_a_wanted_host_that_is_unkno
 
 
 def test_every_code_has_a_case_here_and_a_line_in_the_docs() -> None:
-    elsewhere = {"host-unknown", "host-numa", "group-together", "host-pool", "reserved-in-calendar"}
+    elsewhere = {"host-unknown", "host-cpus", "host-numa", "group-together", "host-pool", "reserved-in-calendar"}
     elsewhere.add("declared-otherwise")
     assert {case[1] for case in CASES} | elsewhere == {str(code) for code in Code}
     page = (Path(__file__).parents[3] / "docs" / "placement.md").read_text()

@@ -16,6 +16,7 @@ VgpuctlError
 ├── StateError 6            the store and the request disagree
 │   ├── NotFound  VmDiffers  TenantDiffers  ConcurrentChange  LeaseBroken  StoreUnusable
 │   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
+│   ├── FileNotWritten      a file of this machine; the disk is full, for example
 ├── GuestError 7            libvirt refused a domain, volume or network
 │   ├── DomainRejected  VolumeRejected  VolumeExists  NetworkMissing  NetworkRejected  ImageRejected
 ├── OvnError 11             OVN's databases did not do what was asked
@@ -243,6 +244,12 @@ class StoreUnusable(StateError):
     """The store cannot be opened or written."""
 
     reference = "store-unusable"
+
+
+class FileNotWritten(StateError):
+    """A file on this machine cannot be written: the disk is full or read-only, or the user may not."""
+
+    reference = "file-not-written"
 
 
 class TenantDiffers(StateError):

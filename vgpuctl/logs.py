@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vgpuctl.errors import UsageError
+from vgpuctl.local_files import not_written, open_to_append
 from vgpuctl.model.printable import printable, printable_document
 
 PROGRESS = logging.getLogger("vgpuctl.progress")
@@ -25,7 +25,6 @@ _LOGGER.addHandler(logging.NullHandler())
 _CALLS = logging.getLogger("vgpuctl.calls")
 _PASSWORD = re.compile(r"(://[^/@\s:]*):[^/@\s]+@")
 _BARE = re.compile(r"[^\s\"=]+")
-_FILE_MODE = 0o600
 
 
 @contextlib.contextmanager
@@ -48,20 +47,21 @@ def timed(event: str, *, level: int = logging.DEBUG, **fields: object) -> Iterat
         _CALLS.log(level, event, extra={"fields": fields})
 
 
-def start(*, verbosity: int = 0, file: Path | None = None, write: Callable[[str], None] | None = None) -> None:
+def start(
+    *,
+    verbosity: int = 0,
+    file: Path | None = None,
+    write: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] | None = None,
+) -> None:
     """Log to `write` (verbosity 1: info, 2: debug) and everything to a file, which is appended to and made private.
 
-    Raises UsageError when the file cannot be written.
+    Raises FileNotWritten when the file cannot be opened; one that takes no more lines ends the log, not the command.
     """
     if verbosity and write is not None:
         _add(_Writer(write), logging.INFO if verbosity == 1 else logging.DEBUG)
     if file is not None:
-        try:
-            os.close(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, _FILE_MODE))
-            handler = logging.FileHandler(file, encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise UsageError(f"the log file {file} cannot be written: {error.strerror}") from error
-        _add(handler, logging.DEBUG)
+        _add(_File(file, warn), logging.DEBUG)
 
 
 def stop() -> None:
@@ -91,6 +91,37 @@ class _Writer(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
         self._write(self.format(record))
+
+
+class _File(logging.Handler):
+    """Appends each line to a file. The first line that it does not take is its last, and the user is told."""
+
+    def __init__(self, path: Path, warn: Callable[[str], None] | None) -> None:
+        super().__init__()
+        self._path = path
+        self._warn = warn
+        self._descriptor: int | None = open_to_append(path, "the log")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        if self._descriptor is None:
+            return
+        line = memoryview(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        try:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+        except OSError as error:
+            self.close()
+            if self._warn is not None:
+                failure = not_written(error, "the log", self._path)
+                self._warn(f"warning: {failure.message}; nothing more is logged there ({failure.hint})")
+
+    def close(self) -> None:
+        """Close the file."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+        super().close()
 
 
 class _KeyValue(logging.Formatter):

@@ -38,6 +38,31 @@ LIBRARIES = [
 ]
 
 
+_FILES = "local_files.py"
+WRITERS = {
+    "write_text": set[str](),
+    "write_bytes": {_FILES, "catalog/build.py"},  # run by hand, when the catalogue's data change
+    "mkdir": {_FILES},
+    "makedirs": set[str](),
+    "mkdtemp": set[str](),
+    "NamedTemporaryFile": set[str](),
+    "TemporaryDirectory": set[str](),
+    "hardlink_to": {_FILES},
+    "symlink_to": set[str](),
+    "touch": set[str](),
+    "O_WRONLY": {_FILES, "cli/output.py"},  # /dev/null
+    "O_CREAT": {_FILES, "store/sqlite.py"},  # the store itself
+    "FileHandler": set[str](),
+}
+"""Primitives that write files of this machine → files of ours that may use them. The lab is a program of its own."""
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files_are_written_through_one_place(name: str) -> None:
+    found = {use.place.partition(":")[0] for use in uses() if use.name == name}
+    assert found == WRITERS[name], f"files outside of the store are written by {_FILES} alone: {name}"
+
+
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda one: f"{one.on}.{one.name}: {one.rule}")
 def test_only_one_place_uses_what_a_library_offers(library: Library) -> None:
     found = {use.place.partition(":")[0] for use in uses() if use.name == library.name and use.on == library.on}

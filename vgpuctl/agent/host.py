@@ -386,7 +386,11 @@ def read_problem(path: str, error: OSError) -> Problem:
 
 def _put_problem(path: str, error: OSError) -> Problem:
     name = errno_name(error)
-    return Problem("write-refused", f"{path} cannot be written: {name} ({error.strerror})", path=path, errno=name)
+    hint = None
+    if error.errno in (errnos.ENOSPC, errnos.EDQUOT, errnos.EROFS):
+        hint = f"free some space there, or make the file system writable: `df -h {os.path.dirname(path)}` on the host"
+    message = f"{path} cannot be written: {name} ({error.strerror})"
+    return Problem("write-refused", message, path=path, errno=name, hint=hint)
 
 
 def errno_name(error: OSError) -> str:

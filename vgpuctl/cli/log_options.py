@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from vgpuctl.cli.output import print_document
+from vgpuctl.cli.output import print_document, print_line
 
 _DEBUG = 2
 
@@ -52,4 +52,4 @@ def _log_to_file(_context: click.Context, _parameter: click.Parameter, file: Any
     if file is not None:
         from vgpuctl import logs
 
-        logs.start(file=file)
+        logs.start(file=file, warn=partial(print_line, err=True))

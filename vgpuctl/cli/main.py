@@ -7,7 +7,6 @@ Importing this module imports click, and of ours errors, output and signal handl
 import importlib
 import io
 import logging
-import os
 import sys
 from typing import Any
 
@@ -16,8 +15,9 @@ import click
 from vgpuctl import __version__
 from vgpuctl.cli.contents import COMMANDS, SECTIONS
 from vgpuctl.cli.log_options import accept_log_options
-from vgpuctl.cli.output import Styled, print_document, print_json_error, print_line
-from vgpuctl.errors import Interrupted, Unexpected, UsageError, VgpuctlError
+from vgpuctl.cli.output import Styled, drop_output, print_document, print_json_error, print_line
+from vgpuctl.errors import FileNotWritten, Interrupted, Unexpected, UsageError, VgpuctlError
+from vgpuctl.local_files import is_out_of_room, not_written
 from vgpuctl.usecases import interruptions
 
 _LOGGER = logging.getLogger("vgpuctl")
@@ -122,9 +122,13 @@ def _run(arguments: list[str]) -> int:
     except VgpuctlError as error:
         return _report(error, arguments)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output(sys.stdout)
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and is_out_of_room(error):
+            return _report(
+                not_written(error, "the output" if error.filename is None else "a file", error.filename), arguments
+            )
         _LOGGER.error("unexpected error", exc_info=True)
         return _report(Unexpected.of(error), arguments)
 
@@ -136,6 +140,8 @@ def _interrupted(arguments: list[str]) -> int:
 
 
 def _report(error: VgpuctlError, arguments: list[str]) -> int:
+    if isinstance(error, FileNotWritten):
+        _drop_full_output()
     _LOGGER.debug("error", extra={"fields": {"reference": error.reference, "message": error.message}}, exc_info=error)
     if "--json" in arguments:
         described = {
@@ -154,6 +160,14 @@ def _report(error: VgpuctlError, arguments: list[str]) -> int:
     if error.hint:
         print_line(f"hint: {error.hint}", err=True)
     return error.exit_code
+
+
+def _drop_full_output() -> None:
+    """Forget what stdout still holds when it takes nothing."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        drop_output(sys.stdout)
 
 
 def _cut(line: str) -> str:

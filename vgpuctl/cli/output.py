@@ -13,10 +13,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import click
 
+from vgpuctl.local_files import writing
 from vgpuctl.model.printable import printable, printable_document, printable_json
 
 
@@ -32,27 +33,27 @@ def print_line(*parts: str | Styled, err: bool = False) -> None:
     """Print one line on stdout, or on stderr. A line feed inside it is shown, not obeyed."""
     stream = sys.stderr if err else sys.stdout
     in_colour = not os.environ.get("NO_COLOR") and stream.isatty()
-    click.echo("".join(_rendered(part, in_colour=in_colour) for part in parts), err=err)
+    _write("".join(_rendered(part, in_colour=in_colour) for part in parts), err=err)
 
 
 def print_document(text: str, *, nl: bool = True, err: bool = False) -> None:
     """Print text of several lines on stdout, or on stderr: XML, a layout, a log."""
-    click.echo(printable_document(text), nl=nl, err=err)
+    _write(printable_document(text), nl=nl, err=err)
 
 
 def print_raw(data: bytes) -> None:
     """Print bytes on stdout as they are. Only where the user asked for it by an option."""
-    click.echo(data, nl=False)
+    _write(data, nl=False)
 
 
 def print_json(value: object, *, indent: int = 2) -> None:
     """Print a value as indented JSON; dataclasses become objects, enums their value."""
-    click.echo(printable_json(json.dumps(plain(value), indent=indent, ensure_ascii=False)))
+    _write(printable_json(json.dumps(plain(value), indent=indent, ensure_ascii=False)))
 
 
 def print_json_error(value: object) -> None:
     """Print an error as one line of JSON on stderr."""
-    click.echo(json.dumps(plain(value)), err=True)
+    _write(json.dumps(plain(value)), err=True)
 
 
 def plain(value: object) -> Any:
@@ -85,7 +86,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
     for row in rows:
         # A Text, because rich reads markup and emoji codes in plain strings.
         table.add_row(*(Text(_cell(cell)) for cell in row))
-    console.print(table)
+    with writing("the output on stdout", None):
+        console.print(table)
 
 
 def print_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -105,6 +107,23 @@ def say(text: str) -> None:
 def confirm(question: str) -> None:
     """Ask on stderr and go on after a yes. Raises click.Abort after a no, and where nobody can answer."""
     click.confirm(printable(question), abort=True, err=True)
+
+
+def _write(text: str | bytes, *, nl: bool = True, err: bool = False) -> None:
+    """Write to stdout or stderr. Raises FileNotWritten for stdout; what stderr does not take is lost."""
+    if not err:
+        with writing("the output on stdout", None):
+            click.echo(text, nl=nl)
+        return
+    try:
+        click.echo(text, nl=nl, err=True)
+    except OSError:
+        drop_output(sys.stderr)
+
+
+def drop_output(stream: TextIO) -> None:
+    """Send what a stream holds, and all that follows, nowhere: the interpreter flushes it once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _cell(cell: object) -> str:

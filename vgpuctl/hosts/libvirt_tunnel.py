@@ -12,7 +12,6 @@ import select
 import shutil
 import socket
 import struct
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Self
 
 from vgpuctl.errors import HostError, LibvirtMissing
 from vgpuctl.hosts.remote_process import Completed, RemoteProcess
+from vgpuctl.local_files import make_first_folder, private_places
 from vgpuctl.model.host_target import HostTarget
 
 _CHUNK = 64 * 1024
@@ -206,13 +206,19 @@ class _Bridge:
 
 
 def _private_folder() -> Path:
-    """Make a folder of mode 0700 whose path leaves room for a socket's name (108 bytes in all)."""
-    parent = Path(tempfile.gettempdir())
-    # mkdtemp adds eight characters.
-    if len(f"{parent}/{_FOLDER_PREFIX}12345678/{_SOCKET_NAME}") > _SOCKET_PATH_LIMIT:
-        parent = Path("/tmp")
-    _remove_dead_folders(parent)
-    return Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=parent))
+    """Make a folder of mode 0700 whose path leaves room for a socket's name (108 bytes in all).
+
+    A disk that is full takes no folder; the other places are file systems in memory. Raises FileNotWritten.
+    """
+    # make_first_folder adds eight characters.
+    short = [
+        path
+        for path in private_places()
+        if len(f"{path}/{_FOLDER_PREFIX}12345678/{_SOCKET_NAME}") <= _SOCKET_PATH_LIMIT
+    ]
+    made = make_first_folder(short, "the folder of libvirt's socket", prefix=_FOLDER_PREFIX)
+    _remove_dead_folders(made.parent)
+    return made
 
 
 def _remove_dead_folders(parent: Path) -> None:

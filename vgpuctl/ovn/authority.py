@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 from vgpuctl.errors import StateError, UsageError
+from vgpuctl.local_files import make_folder, open_lock, write_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -66,7 +67,7 @@ class Authority:
 
     def create(self) -> bool:
         """Make the authority. Returns whether it was not there. Raises StateError for a folder that others can read."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self.folder, "the authority's folder", mode=0o700)
         if self.folder.stat().st_mode & 0o077:
             raise StateError(
                 f"the authority's folder {self.folder} is open to other users", hint=f"chmod 700 {self.folder}"
@@ -147,17 +148,11 @@ class Authority:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         for ending, data in (("pem", certificate.public_bytes(serialization.Encoding.PEM)), ("key", text)):
-            place = self._path(name, ending)
-            temporary = place.with_suffix(f".{ending}.new")
-            temporary.unlink(missing_ok=True)
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            temporary.replace(place)
+            write_file(self._path(name, ending), data, f"the authority's identity of {name}", mode=0o600)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(self.folder / "lock", "the authority's lock")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpuctl.errors import StoreUnusable
+from vgpuctl.local_files import write_new
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import VmRequest
 
@@ -123,18 +124,6 @@ def with_documents(request: VmRequest, texts: Texts) -> VmRequest:
 
 
 def _make_key(path: Path) -> None:
-    """Make the key file, for its owner alone and whole at once, unless it is there. Raises OSError."""
-    if path.exists():
-        return
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n")
-            file.flush()
-            os.fsync(descriptor)
-        path.hardlink_to(temporary)
-    except FileExistsError:
-        return  # another run was first
-    finally:
-        temporary.unlink()
+    """Make the key file, for its owner alone and whole at once, unless it is there. Raises FileNotWritten."""
+    if not path.exists():
+        write_new(path, base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n", "the key file of the store")

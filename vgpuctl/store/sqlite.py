@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store in one SQLite file: WAL, foreign keys, one writer at a time, and what can be told before it is opened."""
 
+import errno
 import os
 import sqlite3
 import time
@@ -12,12 +13,15 @@ from sqlalchemy import URL, Engine, NullPool, QueuePool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from vgpuctl.errors import StoreUnusable
+from vgpuctl.local_files import is_out_of_room, make_folder, not_written, scratch_folder
 from vgpuctl.store.address import SqliteAddress
 from vgpuctl.store.failures import BUSY_TIMEOUT_S, error_code
 
 BEGIN_WRITING = "BEGIN IMMEDIATE"
 BEGIN_READING = "BEGIN"
 
+# Answers of SQLite where the log's index is missing and cannot be made.
+_WITHOUT_INDEX = {"SQLITE_CANTOPEN", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_SHMOPEN", "SQLITE_READONLY_CANTINIT"}
 # Opening for writing takes 32 KiB for the index of the write-ahead log (sqlite.org/walformat.html), and then the log.
 _SMALLEST_ROOM_BYTES = 64 * 1024
 
@@ -78,20 +82,61 @@ def _reader(path: Path) -> Callable[[], sqlite3.Connection]:
     """Open for reading only.
 
     A WAL file can be read where nothing can be written as long as its -wal and -shm are there (somebody has it open),
-    or when SQLite is told that nobody writes. Source: https://www.sqlite.org/wal.html, "Read-Only Databases".
+    or when SQLite is told that nobody writes. A killed run, a copy or a restore can leave a -wal with no -shm: then
+    a copy in memory is read. Source: https://www.sqlite.org/wal.html, "Read-Only Databases".
     """
 
     def connect() -> sqlite3.Connection:
-        mode = "mode=ro" if Path(f"{path}-wal").exists() else "mode=ro&immutable=1"
-        return sqlite3.connect(
-            f"file:{quote(str(path))}?{mode}",
-            uri=True,
-            timeout=BUSY_TIMEOUT_S,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        if not Path(f"{path}-wal").exists():
+            return _open_to_read(path, "mode=ro&immutable=1")
+        connection = _open_to_read(path, "mode=ro")
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError as exc:
+            connection.close()
+            if exc.sqlite_errorname not in _WITHOUT_INDEX:
+                raise
+            return _read_copy(path)
+        return connection
 
     return connect
+
+
+def _open_to_read(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?{mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _read_copy(path: Path) -> sqlite3.Connection:
+    """Read the file and its log into memory, by way of a copy on a disk that takes one.
+
+    Raises sqlite3.OperationalError for a copy that cannot be read, FileNotWritten where no disk takes it.
+    """
+    files = (path, Path(f"{path}-wal"))
+    before = [_state(file) for file in files]
+    with scratch_folder("a copy of the store", files) as folder:
+        if [_state(file) for file in files] != before:
+            raise sqlite3.OperationalError("another run changed the file while it was copied; run the command again")
+        copy = sqlite3.connect(folder / path.name, isolation_level=None)
+        try:
+            copy.execute("PRAGMA journal_mode = DELETE")  # moves the log into the file
+            content = copy.serialize()
+        finally:
+            copy.close()
+    made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    made.deserialize(content)
+    made.execute("PRAGMA query_only = ON")
+    return made
+
+
+def _state(file: Path) -> tuple[int, int]:
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _prepare(address: SqliteAddress) -> str | None:
@@ -107,25 +152,19 @@ def _prepare(address: SqliteAddress) -> str | None:
         raise StoreUnusable(f"the store {path} may not be read", hint=f"let this user read it: ls -l {path}")
     if address.read_only:
         return "it was opened with ?mode=ro"
+    if os.statvfs(path.parent).f_flag & os.ST_RDONLY:
+        return _no_room(OSError(errno.EROFS, os.strerror(errno.EROFS)), path.parent)
     if not _may(path, os.W_OK):
         return "its file may not be written"
     if not _may(path.parent, os.W_OK | os.X_OK):
         return f"its folder {path.parent} may not be written, and SQLite keeps its journal there"
-    if _free_bytes(path.parent) < _SMALLEST_ROOM_BYTES:
-        return f"the disk of its folder {path.parent} is full; free some space there"
-    return None
+    return _why_no_room(path.parent)
 
 
 def _prepare_folder(address: SqliteAddress) -> None:
     folder = address.path.parent
     if address.is_default and not address.read_only:
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as exc:
-            raise StoreUnusable(
-                f"the store's folder {folder} cannot be made: {exc.strerror}",
-                hint="give another store with --database",
-            ) from exc
+        make_folder(folder, "the store's folder", mode=0o700)
     if not folder.is_dir():
         raise StoreUnusable(f"the store's folder {folder} does not exist", hint=f"mkdir -p {folder}")
 
@@ -136,15 +175,36 @@ def _create(path: Path) -> None:
     except FileExistsError:
         return  # another run was first
     except OSError as exc:
+        reason = _no_room(exc, path.parent) if is_out_of_room(exc) else exc.strerror
         raise StoreUnusable(
-            f"the store {path} cannot be made: {exc.strerror}",
+            f"the store {path} cannot be made: {reason}",
             hint=f"let this user write in {path.parent}, or give another store with --database",
         ) from exc
 
 
-def _free_bytes(folder: Path) -> int:
-    status = os.statvfs(folder)
-    return status.f_frsize * (status.f_bfree if os.geteuid() == 0 else status.f_bavail)
+def _why_no_room(folder: Path) -> str | None:
+    """Why the folder has no room for SQLite's files; None when it has. A quota shows only when room is taken."""
+    try:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        if is_out_of_room(exc):
+            return _no_room(exc, folder)
+        status = os.statvfs(folder)  # a file system without nameless files (NFS)
+        free = status.f_frsize * (status.f_bfree if os.geteuid() == 0 else status.f_bavail)
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return _no_room(full, folder) if free < _SMALLEST_ROOM_BYTES else None
+    try:
+        os.posix_fallocate(descriptor, 0, _SMALLEST_ROOM_BYTES)
+    except OSError as exc:
+        return _no_room(exc, folder) if is_out_of_room(exc) else None
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _no_room(error: OSError, folder: Path) -> str:
+    failure = not_written(error, "the store's journal", folder)
+    return f"{failure.message}; {failure.hint}"
 
 
 def _may(path: Path, mode: int) -> bool:

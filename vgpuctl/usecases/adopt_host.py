@@ -14,6 +14,7 @@ from vgpuctl.errors import StateError, UsageError
 from vgpuctl.guests.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.domain_shape import domain_shape
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
+from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.lease import Lease, LeaseState, Slice
@@ -261,15 +262,15 @@ def _note_slices(services: Services, name: str, facts: HostFacts, idle: Sequence
 def save_layout(adoption: Adoption, path: Path) -> bool:
     """Write the layout to a file of host_vars. Returns whether it changed the file.
 
-    Raises UsageError when the file is there and says otherwise, or cannot be written.
+    Raises UsageError when the file is there and says otherwise, FileNotWritten.
     """
     try:
         if path.exists():
             if path.read_text() == adoption.text:
                 return False
             raise UsageError(f"{path} is there and says otherwise", hint="compare it with the layout on stdout")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(adoption.text)
     except OSError as exc:
-        raise UsageError(f"{path} cannot be written: {exc.strerror}") from exc
+        raise UsageError(f"{path} cannot be read: {exc.strerror}") from exc
+    make_folder(path.parent, "the folder of the host's layout")
+    write_file(path, adoption.text, "the host's layout")
     return True

@@ -18,6 +18,7 @@ from vgpuctl.inventory.exchange import (
     export_vgpu_device_manager,
     needs_gpus,
 )
+from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.usecases.import_layout import Tool, known_facts
 from vgpuctl.usecases.services import Services
 
@@ -61,7 +62,7 @@ def save_export(exported: ExportedLayout, tool: Tool, output: Path) -> Sequence[
     """Write the tool's file, or for mdevctl a file for each definition below the folder. Returns the paths.
 
     A definition that is there and says the same stays as it is; one that says otherwise is refused, for it may be
-    somebody else's. Raises UsageError with what the system answered.
+    somebody else's. Raises UsageError and FileNotWritten.
     """
     wanted = (
         [(output / path, _json(one)) for path, one in exported.files]
@@ -72,11 +73,11 @@ def save_export(exported: ExportedLayout, tool: Tool, output: Path) -> Sequence[
         for path, text in wanted if tool is Tool.MDEVCTL else ():
             if path.exists() and path.read_text() != text:
                 raise UsageError(f"{path} is there and says otherwise", hint="choose another folder")
-        for path, text in wanted:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
     except OSError as exc:
-        raise UsageError(f"{output} cannot be written: {exc.strerror}") from exc
+        raise UsageError(f"{output} cannot be read: {exc.strerror}") from exc
+    for path, text in wanted:
+        make_folder(path.parent, "the folder of the exported layout")
+        write_file(path, text, "the exported layout")
     return [str(path) for path, _ in wanted]
 
 

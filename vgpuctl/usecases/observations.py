@@ -5,16 +5,17 @@ One record per host in the store. Every command that asks a host's libvirt write
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vgpuctl.errors import AgentProblem, HostError, StoreUnusable, VgpuctlError
+from vgpuctl.errors import AgentProblem, HostError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.readings import keep_reading
 from vgpuctl.usecases.services import Services
 
 ABSENT = "absent"
@@ -70,7 +71,7 @@ def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:
 
 def note_answer(services: Services, vm: Vm, state: DomainState | None) -> None:
     """Record what libvirt has just answered for one VM, where the store can be written."""
-    _record(services, lambda session: note_state(session, vm, state))
+    keep_reading(services, "what libvirt answered", lambda session: note_state(session, vm, state))
 
 
 def note_failure(services: Services, host: str, error: VgpuctlError) -> None:
@@ -83,7 +84,7 @@ def note_failure(services: Services, host: str, error: VgpuctlError) -> None:
         since = session.now() if record.unknown_since is None else record.unknown_since
         _write(session, host, replace(record, unknown_since=since, problem=error.message))
 
-    _record(services, note)
+    keep_reading(services, "what libvirt answered", note)
 
 
 def observations(session: Session, vms: Sequence[Vm]) -> dict[str, Observation]:
@@ -131,18 +132,7 @@ def _note_host(services: Services, host: str, states: Mapping[str, DomainState])
         vms = {vm.uuid: (str(states.get(vm.uuid, ABSENT)), now) for vm in session.vms(host=host)}
         _write(session, host, _Record(vms))
 
-    _record(services, note)
-
-
-def _record(services: Services, note: Callable[[Session], None]) -> None:
-    """Write to the store; one that cannot be written must not end a command that only looks."""
-    if services.store.read_only_reason is not None:
-        return
-    try:
-        with services.store.transaction() as session:
-            note(session)
-    except StoreUnusable as error:
-        services.say(f"what was observed is not recorded: {error.message}")
+    keep_reading(services, "what libvirt answered", note)
 
 
 def _read(session: Session, host: str) -> _Record:

@@ -89,6 +89,8 @@ class Services:
         self.forks = forks
         self.say = say
         self.reachable_networks = reachable_networks
+        self.has_warned_of_store = False
+        """True while the user knows that readings are not kept (vgpuctl.usecases.readings)."""
         self._inventory: Inventory | None = None
         self._store: Store | None = None
         self._northbound: Northbound | None = None

@@ -32,7 +32,7 @@ def test_a_store_on_a_full_disk_is_read_and_a_change_says_so(tmp_path: Path) -> 
                     session.add_event("some", "thing", "x" * 10_000 + str(number))
         with open_store(url) as store:
             assert_only_readable(store)
-            assert store.read_only_reason is not None and "is full; free some space" in store.read_only_reason
+            assert store.read_only_reason is not None and "the disk is full" in store.read_only_reason
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 

@@ -67,5 +67,5 @@ def test_a_log_file_is_private_and_gets_the_traceback_that_the_user_does_not(
 def test_a_log_file_that_cannot_be_written_is_an_error_of_the_user(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main.run(["--log-file", str(tmp_path / "none" / "log"), "fail"]) == 2
+    assert main.run(["--log-file", str(tmp_path / "none" / "log"), "fail"]) == 6
     assert "No such file or directory" in capsys.readouterr().err

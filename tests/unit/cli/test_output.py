@@ -84,7 +84,7 @@ def test_an_error_cannot_forge_a_hint(monkeypatch: pytest.MonkeyPatch, capsys: p
         (MemoryError(), "the memory of this machine does not suffice"),
         (OverflowError("x" * 5000), "unexpected OverflowError: xxx"),
         (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"), "unexpected UnicodeEncodeError"),
-        (OSError(28, "No space left on device", "/var/x"), "this machine answered `No space left on device` at /var/x"),
+        (OSError(5, "Input/output error", "/var/x"), "this machine answered `Input/output error` at /var/x"),
         (KeyError("x\x1b"), "unexpected KeyError"),
     ],
 )

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files are written whole or not at all, and a refusal says which file, what of, why and what to do."""
+
+import errno
+import os
+import resource
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from vgpuctl import local_files
+from vgpuctl.errors import FileNotWritten
+
+
+@contextmanager
+def no_file_above(size: int) -> Iterator[None]:
+    """The kernel refuses longer files with EFBIG (Python ignores SIGXFSZ)."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOSPC, "the disk is full (the system answered: No space left on device)"),
+        (errno.EDQUOT, "the disk quota of this user is used up (the system answered: Disk quota exceeded)"),
+        (errno.EROFS, "the file system is read-only (the system answered: Read-only file system)"),
+    ],
+)
+def test_a_refused_write_names_file_content_reason_and_remedy(number: int, reason: str) -> None:
+    error = OSError(number, os.strerror(number))
+    assert local_files.is_out_of_room(error)
+    described = local_files.not_written(error, "the layout", Path("/nowhere here/x.yml"))
+    assert described.message == f"the layout cannot be written to /nowhere here/x.yml: {reason}"
+    assert described.hint is not None and described.hint.endswith("`df -h '/nowhere here'` shows the disk")
+    assert local_files.not_written(error, "the output", None).message == f"the output cannot be written: {reason}"
+
+
+def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "layout.yml"
+    local_files.write_file(path, "before", "the layout", mode=0o640)
+    with no_file_above(4096), pytest.raises(FileNotWritten, match=r"the layout cannot be written .*larger than"):
+        local_files.write_file(path, "x" * 10_000, "the layout")
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
+    path, link = tmp_path / "layout.yml", tmp_path / "link.yml"
+    local_files.write_file(path, "before", "the layout", mode=0o640)
+    link.symlink_to(path)
+    local_files.write_file(link, "after", "the layout")
+    assert link.is_symlink() and path.read_text() == "after" and stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_new_file_never_replaces_one(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    assert local_files.write_new(path, b"one", "the key")
+    assert not local_files.write_new(path, b"two", "the key")
+    assert path.read_bytes() == b"one" and stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_is_made_where_there_is_room(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    made = local_files.make_first_folder([tmp_path / "file", tmp_path], "a folder", prefix="x-")
+    assert made.parent == tmp_path and stat.S_IMODE(made.stat().st_mode) == 0o700
+    with pytest.raises(FileNotWritten, match=r"a folder cannot be written to .*/file: Not a directory"):
+        local_files.make_first_folder([tmp_path / "file", tmp_path / "missing"], "a folder", prefix="x-")
+
+
+def test_a_copy_is_private_and_gone_after_its_block(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(b"content")
+    with local_files.scratch_folder("a copy", [path]) as folder:
+        assert (folder / "store.db").read_bytes() == b"content"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not folder.exists()

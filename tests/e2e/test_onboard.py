@@ -145,6 +145,23 @@ def test_a_changed_file_changes_what_it_names_and_prune_removes_the_rest(operato
     assert (refused["reference"], refused["context"]) == ("vm-differs", ["memory_mib: 96 there, 128 wanted"])
 
 
+def test_a_file_with_a_vm_that_differs_changes_nothing(operator: Operator, tmp_path: Path) -> None:
+    file = tmp_path / "initech.yml"
+    two = SMALL.replace("NAME", "initech")
+    vm = next(line for line in two.splitlines() if line.startswith("  - {name: a,"))
+    file.write_text(two.replace(vm, f"{vm}\n{vm.replace('name: a', 'name: b')}"))
+    operator.does("onboard", str(file))
+    before = [operator.json(command) for command in ("list-tenants", "list-vpc-objects", "list-networks")]
+    file.write_text(two.replace("memory: 96MiB", "memory: 128MiB").replace("vms: 3}", "vms: 9}").replace("80", "443"))
+    refused = operator.is_refused("onboard", str(file), "--prune")
+    assert (refused["reference"], refused["context"]) == ("vm-differs", ["memory_mib: 96 there, 128 wanted"])
+    assert [operator.json(command) for command in ("list-tenants", "list-vpc-objects", "list-networks")] == before
+    assert sorted(one["vm"]["request"]["name"] for one in operator.json("list-vms", "--tenant", "initech")) == [
+        "a",
+        "b",
+    ]
+
+
 def test_after_kill_9_the_same_command_finishes(operator: Operator, central: LocalOvn, tmp_path: Path) -> None:
     file = tmp_path / "acme.yml"
     file.write_text(SMALL.replace("NAME", "acme"))

@@ -35,6 +35,7 @@ from vgpuctl.usecases.vpc_objects import all_objects
 
 KEPT = "not in the file"
 DIFFERS = "differs"
+SETTLED = (VmState.RUNNING, VmState.STOPPED)
 
 
 def onboard(
@@ -43,8 +44,9 @@ def onboard(
     """Make the tenant so, its tenancy first, its VMs last. Returns one outcome per object.
 
     prune: remove what the file does not have. timeout_s: for guests that are removed to shut down.
-    Raises VmDiffers and NetworkDiffers for objects that would have to be made anew, ConcurrentChange while another
-    run onboards the tenant, and everything that creating a network or a VM raises. What was done stays done.
+    Raises VmDiffers and NetworkDiffers for objects that would have to be made anew, before it changes anything,
+    ConcurrentChange while another run onboards the tenant, and everything that creating a network or a VM raises.
+    After one of those, what was done stays done.
     """
     with services.store.reading() as session:
         for vm in wanted.vms:
@@ -53,6 +55,7 @@ def onboard(
     if dry_run:
         return list(_plan(services, wanted, prune=prune))
     with services.store.operation("onboard", f"tenant:{wanted.tenant}", wanted.tenant, exclusive=True):
+        _refuse_what_differs(services, wanted)
         outcomes = [*_tenancy(services, wanted, prune=prune)]
         pruned = [*_prune_vms(services, wanted, timeout_s=timeout_s)] if prune else []
         outcomes += _networks(services, wanted)
@@ -61,6 +64,23 @@ def onboard(
         outcomes += pruned
         outcomes += [*_prune_networks(services, wanted)] if prune else []
     return outcomes
+
+
+def _refuse_what_differs(services: Services, wanted: TenantFile) -> None:
+    """Raise NetworkDiffers or VmDiffers for what is there; what an unfinished run left is mended and compared later."""
+    with services.store.reading() as session:
+        found = session.networks(tenant=wanted.tenant)
+        ready = {network.request.name for network in found if network.state is NetworkState.READY}
+        settled = {vm.request.name for vm in session.vms(tenant=wanted.tenant) if vm.state in SETTLED}
+    try:
+        for network in wanted.networks:
+            if network.name in ready:
+                networks.find_existing(services, networks.complete_request(services, network))
+        for vm in wanted.vms:
+            if vm.name in settled:
+                find_existing(services, vm)
+    except (NetworkDiffers, VmDiffers) as error:
+        raise _with_advice(error) from error
 
 
 def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Outcome]:
@@ -187,7 +207,7 @@ def _vms(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
         with services.store.reading() as session:
             vm = session.vm(request.tenant, request.name)
         mended = None
-        if vm is not None and vm.state not in (VmState.RUNNING, VmState.STOPPED):
+        if vm is not None and vm.state not in SETTLED:
             refuse_while_busy(services, vm)
             mended = mend_vm(services, vm)
         try:

@@ -2,6 +2,7 @@
 """Structured logging: one `key=value` line for each call to a host, libvirt, the store or OVN, with its duration.
 
 Nothing is written until `start` is called. A line names calls, hosts and programs, never their arguments.
+Warnings and errors that libraries log are lines too.
 """
 
 import contextlib
@@ -21,8 +22,9 @@ PROGRESS = logging.getLogger("vgpuctl.progress")
 """The remarks that the user reads on stderr anyway; they stand in the log file too."""
 
 _LOGGER = logging.getLogger("vgpuctl")
-_LOGGER.addHandler(logging.NullHandler())
 _CALLS = logging.getLogger("vgpuctl.calls")
+_ROOT = logging.getLogger()
+_started: list[logging.Handler] = []
 _PASSWORD = re.compile(r"(://[^/@\s:]*):[^/@\s]+@")
 _BARE = re.compile(r"[^\s\"=]+")
 
@@ -66,17 +68,18 @@ def start(
 
 def stop() -> None:
     """Close what `start` opened."""
-    for handler in list(_LOGGER.handlers):
-        if not isinstance(handler, logging.NullHandler):
-            _LOGGER.removeHandler(handler)
-            handler.close()
+    while _started:
+        handler = _started.pop()
+        _ROOT.removeHandler(handler)
+        handler.close()
     _LOGGER.setLevel(logging.NOTSET)
 
 
 def _add(handler: logging.Handler, level: int) -> None:
     handler.setLevel(level)
     handler.setFormatter(_KeyValue())
-    _LOGGER.addHandler(handler)
+    _ROOT.addHandler(handler)
+    _started.append(handler)
     _LOGGER.setLevel(min(level, _LOGGER.level or level))
 
 

@@ -21,6 +21,7 @@ from vgpuctl.local_files import is_out_of_room, not_written
 from vgpuctl.usecases import interruptions
 
 _LOGGER = logging.getLogger("vgpuctl")
+_SILENT = logging.NullHandler()
 _LONGEST_LINE = 4000
 _LOGGER.addHandler(logging.NullHandler())
 
@@ -84,6 +85,8 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command line. Returns its exit code (docs/errors.md)."""
     interruptions.install()
+    # Without a handler, Python writes what libraries log to stderr, tracebacks and control characters too.
+    logging.getLogger().addHandler(_SILENT)
     try:
         try:
             code = _run(arguments)

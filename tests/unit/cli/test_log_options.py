@@ -2,6 +2,7 @@
 """`-v`, `-vv` and `--log-file`: what is logged, where, and what never is."""
 
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -69,3 +70,19 @@ def test_a_log_file_that_cannot_be_written_is_an_error_of_the_user(
 ) -> None:
     assert main.run(["--log-file", str(tmp_path / "none" / "log"), "fail"]) == 6
     assert "No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["-v"]])
+def test_what_a_library_logs_is_a_line_of_the_log_or_nothing(more: list[str]) -> None:
+    """SQLAlchemy logs a connection that a signal left half closed, with the traceback."""
+    program = (
+        "import logging, sys; from vgpuctl.cli import main; import click; "
+        "main.COMMANDS['fail'] = ''; module = type(sys)('vgpuctl.cli.fail'); "
+        "say = lambda: logging.getLogger('sqlalchemy.pool').error('not closed \\x1b]52;c;x'); "
+        "module.command = click.Command('fail', callback=say); sys.modules['vgpuctl.cli.fail'] = module; "
+        "sys.exit(main.run(sys.argv[1:]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "fail", *more], capture_output=True, text=True, check=True)
+    assert "\x1b" not in done.stderr
+    assert ('event="not closed' in done.stderr) is bool(more), done.stderr
+    assert bool(done.stderr) is bool(more)

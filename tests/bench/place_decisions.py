@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions per second of place() for vGPUs and whole cards, against the size of the fleet.
 
-`python -m tests.bench.place_decisions [--policy P] [--gpus 1000,10000,50000] [--several N]`: hosts of four kinds are
-filled to 90 % of what they take, then one VM goes and another comes. Timed is the decision with counting the lease as
-taken, and apart from it the giving back. N in 100 of the VMs want two to four GPUs.
+`python -m tests.bench.place_decisions [--policy P] [--gpus 1000,10000,50000] [--several N] [--nodes M]`: hosts of four
+kinds are filled to 90 % of what they take, then one VM goes and another comes. Timed is the decision with counting the
+lease as taken, and apart from it the giving back. N in 100 of the VMs want two to four GPUs. A host has M NUMA nodes.
 CPU time of this process, so that a busy machine disturbs less.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import replace
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import host, lease
 from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import HostFacts, NumaNode
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import Footprint
@@ -36,13 +37,13 @@ SINGLE += ["T4-4Q", "T4-8Q", "T4-16Q", "memory>=16GiB,series=Q"]
 SEVERAL = ["2*A40-48Q", "4*A40-48Q", "2*L40S-48Q", "2*T4-16Q"]
 
 
-def hosts_of(gpus: int) -> list[HostCapacity]:
-    """Hosts of the four kinds in turn."""
+def hosts_of(gpus: int, nodes: int) -> list[HostCapacity]:
+    """Hosts of the four kinds in turn, each with this many NUMA nodes."""
     facts = []
     for key, sharing, functions, cards, cpus, memory_gib in KINDS:
         board = catalog.board(key)
         emulated = [EmulatedGpu(board, f"0000:{0x11 + 7 * card:02x}:00.0", sharing, functions) for card in range(cards)]
-        facts.append(host("any", *emulated, cpus=cpus, memory_mib=memory_gib * GIB).facts)
+        facts.append(_with_nodes(host("any", *emulated, cpus=cpus, memory_mib=memory_gib * GIB).facts, nodes))
     there, found = 0, []
     while there < gpus:
         kind = facts[len(found) % len(facts)]
@@ -51,10 +52,18 @@ def hosts_of(gpus: int) -> list[HostCapacity]:
     return found
 
 
-def measure(policy: str, gpus: int, several: int, decisions: int) -> tuple[int, int, float, float, float]:
+def _with_nodes(facts: HostFacts, nodes: int) -> HostFacts:
+    """CPUs, memory and cards in equal parts on so many nodes."""
+    cpus, memory_mib = facts.cpus // nodes, facts.memory_mib // nodes
+    there = tuple(NumaNode(node, f"{node * cpus}-{(node + 1) * cpus - 1}", memory_mib) for node in range(nodes))
+    cards = tuple(replace(gpu, numa_node=at * nodes // len(facts.gpus)) for at, gpu in enumerate(facts.gpus))
+    return replace(facts, numa_nodes=there, gpus=cards)
+
+
+def measure(policy: str, gpus: int, several: int, decisions: int, nodes: int) -> tuple[int, int, float, float, float]:
     """Hosts, VMs, decisions and give-backs per second of CPU time, seconds to build the fleet."""
     chance = random.Random(1)
-    capacities = hosts_of(gpus)
+    capacities = hosts_of(gpus, nodes)
     began = time.process_time()
     fleet = Fleet(capacities, (), parse_policy(policy))
     built = time.process_time() - began
@@ -106,10 +115,13 @@ def main() -> None:
     parser.add_argument("--policy", default="fragmentation")
     parser.add_argument("--gpus", default="1000,10000,50000")
     parser.add_argument("--several", type=int, default=0)
+    parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--decisions", type=int, default=5000)
     arguments = parser.parse_args()
     for gpus in (int(text) for text in arguments.gpus.split(",")):
-        hosts, vms, placing, giving, built = measure(arguments.policy, gpus, arguments.several, arguments.decisions)
+        hosts, vms, placing, giving, built = measure(
+            arguments.policy, gpus, arguments.several, arguments.decisions, arguments.nodes
+        )
         print(
             f"{arguments.policy:14} GPUs {gpus:6} hosts {hosts:6} VMs {vms:6}  {placing:7.0f} decisions/s"
             f"  {giving:7.0f} given back/s  built in {built:.1f} s",

@@ -7,36 +7,13 @@ longer matches anything. Calls are found by name, `NAME(…)` or `….NAME(…)`
 """
 
 import ast
-from dataclasses import dataclass
 
 import pytest
 
-from tests.unit.uses_of_names import PACKAGE, uses
-
-
-@dataclass(frozen=True)
-class Guarded:
-    """One primitive. rule: why it is guarded. name: of the function or method.
-
-    owner: the file that defines it, which may use it freely. callers: `file:function` below vgpuctl/ that may use it.
-    on: the expression before the dot must end so, for names that several classes share.
-    calls_only: for a class whose name stands in annotations too.
-    """
-
-    rule: str
-    name: str
-    owner: str
-    callers: frozenset[str]
-    on: str = ""
-    calls_only: bool = False
-
-
-def _guarded(rule: str, name: str, owner: str, *callers: str, on: str = "", calls_only: bool = False) -> Guarded:
-    return Guarded(rule, name, owner, frozenset(callers), on, calls_only)
-
+from tests.unit.uses_of_names import PACKAGE, Guarded, guarded, uses
 
 GATES = [
-    _guarded(
+    guarded(
         "a domain is undefined only after its UUID was compared",
         "undefine",
         "guests/hypervisor.py",
@@ -44,7 +21,7 @@ GATES = [
         "usecases/gc.py:_undefine",
         on="hypervisor",
     ),
-    _guarded(
+    guarded(
         "a domain's power is taken only from a domain with the VM's UUID",
         "destroy",
         "guests/hypervisor.py",
@@ -52,7 +29,7 @@ GATES = [
         "usecases/start_vm.py:_start",
         on="hypervisor",
     ),
-    _guarded(
+    guarded(
         "a guest is shut down only in a domain with the VM's UUID",
         "shutdown",
         "guests/hypervisor.py",
@@ -60,7 +37,7 @@ GATES = [
         "usecases/delete_vm.py:delete_vm",
         on="hypervisor",
     ),
-    _guarded(
+    guarded(
         "a domain is defined after its name was found free or its own",
         "define",
         "guests/hypervisor.py",
@@ -68,7 +45,7 @@ GATES = [
         on="hypervisor",
     ),
     *(
-        _guarded(
+        guarded(
             "a volume is recorded in the store before libvirt creates it, and never taken over",
             name,
             "guests/storage.py",
@@ -81,19 +58,19 @@ GATES = [
             ("create_image", "_make_seed"),
         )
     ),
-    _guarded(
+    guarded(
         "a volume is deleted only when the store records it and libvirt shows the recorded one",
         "delete_volume",
         "guests/storage.py",
         "usecases/volumes.py:_remove",
     ),
-    _guarded(
+    guarded(
         "a volume is recorded by the gate that creates it",
         "intend_volume",
         "store/volumes.py",
         "usecases/volumes.py:_make",
     ),
-    _guarded(
+    guarded(
         "the record of a volume goes with the volume",
         "forget_volume",
         "store/volumes.py",
@@ -101,7 +78,7 @@ GATES = [
         "usecases/volumes.py:_remove",
     ),
     *(
-        _guarded(
+        guarded(
             "recorded volumes are deleted by those who end a VM, and by gc after it",
             name,
             "usecases/volumes.py",
@@ -112,7 +89,7 @@ GATES = [
             ("remove_recorded", ("usecases/gc.py:_look",)),
         )
     ),
-    _guarded(
+    guarded(
         "side effects are rolled back by the stack that no signal interrupts, and rows are settled with it",
         "Undo",
         "usecases/undo.py",
@@ -127,7 +104,7 @@ GATES = [
         "usecases/slices.py:build_slices",
         "usecases/volumes.py:make_volumes",
     ),
-    _guarded(
+    guarded(
         "rows of a VM are forgotten only after a complete rollback or deletion",
         "delete_vm",
         "store/vms.py",
@@ -136,7 +113,7 @@ GATES = [
         "usecases/repair.py:_take_back",
         on="session",
     ),
-    _guarded(
+    guarded(
         "devices are promised in the store under the host's generation before anything is built",
         "reserve",
         "store/leases.py",
@@ -146,7 +123,7 @@ GATES = [
         "usecases/adopt_host.py:_save",
         on="session",
     ),
-    _guarded(
+    guarded(
         "VMs are preempted only through the gate: quota, consent, notice, grace period, last check",
         "make_room",
         "usecases/preempt_vms.py",
@@ -154,7 +131,7 @@ GATES = [
         "usecases/create_gang.py:create_gang",
         "usecases/start_vm.py:_reserve_again",
     ),
-    _guarded(
+    guarded(
         "only VMs whose owner was told are chosen as victims",
         "choose_victims",
         "scheduler/victims.py",
@@ -162,13 +139,13 @@ GATES = [
         "scheduler/gang_victims.py:_one_by_one",
         "scheduler/what_if.py:changes_that_admit",
     ),
-    _guarded(
+    guarded(
         "only VMs whose owner was told are chosen as victims of a gang",
         "choose_victims_together",
         "scheduler/gang_victims.py",
         "usecases/preemption.py:find_eviction_together",
     ),
-    _guarded(
+    guarded(
         "a VM is stopped for its owner, at its end, for an applied layout, or by the gate that preempts",
         "stop_vm",
         "usecases/stop_vm.py",
@@ -178,7 +155,7 @@ GATES = [
         "usecases/preempt_vms.py:_preempt",
         "usecases/start_gang.py:_stop_again",
     ),
-    _guarded(
+    guarded(
         "the row of a VM goes with its place in the queue",
         "delete_vm",
         "store/vms.py",
@@ -187,7 +164,7 @@ GATES = [
         "usecases/repair.py:_take_back",
         on="session",
     ),
-    _guarded(
+    guarded(
         "nobody waits in the queue for the start of a VM that does not exist",
         "join_queue",
         "store/queue.py",
@@ -195,14 +172,14 @@ GATES = [
         "usecases/queue.py:queue_gang",
         "usecases/preempt_vms.py:_requeue",
     ),
-    _guarded(
+    guarded(
         "an entry leaves the queue while no controller serves it, or by the hand of that controller",
         "end_entry",
         "store/queue.py",
         "store/claims.py:claim_by_operation",
     ),
     *(
-        _guarded(
+        guarded(
             "a declared GPU serves only what its layout says: every offer passes through scheduler/fit.py:ask",
             "offers",
             f"scheduler/kinds/{kind}.py",
@@ -211,44 +188,44 @@ GATES = [
         )
         for kind in ("passthrough", "plain_vf", "vgpu")
     ),
-    _guarded(
+    guarded(
         "placing and the check right before building ask the same gate of the declared layout",
         "refuse_use",
         "sharing/declared.py",
         "scheduler/kinds/common.py:refuse_declared",
     ),
-    _guarded(
+    guarded(
         "a device is held against its layout again on facts read right before it is built or started",
         "check_slice",
         "planner/plan.py",
         "usecases/slices.py:check_leases",
     ),
-    _guarded(
+    guarded(
         "a VM is built with checked devices only",
         "build_slices",
         "usecases/slices.py",
         "usecases/create_vm.py:build",
         "usecases/start_vm.py:_start",
     ),
-    _guarded(
+    guarded(
         "a device that a stopped VM kept is held against its layout before the VM starts",
         "refuse_kept",
         "usecases/slices.py",
         "usecases/start_vm.py:_start",
     ),
-    _guarded(
+    guarded(
         "a card that the host shows its console on is given away only when it is declared for that",
         "refuse_display",
         "sharing/declared.py",
         "scheduler/kinds/passthrough.py:_refuse_display",
     ),
-    _guarded(
+    guarded(
         "what shares an IOMMU group with a card is judged by the gate of whole cards",
         "strangers_in_group",
         "model/occupancy.py",
         "sharing/whole_card.py:_not_isolated",
     ),
-    _guarded(
+    guarded(
         "one gate says what keeps a card from being given away as a whole",
         "find_obstacle",
         "sharing/whole_card.py",
@@ -256,18 +233,23 @@ GATES = [
         "planner/passthrough.py:check",
         "usecases/slices.py:refuse_kept",
     ),
-    _guarded(
+    guarded(
         "CPUs, memory and huge pages of NUMA nodes are chosen by the scheduler alone",
         "choose_cells",
         "scheduler/node_choice.py",
         "scheduler/guest_place.py:choose_on",
         "scheduler/question.py:fit_on",
         "scheduler/host_rules.py:_refuse_nodes",
+    ),
+    guarded(
+        "a GPU is chosen only where the NUMA nodes take the VM",
+        "has_cells",
+        "scheduler/node_choice.py",
         "scheduler/fleet.py:_choice_on",
         "scheduler/fleet.py:_hides",
         "scheduler/fleet.py:_price_of_gpu",
     ),
-    _guarded(
+    guarded(
         "a VM is placed on NUMA nodes by the fleet, or by the gate that counts what is promised of them",
         "give_nodes",
         "scheduler/guest_place.py",
@@ -275,14 +257,14 @@ GATES = [
         "usecases/reservations.py:placement_of",
         "usecases/start_vm.py:_record_nodes",
     ),
-    _guarded(
+    guarded(
         "the record of a VM's NUMA nodes changes under the host's generation, when the VM starts",
         "set_vm_nodes",
         "store/vms.py",
         "usecases/start_vm.py:_reserve_again",
         "usecases/start_vm.py:_record_nodes",
     ),
-    _guarded(
+    guarded(
         "a VM starts only after others were kept off its CPUs",
         "start",
         "guests/hypervisor.py",
@@ -290,28 +272,28 @@ GATES = [
         "usecases/start_vm.py:_start",
         on="hypervisor",
     ),
-    _guarded(
+    guarded(
         "what NUMA nodes have promised is counted in one place",
         "NodePromise",
         "model/placement.py",
         "scheduler/host_memory.py:frozen",
         calls_only=True,
     ),
-    _guarded(
+    guarded(
         "one function knows all that placing must know of a host",
         "HostCapacity",
         "model/placement.py",
         "usecases/capacities.py:capacity_of",
         calls_only=True,
     ),
-    _guarded(
+    guarded(
         "what creates a VM leaves hosts that fail out and places again",
         "FailedHosts",
         "usecases/failed_hosts.py",
         "usecases/create_vm.py:create_vm",
         "usecases/create_gang.py:create_gang",
     ),
-    _guarded(
+    guarded(
         "a request reaches a file of a host only by a verified image of the catalogue",
         "HostImages",
         "model/image.py",
@@ -319,40 +301,40 @@ GATES = [
         "usecases/image_gate.py:images_again",
         calls_only=True,
     ),
-    _guarded(
+    guarded(
         "a VM is made from images that are verified on its host",
         "images_on",
         "usecases/image_gate.py",
         "usecases/create_vm.py:plan",
         "usecases/create_vm.py:build",
     ),
-    _guarded(
+    guarded(
         "a VM starts again with the images that it was made from",
         "images_again",
         "usecases/image_gate.py",
         "usecases/start_vm.py:_start",
     ),
-    _guarded(
+    guarded(
         "requests with unregistered images are refused before anything is done",
         "refuse_unregistered",
         "usecases/image_gate.py",
         "usecases/create_vm.py:find_existing",
         "usecases/onboard.py:onboard",
     ),
-    _guarded(
+    guarded(
         "what only OVN can make is refused by name where OVN was not named (refuse_without_ovn)",
         "set_object",
         "usecases/vpc_objects.py",
         "usecases/vpc_changes.py:_keep",
     ),
-    _guarded(
+    guarded(
         "what only OVN can make is refused by name where OVN was not named (refuse_without_ovn)",
         "set_vpc_object",
         "store/vpcs.py",
         "usecases/vpc_objects.py:set_object",
         "usecases/vpc_changes.py:_keep",
     ),
-    _guarded(
+    guarded(
         "what only OVN can make is refused by name where OVN was not named",
         "refuse_without_ovn",
         "usecases/network_backends.py",
@@ -360,21 +342,21 @@ GATES = [
         "usecases/outsides.py:set_outside",
         "usecases/onboard.py:onboard",
     ),
-    _guarded(
+    guarded(
         "quotas of a tenant that is there change by set-quota and its file alone",
         "set_quotas",
         "store/quotas.py",
         "usecases/tenants.py:_set",
         on="session",
     ),
-    _guarded(
+    guarded(
         "what libvirt answers of many VMs is recorded with its time",
         "states",
         "guests/hypervisor.py",
         "usecases/observations.py:look",
         on="hypervisor",
     ),
-    _guarded(
+    guarded(
         "the content of a secret goes into a VM's seed or is encrypted, and nowhere else",
         "reveal",
         "model/secret_text.py",
@@ -382,14 +364,14 @@ GATES = [
         "store/sealed.py:documents_of",
         "model/texts.py:texts_of",
     ),
-    _guarded(
+    guarded(
         "a secret that a tenant's file names is read beside it or in folders of the operator",
         "SecretFiles",
         "usecases/secret_file.py",
         "usecases/tenant_file.py:read_tenant_file",
         calls_only=True,
     ),
-    _guarded(
+    guarded(
         "readings are kept in the store by a gate that only warns where the store cannot be written",
         "keep_reading",
         "usecases/readings.py",
@@ -398,7 +380,7 @@ GATES = [
         "usecases/observations.py:note_failure",
         "usecases/observations.py:_note_host",
     ),
-    _guarded(
+    guarded(
         "facts are saved by commands that change the host, and by the gate of readings (keep_reading)",
         "save_facts",
         "store/hosts.py",
@@ -410,8 +392,8 @@ GATES = [
         "usecases/create_vm.py:build",
         on="session",
     ),
-    _guarded("one renderer of refusals", "group_refusals", "scheduler/refusals.py", "cli/explain_vm.py:_show_groups"),
-    _guarded(
+    guarded("one renderer of refusals", "group_refusals", "scheduler/refusals.py", "cli/explain_vm.py:_show_groups"),
+    guarded(
         "a host that no inventory has is refused before any host is read",
         "refuse_unknown_host",
         "usecases/pools.py",

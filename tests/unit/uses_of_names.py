@@ -46,3 +46,25 @@ def uses() -> tuple[Use, ...]:
     files = sorted(PACKAGE.rglob("*.py"))
     left = [path for path in files if not path.relative_to(PACKAGE).as_posix().startswith(ROOMS_LEFT_OUT)]
     return tuple(use for path in left for use in _uses_in(path))
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """One primitive. rule: why it is guarded. name: of the function or method.
+
+    owner: the file that defines it, which may use it freely. callers: `file:function` below vgpuctl/ that may use it.
+    on: the expression before the dot must end so, for names that several classes share.
+    calls_only: for a class whose name stands in annotations too.
+    """
+
+    rule: str
+    name: str
+    owner: str
+    callers: frozenset[str]
+    on: str = ""
+    calls_only: bool = False
+
+
+def guarded(rule: str, name: str, owner: str, *callers: str, on: str = "", calls_only: bool = False) -> Guarded:
+    """A row of the table."""
+    return Guarded(rule, name, owner, frozenset(callers), on, calls_only)

@@ -9,37 +9,24 @@ import bisect
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
 from functools import partial
+from itertools import count
 
 from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.class_index import MOST_QUESTIONS, ClassIndex
 from vgpuctl.scheduler.fleet_host import Host
+from vgpuctl.scheduler.fleet_index import HOST_ENDS, GpuIndex, GpuMember, HostIndex, HostMember
 from vgpuctl.scheduler.gpu_class import Card, GpuClasses
 from vgpuctl.scheduler.gpu_state import GpuState, read_gpu
 from vgpuctl.scheduler.guest_place import choose_on, nodes_on
-from vgpuctl.scheduler.host_nodes import NodeRoom
 from vgpuctl.scheduler.judge import LOSS, NOTHING_MORE, FleetView, Judge, Price
-from vgpuctl.scheduler.node_choice import Reach, choose_cells, may_take
+from vgpuctl.scheduler.node_choice import Reach, has_cells, may_take, takes
 from vgpuctl.scheduler.question import IndexKey, Question
 from vgpuctl.scheduler.scarcity import Model, Scarcity
 from vgpuctl.scheduler.state_index import StateIndex
-
-HOST_ENDS = "\0"
-"""Between host name and GPU address in an index of GPUs: sorts as the pair does."""
-
-
-Rooms = tuple[NodeRoom, ...]
-
-GpuMember = tuple[Rooms, int, float]
-"""A GPU in an index: the rounded rooms that count for it, its class, and how much of the host is free: the
-free part, or the number of other untouched GPUs beside an untouched one."""
-
-HostMember = tuple[Rooms, frozenset[Label], tuple[str, ...], tuple[int, ...]]
-"""A host in an index: its rounded rooms, its labels, its GPUs' addresses where they matter, and their classes."""
 
 _Choice = tuple[Price, str, str]
 """What it costs, the host, and the GPU's address where one slice is wanted."""
@@ -64,9 +51,10 @@ class Fleet:
         self._view = view
         self._names: list[str] = []
         self._classes = GpuClasses()
-        self._gpu_indexes: dict[IndexKey, ClassIndex[GpuMember]] = {}
-        self._host_indexes: dict[IndexKey, StateIndex[HostMember, Price]] = {}
+        self._gpu_indexes: dict[IndexKey, GpuIndex] = {}
+        self._host_indexes: dict[IndexKey, HostIndex] = {}
         self._questions: dict[Hashable, Question] = {}
+        self._question_numbers = count()
         self._policies: Counter[str | None] = Counter()
         self._hosts_with_nodes = 0
         self._scarcity = Scarcity()
@@ -106,10 +94,10 @@ class Fleet:
         self._count_stock(host, cards)
         for group in capacity.groups:
             self._groups.setdefault(group, Counter())[name] += 1
-        for key, gpus in self._gpu_indexes.items():
-            self._enter_gpus(key, gpus, host, cards)
-        for key, hosts in self._host_indexes.items():
-            self._enter_host(key, hosts, host)
+        for gpus in self._gpu_indexes.values():
+            gpus.change(host, cards)
+        for hosts in self._host_indexes.values():
+            hosts.change(host)
 
     def remove(self, name: str) -> None:
         """Take a host out. Raises KeyError when it is not there."""
@@ -122,10 +110,9 @@ class Fleet:
             del there[name]
         self._names.pop(bisect.bisect_left(self._names, name))
         for gpus in self._gpu_indexes.values():
-            for address in host.cards:
-                gpus.remove(name + HOST_ENDS + address)
+            gpus.remove(host)
         for hosts in self._host_indexes.values():
-            hosts.remove(name)
+            hosts.remove(host)
 
     def take(
         self,
@@ -180,8 +167,8 @@ class Fleet:
 
     def hosts_of_group(self, request: VmRequest) -> list[str]:
         """The hosts that have a VM of the request's group."""
-        there = self._groups.get((request.tenant, request.wishes.group or ""), Counter[str]())
-        return sorted(name for name, count in there.items() if count > 0)
+        there = self._groups.get((request.tenant, request.wishes.group or ""))
+        return [] if there is None else sorted(name for name, count in there.items() if count > 0)
 
     def _place_apart(self, question: Question, request: VmRequest, there: Collection[str]) -> Placement | None:
         found = self._place_anywhere(question, request.host)
@@ -197,7 +184,7 @@ class Fleet:
             named = self.hosts.get(host_name)
             return self._best_of(question, [] if named is None else [named])
         for reach in self._reaches():
-            found = self._choose(question.index._replace(reach=reach), question)
+            found = self._choose(question.indexes[reach], question)
             if found is None:
                 hidden = [host for host in self.hosts.values() if _hides(host, question, reach)]
                 placement = self._best_of(question, hidden, (reach,))
@@ -235,14 +222,17 @@ class Fleet:
 
     def _count_stock(self, host: Host, addresses: Iterable[str]) -> bool:
         """Count what is free of these GPUs. Returns whether the host has another number of untouched ones."""
-        cards = ((address, host.cards[address]) for address in addresses if host.is_open)
-        return host.stock.count(self._scarcity, [(address, card.model, card.stock) for address, card in cards])
+        if not host.is_open:
+            return False
+        numbers = [(address, host.cards[address].number) for address in addresses]
+        models, stocks = self._classes.models, self._classes.stocks
+        return host.stock.count(self._scarcity, [(address, models[one], stocks[one]) for address, one in numbers])
 
     def _choose_of(
         self, key: IndexKey, question: Question, models: tuple[Model, ...] | None
     ) -> tuple[str, Price] | None:
         """The same among the GPUs of one model, or the hosts with GPUs of these; None for all."""
-        asked = (question.key, models)
+        asked = (question.number, models)
         if not key.of_hosts:
             cost = partial(self._price_of_gpu, question, reach=key.reach, models=models)
             return self._gpu_index(key).choose(asked, cost)
@@ -269,54 +259,29 @@ class Fleet:
         if found is None:
             if len(self._questions) >= MOST_QUESTIONS:
                 self._questions.clear()
-            found = self._questions[key] = Question(key, request, Judge(policy, wishes.preferred))
+            number = next(self._question_numbers)
+            found = self._questions[key] = Question(number, request, Judge(policy, wishes.preferred))
         return found
 
     def _gpu_index(self, key: IndexKey) -> ClassIndex[GpuMember]:
         if key not in self._gpu_indexes:
-            index = self._gpu_indexes[key] = ClassIndex()
-            for host in self.hosts.values():
-                self._enter_gpus(key, index, host, host.cards)
-        return self._gpu_indexes[key]
+            self._gpu_indexes[key] = GpuIndex(key, self.hosts)
+        return self._gpu_indexes[key].current()
 
     def _host_index(self, key: IndexKey) -> StateIndex[HostMember, Price]:
         if key not in self._host_indexes:
-            index = self._host_indexes[key] = StateIndex()
-            for host in self.hosts.values():
-                self._enter_host(key, index, host)
-        return self._host_indexes[key]
+            self._host_indexes[key] = HostIndex(key, self.hosts)
+        return self._host_indexes[key].current()
 
-    def _enter_gpus(self, key: IndexKey, index: ClassIndex[GpuMember], host: Host, addresses: Iterable[str]) -> None:
-        """Tell an index the state of these GPUs of a host."""
-        name, free = host.name + HOST_ENDS, host.free if key.with_loads else 0.0
-        rooms = host.rounded(key.page_kib, has_gpus=key.has_gpus)
-        for address in addresses:
-            card = host.cards[address]
-            own = rooms
-            if key.reach is Reach.NEAR and len(rooms) > 1:
-                own = tuple(room for room in rooms if room.number == card.reading.gpu.numa_node) or rooms
-            beside = float(host.stock.beside(address)) if key.with_untouched else free
-            index.put(name + address, (own, card.number, beside))
-
-    def _enter_host(self, key: IndexKey, index: StateIndex[HostMember, Price], host: Host) -> None:
-        """Tell an index the state of a host."""
-        numbers = [card.number for card in host.cards.values()]
-        if not key.with_places:
-            numbers.sort()
-        places = tuple(host.cards) if key.with_places else ()
-        rooms = host.rounded(key.page_kib, has_gpus=key.has_gpus)
-        index.put(host.name, (rooms, host.labels, places, tuple(numbers)))
-
-    def _changed(self, host: Host, addresses: set[str], footprint: Footprint, times: int) -> None:
-        before = {key: host.rounded(key.page_kib, has_gpus=key.has_gpus) for key in self._gpu_indexes}
+    def _changed(self, host: Host, addresses: Collection[str], footprint: Footprint, times: int) -> None:
         host.promise(footprint, times)
         has_other_untouched = self._count_stock(host, addresses)
         for key, gpus in self._gpu_indexes.items():
-            is_of_all = key.with_loads or host.rounded(key.page_kib, has_gpus=key.has_gpus) != before[key]
-            changed = {*addresses, *host.stock.untouched()} if has_other_untouched and key.with_untouched else addresses
-            self._enter_gpus(key, gpus, host, host.cards if is_of_all else changed)
-        for key, hosts in self._host_indexes.items():
-            self._enter_host(key, hosts, host)
+            gpus.change(host, addresses)
+            if has_other_untouched and key.with_untouched:
+                gpus.change(host, host.stock.untouched())
+        for hosts in self._host_indexes.values():
+            hosts.change(host)
 
     def _price_of_gpu(
         self, question: Question, state: GpuMember, reach: Reach, models: tuple[Model, ...] | None
@@ -325,9 +290,8 @@ class Fleet:
         if models is not None and self._classes.models[number] not in models:
             return None
         example = self._classes.examples[number]
-        if not rooms or choose_cells(question.need, _at(example), rooms, reach) is None:
-            return None
-        return question.price_on(number, example, free)
+        price = question.price_on(number, example, free)
+        return price if price is not None and has_cells(question.need, _at(example), rooms, reach) else None
 
     def _price_of_host(self, question: Question, state: HostMember, name: str, reach: Reach) -> Price | None:
         rooms, *_ = state
@@ -350,7 +314,7 @@ class Fleet:
         free = host.free if question.index.with_loads else 0.0
         best: _Choice | None = None
         for address, card in host.cards.items():
-            if choose_cells(question.need, _at(card.state), rooms, reach) is None:
+            if not has_cells(question.need, _at(card.state), rooms, reach):
                 continue
             beside = float(host.stock.beside(address)) if question.index.with_untouched else free
             price = question.price_on(card.number, card.example, beside)
@@ -383,6 +347,8 @@ class Fleet:
         rooms = host.rooms_for(question)
         if address:
             slices: tuple[Slice, ...] = (question.slice_on(host.cards[address]),)
+            if len(rooms) == 1:
+                return Placement(name, slices)
             cells = choose_on(question.need, [one.numa_node for one in slices], rooms)
         else:
             fitting = next(
@@ -403,10 +369,10 @@ def _at(state: GpuState) -> list[int]:
 def _hides(host: Host, question: Question, reach: Reach) -> bool:
     """Whether the host has room that its rounded state does not show."""
     need, exact = question.need, host.rooms_for(question)
-    if not exact or not may_take(need, exact):
-        return False
     rounded = host.rounded(question.page_kib, has_gpus=question.has_gpus)
-    if reach is Reach.NEAR:
-        takes = [[choose_cells(need, (), (room,), reach) is not None for room in rooms] for rooms in (exact, rounded)]
-        return takes[0] != takes[1]
-    return choose_cells(need, (), exact, reach) is not None and choose_cells(need, (), rounded, reach) is None
+    if not exact:
+        return False
+    if reach is Reach.NEAR and len(exact) > 1:
+        rooms = zip(exact, rounded, strict=True)
+        return may_take(need, exact) and any(not takes(need, shown) and takes(need, one) for one, shown in rooms)
+    return not has_cells(need, (), rounded, reach) and has_cells(need, (), exact, reach)

@@ -9,9 +9,15 @@ from vgpuctl.scheduler.gpu_class import Card
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.guest_place import rooms_of
 from vgpuctl.scheduler.host_memory import cells_on
-from vgpuctl.scheduler.host_nodes import NodeRoom, books_of
+from vgpuctl.scheduler.host_nodes import NodeRoom, books_of, guest_nodes
 from vgpuctl.scheduler.question import Question
 from vgpuctl.scheduler.scarcity import HostStock, Model
+
+Rooms = tuple[NodeRoom, ...]
+"""The rooms of the nodes of one host, by number; none where the host takes no VM."""
+
+_RoomKind = tuple[int | None, bool]
+"""The size of the huge pages in KiB, None for ordinary memory, and whether it is for VMs with GPUs."""
 
 
 class Host:
@@ -26,8 +32,11 @@ class Host:
         self.models: tuple[Model, ...] = tuple(dict.fromkeys(card.model for card in cards.values()))
         self.stock = HostStock()
         self.nodes = books_of(capacity)
-        self._rooms: dict[tuple[int | None, bool], tuple[NodeRoom, ...]] = {}
-        self._rounded: dict[tuple[int | None, bool], tuple[NodeRoom, ...]] = {}
+        self._guest_nodes = guest_nodes(capacity.facts)
+        self.node_of = {address: card.reading.gpu.numa_node for address, card in cards.items()}
+        self._by_number = {node.number: node for node in self.nodes}
+        self._rooms: dict[_RoomKind, Rooms] = {}
+        self._rounded: dict[_RoomKind, Rooms] = {}
 
     @property
     def states(self) -> list[GpuState]:
@@ -47,35 +56,36 @@ class Host:
 
     def promise(self, footprint: Footprint, times: int) -> None:
         """Count what a VM takes, -1 times when it goes."""
-        by_number = {node.number: node for node in self.nodes}
-        for cell in cells_on(self.capacity.facts, footprint):
-            by_number[cell.node].promise(cell, footprint.memory.page_kib, times)
-        self._rooms.clear()
-        self._rounded.clear()
+        for cell in cells_on(self._guest_nodes, footprint):
+            self._by_number[cell.node].promise(cell, footprint.memory.page_kib, times)
+        self._rooms = {}
+        self._rounded = {}
 
-    def rooms(self, page_kib: int | None, *, has_gpus: bool) -> tuple[NodeRoom, ...]:
+    def rooms(self, page_kib: int | None, *, has_gpus: bool) -> Rooms:
         """What one more VM can have of each node."""
         key = (page_kib, has_gpus)
         if key not in self._rooms:
             self._rooms[key] = rooms_of(self.nodes, page_kib, has_gpus=has_gpus) if self.is_open else ()
         return self._rooms[key]
 
-    def rounded(self, page_kib: int | None, *, has_gpus: bool) -> tuple[NodeRoom, ...]:
+    def rounded(self, page_kib: int | None, *, has_gpus: bool) -> Rooms:
         """The same in steps, so that more hosts are equal; what it hides is asked for at last."""
         key = (page_kib, has_gpus)
         if key not in self._rounded:
-            rooms = self.rooms(page_kib, has_gpus=has_gpus)
-            self._rounded[key] = tuple(
-                NodeRoom(room.number, _rounded(room.vcpus), _rounded(room.memory_mib), room.gpus) for room in rooms
-            )
+            self._rounded[key] = tuple(map(_rounded, self.rooms(page_kib, has_gpus=has_gpus)))
         return self._rounded[key]
 
-    def rooms_for(self, question: Question) -> tuple[NodeRoom, ...]:
+    def addresses_near(self, nodes: set[int]) -> list[str]:
+        """The GPUs at these nodes, and those at no node that VMs are on."""
+        return [address for address, node in self.node_of.items() if node in nodes or node not in self._by_number]
+
+    def rooms_for(self, question: Question) -> Rooms:
         """The exact rooms for what a VM wants."""
         return self.rooms(question.page_kib, has_gpus=question.has_gpus)
 
 
-def _rounded(room: int) -> int:
-    """An amount in steps of a 32nd to a 16th of it."""
-    step = 1 << max(0, room.bit_length() - 5)
-    return room // step * step
+def _rounded(room: NodeRoom) -> NodeRoom:
+    """A room with its amounts in steps of a 32nd to a 16th of them."""
+    vcpus, memory_mib = room.vcpus, room.memory_mib
+    finer, fine = max(0, vcpus.bit_length() - 5), max(0, memory_mib.bit_length() - 5)
+    return NodeRoom(room.number, vcpus >> finer << finer, memory_mib >> fine << fine, room.gpus)

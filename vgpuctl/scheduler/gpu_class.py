@@ -19,12 +19,13 @@ from vgpuctl.scheduler.scarcity import Model, Stock, model_of, stock_of
 class GpuClasses:
     """Numbers for shapes (facts) and for classes (facts with leases), and one GPU of each class as its example.
 
-    models, stocks: of the classes, by their number.
+    models, stocks: of the classes, by their number; a model is a number too.
     """
 
     def __init__(self) -> None:
         self._shapes: dict[Hashable, int] = {}
         self._classes: dict[Hashable, int] = {}
+        self._models: dict[Model, int] = {}
         self.examples: list[GpuState] = []
         self.models: list[Model] = []
         self.stocks: list[Stock] = []
@@ -40,7 +41,7 @@ class GpuClasses:
         if number is None:
             number = self._classes[key] = len(self.examples)
             self.examples.append(card.state)
-            self.models.append(model_of(card.state))
+            self.models.append(self._models.setdefault(model_of(card.state), len(self._models)))
             self.stocks.append(stock_of(card.state))
         return number
 

@@ -32,7 +32,7 @@ def need_of(request: VmRequest, keeping: GuestNodes | None = None) -> Need:
 
 def rooms_of(books: Sequence[NodeBooks], page_kib: int | None, *, has_gpus: bool) -> tuple[NodeRoom, ...]:
     """What one more VM can have of each node. has_gpus: VMs with GPUs are pinned where the host pins."""
-    return tuple(one.room(page_kib, pinned=has_gpus) for one in books)
+    return tuple([one.room(page_kib, pinned=has_gpus) for one in books])
 
 
 def give_nodes(
@@ -85,7 +85,8 @@ def nodes_on(
 
 def missing_on(facts: HostFacts, footprint: Footprint) -> str | None:
     """What a VM was placed on that the host, read again, does not have: `no CPUs 8, 9`; None when all is there."""
-    page_kib, nodes = footprint.memory.page_kib, {node.number: node for node in guest_nodes(facts)}
+    page_kib, there = footprint.memory.page_kib, guest_nodes(facts)
+    nodes = {node.number: node for node in there}
     if footprint.nodes is not None:
         for cell in footprint.nodes.cells:
             if cell.node not in nodes:
@@ -95,7 +96,7 @@ def missing_on(facts: HostFacts, footprint: Footprint) -> str | None:
                 return f"no CPUs {', '.join(map(str, sorted(gone)))} at NUMA node {cell.node}"
     if page_kib is None:
         return None
-    for cell in cells_on(facts, footprint):
+    for cell in cells_on(there, footprint):
         pools = host_pools(facts) if is_pool(facts) else nodes[cell.node].hugepages
         free = next((pool.free for pool in pools if pool.size_kib == page_kib), 0)
         if free * page_kib // 1024 < cell.memory_mib:

@@ -11,16 +11,15 @@ from vgpuctl.model.placement import HostCapacity, NodePromise
 from vgpuctl.scheduler.host_nodes import ORDINARY, cpu_numbers, guest_nodes, is_pool, pool_number
 
 
-def cells_on(facts: HostFacts, footprint: Footprint) -> tuple[NumaCell, ...]:
-    """The part of each node that a VM has.
+def cells_on(nodes: Sequence[NumaNode], footprint: Footprint) -> tuple[NumaCell, ...]:
+    """The part of each node that a VM has. nodes: the host's, as `guest_nodes` gives them.
 
     A VM of which that is not recorded, or on nodes that the host no longer has, counts where libvirt was told to keep
     it: at the node of its GPUs, and what is larger than that on all nodes. Its vCPUs float.
     """
     memory_mib, vcpus = footprint.memory.mib, footprint.vcpus
-    if is_pool(facts):
-        return (NumaCell(pool_number(facts), vcpus, memory_mib),)
-    nodes = guest_nodes(facts)
+    if len(nodes) < 2:
+        return (NumaCell(pool_number(nodes), vcpus, memory_mib),)
     numbers = {node.number for node in nodes}
     if footprint.nodes is not None and numbers.issuperset(cell.node for cell in footprint.nodes.cells):
         return footprint.nodes.cells
@@ -67,9 +66,10 @@ def with_promised(
         one.node: _Tally(one.shared_vcpus, Counter(one.pins), Counter(dict(one.memory_mib)))
         for one in capacity.promised
     }
+    nodes = guest_nodes(capacity.facts)
     for footprints, times in ((less, -1), (more, 1)):
         for one in footprints:
-            for cell in cells_on(capacity.facts, one):
+            for cell in cells_on(nodes, one):
                 tallies.setdefault(cell.node, _Tally()).count(cell, one.memory.page_kib, times)
     promised = (tally.frozen(node) for node, tally in sorted(tallies.items()))
     return replace(capacity, promised=tuple(one for one in promised if any(one[1:])))
@@ -78,16 +78,17 @@ def with_promised(
 def with_memory_back(facts: HostFacts, given_back: Collection[Footprint]) -> HostFacts:
     """The facts as they would be read when these guests were off."""
     freed: Counter[tuple[int, int]] = Counter()
+    nodes = guest_nodes(facts)
     for one in given_back:
-        for cell in cells_on(facts, one):
+        for cell in cells_on(nodes, one):
             freed[cell.node, one.memory.page_kib or ORDINARY] += cell.memory_mib
     by_page: Counter[int] = Counter()
     for (_, page), mib in freed.items():
         by_page[page] += mib
     pools = None if facts.hugepages is None else _with_free(facts.hugepages, by_page)
     available_mib = min(facts.memory_mib, facts.memory_available_mib + by_page[ORDINARY])
-    nodes = tuple(_node_with_back(node, freed) for node in facts.numa_nodes)
-    return replace(facts, memory_available_mib=available_mib, hugepages=pools, numa_nodes=nodes)
+    raised = tuple(_node_with_back(node, freed) for node in facts.numa_nodes)
+    return replace(facts, memory_available_mib=available_mib, hugepages=pools, numa_nodes=raised)
 
 
 def _node_with_back(node: NumaNode, freed: Counter[tuple[int, int]]) -> NumaNode:

@@ -21,6 +21,9 @@ ORDINARY = 0
 
 LARGEST_RESERVE_MIB = 2048
 
+NOTHING = (0, 0)
+"""The bounds of a page size that a node does not have."""
+
 
 class NodeRoom(NamedTuple):
     """What one more VM can have of a node: vCPUs, and memory of one page size. gpus: how many sit at the node."""
@@ -145,17 +148,20 @@ class NodeBooks:
 
     def room_mib(self, page: int) -> int:
         """Memory that one more VM can have."""
-        most_mib, free_mib = self.bounds_mib.get(page, (0, 0))
-        return max(0, min(most_mib - self.promised_mib[page], free_mib))
+        most_mib, free_mib = self.bounds_mib.get(page, NOTHING)
+        left_mib = min(most_mib - self.promised_mib.get(page, 0), free_mib)
+        return left_mib if left_mib > 0 else 0
 
     def room_shared(self) -> int:
         """vCPUs that float: within the ratio, and for one VM not more than there are CPUs to float over."""
-        return max(0, min(self.ratio.shared * self.floating_cpus - self.shared_vcpus, self.floating_cpus))
+        floating = self.cpu_count - len(self.pins)
+        left = min(self.ratio.shared * floating - self.shared_vcpus, floating)
+        return left if left > 0 else 0
 
     def room_pinned(self) -> int:
         """vCPUs that get CPUs of their own, so that enough CPUs are left for those that float."""
         each = self.ratio.pinned or 1
-        on_pinned = sum(max(0, each - count) for count in self.pins.values())
+        on_pinned = sum(max(0, each - count) for count in self.pins.values()) if each > 1 else 0
         kept = -(-self.shared_vcpus // self.ratio.shared)
         return on_pinned + each * max(0, self.floating_cpus - kept)
 
@@ -172,7 +178,7 @@ def books_of(capacity: HostCapacity) -> list[NodeBooks]:
     facts, ratio = capacity.facts, capacity.traits.cpu_ratio
     promised = {one.node: one for one in capacity.promised}
     if is_pool(facts):
-        number = pool_number(facts)
+        number = pool_number(guest_nodes(facts))
         bounds = _bounds(
             host_memory_mib(facts), host_reserve_mib(host_memory_mib(facts)), available_mib(facts), host_pools(facts),
             promised.get(number),
@@ -191,9 +197,9 @@ def books_of(capacity: HostCapacity) -> list[NodeBooks]:
     return found
 
 
-def pool_number(facts: HostFacts) -> int:
-    """The number under which a host with one node is counted."""
-    return next((node.number for node in guest_nodes(facts)), 0)
+def pool_number(nodes: Sequence[NumaNode]) -> int:
+    """The number under which a host with one node is counted; none is known of a host that has no list of nodes."""
+    return nodes[0].number if nodes else 0
 
 
 def _bounds(

@@ -2,7 +2,7 @@
 """Which NUMA nodes of a host one VM gets. A VM is near its GPUs where it can be, and on as few nodes as will do."""
 
 from collections.abc import Iterator, Sequence
-from enum import Enum, auto
+from enum import IntEnum
 from itertools import combinations, islice
 from typing import NamedTuple
 
@@ -15,11 +15,11 @@ MOST_SETS = 256
 """Sets of nodes tried for one number of cells; beyond it, sets with less room are not looked at."""
 
 
-class Reach(Enum):
+class Reach(IntEnum):
     """NEAR: vCPUs and memory at the nodes of its GPUs. ANYWHERE: on any nodes of the host."""
 
-    NEAR = auto()
-    ANYWHERE = auto()
+    NEAR = 0
+    ANYWHERE = 1
 
 
 class Need(NamedTuple):
@@ -68,6 +68,13 @@ def choose_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom]
     return found
 
 
+def has_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom], reach: Reach) -> bool:
+    """True if `choose_cells` finds some; a host that takes no VM has no rooms."""
+    if len(rooms) == 1:
+        return takes(need, rooms[0])
+    return bool(rooms) and choose_cells(need, gpu_nodes, rooms, reach) is not None
+
+
 def may_take(need: Need, rooms: Sequence[NodeRoom]) -> bool:
     """False if all nodes together are too small."""
     return need.vcpus <= sum(one.vcpus for one in rooms) and need.memory_mib <= sum(one.memory_mib for one in rooms)
@@ -75,11 +82,20 @@ def may_take(need: Need, rooms: Sequence[NodeRoom]) -> bool:
 
 def _whole(need: Need, rooms: Sequence[NodeRoom]) -> Cells | None:
     """All of it on one node: the one with the fewest GPUs, then the one that it fills most."""
-    able = [room for room in rooms if need.vcpus <= room.vcpus and need.memory_mib <= room.memory_mib]
+    able = [room for room in rooms if takes(need, room)]
     if not able:
         return None
-    best = min(able, key=lambda room: (room.gpus, room.memory_mib, room.vcpus, room.number))
+    best = able[0] if len(able) == 1 else min(able, key=_least_room)
     return (CellSize(best.number, need.vcpus, need.memory_mib),)
+
+
+def takes(need: Need, room: NodeRoom) -> bool:
+    """True if the whole VM fits on this node."""
+    return need.vcpus <= room.vcpus and need.memory_mib <= room.memory_mib
+
+
+def _least_room(room: NodeRoom) -> tuple[int, int, int, int]:
+    return (room.gpus, room.memory_mib, room.vcpus, room.number)
 
 
 def _sets(own: Sequence[NodeRoom], rooms: Sequence[NodeRoom]) -> Iterator[Sequence[NodeRoom]]:

@@ -2,7 +2,7 @@
 """One kind of request under one policy, with the answers that are known: a class of GPUs is asked once."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from vgpuctl import catalog
@@ -57,10 +57,10 @@ class Fitting(NamedTuple):
 
 
 class Question:
-    """key: what makes two requests the same question. Answers are kept by the class of a GPU (gpu_class)."""
+    """number: of the question in its fleet, never given twice. Answers are kept by the class of a GPU (gpu_class)."""
 
-    def __init__(self, key: Hashable, request: VmRequest, judge: Judge) -> None:
-        self.key = key
+    def __init__(self, number: int, request: VmRequest, judge: Judge) -> None:
+        self.number = number
         self.judge = judge
         self.need = need_of(request)
         self.page_kib = request.hugepages_kib
@@ -78,6 +78,7 @@ class Question:
             has_gpus=self.has_gpus,
             with_untouched=judge.is_least_waste and not several,
         )
+        self.indexes = tuple(self.index._replace(reach=reach) for reach in Reach)
         self.compares_models = judge.is_least_waste and any(map(_may_be_any_model, self.wants))
         self._different = list(Counter(self.wants).items())
         self._best: dict[int, Offer | None] = {}

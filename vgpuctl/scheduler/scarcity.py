@@ -80,34 +80,35 @@ class HostStock:
 
     def __init__(self) -> None:
         self._stocks: dict[str, tuple[Model, Stock]] = {}
-        self._untouched = 0
+        self._untouched: set[str] = set()
 
     def count(self, scarcity: Scarcity, gpus: Iterable[tuple[str, Model, Stock]]) -> bool:
         """Count what is free of these GPUs now. Returns whether the host has another number of untouched ones."""
-        before = self._untouched
+        before = len(self._untouched)
         for address, model, stock in gpus:
             old = self._stocks.get(address)
             if old is not None:
                 scarcity.count(*old, -1)
-                self._untouched -= old[1].is_untouched
             scarcity.count(model, stock)
-            self._untouched += stock.is_untouched
+            if stock.is_untouched:
+                self._untouched.add(address)
+            else:
+                self._untouched.discard(address)
             self._stocks[address] = (model, stock)
-        return self._untouched != before
+        return len(self._untouched) != before
 
     def leave(self, scarcity: Scarcity) -> None:
         """Count the host no more."""
         for model, stock in self._stocks.values():
             scarcity.count(model, stock, -1)
 
-    def untouched(self) -> list[str]:
+    def untouched(self) -> frozenset[str]:
         """The addresses of the GPUs that nobody uses any part of."""
-        return [address for address, (_, stock) in self._stocks.items() if stock.is_untouched]
+        return frozenset(self._untouched)
 
     def beside(self, address: str) -> int:
         """How many other GPUs are untouched, when this one is; else 0."""
-        found = self._stocks.get(address)
-        return self._untouched - 1 if found is not None and found[1].is_untouched else 0
+        return len(self._untouched) - 1 if address in self._untouched else 0
 
 
 def model_of(state: GpuState) -> Model:

@@ -22,8 +22,8 @@ from vgpuctl.scheduler.capacity import count_more
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import cells_on, with_memory_back, with_more_pages, with_promised
-from vgpuctl.scheduler.host_nodes import books_of, cpu_numbers
-from vgpuctl.scheduler.node_choice import Need, Reach, choose_cells
+from vgpuctl.scheduler.host_nodes import books_of, cpu_numbers, guest_nodes
+from vgpuctl.scheduler.node_choice import Need, Reach, choose_cells, has_cells
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.scheduler.victims import Candidate, choose_victims
 from vgpuctl.scheduler.what_if import changes_that_admit
@@ -214,12 +214,12 @@ def test_a_node_that_others_fill_takes_less() -> None:
 def test_vms_of_an_older_vgpuctl_count_where_libvirt_was_told_to_keep_them() -> None:
     facts = numa_host("a", 0).facts
     at_gpu = taking(8 * GIB, vcpus=4)._replace(gpu_nodes=(1,))
-    assert cells_on(facts, at_gpu) == (NumaCell(1, 4, 8 * GIB),)
+    assert cells_on(guest_nodes(facts), at_gpu) == (NumaCell(1, 4, 8 * GIB),)
     too_large = taking(150 * GIB, vcpus=20)._replace(gpu_nodes=(1,))
-    assert cells_on(facts, too_large) == (NumaCell(1, 16, 128 * GIB), NumaCell(0, 4, 22 * GIB))
-    assert cells_on(facts, taking(9, vcpus=1)) == (NumaCell(0, 0, 4), NumaCell(1, 1, 5))
+    assert cells_on(guest_nodes(facts), too_large) == (NumaCell(1, 16, 128 * GIB), NumaCell(0, 4, 22 * GIB))
+    assert cells_on(guest_nodes(facts), taking(9, vcpus=1)) == (NumaCell(0, 0, 4), NumaCell(1, 1, 5))
     moved = taking(8, vcpus=1)._replace(nodes=GuestNodes((NumaCell(7, 1, 8),)))
-    assert cells_on(facts, moved) == cells_on(facts, taking(8, vcpus=1))
+    assert cells_on(guest_nodes(facts), moved) == cells_on(guest_nodes(facts), taking(8, vcpus=1))
 
 
 def test_a_vm_that_starts_again_keeps_the_shape_that_its_guest_knows() -> None:
@@ -310,6 +310,7 @@ def test_a_choice_is_within_the_rooms_and_complete(
     ]
     need = Need(vcpus, memory * unit, unit)
     found = choose_cells(need, (0,), rooms, reach)
+    assert has_cells(need, (0,), rooms, reach) == (found is not None)
     fits_one = any(vcpus <= room.vcpus and memory * unit <= room.memory_mib for room in rooms)
     if reach is Reach.ANYWHERE:
         assert found is not None or not fits_one

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The GPUs and the hosts of a fleet in indexes, one for each kind of question.
+
+What changes is noted, and entered when the index is asked next: an index that nobody asks costs nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from vgpuctl.model.wishes import Label
+from vgpuctl.scheduler.class_index import ClassIndex
+from vgpuctl.scheduler.fleet_host import Host, Rooms
+from vgpuctl.scheduler.judge import Price
+from vgpuctl.scheduler.node_choice import Reach
+from vgpuctl.scheduler.question import IndexKey
+from vgpuctl.scheduler.state_index import StateIndex
+
+HOST_ENDS = "\0"
+"""Between host name and GPU address in an index of GPUs: sorts as the pair does."""
+
+GpuMember = tuple[Rooms, int, float]
+"""A GPU in an index: the rounded rooms that count for it, its class, and how much of the host is free: the
+free part, or the number of other untouched GPUs beside an untouched one."""
+
+HostMember = tuple[Rooms, frozenset[Label], tuple[str, ...], tuple[int, ...]]
+"""A host in an index: its rounded rooms, its labels, its GPUs' addresses where they matter, and their classes."""
+
+
+class GpuIndex:
+    """The GPUs of all hosts. hosts: the fleet's, by name, which it changes itself."""
+
+    def __init__(self, key: IndexKey, hosts: Mapping[str, Host]) -> None:
+        self._key = key
+        self._hosts = hosts
+        self._index: ClassIndex[GpuMember] = ClassIndex()
+        self._rooms: dict[str, Rooms] = {}
+        self._changed: dict[str, set[str]] = {name: set() for name in hosts}
+
+    def change(self, host: Host, addresses: Iterable[str]) -> None:
+        """Note that these GPUs of a host, or its rooms, are not as they were; or that the host is new."""
+        self._changed.setdefault(host.name, set()).update(addresses)
+
+    def remove(self, host: Host) -> None:
+        """Take a host out."""
+        self._changed.pop(host.name, None)
+        if self._rooms.pop(host.name, None) is not None:
+            for address in host.cards:
+                self._index.remove(host.name + HOST_ENDS + address)
+
+    def current(self) -> ClassIndex[GpuMember]:
+        """The index as the fleet is now."""
+        for name, addresses in self._changed.items():
+            self._enter(self._hosts[name], addresses)
+        self._changed.clear()
+        return self._index
+
+    def _enter(self, host: Host, addresses: set[str]) -> None:
+        """Tell the index the state of these GPUs, and of those whose rooms are others than before."""
+        key, before = self._key, self._rooms.get(host.name)
+        rooms = self._rooms[host.name] = host.rounded(key.page_kib, has_gpus=key.has_gpus)
+        name, free = host.name + HOST_ENDS, host.free if key.with_loads else 0.0
+        is_near = key.reach is Reach.NEAR and len(rooms) > 1
+        own: dict[int | None, Rooms] = {room.number: (room,) for room in rooms} if is_near else {}
+        some: Iterable[str] = addresses
+        if before is None or key.with_loads or (rooms != before and not is_near):
+            some = host.cards
+        elif rooms != before:
+            changed = {now.number for now, then in zip(rooms, before, strict=True) if now != then}
+            some = addresses.union(host.addresses_near(changed))
+        for address in some:
+            card = host.cards[address]
+            beside = float(host.stock.beside(address)) if key.with_untouched else free
+            state = (own.get(host.node_of[address], rooms), card.number, beside)
+            self._index.put(name + address, state)
+
+
+class HostIndex:
+    """All hosts. hosts: the fleet's, by name, which it changes itself."""
+
+    def __init__(self, key: IndexKey, hosts: Mapping[str, Host]) -> None:
+        self._key = key
+        self._hosts = hosts
+        self._index: StateIndex[HostMember, Price] = StateIndex()
+        self._changed = set(hosts)
+
+    def change(self, host: Host) -> None:
+        """Note that a host is not as it was, or new."""
+        self._changed.add(host.name)
+
+    def remove(self, host: Host) -> None:
+        """Take a host out."""
+        self._changed.discard(host.name)
+        if host.name in self._index:
+            self._index.remove(host.name)
+
+    def current(self) -> StateIndex[HostMember, Price]:
+        """The index as the fleet is now."""
+        for name in self._changed:
+            self._enter(self._hosts[name])
+        self._changed.clear()
+        return self._index
+
+    def _enter(self, host: Host) -> None:
+        numbers = [card.number for card in host.cards.values()]
+        if not self._key.with_places:
+            numbers.sort()
+        places = tuple(host.cards) if self._key.with_places else ()
+        rooms = host.rounded(self._key.page_kib, has_gpus=self._key.has_gpus)
+        self._index.put(host.name, (rooms, host.labels, places, tuple(numbers)))

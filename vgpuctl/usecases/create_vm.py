@@ -290,7 +290,8 @@ def plan(services: Services, vm: Vm, network: Network | None, placement: Placeme
     guest.check(host, vm, attachment, images)
     apply(host, steps, dry_run=True)
     floating = floating_on(services, vm.host, facts)
-    xml = guest.render(host, vm, leases, facts, attachment, images, wanted_volumes(vm), floating)
+    parts = guest.DomainParts(vm, leases, facts, attachment, images, wanted_volumes(vm), floating)
+    xml = guest.render(host, parts)
     return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
 
 
@@ -321,7 +322,8 @@ def build(
         _connect(services, vm, attachment, undoing)
     undoing.push("domain", lambda: guest.remove_domain(host, vm))
     floating = floating_on(services, vm.host, facts)
-    xml = guest.define(host, vm, leases, facts, attachment, images, recorded_volumes(services, vm), floating)
+    volumes = recorded_volumes(services, vm)
+    xml = guest.define(host, guest.DomainParts(vm, leases, facts, attachment, images, volumes, floating))
     keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.domain_name}: defined, starting")
     host.hypervisor.start(vm.domain_name, uuid=vm.uuid)

@@ -3,6 +3,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError
@@ -22,6 +23,23 @@ from vgpuctl.usecases.services import HostSession
 from vgpuctl.usecases.volumes import find_own, refuse_taken_volumes
 
 HOLD_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class DomainParts:
+    """All that a VM's domain is rendered from.
+
+    leases: of devices on its host, whose `facts` these are. floating: the host's CPUs that no vCPU is pinned to, by
+    NUMA node. volumes: those recorded for the VM, or those that it would get.
+    """
+
+    vm: Vm
+    leases: Sequence[Lease]
+    facts: HostFacts
+    attachment: Attachment | None
+    images: HostImages
+    volumes: Sequence[Volume]
+    floating: CpusByNode
 
 
 def check(host: HostSession, vm: Vm, attachment: Attachment | None, images: HostImages) -> None:
@@ -60,55 +78,35 @@ def remove_domain(host: HostSession, vm: Vm) -> None:
             host.hypervisor.undefine(domain.name, uuid=vm.uuid)
 
 
-def render(
-    host: HostSession,
-    vm: Vm,
-    leases: Sequence[Lease],
-    facts: HostFacts,
-    attachment: Attachment | None,
-    images: HostImages,
-    volumes: Sequence[Volume],
-    floating: CpusByNode,
-) -> str:
-    """Render the domain XML of `vm`: devices of `leases` on this host, its port, and its recorded `volumes`.
-
-    floating: the host's CPUs that no vCPU is pinned to, by NUMA node.
-    """
+def render(host: HostSession, parts: DomainParts) -> str:
+    """Render the domain XML of a VM with its devices on this host, its port and its recorded volumes."""
+    vm, images = parts.vm, parts.images
     disk, seed, storage = None, None, Storage(host.hypervisor)
     if vm.request.disk is not None:
-        place = find_own(storage, vm, volumes, VolumeKind.DISK)
+        place = find_own(storage, vm, parts.volumes, VolumeKind.DISK)
         backing = place.backing_path if images.base is None else images.base.path
         known = images.base_format if backing is not None else None
         disk = DiskView(place.path, None if backing is None or known is None else BackingView(backing, known))
     if vm.request.cloud_init.is_wanted():
-        seed = find_own(storage, vm, volumes, VolumeKind.SEED).path
+        seed = find_own(storage, vm, parts.volumes, VolumeKind.SEED).path
     view = domain_view(
         vm,
-        leases,
-        facts,
+        parts.leases,
+        parts.facts,
         disk=disk,
         seed_path=seed,
-        attachment=attachment,
+        attachment=parts.attachment,
         direct_kernel=images.kernel,
-        floating=floating,
+        floating=parts.floating,
     )
     return render_domain(view)
 
 
-def define(
-    host: HostSession,
-    vm: Vm,
-    leases: Sequence[Lease],
-    facts: HostFacts,
-    attachment: Attachment | None,
-    images: HostImages,
-    volumes: Sequence[Volume],
-    floating: CpusByNode,
-) -> str:
+def define(host: HostSession, parts: DomainParts) -> str:
     """Define the VM's domain (again) with its devices as they are now. Returns the XML given to libvirt."""
-    xml = render(host, vm, leases, facts, attachment, images, volumes, floating)
+    xml = render(host, parts)
     host.hypervisor.define(xml)
-    host.hypervisor.set_autostart(vm.domain_name, wanted=vm.request.autostart)
+    host.hypervisor.set_autostart(parts.vm.domain_name, wanted=parts.vm.request.autostart)
     return xml
 
 

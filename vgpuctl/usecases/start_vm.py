@@ -87,7 +87,7 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
     if not vm.is_adopted:
         images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
         floating = floating_on(services, vm.host, facts)
-        guest.define(host, vm, leases, facts, attachment, images, volumes, floating)
+        guest.define(host, guest.DomainParts(vm, leases, facts, attachment, images, volumes, floating))
     keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.domain_name}: starting")
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)

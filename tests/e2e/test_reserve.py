@@ -78,3 +78,19 @@ def test_what_is_reserved_is_lent_to_short_vms_only_and_given_to_its_tenant_in_t
 def test_times_that_make_no_sense_are_refused(operator: Operator, arguments: tuple[str, ...], said: str) -> None:
     refused = operator.is_refused("reserve", "x", *WHERE, *arguments)
     assert (refused["reference"], said in refused["message"]) == ("usage", True), refused
+
+
+def test_an_offboarded_tenant_keeps_no_reservation(operator: Operator) -> None:
+    operator.does("create-tenant", "leaver")
+    whole = ("--tenant", "leaver", "--gpu", "A40-48Q", "--limit", "sim-001")
+    operator.does("reserve", "later", *whole, "--from", _at(7200), "--until", _at(10800))
+    operator.does("reserve", "daily", *whole, "--from", _at(-60), "--until", _at(3600), "--every", "1d")
+    operator.does("create-vm", "user", "--tenant", "leaver", "--reservation", "daily", *SMALL[2:])
+    endless = ("create-vm", "endless", "--gpu", "A40-48Q", *SMALL)
+    assert operator.is_refused(*endless)["reference"] == "no-capacity"
+    listed = operator.does("offboard-tenant", "leaver", "--dry-run").err
+    assert "reservation later on sim-001: A40-48Q from" in listed
+    assert len(operator.json("list-reservations")) == 2, "a dry run cancels nothing"
+    operator.does("offboard-tenant", "leaver", "--yes", "--timeout", "0")
+    assert operator.json("list-reservations", "--all") == []
+    operator.does(*endless)

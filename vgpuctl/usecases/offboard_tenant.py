@@ -9,6 +9,7 @@ from vgpuctl.guests.storage import Storage
 from vgpuctl.model.network import Network
 from vgpuctl.model.preemption import USUAL_POLICY
 from vgpuctl.model.queue import QueueEntry
+from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.ovn.topology import tenant_owner
@@ -16,6 +17,7 @@ from vgpuctl.usecases.delete_network import delete_network
 from vgpuctl.usecases.delete_vm import delete_vm
 from vgpuctl.usecases.gc_volumes import OLD_ENDINGS
 from vgpuctl.usecases.network_backends import OVN_SUBJECT, locked
+from vgpuctl.usecases.reservations import describe
 from vgpuctl.usecases.services import Services
 from vgpuctl.usecases.tenants import set_quota
 from vgpuctl.usecases.vpc import apply_vpc
@@ -34,12 +36,14 @@ class Belongings:
     pools: tuple[str, ...]
     quotas: tuple[str, ...]
     queued: tuple[QueueEntry, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
 
     def lines(self) -> list[str]:
         """One line per thing that goes."""
         return [
             *(f"VM {vm.request.name} on {vm.host}, {vm.state}, with its disk" for vm in self.vms),
             *(f"queue entry of {entry.vm_names}" for entry in self.queued),
+            *(f"reservation {one.name} on {one.host}: {describe(one)}" for one in self.reservations),
             *(f"{spec.kind} {spec.key}" for spec in self.objects),
             *(f"network {network.request.name} ({network.request.cidr})" for network in self.networks),
             *(f"grant of pool {pool}" for pool in self.pools),
@@ -59,6 +63,7 @@ def belongings(services: Services, tenant: str) -> Belongings:
             tuple(pool.name for pool in session.pools() if tenant in pool.tenants),
             tuple(quota.resource for quota in session.quotas(tenant)),
             tuple(entry for entry in session.queue() if entry.request.tenant == tenant),
+            tuple(one for one in session.reservations() if one.tenant == tenant),
         )
 
 
@@ -73,6 +78,9 @@ def offboard_tenant(services: Services, tenant: str, *, timeout_s: float) -> tup
         with services.store.transaction() as session:
             for entry in found.queued:
                 session.leave_queue(entry.id)
+            for reservation in found.reservations:
+                if session.cancel_reservation(reservation):
+                    session.add_event("reservation-cancelled", f"{tenant}.{reservation.name}", "tenant offboarded")
         for vm in found.vms:
             delete_vm(services, vm, timeout_s=timeout_s)
         if found.objects:

@@ -2,7 +2,8 @@
 """Run `vgpuctl` and kill -9 or interrupt it right after a side effect; told by argv: which, then its arguments.
 
 Which is a number, the n-th side effect of all, or a name, the first return of that function. `int:WHICH` sends
-SIGINT instead, then SIGTERM and SIGINT after every later side effect: an operator who loses patience.
+SIGINT instead, then SIGTERM and SIGINT after every later side effect: an operator who loses patience. `stop:WHICH`
+sends SIGSTOP instead: the run stands still there until it gets SIGCONT.
 
 The doors to hosts, libvirt, OVN and the store are wrapped while the command runs; the product is not changed for it.
 With 0 nothing is killed and the side effects are counted; the count is the last line of stderr.
@@ -39,8 +40,9 @@ class Watch:
     """Counts side effects of the main thread and kills the process after the wanted one."""
 
     def __init__(self, wanted: str) -> None:
-        self._wanted = wanted.removeprefix("int:")
-        self._kills = self._wanted == wanted
+        how, _, which = wanted.rpartition(":")
+        self._wanted = which
+        self._signal = {"": signal.SIGKILL, "stop": signal.SIGSTOP}.get(how)
         self._is_over = False
         self.seen = 0
 
@@ -48,9 +50,10 @@ class Watch:
         if threading.current_thread() is not threading.main_thread():
             return
         self.seen += 1
-        if self._wanted in (str(self.seen), name) and self._kills:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self._kills:
+        if self._signal is not None:
+            if self._wanted in (str(self.seen), name) and not self._is_over:
+                self._is_over = True
+                os.kill(os.getpid(), self._signal)
             return
         if self._is_over:
             os.kill(os.getpid(), signal.SIGTERM)

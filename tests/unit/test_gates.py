@@ -10,9 +10,11 @@ import ast
 
 import pytest
 
+from tests.unit.gates_of_preemption import PREEMPTION
 from tests.unit.uses_of_names import PACKAGE, Guarded, guarded, uses
 
 GATES = [
+    *PREEMPTION,
     guarded(
         "a domain is undefined only after its UUID was compared",
         "undefine",
@@ -122,38 +124,6 @@ GATES = [
         "usecases/start_vm.py:_reserve_again",
         "usecases/adopt_host.py:_save",
         on="session",
-    ),
-    guarded(
-        "VMs are preempted only through the gate: quota, consent, notice, grace period, last check",
-        "make_room",
-        "usecases/preempt_vms.py",
-        "usecases/create_vm.py:create_vm",
-        "usecases/create_gang.py:create_gang",
-        "usecases/start_vm.py:_reserve_again",
-    ),
-    guarded(
-        "only VMs whose owner was told are chosen as victims",
-        "choose_victims",
-        "scheduler/victims.py",
-        "usecases/preemption.py:find_eviction",
-        "scheduler/gang_victims.py:_one_by_one",
-        "scheduler/what_if.py:changes_that_admit",
-    ),
-    guarded(
-        "only VMs whose owner was told are chosen as victims of a gang",
-        "choose_victims_together",
-        "scheduler/gang_victims.py",
-        "usecases/preemption.py:find_eviction_together",
-    ),
-    guarded(
-        "a VM is stopped for its owner, at its end, for an applied layout, or by the gate that preempts",
-        "stop_vm",
-        "usecases/stop_vm.py",
-        "cli/stop_vm.py:command",
-        "usecases/controller.py:_end",
-        "usecases/layout_run.py:_make_way",
-        "usecases/preempt_vms.py:_preempt",
-        "usecases/start_gang.py:_stop_again",
     ),
     guarded(
         "the row of a VM goes with its place in the queue",

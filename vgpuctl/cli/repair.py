@@ -11,12 +11,20 @@ from vgpuctl.errors import PartialFailure
 
 
 @click.command("repair")
+@click.option(
+    "--shutdown-timeout",
+    "shutdown_timeout_s",
+    type=click.FloatRange(0, 3600),
+    default=120.0,
+    show_default=True,
+    help="Seconds for a VM to shut down before it is forced off, where a preemption is finished.",
+)
 @options.dry_run
 @options.inventory
 @options.database
 @options.ssh
 @options.as_json
-def command(dry_run: bool, as_json: bool, **where: Any) -> None:
+def command(shutdown_timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
     """Finish or take back what a killed run, a lost connection or a reboot left.
 
     Only VMs of the store are touched; a run that is still alive is left alone.
@@ -25,7 +33,7 @@ def command(dry_run: bool, as_json: bool, **where: Any) -> None:
     from vgpuctl.usecases.repair import repair
 
     with services(**where) as opened:
-        repairs = repair(opened, dry_run=dry_run)
+        repairs = repair(opened, dry_run=dry_run, shutdown_timeout_s=shutdown_timeout_s)
     if as_json:
         print_json(repairs)
     else:

@@ -132,10 +132,14 @@ class VmRequest:
 
 @dataclass(frozen=True)
 class PreemptionNotice:
-    """The end of a VM's grace period (seconds since the epoch, UTC), and the VMs that preempt it: `acme.web-1`."""
+    """The end of a VM's grace period (seconds since the epoch, UTC), and the VMs that preempt it: `acme.web-1`.
+
+    is_final: the last check has passed. The VM is stopped then, also when the run that decided it dies.
+    """
 
     at: float
     cause: str
+    is_final: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,8 +149,8 @@ class Vm:
     domain: the domain's name where the store records another than today's rule gives.
     ends_at: when its declared time is over (seconds since the epoch, UTC); while it is stopped, until when its slices
     are kept. None for an open end. gang: id shared by VMs that were created together with --gang; they are preempted
-    together. notice: set during the grace period before the VM is preempted. nodes: its part of the host's NUMA nodes,
-    None on a host with one node and where an older vgpuctl did not record it.
+    together. notice: set from the start of the grace period until the VM is stopped. nodes: its part of the host's
+    NUMA nodes, None on a host with one node and where an older vgpuctl did not record it.
     """
 
     uuid: str

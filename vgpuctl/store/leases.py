@@ -10,14 +10,15 @@ from sqlalchemy import Row, insert, select, update
 from vgpuctl.errors import ConcurrentChange, NotFound, UsageError
 from vgpuctl.model.lease import Lease, LeaseState, Slice
 from vgpuctl.store import codec, tables
-from vgpuctl.store.operations import COLLECTING, OperationRows
+from vgpuctl.store.operations import COLLECTING
+from vgpuctl.store.reclaims import ReclaimRows
 from vgpuctl.store.tenants import TenantRows
 from vgpuctl.store.usage import UsageRows
 
 _LEASES = tables.leases
 
 
-class LeaseRows(UsageRows, TenantRows, OperationRows):
+class LeaseRows(UsageRows, TenantRows, ReclaimRows):
     """Add, find and change leases. Every added lease and every changed device counts in the host's generation.
 
     The usage ledger follows in the same transaction: a lease whose device is built has an open interval.
@@ -145,7 +146,9 @@ class LeaseRows(UsageRows, TenantRows, OperationRows):
             self._end_interval(lease.id, self._clock())
 
     def _insert_lease(self, lease: Lease) -> None:
+        """Add the row. Quota that was reclaimed for its VM is in use from now on, and no longer claimed."""
         self.tenant(lease.tenant)
+        self.end_claims_of(lease.tenant, lease.vm_name)
         now = self._clock()
         self._write(
             insert(_LEASES).values(

@@ -26,7 +26,7 @@ class Session(
     ImageRows,
 ):
     """What `Store.transaction()` and `Store.reading()` give: tenants with quotas and usage, pools, VMs, volumes,
-    networks, leases, hosts, images, the queue, events and the journal.
+    networks, leases, reclaimed quota, hosts, images, the queue, events and the journal.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

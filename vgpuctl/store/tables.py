@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0012"
+SCHEMA_VERSION = "0013"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -61,6 +61,7 @@ vms = Table(
     Column("gang", Text),
     Column("preempted_at", Double),
     Column("preempted_by", Text),
+    Column("preempted_for_good", Boolean),
     Column("domain", Text),
     Column("nodes", Text),
     UniqueConstraint("tenant", "name"),
@@ -205,6 +206,16 @@ operations = Table(
     Column("process_start", Text, nullable=False),
     Column("begun_at", Double, nullable=False),
     sqlite_autoincrement=True,
+)
+
+reclaims = Table(
+    "reclaims",
+    metadata,
+    Column("operation_id", _BIG, ForeignKey("operations.id", ondelete="CASCADE"), primary_key=True),
+    Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
+    Column("vm_name", Text, primary_key=True),
+    Column("resource", Text, primary_key=True),
+    Column("amount", _BIG, nullable=False),
 )
 
 host_records = Table(

@@ -97,8 +97,11 @@ class VmRows(QueueRows):
 
     def set_vm_notice(self, uuid: str, notice: PreemptionNotice | None) -> None:
         """Set the notice that a VM is preempted at the end of its grace period; None withdraws it. Raises NotFound."""
-        at, cause = (None, None) if notice is None else (notice.at, codec.plain_text(notice.cause))
-        self._change_vm(uuid, preempted_at=at, preempted_by=cause)
+        if notice is None:
+            self._change_vm(uuid, preempted_at=None, preempted_by=None, preempted_for_good=None)
+        else:
+            cause = codec.plain_text(notice.cause)
+            self._change_vm(uuid, preempted_at=notice.at, preempted_by=cause, preempted_for_good=notice.is_final)
 
     def set_vm_host(self, uuid: str, host: str) -> None:
         """Set the host of a VM. Raises NotFound."""
@@ -161,7 +164,9 @@ class VmRows(QueueRows):
 def _vm(row: Row[Any]) -> Vm:
     what = f"VM {row.name} of tenant {row.tenant}"
     request = codec.decode_request(row.request, row.request_version, what=what)
-    notice = None if row.preempted_at is None else PreemptionNotice(row.preempted_at, row.preempted_by or "")
+    notice = None
+    if row.preempted_at is not None:
+        notice = PreemptionNotice(row.preempted_at, row.preempted_by or "", bool(row.preempted_for_good))
     nodes = codec.decode_nodes(row.nodes, what=what)
     state = VmState(row.state)
     vm = Vm(row.uuid, request, row.host, state, row.problem, row.ends_at, row.gang, notice, nodes=nodes)

@@ -30,7 +30,7 @@ from vgpuctl.usecases.create_vm import create_vm
 from vgpuctl.usecases.observations import look
 from vgpuctl.usecases.operations import may_run
 from vgpuctl.usecases.pools import usable_hosts
-from vgpuctl.usecases.preempt_vms import Consent, refuse_without_consent, withdraw_dead_notices
+from vgpuctl.usecases.preempt_vms import Consent, finish_preemptions, refuse_without_consent, withdraw_dead_notices
 from vgpuctl.usecases.preemption import as_one, find_eviction, find_eviction_together
 from vgpuctl.usecases.queue import on_network_host, ordered_queue
 from vgpuctl.usecases.repair import repair
@@ -76,7 +76,7 @@ def run(
 def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.Event | None = None) -> Sequence[Served]:
     """One round: end what is over, mend what dead runs left, then start what fits, in the queue's order."""
     done = [_end(services, vm, shutdown_timeout_s) for vm in _overdue(services)]
-    done += _mend(services)
+    done += _mend(services, shutdown_timeout_s)
     with services.store.reading() as session:
         ordered = ordered_queue(session, session.now())
         settings = session.queue_settings()
@@ -176,8 +176,12 @@ def _hosts_when_empty(services: Services, entry: QueueEntry) -> set[str]:
     return {one.name for one in capacities if any(fits([request], [one]) for request in entry.requests)}
 
 
-def _mend(services: Services) -> list[Served]:
+def _mend(services: Services, shutdown_timeout_s: float) -> list[Served]:
     """Finish or take back what runs left that are known to be dead, and VMs of the queue that could not be built."""
+    preempted = [
+        Served(vm.domain_name, "repaired: stopped as decided" if error is None else f"failed: {error.message}")
+        for vm, error in finish_preemptions(services, timeout_s=shutdown_timeout_s)
+    ]
     with services.store.reading() as session:
         dead = [one for one in session.open_operations() if not may_run(one)]
         subjects = {one.subject for one in dead}
@@ -199,7 +203,7 @@ def _mend(services: Services) -> list[Served]:
         for one in dead:
             if one.subject not in there:
                 session.end_operation(one.id)
-    return mended
+    return preempted + mended
 
 
 def _overdue(services: Services) -> list[Vm]:

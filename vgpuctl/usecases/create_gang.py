@@ -34,7 +34,7 @@ from vgpuctl.usecases.observations import note_state
 from vgpuctl.usecases.operations import may_run
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import network_of, on_its_host, take_port
-from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent, make_room
+from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent, claims_end, make_room
 from vgpuctl.usecases.preemption import as_one, find_eviction_together
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.services import Services
@@ -80,35 +80,41 @@ def create_gang(
     victims: tuple[Candidate, ...] = ()
     hosts = usable_hosts(services, members[0].wanted)
     failed = FailedHosts(services, remember=not dry_run)
-    for _attempt in range(PLACEMENTS_TRIED):
-        capacities = failed.read_others(hosts, refresh=refresh)
-        placements = _place(services, members, capacities)
-        if placements is None:
-            surprise = full = _no_room(services, members, capacities)
-            if not refresh and not full.stays:
-                refresh = True
+    with claims_end(services, requests):
+        for _attempt in range(PLACEMENTS_TRIED):
+            capacities = failed.read_others(hosts, refresh=refresh)
+            placements = _place(services, members, capacities)
+            if placements is None:
+                surprise = full = _no_room(services, members, capacities)
+                if not refresh and not full.stays:
+                    refresh = True
+                    continue
+                wanted = [one.wanted for one in members]
+                eviction = find_eviction_together(services, wanted, capacities, failed=failed.names)
+                if eviction is None:
+                    raise failed.explain(full)
+                if dry_run:
+                    return _plan_after(members, eviction)
+                try:
+                    changed = make_room(services, requests, eviction.placements, eviction.victims, consent)
+                except HostError as error:
+                    surprise = error
+                    failed.after(error, wanted, capacities)
+                    continue
+                surprise, victims = changed or full, victims if changed else (*victims, *eviction.victims)
                 continue
-            eviction = find_eviction_together(services, [one.wanted for one in members], capacities)
-            if eviction is None:
-                raise failed.explain(full)
-            if dry_run:
-                return _plan_after(members, eviction)
-            requested = [one.request for one in members]
-            changed = make_room(services, requested, eviction.placements, eviction.victims, consent)
-            surprise, victims = changed or full, victims if changed else (*victims, *eviction.victims)
-            continue
-        try:
-            if dry_run:
-                return _plan(services, members, placements)
-            first, *others = _create(services, members, placements, capacities)
-            return (replace(first, victims=victims), *others)
-        except HostError as error:
-            surprise = error
-            failed.after(error, [one.wanted for one in members], capacities)
-        except ConcurrentChange as error:
-            services.say(f"{error.message}; placing again")
-            surprise = error
-            refresh = True
+            try:
+                if dry_run:
+                    return _plan(services, members, placements)
+                first, *others = _create(services, members, placements, capacities)
+                return (replace(first, victims=victims), *others)
+            except HostError as error:
+                surprise = error
+                failed.after(error, [one.wanted for one in members], capacities)
+            except ConcurrentChange as error:
+                services.say(f"{error.message}; placing again")
+                surprise = error
+                refresh = True
     raise not_placed(f"{counted(len(members), 'VM')} together", surprise)
 
 

@@ -17,7 +17,7 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.model.volume import wanted_volumes
 from vgpuctl.scheduler.judge import FleetView, view_of
 from vgpuctl.scheduler.place import place
-from vgpuctl.scheduler.victims import Candidate
+from vgpuctl.scheduler.victims import Candidate, Eviction
 from vgpuctl.usecases import guest
 from vgpuctl.usecases.capacities import declared_gpus
 from vgpuctl.usecases.cpu_pins import floating_on, keep_off_pinned_cpus
@@ -28,7 +28,7 @@ from vgpuctl.usecases.observations import note_state
 from vgpuctl.usecases.operations import refuse_while_busy
 from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
-from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent, make_room
+from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent, claims_end, make_room
 from vgpuctl.usecases.preemption import find_eviction
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.reservations import (
@@ -83,9 +83,7 @@ def create_vm(
     (PreemptionNeeded without consent), HostError, GuestError; after any of them nothing is left behind, or the lease
     is `broken` and says why.
     """
-    used = None
-    if reservation is not None:
-        used, request = use_now(services, request, reservation)
+    used, request = (None, request) if reservation is None else use_now(services, request, reservation)
     existing = find_existing(services, request, is_reserved=used is not None)
     if existing is not None:
         return existing
@@ -97,44 +95,43 @@ def create_vm(
     capacities = refuse_redeclared(used, failed.read_others(hosts, refresh=refresh))
     surprise: VgpuctlError | None = None
     victims: tuple[Candidate, ...] = ()
-    for _attempt in range(PLACEMENTS_TRIED):
-        existing = find_existing(services, request, is_reserved=used is not None)
-        if existing is not None:
-            return existing
-        try:
-            leases, view = read_leases(services, wanted, capacities)
-            if used is not None:
-                placement = placement_of(used, wanted, capacities, leases)
-            else:
-                placement = place(wanted, capacities, leases, view=view)
-        except NoCapacity as full:
-            if not refresh and not full.stays:
-                refresh = True
-                services.say("nothing fits what was read of the hosts before: reading them again")
-                capacities = failed.read_others(hosts, refresh=True)
+    with claims_end(services, [request]):
+        for _attempt in range(PLACEMENTS_TRIED):
+            existing = find_existing(services, request, is_reserved=used is not None)
+            if existing is not None:
+                return existing
+            try:
+                placement = _place(services, wanted, capacities, used)
+            except NoCapacity as full:
+                if not refresh and not full.stays:
+                    refresh = True
+                    services.say("nothing fits what was read of the hosts before: reading them again")
+                    capacities = failed.read_others(hosts, refresh=True)
+                    continue
+                eviction = find_eviction(services, wanted, capacities, failed=failed.names)
+                if eviction is None:
+                    refuse_for_reservation(services, wanted, capacities, full)
+                    raise failed.explain(full) from full
+                if dry_run:
+                    return _plan_after(request, eviction)
+                changed: VgpuctlError | None
+                try:
+                    changed = make_room(services, [request], [eviction.placement], eviction.victims, consent)
+                except HostError as error:
+                    changed, capacities = error, failed.after(error, [wanted], capacities)
+                surprise, victims = changed or full, victims if changed else (*victims, *eviction.victims)
+                capacities = _look_again(services, eviction.placement.host, capacities, remember=True)
                 continue
-            eviction = find_eviction(services, wanted, capacities)
-            if eviction is None:
-                refuse_for_reservation(services, wanted, capacities, full)
-                raise failed.explain(full) from full
-            if dry_run:
-                there = eviction.placement
-                vm = Vm(str(uuid.uuid4()), request, there.host, VmState.CREATING, nodes=there.nodes)
-                return CreatedVm(vm, leases_of(vm, there), changed=True, victims=eviction.victims)
-            changed = make_room(services, [request], [eviction.placement], eviction.victims, consent)
-            surprise, victims = changed or full, victims if changed else (*victims, *eviction.victims)
-            capacities = _look_again(services, eviction.placement.host, capacities, remember=True)
-            continue
-        try:
-            with on_host(placement.host):
-                created = _create_on(services, request, network, placement, capacities, used, dry_run=dry_run)
-            return replace(created, victims=victims)
-        except HostError as error:
-            surprise, capacities = error, failed.after(error, [wanted], capacities)
-        except ConcurrentChange as error:
-            services.say(f"{placement.host}: {error.message}; placing again")
-            surprise = error
-            capacities = _look_again(services, placement.host, capacities, remember=not dry_run)
+            try:
+                with on_host(placement.host):
+                    created = _create_on(services, request, network, placement, capacities, used, dry_run=dry_run)
+                    return replace(created, victims=victims)
+            except HostError as error:
+                surprise, capacities = error, failed.after(error, [wanted], capacities)
+            except ConcurrentChange as error:
+                services.say(f"{placement.host}: {error.message}; placing again")
+                surprise = error
+                capacities = _look_again(services, placement.host, capacities, remember=not dry_run)
     raise not_placed(request.name, surprise)
 
 
@@ -219,10 +216,26 @@ def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
     return lines
 
 
+def _place(
+    services: Services, request: VmRequest, capacities: Sequence[HostCapacity], reservation: Reservation | None
+) -> Placement:
+    leases, view = read_leases(services, request, capacities)
+    if reservation is not None:
+        return placement_of(reservation, request, capacities, leases)
+    return place(request, capacities, leases, view=view)
+
+
+def _plan_after(request: VmRequest, eviction: Eviction) -> CreatedVm:
+    """What would be created after VMs were preempted; without steps, since the host is not free yet."""
+    there = eviction.placement
+    vm = Vm(str(uuid.uuid4()), request, there.host, VmState.CREATING, nodes=there.nodes)
+    return CreatedVm(vm, leases_of(vm, there), changed=True, victims=eviction.victims)
+
+
 def _look_again(
     services: Services, host: str, capacities: Sequence[HostCapacity], *, remember: bool
 ) -> list[HostCapacity]:
-    fresh = survey(services, [host], refresh=True, remember=remember)
+    fresh = survey(services, [one.name for one in capacities if one.name == host], refresh=True, remember=remember)
     with services.store.reading() as session:
         generations = {capacity.name: session.generation(capacity.name) for capacity in capacities}
     read = {capacity.name: capacity for capacity in fresh.capacities}

@@ -2,7 +2,7 @@
 """Hosts that fail while VMs are created: they are left out for the rest of the run, and the VMs are placed again."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from vgpuctl.errors import HostError, NoCapacity, VgpuctlError
 from vgpuctl.model.placement import HostCapacity
@@ -32,6 +32,11 @@ class FailedHosts:
         self._remember = remember
         self._errors: dict[str, VgpuctlError] = {}
 
+    @property
+    def names(self) -> Collection[str]:
+        """The hosts that failed so far."""
+        return self._errors.keys()
+
     def read_others(self, names: Sequence[str], *, refresh: bool) -> list[HostCapacity]:
         """Know the facts of the hosts that did not fail; those that fail now are left out from here on.
 
@@ -48,12 +53,12 @@ class FailedHosts:
     def after(
         self, error: HostError, requests: Sequence[VmRequest], capacities: Sequence[HostCapacity]
     ) -> list[HostCapacity]:
-        """The hosts on which VMs can be placed again after `error.host` failed under them.
+        """The hosts on which VMs can be placed again after `error.host` failed, under them or under preempted VMs.
 
         After a second host failed the others are read at once, so that ten dead hosts do not cost ten time-outs.
         Raises the error when something of the VMs is left, when they must run on that host, or when no host is left.
         """
-        if error.host is None or any(one.host is not None for one in requests) or self._is_left(requests):
+        if error.host is None or any(one.host == error.host for one in requests) or self._is_left(requests):
             raise error
         self._services.forget_host(error.host)
         self._leave_out(error.host, error)

@@ -2,10 +2,10 @@
 """Which run is working on a VM right now: an intent in the store, so that `repair` knows a dead run from a live one."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from vgpuctl.errors import ConcurrentChange
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.store.liveness import is_running
 from vgpuctl.store.records import Operation
 from vgpuctl.usecases.services import Services
@@ -47,6 +47,11 @@ def refuse_while_busy(services: Services, vm: Vm) -> None:
 def preempt_subject(vm_uuid: str) -> str:
     """What the journal calls the preemption of a VM, from its notice to its stop; its owner may use it meanwhile."""
     return f"preempt:{vm_uuid}"
+
+
+def reclaim_subject(requests: Sequence[VmRequest]) -> str:
+    """What the journal calls the quota that is reclaimed for VMs of one tenant, until they hold their slices."""
+    return f"reclaim:{requests[0].tenant}.{','.join(one.name for one in requests)}"
 
 
 def may_run(operation: Operation) -> bool:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate through which every path preempts VMs: consent, notice, grace period, a last check, shutdown, requeue."""
+"""The gate through which every path preempts VMs: consent, notice, grace period, a last check, shutdown, requeue.
+
+From the last check on the notice of a VM is final: `finish_preemptions` stops it when the run that decided it cannot.
+"""
 
 import contextlib
 import time
@@ -13,9 +16,11 @@ from vgpuctl.model.preemption import PreemptMode
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.times import format_duration, format_time_to_second
 from vgpuctl.model.vm import Hold, Preemption, PreemptionNotice, Vm, VmRequest, VmState
+from vgpuctl.quota import charge
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.operations import may_run, preempt_subject
+from vgpuctl.usecases.failed_hosts import on_host
+from vgpuctl.usecases.operations import may_run, preempt_subject, reclaim_subject
 from vgpuctl.usecases.preemption import as_one, candidates_for, done_by, may_ask_everyone
 from vgpuctl.usecases.quota import refuse_before_preemption
 from vgpuctl.usecases.services import Services
@@ -61,6 +66,7 @@ def make_room(
     request is then placed again. is_new: False for a VM that exists and is charged already for all but its slices.
     Raises, with nothing changed, QuotaExceeded, and PreemptionNeeded when neither the command, its user nor the
     tenant's policy agreed; and the hosts' errors. When it ends in the grace period, the notices are withdrawn.
+    Call it within `claims_end`, which ends the claims on quota that it reclaims.
     """
     leases = [
         lease
@@ -95,19 +101,102 @@ def _preempt(
             )
         with _notice(services, victims, cause, consent):
             for victim in victims:  # a host that does not answer ends it here, before a gang is torn
-                services.host(victim.host).hypervisor.state(victim.name, uuid=victim.vm_uuid)
+                with on_host(victim.host):
+                    services.host(victim.host).hypervisor.state(victim.name, uuid=victim.vm_uuid)
             vms = _confirm(services, requests, leases, victims, cause)
         failures = []
         for vm in vms:
             services.say(f"{vm.domain_name}: is preempted by {cause}")
-            timeout_s, problem = consent.shutdown_timeout_s, f"preempted by {cause}"
             try:
-                stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem)
+                _stop(services, vm, consent.shutdown_timeout_s)
             except VgpuctlError as error:  # the other members of its gang are stopped all the same
                 services.say(f"{vm.domain_name}: {error.message}")
                 failures.append(error)
+                _after_failed_stop(services, vm)
         if failures:
             raise failures[0]
+
+
+@contextlib.contextmanager
+def claims_end(services: Services, requests: Sequence[VmRequest]) -> Iterator[None]:
+    """Claim quota that is reclaimed for `requests` (in make_room) until the end of the block at most."""
+    subject = reclaim_subject(requests)
+    try:
+        yield
+    finally:
+        with services.store.reading() as session:
+            has_claimed = any(one.subject == subject for one in session.open_operations())
+        if has_claimed:
+            with services.store.transaction() as session:
+                session.end_own_operations(subject)
+
+
+def finish_preemptions(
+    services: Services, *, timeout_s: float, dry_run: bool = False
+) -> list[tuple[Vm, VgpuctlError | None]]:
+    """Stop VMs whose notice is final and whose run died or failed, so that no gang stays stopped in part.
+
+    timeout_s: for each guest to shut down. Returns each VM with the error that kept it from being stopped.
+    """
+    with services.store.reading() as session:
+        living = {one.subject for one in session.open_operations() if may_run(one)}
+        found = [vm for vm in _decided(session) if preempt_subject(vm.uuid) not in living]
+    done: list[tuple[Vm, VgpuctlError | None]] = []
+    for vm in found:
+        error = None
+        try:
+            if not dry_run:
+                _finish(services, vm, timeout_s)
+        except VgpuctlError as caught:
+            services.forget_host(vm.host)
+            error = caught
+        done.append((vm, error))
+    return done
+
+
+def refuse_while_preempted(services: Services, vm: Vm) -> None:
+    """Raise ConcurrentChange while a stopped VM, or another of its gang, has a final notice: the gang stops first."""
+    with services.store.reading() as session:
+        others = [one for one in _decided(session) if one.uuid == vm.uuid or (vm.gang and one.gang == vm.gang)]
+    if others:
+        raise ConcurrentChange(
+            f"{others[0].domain_name} on {others[0].host} is being preempted"
+            + ("" if others[0].uuid == vm.uuid else f", and {vm.domain_name} is of its gang"),
+            hint="wait for it; when its host answers again, `vgpuctl repair` or the controller finishes it",
+        )
+
+
+def _decided(session: Session) -> list[Vm]:
+    stoppable = (VmState.RUNNING, VmState.STOPPED)
+    return [vm for vm in session.vms() if vm.notice is not None and vm.notice.is_final and vm.state in stoppable]
+
+
+def _finish(services: Services, vm: Vm, timeout_s: float) -> None:
+    with services.store.operation("preempt-vm", preempt_subject(vm.uuid), vm.domain_name, exclusive=True):
+        with services.store.reading() as session:
+            now = next((one for one in _decided(session) if one.uuid == vm.uuid), None)
+        if now is not None:
+            _stop(services, now, timeout_s)
+
+
+def _stop(services: Services, vm: Vm, timeout_s: float) -> None:
+    """Stop a VM whose notice is final; repeatable."""
+    problem = None if vm.notice is None else f"preempted by {vm.notice.cause}"
+    with on_host(vm.host):
+        stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem)
+    _drop_notices(services, [vm])
+
+
+def _after_failed_stop(services: Services, vm: Vm) -> None:
+    """Withdraw the final notice of a VM that could not be stopped, unless it runs and others of its gang do not."""
+    with services.store.reading() as session:
+        now = session.vm(vm.request.tenant, vm.request.name)
+    if now is None or now.uuid != vm.uuid or now.state is not VmState.RUNNING:
+        _drop_notices(services, [vm])  # its owner has just stopped or deleted it, or only its slices are left
+    elif vm.gang is None:
+        _withdraw(services, [vm])
+    else:
+        services.say(f"{vm.domain_name}: `vgpuctl repair` or the controller stops it as soon as {vm.host} answers")
 
 
 def refuse_without_consent(
@@ -141,7 +230,8 @@ def withdraw_dead_notices(services: Services, *, dry_run: bool = False) -> list[
     """Withdraw notices of runs that died in the grace period. Returns the VMs that had one."""
     with services.store.reading() as session:
         living = {one.subject for one in session.open_operations() if may_run(one)}
-        found = [vm for vm in session.vms() if vm.notice is not None and preempt_subject(vm.uuid) not in living]
+        announced = [vm for vm in session.vms() if vm.notice is not None and not vm.notice.is_final]
+        found = [vm for vm in announced if preempt_subject(vm.uuid) not in living]
     if found and not dry_run:
         _withdraw(services, found)
     return found
@@ -191,15 +281,16 @@ def _confirm(
     victims: Sequence[Candidate],
     cause: str,
 ) -> list[Vm]:
-    """Check in one transaction that each victim may still be preempted, and requeue those whose owner chose so.
+    """Decide in one transaction: each victim may still be preempted, and requeue those whose owner chose so.
 
-    Returns the VMs to stop: those that still hold something.
+    What is reclaimed of the tenant's guarantee is claimed in it, so that a second run does not count on the same.
+    Returns the VMs to stop, those that still hold something; their notices are final.
     """
     chosen = {one.vm_uuid: one for one in victims}
     gangs = {one.gang for one in victims if one.gang is not None}
     with services.store.transaction() as session:
         candidates = candidates_for(session, as_one(requests))
-        may_ask = may_ask_everyone(session, requests[0].tenant, [lease.slice for lease in leases])
+        may_ask = may_ask_everyone(session, requests, [lease.slice for lease in leases])
         allowed = {one.vm_uuid: one for one in (candidates.everyone if may_ask else candidates.less_important)}
         held = {lease.vm_uuid for lease in session.leases()}
         to_stop = []
@@ -214,11 +305,21 @@ def _confirm(
                         f"{vm.domain_name} has just changed and is not preempted", hint="run the same command again"
                     )
                 to_stop.append(vm)
+        final = PreemptionNotice(session.now(), cause, is_final=True)
         for vm in to_stop:
+            session.set_vm_notice(vm.uuid, final)
             session.add_event("vm-preempted", vm.domain_name, f"by {cause}")
+        if {vm.uuid for vm in to_stop} - {one.vm_uuid for one in candidates.less_important}:
+            _claim(session, requests, leases)
         again = [vm for vm in to_stop if vm.state is VmState.RUNNING and allowed[vm.uuid].action is Preemption.REQUEUE]
         _requeue(session, again, f"preempted by {cause}")
-    return to_stop
+    return [replace(vm, notice=final) for vm in to_stop]
+
+
+def _claim(session: Session, requests: Sequence[VmRequest], leases: Sequence[Lease]) -> None:
+    slices = {one.name: [lease.slice for lease in leases if lease.vm_name == one.name] for one in requests}
+    amounts = {name: charge.of_slices(held) for name, held in slices.items()}
+    session.claim_quota(reclaim_subject(requests), requests[0].tenant, amounts)
 
 
 def _requeue(session: Session, vms: Sequence[Vm], reason: str) -> None:
@@ -239,13 +340,18 @@ def _requeue(session: Session, vms: Sequence[Vm], reason: str) -> None:
         session.join_queue(QueueKind.START_GANG if others else QueueKind.START, first, reason, others=others)
 
 
-def _withdraw(services: Services, vms: Sequence[Vm]) -> None:
+def _drop_notices(services: Services, vms: Sequence[Vm], *, event: str | None = None) -> None:
     with services.store.transaction() as session:
         there = {vm.uuid: vm for vm in session.vms() if vm.notice is not None}
         for vm in vms:
             if vm.uuid in there:
                 session.set_vm_notice(vm.uuid, None)
-                session.add_event("vm-preemption-withdrawn", vm.domain_name)
+                if event is not None:
+                    session.add_event(event, vm.domain_name)
+
+
+def _withdraw(services: Services, vms: Sequence[Vm]) -> None:
+    _drop_notices(services, vms, event="vm-preemption-withdrawn")
     for vm in vms:
         services.say(f"{vm.domain_name}: is not preempted")
         with contextlib.suppress(VgpuctlError):  # the notice in the domain ends with the domain's run

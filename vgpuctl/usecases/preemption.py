@@ -4,7 +4,7 @@
 Nothing is preempted here: usecases/preempt_vms.py is the gate, and asks this file again before it stops a VM.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.model.lease import Lease, Slice
@@ -17,7 +17,7 @@ from vgpuctl.quota import charge
 from vgpuctl.quota.borrowing import ChargedVm, borrowed_vms, may_reclaim
 from vgpuctl.scheduler.gang_victims import GangEviction, choose_victims_together
 from vgpuctl.scheduler.guest_place import footprint_of_vm
-from vgpuctl.scheduler.victims import Candidate, Eviction, choose_victims
+from vgpuctl.scheduler.victims import Candidate, Eviction, choose_victims, parties_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.reservations import with_promises
 from vgpuctl.usecases.services import Services
@@ -49,16 +49,19 @@ def done_by(action: Preemption) -> str:
     return {Preemption.STOP: "stopped", Preemption.REQUEUE: "requeued"}[action]
 
 
-def find_eviction(services: Services, request: VmRequest, capacities: Sequence[HostCapacity]) -> Eviction | None:
+def find_eviction(
+    services: Services, request: VmRequest, capacities: Sequence[HostCapacity], *, failed: Collection[str] = ()
+) -> Eviction | None:
     """The VMs to preempt so that `request` fits; None if preempting all candidates would not help.
 
     Candidates are preemptible VMs of a lower priority; and, when the request stays within its tenant's guarantee, VMs
     on borrowed quota of tenants whose policy accepts reclaim. Gangs are preempted whole. Adopted VMs are no
-    candidates: they cannot release their slices.
+    candidates: they cannot release their slices. failed: hosts that do not answer; no VM of theirs is a candidate, and
+    no gang with one there.
     """
     if not request.gpus:
         return None
-    asked = _ask(services, request)
+    asked = _ask(services, [request], failed)
     found = choose_victims(request, capacities, asked.taken, asked.candidates.everyone)
     if found is None or asked.may_ask_everyone([found.placement]):
         return found
@@ -66,12 +69,16 @@ def find_eviction(services: Services, request: VmRequest, capacities: Sequence[H
 
 
 def find_eviction_together(
-    services: Services, requests: Sequence[VmRequest], capacities: Sequence[HostCapacity]
+    services: Services,
+    requests: Sequence[VmRequest],
+    capacities: Sequence[HostCapacity],
+    *,
+    failed: Collection[str] = (),
 ) -> GangEviction | None:
     """The same for VMs of one tenant that are created together; victims are less important than each of them."""
     if not any(request.gpus for request in requests):
         return None
-    asked = _ask(services, as_one(requests))
+    asked = _ask(services, requests, failed)
     found = choose_victims_together(requests, capacities, asked.taken, asked.candidates.everyone)
     if found is None or asked.may_ask_everyone(found.placements):
         return found
@@ -161,17 +168,22 @@ def reclaimable_vms(session: Session, tenant: str) -> list[Vm]:
     return [vm for vm in vms if _unit(vm) in borrowing]
 
 
-def may_ask_everyone(session: Session, tenant: str, slices: Iterable[Slice]) -> bool:
-    """True if a tenant that takes these slices stays within its guarantee, so that it may reclaim borrowed quota."""
-    return may_reclaim(session.quotas(tenant), session.used(tenant), charge.of_slices(slices))
+def may_ask_everyone(session: Session, requests: Sequence[VmRequest], slices: Iterable[Slice]) -> bool:
+    """True if VMs of one tenant that take these slices may reclaim borrowed quota: it stays within its guarantee.
+
+    What other runs reclaim for the tenant at this moment counts as used.
+    """
+    tenant = requests[0].tenant
+    claimed = session.claimed_quota(tenant, without=[one.name for one in requests])
+    return may_reclaim(session.quotas(tenant), charge.add(session.used(tenant), claimed), charge.of_slices(slices))
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """tenant: that asks. taken: leases and promises."""
+    """requests: of one tenant. taken: leases and promises."""
 
     services: Services
-    tenant: str
+    requests: Sequence[VmRequest]
     taken: Sequence[Lease]
     candidates: Candidates
 
@@ -181,13 +193,19 @@ class _Asked:
             return True
         slices = [one for placement in placements for one in placement.slices]
         with self.services.store.reading() as session:
-            return may_ask_everyone(session, self.tenant, slices)
+            return may_ask_everyone(session, self.requests, slices)
 
 
-def _ask(services: Services, request: VmRequest) -> _Asked:
+def _ask(services: Services, requests: Sequence[VmRequest], failed: Collection[str]) -> _Asked:
     with services.store.reading() as session:
+        request = as_one(requests)
         taken = with_promises(session, session.leases(), request)
-        return _Asked(services, request.tenant, taken, candidates_for(session, request))
+        candidates = candidates_for(session, request)
+    everyone, less_important = (
+        [one for party in parties_of(some) if not any(member.host in failed for member in party) for one in party]
+        for some in (candidates.everyone, candidates.less_important)
+    )
+    return _Asked(services, requests, taken, Candidates(everyone, less_important))
 
 
 def _unit(vm: Vm) -> str:

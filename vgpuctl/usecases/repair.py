@@ -12,7 +12,7 @@ from vgpuctl.usecases import guest
 from vgpuctl.usecases.create_gang import give_up_gangs, given_up
 from vgpuctl.usecases.operations import may_run, operation
 from vgpuctl.usecases.ports import disconnect
-from vgpuctl.usecases.preempt_vms import withdraw_dead_notices
+from vgpuctl.usecases.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
 from vgpuctl.usecases.release import release_slices
 from vgpuctl.usecases.repair_networks import mend_networks
 from vgpuctl.usecases.services import Services
@@ -29,11 +29,19 @@ class Repair:
     outcome: str
 
 
-def repair(services: Services, *, dry_run: bool, only: Vm | None = None) -> tuple[Repair, ...]:
+def repair(
+    services: Services,
+    *,
+    dry_run: bool,
+    only: Vm | None = None,
+    shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
+) -> tuple[Repair, ...]:
     """Look at every VM of the store (or `only` one) and mend those whose last run is dead; living runs are left alone.
 
     One VM that cannot be mended never hides the others: its outcome begins with `failed`.
+    shutdown_timeout_s: for each VM that a dead run was about to stop.
     """
+    repairs = _finish_preemptions(services, shutdown_timeout_s, dry_run=dry_run) if only is None else []
     with services.store.reading() as session:
         operations = session.open_operations()
         lost = {vm.uuid for vm in given_up(operations, session.vms())}
@@ -44,7 +52,6 @@ def repair(services: Services, *, dry_run: bool, only: Vm | None = None) -> tupl
         leases = session.leases(vm_uuid=None if only is None else only.uuid)
     vms = [replace(vm, state=VmState.DELETING) if vm.uuid in lost else vm for vm in vms]
     busy = {intent.subject for intent in operations if may_run(intent)}
-    repairs: list[Repair] = []
     for vm in vms:
         if vm.uuid in busy:
             continue
@@ -77,6 +84,16 @@ def repair(services: Services, *, dry_run: bool, only: Vm | None = None) -> tupl
                 if not may_run(intent) and (only is None or intent.subject == only.uuid):
                     session.end_operation(intent.id)
     return tuple(repairs)
+
+
+def _finish_preemptions(services: Services, timeout_s: float, *, dry_run: bool) -> list[Repair]:
+    """Stop VMs whose preemption was decided and not finished."""
+    repairs = []
+    for vm, error in finish_preemptions(services, timeout_s=timeout_s, dry_run=dry_run):
+        cause = "" if vm.notice is None else f" by {vm.notice.cause}"
+        outcome = "would be finished" if dry_run else "finished" if error is None else f"failed: {error.message}"
+        repairs.append(Repair(vm.domain_name, vm.host, f"its preemption{cause} did not end", outcome))
+    return repairs
 
 
 def mend_vm(services: Services, vm: Vm) -> str | None:

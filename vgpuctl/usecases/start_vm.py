@@ -19,7 +19,7 @@ from vgpuctl.usecases.image_gate import images_again
 from vgpuctl.usecases.observations import note_state
 from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.ports import attachment_of, connect
-from vgpuctl.usecases.preempt_vms import Consent, make_room
+from vgpuctl.usecases.preempt_vms import Consent, claims_end, make_room, refuse_while_preempted
 from vgpuctl.usecases.preemption import find_eviction
 from vgpuctl.usecases.quota import refuse_over_quota
 from vgpuctl.usecases.reservations import with_promises
@@ -42,7 +42,8 @@ def start_vm(services: Services, vm: Vm, *, consent: Consent | None = None) -> t
     host = services.host(vm.host)
     if vm.state is VmState.RUNNING and host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is DomainState.RUNNING:
         return vm, False
-    with operation(services, "start-vm", vm):
+    refuse_while_preempted(services, vm)
+    with operation(services, "start-vm", vm), claims_end(services, [vm.request]):
         guest.refuse_other_domain(host, vm)
         with services.store.reading() as session:
             before = frozenset(lease.id for lease in session.leases(vm_uuid=vm.uuid))

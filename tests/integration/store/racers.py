@@ -8,7 +8,10 @@ from multiprocessing.synchronize import Barrier
 
 from tests.integration.store.samples import lease, mdev_slice, some_uuid, vf_slice, vm
 from vgpuctl.errors import ConcurrentChange, QuotaExceeded
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.quota import charge
 from vgpuctl.store.store import open_store
+from vgpuctl.usecases.preemption import may_ask_everyone
 from vgpuctl.usecases.quota import refuse_over_quota
 
 START_LIMIT_S = 60
@@ -150,3 +153,17 @@ def die_while_serving(url: str, barrier: Barrier, tell: Callable[[object], objec
             tell("serving")
             barrier.wait(START_LIMIT_S)
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def reclaim_guarantee(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
+    """Check the guarantee and claim of it in one transaction, as a preemption does; then wait for the others."""
+    name = f"vm-{os.getpid()}"
+    held = vf_slice()
+    with open_store(url) as store:
+        barrier.wait(START_LIMIT_S)
+        with store.transaction() as session:
+            may = may_ask_everyone(session, [VmRequest(name, "acme")], [held])
+            if may:
+                session.claim_quota(f"reclaim:acme.{name}", "acme", {name: charge.of_slices([held])})
+        barrier.wait(START_LIMIT_S)
+    tell(may)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of test_gates.py about VMs that are stopped, preempted or reclaimed."""
+
+from tests.unit.uses_of_names import guarded
+
+PREEMPTION = [
+    guarded(
+        "VMs are preempted only through the gate: quota, consent, notice, grace period, last check",
+        "make_room",
+        "usecases/preempt_vms.py",
+        "usecases/create_vm.py:create_vm",
+        "usecases/create_gang.py:create_gang",
+        "usecases/start_vm.py:_reserve_again",
+    ),
+    guarded(
+        "a preemption that is decided is final in the store before a guest is asked to shut down",
+        "set_vm_notice",
+        "store/vms.py",
+        "usecases/preempt_vms.py:_notice",
+        "usecases/preempt_vms.py:_confirm",
+        "usecases/preempt_vms.py:_drop_notices",
+    ),
+    guarded(
+        "a preemption that is decided is finished, so that no gang stays stopped in part",
+        "finish_preemptions",
+        "usecases/preempt_vms.py",
+        "usecases/repair.py:_finish_preemptions",
+        "usecases/controller.py:_mend",
+    ),
+    guarded(
+        "no VM of a gang starts while another one of it is being preempted",
+        "refuse_while_preempted",
+        "usecases/preempt_vms.py",
+        "usecases/start_vm.py:start_vm",
+    ),
+    guarded(
+        "quota is reclaimed in the transaction that checks the guarantee, and counts until the VM has its slices",
+        "claim_quota",
+        "store/reclaims.py",
+        "usecases/preempt_vms.py:_claim",
+    ),
+    guarded(
+        "the guarantee is checked by the one function that counts what other runs reclaim",
+        "may_reclaim",
+        "quota/borrowing.py",
+        "usecases/preemption.py:may_ask_everyone",
+    ),
+    guarded(
+        "whoever makes room ends its claims on quota",
+        "claims_end",
+        "usecases/preempt_vms.py",
+        "usecases/create_vm.py:create_vm",
+        "usecases/create_gang.py:create_gang",
+        "usecases/start_vm.py:start_vm",
+    ),
+    guarded(
+        "only VMs whose owner was told are chosen as victims",
+        "choose_victims",
+        "scheduler/victims.py",
+        "usecases/preemption.py:find_eviction",
+        "scheduler/gang_victims.py:_one_by_one",
+        "scheduler/what_if.py:changes_that_admit",
+    ),
+    guarded(
+        "only VMs whose owner was told are chosen as victims of a gang",
+        "choose_victims_together",
+        "scheduler/gang_victims.py",
+        "usecases/preemption.py:find_eviction_together",
+    ),
+    guarded(
+        "a VM is stopped for its owner, at its end, for an applied layout, or by the gate that preempts",
+        "stop_vm",
+        "usecases/stop_vm.py",
+        "cli/stop_vm.py:command",
+        "usecases/controller.py:_end",
+        "usecases/layout_run.py:_make_way",
+        "usecases/preempt_vms.py:_stop",
+        "usecases/start_gang.py:_stop_again",
+    ),
+]

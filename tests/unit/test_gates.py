@@ -73,6 +73,12 @@ GATES = [
         "usecases/volumes.py:_make",
     ),
     guarded(
+        "a volume counts as made when the gate has made it",
+        "set_volume_made",
+        "store/volumes.py",
+        "usecases/volumes.py:_make",
+    ),
+    guarded(
         "the record of a volume goes with the volume",
         "forget_volume",
         "store/volumes.py",

@@ -33,7 +33,8 @@ class Volume:
     """One row. tenant, vm_name: the owner, also when its VM is gone from the store.
 
     key, path: libvirt's, None before the volume is made and for volumes of a store from before this table.
-    capacity_bytes: the size that was asked for, None where that is not known.
+    capacity_bytes: the size that was asked for, None where that is not known. format, backing_path: what libvirt showed
+    when it had made the volume; format is None before that, and for volumes that an older vgpuctl made.
     """
 
     vm_uuid: str
@@ -47,6 +48,8 @@ class Volume:
     capacity_bytes: int | None = None
     key: str | None = None
     path: str | None = None
+    format: str | None = None
+    backing_path: str | None = None
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name} of pool {self.pool} on {self.host}"

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0013"
+SCHEMA_VERSION = "0014"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -82,6 +82,8 @@ volumes = Table(
     Column("capacity_bytes", _BIG),
     Column("key", Text),
     Column("path", Text),
+    Column("format", Text),
+    Column("backing_path", Text),
     Column("created_at", Double, nullable=False),
     UniqueConstraint("vm_uuid", "kind"),
 )

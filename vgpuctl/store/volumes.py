@@ -27,9 +27,17 @@ class VolumeRows(Rows):
             conflict=f"{volume} is recorded for a VM already",
         )
 
-    def set_volume_made(self, volume: Volume, *, key: str, path: str) -> None:
-        """Note that libvirt made the volume, with its key and path. Raises NotFound."""
-        values = {"state": VolumeState.MADE.value, "key": codec.plain_text(key), "path": codec.plain_text(path)}
+    def set_volume_made(
+        self, volume: Volume, *, key: str, path: str, format_name: str, backing_path: str | None = None
+    ) -> None:
+        """Note that libvirt made the volume, with its key, path, format and backing file. Raises NotFound."""
+        values = {
+            "state": VolumeState.MADE.value,
+            "key": codec.plain_text(key),
+            "path": codec.plain_text(path),
+            "format": codec.plain_text(format_name),
+            "backing_path": None if backing_path is None else codec.plain_text(backing_path),
+        }
         if self._write(update(_VOLUMES).where(*_is(volume)).values(**values)).rowcount != 1:
             raise NotFound(f"{volume} is not recorded in the store {self._store_name}")
 

@@ -82,10 +82,9 @@ def find_own(storage: Storage, vm: Vm, volumes: Sequence[Volume], kind: VolumeKi
     found = storage.find_volume(volume.pool, volume.name) if storage.has_pool(volume.pool) else None
     if found is None:
         return Place(volume.path or storage.volume_path(volume.pool, volume.name))
-    if not is_recorded(found, volume):
+    if (difference := _difference(found, volume)) is not None:
         raise VolumeRejected(
-            f"{volume} is not the volume that was made for {vm.domain_name}: libvirt's key is {found.key}, not "
-            f"{volume.key}",
+            f"{volume} is not the volume that was made for {vm.domain_name}: {difference}",
             hint=f"look at it with `virsh vol-dumpxml {volume.name} --pool {volume.pool}` on {volume.host}",
         )
     return Place(found.path, found.backing_path)
@@ -128,13 +127,27 @@ def users_of(domains: Sequence[DomainFact]) -> dict[str, DomainFact]:
 def is_recorded(found: VolumeFact, volume: Volume) -> bool:
     """Return True if libvirt's volume is the one that the store records.
 
-    A made volume has the recorded key. One that was only intended has the size and format that were asked for: no
-    volume of its name was there when the record was written.
+    A made volume has the recorded key, format and backing file; a disk may have grown, and may have been flattened.
+    One that was only intended has the size and format that were asked for: no volume of its name was there when the
+    record was written.
     """
-    if volume.state is VolumeState.MADE:
-        return volume.key in (None, found.key)
-    has_size = volume.capacity_bytes in (None, found.capacity_bytes)
-    return has_size and (volume.kind is VolumeKind.SEED or found.format == "qcow2")
+    return _difference(found, volume) is None
+
+
+def _difference(found: VolumeFact, volume: Volume) -> str | None:
+    """Say in which point libvirt's volume is not the recorded one; None when it is."""
+    is_made, is_disk = volume.state is VolumeState.MADE, volume.kind is VolumeKind.DISK
+    size, asked = found.capacity_bytes, volume.capacity_bytes
+    wanted = volume.format or ("qcow2" if not is_made else found.format)
+    if volume.key not in (None, found.key):
+        return f"libvirt's key is {found.key}, not {volume.key}"
+    if asked is not None and size != asked and not (is_disk and is_made and size > asked):
+        return f"it has {size} bytes, not {asked}"
+    if is_disk and found.format != wanted:  # libvirt makes a seed `raw`, and calls it `iso` after the next look
+        return f"its format is {found.format}, not {wanted}"
+    if volume.format is not None and found.backing_path not in (None, volume.backing_path):
+        return f"its backing file is {found.backing_path}, not {volume.backing_path or 'none'}"
+    return None
 
 
 def _disk_maker(
@@ -160,7 +173,9 @@ def _make(services: Services, volume: Volume, create: Callable[[], VolumeFact]) 
             session.forget_volume(volume)
         raise
     with services.store.transaction() as session:
-        session.set_volume_made(volume, key=made.key, path=made.path)
+        session.set_volume_made(
+            volume, key=made.key, path=made.path, format_name=made.format, backing_path=made.backing_path
+        )
 
 
 def _undo(services: Services, host: HostSession, volume: Volume) -> None:
@@ -171,11 +186,14 @@ def _undo(services: Services, host: HostSession, volume: Volume) -> None:
 
 
 def _is_as_made(storage: Storage, volume: Volume) -> bool:
-    """Return False if a volume whose creation was cut short holds other data: then somebody else put it there."""
-    if volume.state is VolumeState.MADE:
-        return True
+    """Return False if a volume holds data that shows that somebody else put it there.
+
+    A disk of a guest holds anything; one whose creation was cut short is empty. A seed names its VM's UUID.
+    """
+    if volume.kind is VolumeKind.SEED and volume.state is VolumeState.MADE and volume.format is None:
+        return True  # an older vgpuctl made it, and may have named its VM in another way
     if volume.kind is VolumeKind.DISK:
-        return storage.is_unused_disk(volume.pool, volume.name)
+        return volume.state is VolumeState.MADE or storage.is_unused_disk(volume.pool, volume.name)
     size = volume.capacity_bytes or 0
     return storage.has_text_or_nothing(volume.pool, volume.name, volume.vm_uuid, size)
 
@@ -192,7 +210,9 @@ def _remove(services: Services, storage: Storage, volume: Volume, users: Mapping
             return f"domain {user.name} uses it"
         storage.delete_volume(volume.pool, volume.name)
     elif found is not None:
-        services.say(f"{volume} is left alone: it is not the volume that was made for {volume.tenant}.{volume.vm_name}")
+        why = _difference(found, volume) or "it holds other data"
+        owner = f"{volume.tenant}.{volume.vm_name}"
+        services.say(f"{volume} is left alone: it is not the volume that was made for {owner}: {why}")
     with services.store.transaction() as session:
         session.forget_volume(volume)
     return None

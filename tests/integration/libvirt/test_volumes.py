@@ -2,6 +2,7 @@
 """The gate to volumes with a real libvirtd and a real store: what others have keeps every byte."""
 
 import contextlib
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -293,6 +294,65 @@ def test_a_replaced_volume_is_neither_booted_nor_deleted(
         find_own(Storage(host.hypervisor), owner, moved, VolumeKind.DISK)
     assert remove_volumes(services, host, moved) == []
     assert _bytes(images) == before
+
+
+def _as_raw(path: Path) -> None:
+    path.write_bytes(b"the data of somebody else " * 4000)
+
+
+def _as_smaller(path: Path) -> None:
+    make_image(path, size_mib=SIZE_MIB - 1)
+
+
+def _with_backing(path: Path) -> None:
+    theirs = path.with_name("theirs.qcow2")
+    make_image(theirs, size_mib=SIZE_MIB)
+    overlay = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", theirs.name, str(path), f"{SIZE_MIB}M"]
+    subprocess.run(overlay, check=True)
+
+
+def _as_seed(path: Path) -> None:
+    path.write_bytes(b"x" * path.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    ("put", "kind", "said"),
+    [
+        (_as_raw, VolumeKind.DISK, "it has 104000 bytes"),
+        (_as_smaller, VolumeKind.DISK, "it has 1048576 bytes, not 2097152"),
+        (_with_backing, VolumeKind.DISK, "its backing file is .*theirs.qcow2, not none"),
+        (_as_seed, VolumeKind.SEED, None),
+    ],
+)
+def test_a_file_at_the_path_of_a_made_volume_keeps_every_byte(
+    put: Callable[[Path], None],
+    kind: VolumeKind,
+    said: str | None,
+    services: Services,
+    host: HostSession,
+    owner: Vm,
+    images: Path,
+) -> None:
+    _create(services, host, owner)
+    recorded = recorded_volumes(services, owner)
+    path = images / next(one.name for one in recorded if one.kind is kind)
+    put(path)
+    before = path.read_bytes()
+    if said is not None:
+        with pytest.raises(VolumeRejected, match=f"is not the volume that was made for acme.web-1: {said}"):
+            find_own(Storage(host.hypervisor), owner, recorded, kind)
+    assert remove_volumes(services, host, recorded) == []
+    assert path.read_bytes() == before
+    assert recorded_volumes(services, owner) == []
+
+
+def test_a_disk_that_has_grown_is_still_the_vms(services: Services, host: HostSession, owner: Vm, images: Path) -> None:
+    _create(services, host, owner)
+    recorded = recorded_volumes(services, owner)
+    make_image(images / f"{owner.uuid}.qcow2", size_mib=SIZE_MIB + 1)
+    assert find_own(Storage(host.hypervisor), owner, recorded, VolumeKind.DISK).backing_path is None
+    assert remove_volumes(services, host, recorded) == []
+    assert _bytes(images) == {}
 
 
 def test_a_domain_of_the_same_name_with_another_uuid_is_refused_and_stays(

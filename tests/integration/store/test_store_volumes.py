@@ -34,8 +34,9 @@ def test_a_volume_is_intended_made_and_forgotten(store: Store) -> None:
         for volume in (disk, seed):
             session.intend_volume(volume)
         assert session.volumes(vm_uuid=owner.uuid) == [seed, disk]
-        session.set_volume_made(disk, key="key", path="/fast/disk")
-        made = replace(disk, state=VolumeState.MADE, key="key", path="/fast/disk")
+        shown = {"key": "key", "path": "/fast/disk", "backing_path": "/fast/base"}
+        session.set_volume_made(disk, **shown, format_name="qcow2")
+        made = replace(disk, state=VolumeState.MADE, **shown, format="qcow2")
         assert session.volumes(tenant="acme") == session.volumes(host="gpu1") == [seed, made]
         assert session.volumes(host="gpu2") == session.volumes(tenant="other") == []
         session.delete_vm(owner.uuid)
@@ -43,7 +44,7 @@ def test_a_volume_is_intended_made_and_forgotten(store: Store) -> None:
         assert session.forget_volume(disk)
         assert not session.forget_volume(disk)
         with pytest.raises(NotFound):
-            session.set_volume_made(disk, key="key", path="/fast/disk")
+            session.set_volume_made(disk, **shown, format_name="qcow2")
 
 
 def test_a_name_is_recorded_for_one_vm(store: Store) -> None:

@@ -19,13 +19,14 @@ SMALL = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--limit", "s
 HALF = ("--gpu", "A40-24Q", *SMALL)
 PREEMPT = ("--preempt", "--grace", "0", "--shutdown-timeout", "0")
 LOW = ("--tenant", "acme", "--priority", "low")
+UMBRELLA = "framebuffer=48GiB"
 URGENT = ("create-vm", "urgent", "--tenant", "umbrella", "--priority", "high", *HALF)
 
 
 @pytest.fixture(scope="module")
 def operator(fleet_operator: Operator) -> Operator:
     fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("create-tenant", "umbrella", "--quota", "framebuffer=48GiB")
+    fleet_operator.does("create-tenant", "umbrella", "--quota", UMBRELLA)
     fleet_operator.does("list-gpus", "--refresh")
     return fleet_operator
 
@@ -36,8 +37,9 @@ def nothing_is_left(operator: Operator) -> Iterator[None]:
     for vm in operator.json("list-vms"):
         name, tenant = vm["vm"]["request"]["name"], vm["vm"]["request"]["tenant"]
         operator.does("delete-vm", name, "--tenant", tenant, "--yes", "--timeout", "0")
-    for tenant in ("acme", "umbrella"):
-        operator.does("set-quota", tenant, "--guaranteed", "framebuffer=none", "--reclaim", "never", "--preempt", "ask")
+    usual = ("--guaranteed", "framebuffer=none", "--reclaim", "never", "--preempt", "ask", "--grace", "30")
+    for tenant, limits in (("acme", ()), ("umbrella", (UMBRELLA,))):
+        operator.does("set-quota", tenant, *limits, *usual)
 
 
 def _states(operator: Operator) -> dict[str, tuple[str, str | None, int]]:
@@ -160,7 +162,6 @@ def test_no_vm_is_preempted_for_a_request_that_its_own_quota_refuses(operator: O
         operator.does("create-vm", name, *LOW, "--preemptible", "stop", *HALF)
     assert operator.is_refused(*URGENT, *PREEMPT)["reference"] == "quota-exceeded"
     assert {state for state, _, _ in _states(operator).values()} == {"running"}
-    operator.does("set-quota", "umbrella", "framebuffer=48GiB")
 
 
 def test_the_grace_period_is_seen_and_an_interrupted_one_is_withdrawn(operator: Operator, fleet: Any) -> None:

@@ -106,7 +106,9 @@ def test_foreign_volumes_stay_after_a_failing_gang_start_and_queue(
     globex = ("--tenant", "globex", *HOST, *SIZE)
     gang = tmp_path / "gang.yml"
     shape = "memory: 96MiB, vcpus: 1, network: null, tenant: globex, host: sim-001"
-    gang.write_text(f"vms:\n- {{name: a, {shape}, disk: 64MiB}}\n- {{name: b, {shape}, disk: {{pool: missing}}}}\n")
+    gang.write_text(
+        f"vms:\n- {{name: a, {shape}, disk: {{size: 64MiB}}}}\n- {{name: b, {shape}, disk: {{pool: missing}}}}\n"
+    )
     assert "missing" in operator.is_refused("create-vm", "-f", str(gang), "--gang")["message"]
     assert _volumes(operator) == before
 

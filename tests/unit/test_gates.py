@@ -368,6 +368,16 @@ GATES = [
         "usecases/create_vm.py:build",
         on="session",
     ),
+    guarded(
+        "all that another machine sends in a session is counted against one budget",
+        "ByteBudget",
+        "byte_budget.py",
+        "hosts/bounds.py:__init__",
+        "hosts/login.py:session_budget",
+        "ovn/northbound.py:__init__",
+        "ovn/bounded_streams.py:fetch_schema",
+        calls_only=True,
+    ),
     guarded("one renderer of refusals", "group_refusals", "scheduler/refusals.py", "cli/explain_vm.py:_show_groups"),
     guarded(
         "a host that no inventory has is refused before any host is read",

@@ -57,6 +57,18 @@ WRITERS = {
 """Primitives that write files of this machine → files of ours that may use them. The lab is a program of its own."""
 
 
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("Transport", {"hosts/bounds.py", "hosts/login.py", "hosts/connection.py"}),
+        ("Stream", {"ovn/bounded_streams.py", "ovn/northbound.py"}),  # northbound names its certificates
+    ],
+)
+def test_what_another_machine_sends_is_bounded_in_one_place(name: str, files: set[str]) -> None:
+    found = {use.place.partition(":")[0] for use in uses() if use.name == name}
+    assert found <= files, f"a stream from another machine passes through WatchedStream or bounded_streams: {name}"
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_files_are_written_through_one_place(name: str) -> None:
     found = {use.place.partition(":")[0] for use in uses() if use.name == name}

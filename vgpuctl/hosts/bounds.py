@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much a host may send: a line, an output, its errors, an SSH packet, and everything before it has logged us in."""
+"""How much a host may send: a line, an output, its errors, an SSH packet, before the login, and in a session."""
 
 import errno
 import os
+from typing import Protocol
 
-from vgpuctl.hosts.statistics import SocketLike
+from vgpuctl.byte_budget import ByteBudget
+from vgpuctl.hosts.statistics import ConnectionStatistics
 
 LONGEST_LINE = 32 * 2**20
 """Facts of 16 GPUs with every VF, vGPU type and MIG profile have under 2 MiB."""
@@ -15,6 +17,10 @@ KEPT_ERRORS = 64 * 1024
 LARGEST_PACKET = 2**20
 # A banner, the key exchange and the login with its own banner; OpenSSH needs some 10 KiB.
 MOST_BEFORE_LOGIN = 4 * 2**20
+# Of one host in one command, over all its connections: 250 readings of the largest host, or a console that prints.
+MOST_IN_SESSION = 512 * 2**20
+LASTING_PER_SECOND = 2**20
+"""What it may send on top for as long as the command lasts: a controller runs for months."""
 
 
 class KeptErrors:
@@ -42,33 +48,51 @@ class KeptErrors:
         return b"%s\n[vgpuctl: %d bytes left out]\n%s" % (self._head, self._left_out, self._tail)
 
 
-class BoundedStream:
-    """The stream under one SSH transport; a host that sends too much gets its connection closed."""
+class SocketLike(Protocol):
+    """What paramiko asks of the stream under a transport: a socket, or a channel through a jump host."""
 
-    def __init__(self, stream: SocketLike) -> None:
+    def send(self, data: bytes, /) -> int: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def close(self) -> None: ...
+    def shutdown(self, how: int, /) -> None: ...
+    def settimeout(self, value: float | None, /) -> None: ...
+
+
+class WatchedStream:
+    """The stream under one SSH transport: bounded and, for the target's own, counted.
+
+    A host that sends too much gets its connection closed.
+    """
+
+    def __init__(self, stream: SocketLike, budget: ByteBudget, statistics: ConnectionStatistics | None = None) -> None:
         self._stream = stream
-        self._before_login = 0
-        self._has_logged_in = False
+        self._budget = budget
+        self._statistics = statistics
+        self._before_login: ByteBudget | None = ByteBudget("the host", MOST_BEFORE_LOGIN)
         # paramiko's Transport.stop_thread reads this attribute of its socket.
         self._closed = False
 
     def log_in_done(self) -> None:
-        """From here on only single packets are bounded; what a command sends is counted by its reader."""
-        self._has_logged_in = True
+        """From here on single packets and the whole session are bounded."""
+        self._before_login = None
 
     def send(self, data: bytes) -> int:
         """Send as `socket.send`."""
-        return self._stream.send(data)
+        size = self._stream.send(data)
+        if self._statistics is not None:
+            self._statistics.count_sent(size)
+        return size
 
     def recv(self, size: int) -> bytes:
         """Receive as `socket.recv`. Raises OSError(EMSGSIZE) for more than a host may send."""
         if size > LARGEST_PACKET:
             raise OSError(errno.EMSGSIZE, f"{os.strerror(errno.EMSGSIZE)}: the host announces a packet of {size} bytes")
         data = self._stream.recv(size)
-        if not self._has_logged_in:
-            self._before_login += len(data)
-            if self._before_login > MOST_BEFORE_LOGIN:
-                raise OSError(errno.EMSGSIZE, f"the host sent more than {MOST_BEFORE_LOGIN} bytes before the login")
+        if self._statistics is not None:
+            self._statistics.count_received(len(data))
+        if self._before_login is not None:
+            self._before_login.take(len(data))
+        self._budget.take(len(data))
         return data
 
     def settimeout(self, value: float | None) -> None:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable
+from vgpuctl.byte_budget import ByteBudget
+from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable, TooMuchOutput
 from vgpuctl.hosts import become as sudo
 from vgpuctl.hosts import login
 from vgpuctl.hosts.libvirt_tunnel import LibvirtTunnel
@@ -76,8 +77,9 @@ class Connection:
     MaxSessions is 10) the rest waits its turn.
     """
 
-    def __init__(self, target: HostTarget, *, settings: SshSettings) -> None:
+    def __init__(self, target: HostTarget, *, settings: SshSettings, budget: ByteBudget | None = None) -> None:
         self.target = target
+        self._budget = budget or login.session_budget("the host")
         self.settings = settings
         self.statistics = ConnectionStatistics()
         self._lock = threading.Lock()
@@ -262,6 +264,8 @@ class Connection:
         with self._lock:
             if self._is_closed:
                 raise HostUnreachable(f"{self.target.name}: the connection is closed, since the command ends")
+            if self._budget.refusal is not None:
+                raise self._too_much()
             if self._login is not None and self._login.transport.is_active():
                 return self._login.transport
             if self._login is not None:
@@ -277,16 +281,24 @@ class Connection:
                 port=there.port,
                 user=there.user,
             ):
-                self._login = login.log_in(there, self.statistics)
+                self._login = login.log_in(there, self.statistics, self._budget)
             return self._login.transport
 
-    def _dropped(self, doing: str, exc: BaseException | None = None) -> HostUnreachable:
+    def _dropped(self, doing: str, exc: BaseException | None = None) -> HostError:
+        if self._budget.refusal is not None:
+            return self._too_much(f" while {doing}")
         endpoint = self._endpoint
         where = f"{endpoint.host} port {endpoint.port}" if endpoint else self.target.address
         reason = f": {exc}" if exc is not None and str(exc) else ""
         return HostUnreachable(
             f"{self.target.name}: the connection to {where} was lost while {doing}{reason}",
             hint="see whether the host is up, then run the same command again",
+        )
+
+    def _too_much(self, doing: str = "") -> TooMuchOutput:
+        return TooMuchOutput(
+            f"{self.target.name}: {self._budget.refusal} in one session{doing}; its connection was closed",
+            hint="look on the host for what sends so much; vgpuctl does not go on with it in this command",
         )
 
     def _not_started(self, limit: TimeLimit, context: Sequence[str]) -> CommandTimedOut:

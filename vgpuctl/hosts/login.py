@@ -7,13 +7,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from vgpuctl.byte_budget import ByteBudget
 from vgpuctl.errors import HostUnreachable
 from vgpuctl.hosts import host_keys
 from vgpuctl.hosts.authentication import authenticate
-from vgpuctl.hosts.bounds import BoundedStream
+from vgpuctl.hosts.bounds import LASTING_PER_SECOND, MOST_IN_SESSION, SocketLike, WatchedStream
 from vgpuctl.hosts.proxy_command import ProxyCommand
 from vgpuctl.hosts.ssh_config import Endpoint
-from vgpuctl.hosts.statistics import ConnectionStatistics, CountedStream, SocketLike
+from vgpuctl.hosts.statistics import ConnectionStatistics
 
 if TYPE_CHECKING:
     import paramiko
@@ -35,9 +36,15 @@ class Login:
         self.resources.close()
 
 
-def log_in(endpoint: Endpoint, statistics: ConnectionStatistics) -> Login:
+def session_budget(sender: str) -> ByteBudget:
+    """The bound of everything that one host sends."""
+    return ByteBudget(sender, MOST_IN_SESSION, per_second=LASTING_PER_SECOND)
+
+
+def log_in(endpoint: Endpoint, statistics: ConnectionStatistics, budget: ByteBudget) -> Login:
     """Reach an endpoint through its jump hosts and log in; every hop's key is checked.
 
+    budget: of the endpoint; each jump host has one of its own.
     Raises HostUnreachable, HostKeyUnknown, HostKeyChanged, AuthenticationFailed.
     """
     with ExitStack() as stack:
@@ -48,10 +55,14 @@ def log_in(endpoint: Endpoint, statistics: ConnectionStatistics) -> Login:
                 stream, proxy = _first_stream(hop, statistics, stack)
             else:
                 stream, proxy = _through(before, hop, endpoint.name), None
-            bounded = BoundedStream(CountedStream(stream, statistics) if is_target else stream)
-            transport = _handshake(bounded, hop, endpoint.name, stack, proxy)
+            watched = (
+                WatchedStream(stream, budget, statistics)
+                if is_target
+                else WatchedStream(stream, session_budget(f"jump host {hop.name}"))
+            )
+            transport = _handshake(watched, hop, endpoint.name, stack, proxy)
             authenticate(transport, hop)
-            bounded.log_in_done()
+            watched.log_in_done()
             statistics.count_login()
             transport.set_keepalive(hop.keepalive_s)
             before = transport

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable, TooMuchOutput
+from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, TooMuchOutput
 from vgpuctl.hosts import become
 from vgpuctl.hosts.bounds import LONGEST_LINE, MOST_OUTPUT, KeptErrors
 from vgpuctl.hosts.python_check import python_failure
@@ -22,6 +22,7 @@ _CHUNK = 256 * 1024
 _SLICE_S = 0.1
 _SHOWN_COMMAND = 80
 _SLICE_SENDING_S = 0.01
+_CUT_OFF_TRIES = 50
 # A process that ended while a child of its own still holds stdout: sshd sends no end of file.
 _SILENCE_AFTER_EXIT_S = 1.0
 
@@ -44,7 +45,7 @@ class ProcessOwner:
     """
 
     target: HostTarget
-    dropped: Callable[[str], HostUnreachable]
+    dropped: Callable[[str], HostError]
     end_group: Callable[[int], bool]
     release: Callable[[], None]
 
@@ -64,6 +65,7 @@ class RemoteProcess:
         self._stdout = bytearray()
         self._stderr = KeptErrors()
         self._has_ended_output = False
+        self._has_no_end = False
         self._last_received = time.monotonic()
         self._is_closed = False
 
@@ -256,6 +258,7 @@ class RemoteProcess:
         is_silent = now - self._last_received > _SILENCE_AFTER_EXIT_S
         if data == b"" or (is_silent and self._channel.exit_status_ready()):
             self._has_ended_output = True
+            self._has_no_end = data == b"" and not self._channel.eof_received
 
     def _receive_stderr(self) -> bool:
         has_received = False
@@ -272,10 +275,20 @@ class RemoteProcess:
             self._receive_stderr()
             self._check(limit)
         self._receive_stderr()
-        transport = self._channel.get_transport()
-        if self._channel.exit_status == -1 and not transport.is_active():
+        if (self._has_no_end or self._channel.exit_status == -1) and self._is_cut_off():
             raise self._owner.dropped(f"{self._name()} was running; it may have gone on")
         return int(self._channel.exit_status)
+
+    def _is_cut_off(self) -> bool:
+        """True if the connection is gone: an exit status can come before the rest of the output, which is then lost."""
+        transport = self._channel.get_transport()
+        for _ in range(_CUT_OFF_TRIES):
+            if not transport.is_active():
+                return True
+            if not self._has_no_end:
+                break
+            time.sleep(_SLICE_SENDING_S)  # paramiko ends the channels first, and the transport after them
+        return False
 
     def _too_much(self, most: int, where: str) -> TooMuchOutput:
         consequence = self._end()

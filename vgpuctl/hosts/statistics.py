@@ -3,7 +3,6 @@
 
 import threading
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -67,48 +66,3 @@ class ConnectionStatistics:
             if self._has_sent_last:
                 self._has_sent_last = False
                 self._round_trips += 1
-
-
-class SocketLike(Protocol):
-    """What paramiko asks of the stream under a transport: a socket, or a channel through a jump host."""
-
-    def send(self, data: bytes, /) -> int: ...
-    def recv(self, size: int, /) -> bytes: ...
-    def close(self) -> None: ...
-    def shutdown(self, how: int, /) -> None: ...
-    def settimeout(self, value: float | None, /) -> None: ...
-
-
-class CountedStream:
-    """The stream of the target's transport, counted."""
-
-    def __init__(self, stream: SocketLike, statistics: ConnectionStatistics) -> None:
-        self._stream = stream
-        self._statistics = statistics
-        # paramiko's Transport.stop_thread reads this attribute of its socket.
-        self._closed = False
-
-    def send(self, data: bytes) -> int:
-        """Send as `socket.send`."""
-        size = self._stream.send(data)
-        self._statistics.count_sent(size)
-        return size
-
-    def recv(self, size: int) -> bytes:
-        """Receive as `socket.recv`."""
-        data = self._stream.recv(size)
-        self._statistics.count_received(len(data))
-        return data
-
-    def settimeout(self, value: float | None) -> None:
-        """Set the time-out as `socket.settimeout`."""
-        self._stream.settimeout(value)
-
-    def shutdown(self, how: int) -> None:
-        """Shut down as `socket.shutdown`."""
-        self._stream.shutdown(how)
-
-    def close(self) -> None:
-        """Close the stream."""
-        self._closed = True
-        self._stream.close()

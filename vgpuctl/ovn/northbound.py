@@ -7,11 +7,12 @@ Every row carries its owner and key in `external_ids`; rows of nobody and of oth
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self
 
+from vgpuctl.byte_budget import ByteBudget
 from vgpuctl.errors import OvnRefused, OvnUnreachable, UsageError
 from vgpuctl.logs import timed
 from vgpuctl.ovn.rows import Reference, Row
@@ -37,16 +38,28 @@ TABLES = (
 )
 _REMOTE = re.compile(r"(?P<kind>unix|tcp|ssl):(?P<rest>.+)")
 _TIMEOUT_S = 30
+# A network, its ports and rules have some 2 KiB in the database.
+MOST_IN_SESSION = 128 * 2**20
+LASTING_PER_SECOND = 2**20
+"""What the database may send on top for as long as the command lasts: a controller runs for months."""
 
 
 @dataclass(frozen=True)
 class NorthboundAddress:
-    """Where the database is: `unix:PATH`, `tcp:ADDRESS:PORT` on loopback, or `ssl:HOST:PORT` with a certificate."""
+    """Where the database is: `unix:PATH`, `tcp:ADDRESS:PORT` on loopback, or `ssl:HOST:PORT` with a certificate.
+
+    The servers of a cluster stand behind one another with commas.
+    """
 
     remote: str
     private_key: Path | None = None
     certificate: Path | None = None
     authority: Path | None = None
+
+    @property
+    def remotes(self) -> list[str]:
+        """Each server by itself."""
+        return self.remote.split(",")
 
 
 @dataclass(frozen=True)
@@ -62,32 +75,46 @@ class RowChange:
 class Northbound:
     """An open connection, as a context manager."""
 
-    def __init__(self, address: NorthboundAddress, *, timeout_s: float = _TIMEOUT_S) -> None:
+    def __init__(
+        self, address: NorthboundAddress, *, timeout_s: float = _TIMEOUT_S, budget: ByteBudget | None = None
+    ) -> None:
         self.address = check_address(address)
         self._timeout_s = timeout_s
         self._connection: Any = None
+        self._budget = budget or ByteBudget("it", MOST_IN_SESSION, per_second=LASTING_PER_SECOND)
 
     def __enter__(self) -> Self:
         """Connect and read the tables. Raises OvnUnreachable."""
         from ovsdbapp.backend.ovs_idl import connection, idlutils
 
+        from vgpuctl.ovn.bounded_streams import LONGEST_READING_S, bound, fetch_schema, lift_deadline
         from vgpuctl.ovn.owned_rows import OwnedRowsIdl
 
         self._use_certificates()
         hint = "check that ovn-central runs and that this machine may reach its northbound database"
         try:
-            schema = idlutils.get_schema_helper(self.address.remote, "OVN_Northbound")
+            content = fetch_schema(self.address.remotes, "OVN_Northbound", timeout_s=self._timeout_s)
+            schema = idlutils.create_schema_helper(content)
             for table in TABLES:
                 schema.register_table(table)
-            self._connection = connection.Connection(
-                OwnedRowsIdl(self.address.remote, schema, leader_only=False), timeout=self._timeout_s
-            )
+            bound(self.address.remotes, self._budget, within_s=LONGEST_READING_S)
+            rows = OwnedRowsIdl(self.address.remote, schema, leader_only=False)
+            rows.budget = self._budget
+            self._connection = connection.Connection(rows, timeout=self._timeout_s)
             self._connection.start()
+            lift_deadline(self.address.remotes)
         except Exception as failure:
             raise OvnUnreachable(
-                f"OVN's northbound database {self.address.remote} does not answer: {failure}", hint=hint
+                f"OVN's northbound database {self.address.remote} does not answer: {self._why(failure)}", hint=hint
             ) from failure
         return self
+
+    def _why(self, failure: Exception) -> str:
+        """The reason of a failure in words: the bound that was passed, or what the library says."""
+        if self._budget.refusal is not None:
+            return f"{self._budget.refusal} in one session; its connection was closed"
+        said = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
+        return said or type(failure).__name__
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -121,7 +148,7 @@ class Northbound:
                 changes.commit()
         except Exception as failure:
             raise OvnRefused(
-                f"OVN's northbound database {self.address.remote} did not take the change: {failure}",
+                f"OVN's northbound database {self.address.remote} did not take the change: {self._why(failure)}",
                 hint="nothing was changed there; `vgpuctl repair` tries again",
             ) from failure
         return command.changes
@@ -132,7 +159,7 @@ class Northbound:
             return set(self._connection.idl.owned)
 
     def _use_certificates(self) -> None:
-        if not self.address.remote.startswith("ssl:"):
+        if not any(one.startswith("ssl:") for one in self.address.remotes):
             return
         from ovs.stream import Stream
 
@@ -144,6 +171,12 @@ class Northbound:
 
 def check_address(address: NorthboundAddress) -> NorthboundAddress:
     """Accept an address that nobody on the way can listen to or write to. Raises UsageError."""
+    for one in address.remotes:
+        _check_remote(replace(address, remote=one))
+    return address
+
+
+def _check_remote(address: NorthboundAddress) -> None:
     match = _REMOTE.fullmatch(address.remote)
     if match is None:
         raise UsageError(
@@ -160,7 +193,6 @@ def check_address(address: NorthboundAddress) -> NorthboundAddress:
             f"OVN's northbound database at {address.remote} needs a private key, a certificate and an authority",
             hint="set VGPUCTL_OVN_KEY, VGPUCTL_OVN_CERTIFICATE and VGPUCTL_OVN_AUTHORITY",
         )
-    return address
 
 
 def _is_loopback(host: str) -> bool:

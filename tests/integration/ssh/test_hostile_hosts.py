@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.sshd_fixture import LoopbackSshd
+from vgpuctl.byte_budget import ByteBudget
 from vgpuctl.errors import AgentBroken, HostUnreachable, TooMuchOutput, VgpuctlError
 from vgpuctl.hosts.agent_bootstrap import ANSWER
 from vgpuctl.hosts.agent_client import AgentClient
@@ -48,6 +49,18 @@ def test_a_line_without_end_is_given_up(connection: Connection) -> None:
     with process, pytest.raises(TooMuchOutput, match="32 MiB in one line; it was ended"):
         process.read_line(120)
     assert largest_kib() - before < MOST_GROWTH_KIB
+
+
+def test_the_sum_of_a_session_is_bounded(sshd: LoopbackSshd) -> None:
+    """Each answer is small; a host that is left once is not asked again in this command."""
+    budget = ByteBudget("the host", 20 * 2**20)
+    with Connection(sshd.target(), settings=sshd.settings(), budget=budget) as connection:
+        with pytest.raises(TooMuchOutput) as refused:
+            for _ in range(10):
+                assert len(connection.run(["head", "-c", "4M", "/dev/zero"], timeout_s=60).stdout) == 4 * 2**20
+        assert refused.value.message.startswith(f"{sshd.target().name}: the host sent more than 20 MiB in one session")
+        with pytest.raises(TooMuchOutput, match="20 MiB"):
+            connection.run(["true"], timeout_s=60)
 
 
 def reply(**fields: object) -> bytes:

@@ -3,12 +3,14 @@
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.agent.simulated import PF, VM, Machine
 from tests.unit.planner.mig_geometry.placement_model import all_layouts
 from vgpuctl.agent.wire.steps import (
+    BindDriver,
     CreateGpuInstance,
     DestroyGpuInstance,
     ResetGpu,
@@ -19,6 +21,9 @@ from vgpuctl.agent.wire.steps import (
     Step,
 )
 from vgpuctl.lab.simulated.machine.domains import HostDevice, end, start
+from vgpuctl.lab.simulated.machine.door import SimulatedHost
+from vgpuctl.lab.simulated.machine.nvml import SimulatedNvml
+from vgpuctl.lab.simulated.machine.nvml_values import CONSTANTS, InstanceHandle, NvmlError
 from vgpuctl.model.layout import WantedInstance
 from vgpuctl.planner.mig_geometry import GeometryPlan, plan_geometry, table_of
 
@@ -158,6 +163,33 @@ def test_mig_stays_on_over_vfs(tmp_path: Path) -> None:
 
 
 # Instances
+
+
+class _OneIsSick(SimulatedNvml):
+    """An NVML that does not answer for the GPU instance at slot 4."""
+
+    def gpu_instance_get_info(self, handle: InstanceHandle) -> SimpleNamespace:
+        if self.instance(self.state, handle).start == 4:
+            raise NvmlError(CONSTANTS["NVML_ERROR_UNKNOWN"])
+        return super().gpu_instance_get_info(handle)
+
+
+class _SickHost(SimulatedHost):
+    def nvml(self) -> SimulatedNvml:
+        return _OneIsSick(self.machine)
+
+
+def test_an_instance_that_does_not_answer_is_the_problem_of_its_card(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, A100)
+    machine.done(ON, CreateGpuInstance(PF, "3g.20gb", 0), CreateGpuInstance(PF, "3g.20gb", 4))
+    machine.host = _SickHost(str(tmp_path))
+    gpu = machine.gpu()
+    assert gpu.uuid is not None and gpu.mig is not None
+    assert [(one.profile, one.start) for one in gpu.mig.instances] == [("3g.20gb", 0)]
+    assert "does not answer" in gpu.unread[0] and gpu.problems and "passthrough" not in gpu.sharing
+    for step in (DestroyGpuInstance(PF, "3g.20gb", 0), CreateGpuInstance(PF, "1g.5gb", 4)):
+        assert machine.refused(step).code == "mig-unreadable"
+    assert machine.refused(BindDriver((PF,), "vfio-pci")).code == "mig-unreadable"
 
 
 @pytest.mark.parametrize(

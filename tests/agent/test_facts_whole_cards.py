@@ -157,6 +157,67 @@ def test_an_unreadable_vf_is_its_own_problem(tmp_path: Path) -> None:
     assert gpu.sharing == ("vf-profile",) and gpu.types
 
 
+UUID = "5b1f5b5e-7c0e-4f5c-9d0e-0a0b0c0d0e0f"
+SECOND = "0000:81:00.0"
+TYPES = {"558": 4, "562": 2}
+
+
+def broken_mdev(parent: str, how: str) -> Tree:
+    """A mediated device of which the kernel does not tell the type, or another part."""
+    tree = dict(machine.active_mdev(UUID, parent, "nvidia-558"))
+    folder = f"{device_path(parent)}/{UUID}"
+    if how == "it has no type":
+        del tree[f"{folder}/mdev_type"]
+        return tree | {f"{folder}/power/control": "auto\n"}
+    return tree | {f"{folder}/iommu_group": "-> ../../kernel/iommu_groups/garbage"}
+
+
+@pytest.mark.parametrize("how", ["it has no type", "its group is no number"])
+def test_an_unreadable_mdev_is_the_problem_of_its_parent_alone(how: str, tmp_path: Path) -> None:
+    second = {**a40(SECOND, group=15), **machine.mdev_types(SECOND, available=TYPES)}
+    trees = ({**a40(), **machine.mdev_types(CARD, available=TYPES)}, second, broken_mdev(CARD, how))
+    first, other = read(tmp_path, *trees).gpus
+    assert UUID in first.unread[0] and first.unread[0] in first.problems
+    assert other.problems == () and other.unread == () and "mdev" in other.sharing
+    host = Host(str(tmp_path))
+    for step, refused in ((BindDriver((CARD,), "vfio-pci"), True), (BindDriver((SECOND,), "vfio-pci"), False)):
+        if refused:
+            with pytest.raises(Problem, match=UUID):
+                driver.ensure(host, step, dry_run=True)
+        else:
+            assert driver.ensure(host, step, dry_run=True).changed
+
+
+def test_an_unreadable_mdev_of_a_vf_takes_that_vf_alone(tmp_path: Path) -> None:
+    vfs = [
+        machine.virtual_function(number) | machine.mdev_types(machine.vf_address(number), available=TYPES)
+        for number in range(2)
+    ]
+    card = {**a40(total_vfs=2), f"{device_path(CARD)}/sriov_numvfs": "2\n"}
+    gpu = read_gpu(tmp_path, card, *vfs, broken_mdev(machine.vf_address(1), "it has no type"))
+    assert [vf.problem is None for vf in gpu.vfs] == [True, False]
+    assert gpu.vfs[1].mdev_uuid == UUID and gpu.problems == () and len(gpu.unread) == 1
+    assert gpu.sharing == ("mdev-vf",) and {one.type_id: one.creatable for one in gpu.types}["nvidia-558"] == 1
+
+
+def test_an_unreadable_type_is_left_out_and_noted(tmp_path: Path) -> None:
+    tree = {**a40(), **machine.mdev_types(CARD, available=TYPES)}
+    tree[f"{device_path(CARD)}/mdev_supported_types/nvidia-558/available_instances"] = "garbage\n"
+    gpu = read_gpu(tmp_path, tree)
+    assert [one.type_id for one in gpu.types] == ["nvidia-562"] and "mdev" in gpu.sharing
+    assert "nvidia-558" in gpu.unread[0] and gpu.problems == ()
+
+
+def test_a_vf_whose_types_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
+    broken = profile_vf(1)
+    place = f"{device_path(machine.vf_address(1))}/nvidia/creatable_vgpu_types"
+    del broken[place]
+    card = {**a40(total_vfs=2), f"{device_path(CARD)}/sriov_numvfs": "2\n"}
+    gpu = read_gpu(tmp_path, card, profile_vf(0), broken, {f"{place}/folder": ""})
+    assert gpu.sharing == ("vf-profile",) and max(one.creatable for one in gpu.types) == 1
+    assert machine.vf_address(1) in gpu.unread[0]
+
+
 def test_a_card_with_mig_instances_is_not_bound_to_another_driver(tmp_path: Path) -> None:
     instances: Tree = {f"/proc/driver/nvidia/capabilities/gpu0/mig/gi{number}/access": "" for number in (7, 8)}
     host = Host(str(build(tmp_path, machine.BASE, a40(), instances)))

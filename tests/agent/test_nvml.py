@@ -68,7 +68,7 @@ def test_gpus_and_types_are_read_and_a_lost_gpu_is_told(library: Path, tmp_path:
     assert a100 == (
         "0000:c2:00.0 NVIDIA A100-PCIE-40GB GPU-f124aa59-d406-d45b-9481-8fcd694e6c9e 40960 "
         "NvmlMig(current=True, pending=False, instances=(), profiles=(MigProfileFacts(name='1g.5gb+me', profile_id=20, "
-        "compute_slices=1, starts=(2, 6), size=1, max_count=2),)) None "
+        "compute_slices=1, starts=(2, 6), size=1, max_count=2),), problems=()) None "
         "SchedulerFacts(policy='equal-share', time_slice_us=4000)"
     )
     assert none == "[]"

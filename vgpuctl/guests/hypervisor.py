@@ -212,12 +212,25 @@ class Hypervisor:
         with translated(f"list the domains on {self.host}"):
             for domain in self.connection.listAllDomains(0):
                 try:
-                    facts.append(domain_fact(domain.XMLDesc(0), domain_state(domain.state()[0])))
+                    facts.append(self._fact(domain))
                 except library.libvirtError as refused:
                     # It went away between the list and the look.
                     if error_code(refused) != library.VIR_ERR_NO_DOMAIN:
                         raise
         return sorted(facts, key=lambda fact: fact.name)
+
+    def _fact(self, domain: Any) -> DomainFact:
+        """Read one domain. Raises GuestError, which names it: nobody may take it for one that is not there."""
+        state = domain_state(domain.state()[0])
+        xml = domain.XMLDesc(0)
+        try:
+            return domain_fact(xml, state)
+        except GuestError as error:
+            raise GuestError(
+                f"domain {domain.name()} ({domain.UUIDString()}) on {self.host} could not be read: {error.message}",
+                hint=f"look at `virsh dumpxml {domain.UUIDString()}` on the host; until it can be read, it is not known "
+                "which devices and disks it uses",
+            ) from error
 
     def xml(self, name: str) -> str | None:
         """Read the domain's XML, the live one when it runs; None when there is no such domain."""

@@ -124,7 +124,7 @@ def _require_idle(host: Host, nodes: OpenNodes, address: str) -> None:
     count = sriov.read_count(host, address)
     if count:
         raise Problem("vfs-active", f"{address} has {count} VFs; its driver must stay until they are disabled")
-    children = [device.uuid for device in mdev.read_active(host) if device.parent == address]
+    children = [device.uuid for device in mdev.read_of(host, (address,))]
     if children:
         raise Problem("mdevs-active", f"{address} has the mediated devices {', '.join(children)}")
     instances = capabilities.read_instances(host, address) or _instances(host, address)
@@ -150,6 +150,9 @@ def _instances(host: Host, address: str) -> List[str]:
         raise Problem("mig-unreadable", f"whether {address} has MIG instances cannot be told: {'; '.join(problems)}")
     if found is None or found.mig is None:
         return []
+    problems = list(found.mig.problems)
+    if problems:
+        raise Problem("mig-unreadable", f"whether {address} has MIG instances cannot be told: {'; '.join(problems)}")
     return [f"{one.profile} at {one.start}" for one in found.mig.instances]
 
 

@@ -96,6 +96,8 @@ def _read(nvml: Nvml, device: Any, address: str) -> NvmlMig:
     found = nvml_mig.read(nvml, device)
     if found is None:
         raise Problem("no-mig", f"{address} has no MIG, or its driver does not tell")
+    if found.problems:
+        raise Problem("mig-unreadable", f"{address}: {'; '.join(found.problems)}")
     return found
 
 

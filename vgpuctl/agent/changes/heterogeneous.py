@@ -77,7 +77,7 @@ def _vgpus(host: Host, address: str, instance: Optional[int]) -> List[str]:
         sitting = mig.read_vgpus(host, address, OpenNodes(host)).get(instance, ())
         return [f"type {type_id}" for type_id, _ in sitting]
     functions = [vf for _, vf in sriov.read_functions(host, address)]
-    found = [device.uuid for device in mdev.read_active(host) if device.parent in (address, *functions)]
+    found = [device.uuid for device in mdev.read_of(host, (address, *functions))]
     for function in functions:
         if vgpu_profile.is_offered(host, function) and vgpu_profile.read_current(host, function) != "0":
             found.append(function)

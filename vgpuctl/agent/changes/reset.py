@@ -30,7 +30,7 @@ def ensure(host: Host, step: ResetFunction, *, dry_run: bool) -> Change:
     count = sriov.read_count(host, address)
     if count:
         raise Problem("vfs-active", f"{address} has {count} VFs; a reset would take them away")
-    if any(device.parent == address for device in mdev.read_active(host)):
+    if mdev.read_of(host, (address,)):
         raise Problem("mdevs-active", f"{address} has mediated devices; a reset would take them away")
     if not dry_run:
         host.write(f"{path}/reset", "1")

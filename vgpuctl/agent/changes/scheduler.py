@@ -49,9 +49,8 @@ def _require_no_vm(host: Host, address: str) -> None:
     functions = [address, *(vf for _, vf in sriov.read_functions(host, address))]
     for function in functions:
         require_unheld(nodes, function, nodes.holders_of_function(function))
-    for device in mdev.read_active(host):
-        if device.parent in functions:
-            require_unheld(nodes, f"the mediated device {device.uuid}", nodes.holders_of_mdev(device.uuid))
+    for device in mdev.read_of(host, functions):
+        require_unheld(nodes, f"the mediated device {device.uuid}", nodes.holders_of_mdev(device.uuid))
 
 
 def _said(scheduler: SchedulerFacts) -> str:

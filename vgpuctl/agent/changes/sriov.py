@@ -144,9 +144,10 @@ def _ensure_by_sysfs(host: Host, address: str, count: int, before: int) -> None:
 def require_unused(host: Host, address: str) -> None:
     """Refuse while a VF carries a vGPU or is held, or the PF itself is: changing the count destroys them all."""
     nodes = OpenNodes(host)
-    parents = {device.parent: device.uuid for device in mdev.read_active(host)}
+    functions = [vf for _, vf in sriov.read_functions(host, address)]
+    parents = {device.parent: device.uuid for device in mdev.read_of(host, (address, *functions))}
     require_unheld(nodes, address, nodes.holders_of_function(address))
-    for _, vf in sriov.read_functions(host, address):
+    for vf in functions:
         holders = nodes.holders_of_function(vf)
         if vf in parents:
             holders += nodes.holders_of_mdev(parents[vf])

@@ -40,6 +40,7 @@ class Shared:
     nvml: Optional[Mapping[str, NvmlGpu]]
     vgpu_config: Optional[Element]
     vgpu_config_problem: Optional[str] = None
+    unread_mdevs: Tuple[mdev.UnreadMdev, ...] = ()
 
 
 def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
@@ -52,7 +53,8 @@ def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
         config = vgpu_config.read(host)
     except Problem as error:
         problem = error.message
-    return Shared(OpenNodes(host), tuple(mdev.read_active(host)), nvml, config, problem)
+    mdevs, unread = mdev.read_every(host)
+    return Shared(OpenNodes(host), tuple(mdevs), nvml, config, problem, tuple(unread))
 
 
 def read_gpus(host: Host, shared: Shared) -> Tuple[Tuple[Gpu, ...], Tuple[UnreadFunction, ...]]:
@@ -180,14 +182,18 @@ class _Reader:
 
     def _read_vfs(self) -> Tuple[VirtualFunction, ...]:
         parents = {device.parent: device.uuid for device in self._shared.mdevs}
+        broken = {device.parent: device for device in self._shared.unread_mdevs}
         found = []
         for number, address in sriov.read_functions(self._host, self._address):
             try:
+                if address in broken:
+                    raise Problem("unreadable", broken[address].problem)
                 found.append(self._read_vf(number, address, parents.get(address)))
             except (Problem, ValueError) as error:
                 text = f"VF {address} could not be read: {error}"
                 self._unread.append(text)
-                found.append(VirtualFunction(address, number, None, None, mdev_uuid=parents.get(address), problem=text))
+                uuid = broken[address].uuid if address in broken else parents.get(address)
+                found.append(VirtualFunction(address, number, None, None, mdev_uuid=uuid, problem=text))
         return tuple(found)
 
     def _read_vf(self, number: int, address: str, uuid: Optional[str]) -> VirtualFunction:
@@ -230,15 +236,17 @@ class _Reader:
         used: Dict[str, int]
         if any(vgpu_profile.is_offered(host, vf.address) for vf in vfs):
             used = Counter(vf.current_type for vf in vfs if vf.current_type is not None)
-            types = vgpu_types.read_profile_types(host, vfs, used, described, memory_mib, rooms)
+            types = vgpu_types.read_profile_types(host, vfs, used, described, memory_mib, rooms, self._unread.append)
             kind = "vf-profile"
         elif any(mdev.offers_types(host, vf.address) for vf in vfs):
             used = Counter(device.type_id for device in mdevs)
-            types = vgpu_types.read_mdev_vf_types(host, vfs, used, described.get, memory_mib, rooms)
+            types = vgpu_types.read_mdev_vf_types(
+                host, vfs, used, described.get, memory_mib, rooms, self._unread.append
+            )
             kind = "mdev-vf"
         elif mdev.offers_types(host, address):
             used = Counter(device.type_id for device in mdevs)
-            types = vgpu_types.read_mdev_types(host, address, described.get)
+            types = vgpu_types.read_mdev_types(host, address, described.get, self._unread.append)
             kind = "mdev"
         elif vfs and self._function.vendor_id != pci.NVIDIA:
             return ("vf",), ()
@@ -271,6 +279,8 @@ class _Reader:
     def _read_mig(self) -> Optional[MigFacts]:
         if self._nvml is None or self._nvml.mig is None:
             return None
+        for problem in self._nvml.mig.problems:
+            self._note_unread(f"{self._address}: {problem}")
         return mig.read(self._host, self._address, self._nvml.mig, self._shared.nodes)
 
     def _read_memory_mib(self) -> Optional[int]:
@@ -290,6 +300,9 @@ class _Reader:
     def _check(self, total_vfs: int, vfs: Sequence[VirtualFunction]) -> None:
         """Note what makes the GPU unfit for a new VM (reference 9)."""
         address, host = self._address, self._host
+        for device in self._shared.unread_mdevs:
+            if device.parent in (None, address):
+                self._note_unread(device.problem)
         count = self._part(lambda: sriov.read_count(host, address), 0)
         if count != len(vfs):
             self._note_unread(f"{address}: {count} VFs are enabled but {len(vfs)} can be seen")

@@ -2,8 +2,10 @@
 """Mediated devices (reference 2.1): what a parent offers, and which exist."""
 
 import re
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.facts import iommu, pci
 from vgpuctl.agent.host import Host
@@ -14,6 +16,8 @@ DEFINITIONS = "/etc/mdevctl.d"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _FRAMEBUFFER = re.compile(r"framebuffer=(\d+)M")
+_GOING_TRIES = 5
+_GOING_S = 0.02
 _MAX_INSTANCE = re.compile(r"max_instance=(\d+)")
 
 
@@ -36,6 +40,19 @@ class ActiveMdev:
     parent: str
     type_id: str
     iommu_group: Optional[int]
+
+
+@dataclass(frozen=True)
+class UnreadMdev:
+    """One mediated device that could not be read. parent: None when that is not known either."""
+
+    uuid: str
+    parent: Optional[str]
+    problem: str
+
+
+Note = Callable[[str], None]
+"""Takes a sentence about a part that could not be read."""
 
 
 def check_uuid(text: str) -> str:
@@ -72,15 +89,35 @@ def offers_types(host: Host, parent: str) -> bool:
     return host.exists(types_folder(parent))
 
 
-def read_types(host: Host, parent: str) -> List[OfferedType]:
-    """Read every type of a parent. Raises Problem."""
-    return [read_type(host, parent, type_id) for type_id in host.listdir(types_folder(parent))]
+def read_types(host: Host, parent: str, note: Note) -> List[OfferedType]:
+    """Read every type of a parent; one that cannot be read is left out and noted. Raises Problem."""
+    found = []
+    for type_id in host.listdir(types_folder(parent)):
+        with noted(note, f"type {type_id} of {parent}"):
+            found.append(read_type(host, parent, type_id))
+    return found
 
 
-def read_available(host: Host, parent: str) -> Dict[str, int]:
-    """Return {type id: available instances} of a parent, without the texts that are alike on all VFs of a GPU."""
+def read_available(host: Host, parent: str, note: Note) -> Dict[str, int]:
+    """Return {type id: available instances} of a parent, without the texts that are alike on all VFs of a GPU.
+
+    A type that cannot be read is left out and noted. Raises Problem.
+    """
     folder = types_folder(parent)
-    return {type_id: int(host.read(f"{folder}/{type_id}/available_instances")) for type_id in host.listdir(folder)}
+    found = {}
+    for type_id in host.listdir(folder):
+        with noted(note, f"type {type_id} of {parent}"):
+            found[type_id] = int(host.read(f"{folder}/{type_id}/available_instances"))
+    return found
+
+
+@contextmanager
+def noted(note: Note, what: str) -> Iterator[None]:
+    """Note what cannot be read in the block, and go on."""
+    try:
+        yield
+    except (Problem, ValueError) as error:
+        note(f"{what} could not be read: {error}")
 
 
 def read_type(host: Host, parent: str, type_id: str) -> OfferedType:
@@ -98,17 +135,61 @@ def read_type(host: Host, parent: str, type_id: str) -> OfferedType:
     )
 
 
-def read_active(host: Host) -> List[ActiveMdev]:
-    """Read every mediated device of the machine, in order of UUID."""
-    found = [read(host, uuid) for uuid in host.listdir_optional(BUS) or []]
-    return [device for device in found if device is not None]
+def read_every(host: Host) -> Tuple[List[ActiveMdev], List[UnreadMdev]]:
+    """Read every mediated device of the machine, in order of UUID, and return those that could not be read beside."""
+    found: List[ActiveMdev] = []
+    unread: List[UnreadMdev] = []
+    for uuid in host.listdir_optional(BUS) or []:
+        try:
+            device = read(host, uuid)
+        except (Problem, ValueError) as error:
+            text = f"mediated device {uuid} could not be read: {error}"
+            unread.append(UnreadMdev(uuid, _parent_or_none(host, uuid), text))
+            continue
+        if device is not None:
+            found.append(device)
+    return found, unread
+
+
+def read_of(host: Host, parents: Sequence[str]) -> List[ActiveMdev]:
+    """Read the mediated devices of these functions, in order of UUID.
+
+    Raises Problem `unreadable` for one that may be theirs and cannot be read; others' do not matter.
+    """
+    found, unread = read_every(host)
+    for device in unread:
+        if device.parent is None or device.parent in parents:
+            raise Problem("unreadable", device.problem, path=f"{BUS}/{device.uuid}")
+    return [device for device in found if device.parent in parents]
 
 
 def read(host: Host, uuid: str) -> Optional[ActiveMdev]:
-    """Read one mediated device, None when it does not exist (or goes away while being read)."""
+    """Read one mediated device, None when it does not exist (or goes away while being read).
+
+    Raises Problem `unreadable` for one that exists and shows no type.
+    """
     path = f"{BUS}/{uuid}"
     type_id = host.link_name(f"{path}/mdev_type")
-    if type_id is None or not host.exists(path):
+    for _ in range(_GOING_TRIES):
+        if not host.exists(path):
+            return None
+        if type_id is not None:
+            return ActiveMdev(uuid, _parent(host, uuid), type_id, iommu.read_group_of(host, path))
+        # The kernel takes the link away before the device (drivers/vfio/mdev/mdev_core.c, mdev_remove).
+        time.sleep(_GOING_S)
+        type_id = host.link_name(f"{path}/mdev_type")
+    raise Problem("unreadable", f"mediated device {uuid} shows no type", path=f"{path}/mdev_type")
+
+
+def _parent(host: Host, uuid: str) -> str:
+    return host.real_path(f"{BUS}/{uuid}").rsplit("/", 2)[1]
+
+
+def _parent_or_none(host: Host, uuid: str) -> Optional[str]:
+    """Return the function that an unreadable device is on, None when that cannot be told either."""
+    try:
+        parent = _parent(host, uuid)
+        pci.folder(parent)
+    except (Problem, OSError, IndexError):
         return None
-    parent = host.real_path(path).rsplit("/", 2)[1]
-    return ActiveMdev(uuid, parent, type_id, iommu.read_group_of(host, path))
+    return parent

@@ -51,10 +51,9 @@ def read_vgpus(host: Host, address: str, nodes: OpenNodes) -> Dict[int, Tuple[Tu
             if current != vgpu_profile.NO_TYPE:
                 instance = _number(host.read_optional(f"{pci.folder(function)}/nvidia/gpu_instance_id"))
                 found[instance].append((current, nodes.holders_of_function(function)))
-    for device in mdev.read_active(host):
-        if device.parent in functions:
-            instance = _number(host.read_optional(f"{mdev.BUS}/{device.uuid}/nvidia/gpu_instance_id"))
-            found[instance].append((device.type_id, nodes.holders_of_mdev(device.uuid)))
+    for device in mdev.read_of(host, functions):
+        instance = _number(host.read_optional(f"{mdev.BUS}/{device.uuid}/nvidia/gpu_instance_id"))
+        found[instance].append((device.type_id, nodes.holders_of_mdev(device.uuid)))
     found.pop(_NO_INSTANCE, None)
     return {instance: tuple(vgpus) for instance, vgpus in found.items()}
 

@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from ctypes import byref, c_uint
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from vgpuctl.agent.nvml import Nvml, text
 from vgpuctl.agent.wire.facts import MigProfileFacts
@@ -46,12 +46,13 @@ class NvmlInstance:
 
 @dataclass(frozen=True)
 class NvmlMig:
-    """MIG of one GPU that has it."""
+    """MIG of one GPU that has it. problems: of GPU instances that did not answer and are not in `instances`."""
 
     current: bool
     pending: bool
     instances: Tuple[NvmlInstance, ...] = ()
     profiles: Tuple[MigProfileFacts, ...] = ()
+    problems: Tuple[str, ...] = ()
 
 
 def read(nvml: Nvml, device: Any) -> Optional[NvmlMig]:
@@ -60,8 +61,8 @@ def read(nvml: Nvml, device: Any) -> Optional[NvmlMig]:
     if mode is None:
         return None
     profiles = read_profiles(nvml, device)
-    instances = read_instances(nvml, device, profiles) if mode[0] else ()
-    return NvmlMig(mode[0], mode[1], instances, profiles)
+    instances, problems = read_instances(nvml, device, profiles) if mode[0] else ((), ())
+    return NvmlMig(mode[0], mode[1], instances, profiles, problems)
 
 
 def read_mode(nvml: Nvml, device: Any) -> Optional[Tuple[bool, bool]]:
@@ -100,8 +101,13 @@ def read_profiles(nvml: Nvml, device: Any) -> Tuple[MigProfileFacts, ...]:
     return tuple(sorted(found, key=lambda one: one.profile_id))
 
 
-def read_instances(nvml: Nvml, device: Any, profiles: Tuple[MigProfileFacts, ...]) -> Tuple[NvmlInstance, ...]:
-    """Return the GPU instances by their start, with who uses them. Raises NVMLError."""
+def read_instances(
+    nvml: Nvml, device: Any, profiles: Tuple[MigProfileFacts, ...]
+) -> Tuple[Tuple[NvmlInstance, ...], Tuple[str, ...]]:
+    """Return the GPU instances by their start, with who uses them, and a sentence for each that does not answer.
+
+    Raises NVMLError.
+    """
     library = nvml.library
     pids: Dict[int, List[int]] = defaultdict(list)
     for process in _processes(nvml, device):
@@ -114,24 +120,33 @@ def read_instances(nvml: Nvml, device: Any, profiles: Tuple[MigProfileFacts, ...
         if instance is not None and instance != _NO_INSTANCE:
             vgpus[int(instance)] += 1
     found = []
+    problems = []
     for profile in profiles:
         for handle in _handles(nvml, device, profile):
-            info = library.nvmlGpuInstanceGetInfo(handle)
-            number = int(info.id)
-            mode = nvml.optional(library.nvmlGpuInstanceGetVgpuHeterogeneousMode, handle)
-            found.append(
-                NvmlInstance(
-                    number,
-                    profile.name,
-                    int(info.placement.start),
-                    int(info.placement.size),
-                    tuple(sorted((slices for _, slices in compute_instances(nvml, handle)), reverse=True)),
-                    tuple(sorted(set(pids[number]))),
-                    vgpus[number],
-                    None if mode is None else bool(mode),
-                )
-            )
-    return tuple(sorted(found, key=lambda one: one.start))
+            try:
+                found.append(_read_instance(nvml, handle, profile.name, pids, vgpus))
+            except library.NVMLError as error:
+                problems.append(f"a GPU instance {profile.name} does not answer: {error}")
+    return tuple(sorted(found, key=lambda one: one.start)), tuple(problems)
+
+
+def _read_instance(
+    nvml: Nvml, handle: Any, profile: str, pids: Mapping[int, Sequence[int]], vgpus: Mapping[int, int]
+) -> NvmlInstance:
+    library = nvml.library
+    info = library.nvmlGpuInstanceGetInfo(handle)
+    number = int(info.id)
+    mode = nvml.optional(library.nvmlGpuInstanceGetVgpuHeterogeneousMode, handle)
+    return NvmlInstance(
+        number,
+        profile,
+        int(info.placement.start),
+        int(info.placement.size),
+        tuple(sorted((slices for _, slices in compute_instances(nvml, handle)), reverse=True)),
+        tuple(sorted(set(pids.get(number, ())))),
+        vgpus.get(number, 0),
+        None if mode is None else bool(mode),
+    )
 
 
 def create(nvml: Nvml, device: Any, profile: MigProfileFacts, start: Optional[int]) -> Any:

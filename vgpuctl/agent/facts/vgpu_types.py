@@ -44,11 +44,13 @@ def is_mig_backed(name: str) -> bool:
     return match is not None and match["mig"] is not None
 
 
-def read_mdev_types(host: Host, address: str, described: Callable[[str], Optional[Description]]) -> List[VgpuType]:
+def read_mdev_types(
+    host: Host, address: str, described: Callable[[str], Optional[Description]], note: mdev.Note
+) -> List[VgpuType]:
     """Read the types of an mdev parent that is the physical function itself: the driver counts for us."""
     return [
         _type(offered, offered.available, described(_decimal(offered.type_id)))
-        for offered in mdev.read_types(host, address)
+        for offered in mdev.read_types(host, address, note)
     ]
 
 
@@ -59,6 +61,7 @@ def read_mdev_vf_types(
     described: Callable[[str], Optional[Description]],
     memory_mib: Optional[int],
     rooms: Mapping[str, int],
+    note: mdev.Note,
 ) -> List[VgpuType]:
     """Read the types of a GPU whose VFs are mdev parents. used: {type id: how many exist on the GPU}.
 
@@ -69,10 +72,11 @@ def read_mdev_vf_types(
     for vf in vfs:
         if not mdev.offers_types(host, vf.address):
             continue
-        for type_id, available in mdev.read_available(host, vf.address).items():
+        for type_id, available in mdev.read_available(host, vf.address, note).items():
             if type_id not in found:
-                offered = mdev.read_type(host, vf.address, type_id)
-                found[type_id] = _type(offered, 0, described(_decimal(type_id)))
+                with mdev.noted(note, f"type {type_id} of {vf.address}"):
+                    offered = mdev.read_type(host, vf.address, type_id)
+                    found[type_id] = _type(offered, 0, described(_decimal(type_id)))
             if is_free(vf) and available > 0:
                 listed[type_id] = listed.get(type_id, 0) + 1
     return _with_creatable(found.values(), listed, used, memory_mib, rooms)
@@ -85,6 +89,7 @@ def read_profile_types(
     described: Dict[str, Description],
     memory_mib: Optional[int],
     rooms: Mapping[str, int],
+    note: mdev.Note,
 ) -> List[VgpuType]:
     """Read the types of a GPU with vendor-specific VFIO.
 
@@ -96,10 +101,11 @@ def read_profile_types(
     for vf in vfs:
         if not vgpu_profile.is_offered(host, vf.address):
             continue
-        for type_id, name in vgpu_profile.read_creatable(host, vf.address).items():
-            names[type_id] = name
-            if is_free(vf):
-                listed[type_id] = listed.get(type_id, 0) + 1
+        with mdev.noted(note, f"VF {vf.address}"):
+            for type_id, name in vgpu_profile.read_creatable(host, vf.address).items():
+                names[type_id] = name
+                if is_free(vf):
+                    listed[type_id] = listed.get(type_id, 0) + 1
     for type_id in used:
         names.setdefault(type_id, f"type {type_id}")
     types = []

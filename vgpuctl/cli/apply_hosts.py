@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
+from vgpuctl.cli.numbers import WholeRange
 from vgpuctl.cli.output import print_json, print_line, say
 
 
@@ -20,7 +21,7 @@ from vgpuctl.cli.output import print_json, print_line, say
 )
 @click.option(
     "--max-failures",
-    type=click.IntRange(0),
+    type=WholeRange(0),
     metavar="N",
     help="Begin no further host once more than N failed.  [default: no limit; 0 with --serial]",
 )

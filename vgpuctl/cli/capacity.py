@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
+from vgpuctl.cli.numbers import WholeRange
 from vgpuctl.cli.output import plain, print_json, print_line, print_table, say
 from vgpuctl.cli.services import report_failures
 
@@ -20,7 +21,7 @@ from vgpuctl.cli.services import report_failures
     metavar="WHAT",
     help="What each VM has, as for create-vm: A40-8Q, 2*L40S-48Q, passthrough:H100; several times.",
 )
-@click.option("--vcpus", type=click.IntRange(1, 512), default=2, show_default=True, help="Virtual CPUs of each VM.")
+@click.option("--vcpus", type=WholeRange(1, 512), default=2, show_default=True, help="Virtual CPUs of each VM.")
 @click.option("--memory", default="2GiB", show_default=True, metavar="SIZE", help="Memory of each VM.")
 @click.option("--hugepages", metavar="SIZE", help="Its memory is made of huge pages of this size: 2MiB, 1GiB.")
 @click.option("--require-label", "required", multiple=True, metavar="KEY=VALUE", help="Only GPUs with this label.")

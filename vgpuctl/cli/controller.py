@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli import options
+from vgpuctl.cli.numbers import DecimalRange
 from vgpuctl.cli.output import print_json, say
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(0.1, 3600),
+    type=DecimalRange(0.1, 3600),
     default=10.0,
     show_default=True,
     help="Seconds between rounds.",
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--shutdown-timeout",
     "shutdown_timeout_s",
-    type=click.FloatRange(0, 3600),
+    type=DecimalRange(0, 3600),
     default=120.0,
     show_default=True,
     help="Seconds that a VM that has to end may take to shut down before the plug is pulled.",

@@ -3,13 +3,14 @@
 
 import click
 
+from vgpuctl.cli.numbers import WholeRange
 from vgpuctl.cli.vpc_objects import changing, create
 
 
 @click.command("create-direct-line")
 @click.argument("network")
 @click.option("--physical-network", required=True, metavar="NAME", help="Its name in the hosts' ovn-bridge-mappings.")
-@click.option("--vlan", type=click.IntRange(1, 4094), help="Its VLAN; default: untagged.")
+@click.option("--vlan", type=WholeRange(1, 4094), help="Its VLAN; default: untagged.")
 @changing
 def command(
     network: str,

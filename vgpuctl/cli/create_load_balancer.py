@@ -3,25 +3,26 @@
 
 import click
 
+from vgpuctl.cli.numbers import WholeRange
 from vgpuctl.cli.vpc_objects import changing, create
 
 
 @click.command("create-load-balancer")
 @click.argument("name")
 @click.option("--network", required=True, metavar="NAME", help="The network whose address it has.")
-@click.option("--port", required=True, type=click.IntRange(1, 65535), help="Its port.")
+@click.option("--port", required=True, type=WholeRange(1, 65535), help="Its port.")
 @click.option("--protocol", type=click.Choice(["tcp", "udp"]), default="tcp", show_default=True, help="Of its port.")
 @click.option("--vm", "vms", required=True, multiple=True, metavar="NAME", help="A VM behind it, several times.")
-@click.option("--vm-port", type=click.IntRange(1, 65535), help="The port of its VMs; default: the same.")
+@click.option("--vm-port", type=WholeRange(1, 65535), help="The port of its VMs; default: the same.")
 @click.option(
-    "--interval", type=click.IntRange(1, 3600), default=5, show_default=True, help="Seconds between health checks."
+    "--interval", type=WholeRange(1, 3600), default=5, show_default=True, help="Seconds between health checks."
 )
 @click.option(
-    "--timeout", type=click.IntRange(1, 3600), default=20, show_default=True, help="Seconds to wait for an answer."
+    "--timeout", type=WholeRange(1, 3600), default=20, show_default=True, help="Seconds to wait for an answer."
 )
 @click.option(
     "--failures",
-    type=click.IntRange(1, 3600),
+    type=WholeRange(1, 3600),
     default=3,
     show_default=True,
     help="Checks without answer for a dead VM.",

@@ -4,6 +4,7 @@
 import click
 
 from vgpuctl.cli import options
+from vgpuctl.cli.numbers import WholeRange
 from vgpuctl.cli.output import print_json, say
 from vgpuctl.errors import UsageError
 
@@ -14,7 +15,7 @@ from vgpuctl.errors import UsageError
 @click.option("--gateway", required=True, metavar="ADDRESS", help="The provider's router in it.")
 @click.option("--pool", required=True, metavar="FIRST-LAST", help="Addresses that tenants may get.")
 @click.option("--physical-network", required=True, metavar="NAME", help="Its name in the hosts' ovn-bridge-mappings.")
-@click.option("--vlan", type=click.IntRange(1, 4094), help="Its VLAN; default: untagged.")
+@click.option("--vlan", type=WholeRange(1, 4094), help="Its VLAN; default: untagged.")
 @click.option("--chassis", multiple=True, metavar="ID", help="system-id of a host that may be gateway, best first.")
 @click.option("--management", multiple=True, metavar="CIDR", help="What tenants must never reach; several times.")
 @options.database

@@ -3,13 +3,14 @@
 
 import click
 
+from vgpuctl.cli.numbers import WholeRange
 from vgpuctl.cli.vpc_objects import changing, create
 
 
 @click.command("create-port-forward")
 @click.argument("port", metavar="[PROTOCOL/]PORT")
 @click.option("--vm", required=True, metavar="NAME", help="Where it goes.")
-@click.option("--vm-port", type=click.IntRange(1, 65535), help="The VM's port; default: the same.")
+@click.option("--vm-port", type=WholeRange(1, 65535), help="The VM's port; default: the same.")
 @changing
 def command(
     port: str, vm: str, vm_port: int | None, tenant: str, dry_run: bool, database: str | None, as_json: bool

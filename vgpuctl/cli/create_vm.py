@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli import options
+from vgpuctl.cli.numbers import WholeRange
 from vgpuctl.cli.output import plain, print_document, print_json, print_line, print_table, say
 from vgpuctl.cli.preempt_options import consent_of, preempt_flags, show_terms, show_victims
 from vgpuctl.cli.vm_options import read_requests, vm_flags
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--count",
-    type=click.IntRange(1, 100),
+    type=WholeRange(1, 100),
     metavar="NUMBER",
     help="So many equal VMs: NAME-1, NAME-2 and so on.",
 )

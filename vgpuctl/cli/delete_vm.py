@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
+from vgpuctl.cli.numbers import DecimalRange
 from vgpuctl.cli.output import confirm, print_json, say
 from vgpuctl.errors import NotFound
 from vgpuctl.model.plural import counted
@@ -19,7 +20,7 @@ from vgpuctl.model.plural import counted
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(0, 3600),
+    type=DecimalRange(0, 3600),
     default=30.0,
     show_default=True,
     help="Seconds to wait for the guest to shut down before the plug is pulled.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vgpuctl.cli import lab_fault, options
+from vgpuctl.cli.numbers import DecimalRange, WholeRange
 from vgpuctl.cli.output import print_document, print_json, print_table, say
 from vgpuctl.errors import UsageError
 from vgpuctl.model.units import format_mib, parse_mib
@@ -63,7 +64,7 @@ def command(context: click.Context, folder: Path | None) -> None:
 )
 @click.option(
     "--simulated",
-    type=click.IntRange(min=1),
+    type=WholeRange(min=1),
     metavar="N",
     help="Start N simulated hosts instead: real sshd, agent and libvirt, but no kernel of their own.",
 )
@@ -75,7 +76,7 @@ def command(context: click.Context, folder: Path | None) -> None:
 )
 @click.option(
     "--latency-ms",
-    type=click.FloatRange(min=0),
+    type=DecimalRange(0, 60_000),
     default=0,
     show_default=True,
     metavar="MS",

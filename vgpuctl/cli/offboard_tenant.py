@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
+from vgpuctl.cli.numbers import DecimalRange
 from vgpuctl.cli.output import confirm, print_json, say
 
 
@@ -15,7 +16,7 @@ from vgpuctl.cli.output import confirm, print_json, say
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(0, 3600),
+    type=DecimalRange(0, 3600),
     default=30.0,
     show_default=True,
     help="Seconds to wait for each guest to shut down before the plug is pulled.",

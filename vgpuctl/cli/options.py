@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from vgpuctl.cli.database_url import database_url
+from vgpuctl.cli.numbers import DecimalRange, WholeRange
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -22,15 +23,15 @@ inventory = click.option(
 )
 limit = click.option("--limit", metavar="PATTERN", help="Only hosts that fit: names, groups, globs, !not, &and, @file.")
 forks = click.option(
-    "--forks", type=click.IntRange(1, 500), default=10, show_default=True, help="Hosts contacted at the same time."
+    "--forks", type=WholeRange(1, 500), default=10, show_default=True, help="Hosts contacted at the same time."
 )
 database = click.option(
     "--database",
     envvar="VGPUCTL_DATABASE_URL",
     metavar="URL",
     callback=database_url,
-    help="Store, sqlite:///FILE or postgresql://…; default: a file in the user's data folder."
-    "  [env: VGPUCTL_DATABASE_URL]",
+    help="Store: sqlite:///FILE, postgresql://…, or @FILE that holds such a URL; default: a file in the user's data"
+    " folder.  [env: VGPUCTL_DATABASE_URL]",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout instead of a table.")
 dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done and write nothing anywhere.")
@@ -50,7 +51,7 @@ def ssh(function: Command) -> Command:
         click.option(
             "--connect-timeout",
             "connect_timeout_s",
-            type=click.FloatRange(0.1, 600),
+            type=DecimalRange(0.1, 600),
             default=10.0,
             show_default=True,
             help="Seconds to wait for a host's SSH port.",
@@ -58,7 +59,7 @@ def ssh(function: Command) -> Command:
         click.option(
             "--command-timeout",
             "command_timeout_s",
-            type=click.FloatRange(1, 3600),
+            type=DecimalRange(1, 3600),
             envvar="VGPUCTL_COMMAND_TIMEOUT",
             default=60.0,
             show_default=True,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from vgpuctl.cli.numbers import DecimalRange, WholeRange
 from vgpuctl.cli.output import confirm, plain, say
 from vgpuctl.model.plural import counted
 
@@ -25,14 +26,14 @@ _FLAGS = (
     click.option(
         "--grace",
         "grace_s",
-        type=click.IntRange(0, 86_400),
+        type=WholeRange(0, 86_400),
         metavar="SECONDS",
         help="Grace period from the notice to the shutdown of a preempted VM.  [default: its tenant's]",
     ),
     click.option(
         "--shutdown-timeout",
         "shutdown_timeout_s",
-        type=click.FloatRange(0, 3600),
+        type=DecimalRange(0, 3600),
         default=120.0,
         show_default=True,
         help="Seconds for a preempted VM to shut down before it is forced off.",
@@ -54,7 +55,7 @@ _POLICY = (
     click.option(
         "--grace",
         "grace_s",
-        type=click.IntRange(0, 86_400),
+        type=WholeRange(0, 86_400),
         metavar="SECONDS",
         help="Grace period from the notice to the shutdown of its preempted VMs.  [default: 30]",
     ),

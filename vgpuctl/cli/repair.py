@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
+from vgpuctl.cli.numbers import DecimalRange
 from vgpuctl.cli.output import print_json, print_table
 from vgpuctl.errors import PartialFailure
 
@@ -14,7 +15,7 @@ from vgpuctl.errors import PartialFailure
 @click.option(
     "--shutdown-timeout",
     "shutdown_timeout_s",
-    type=click.FloatRange(0, 3600),
+    type=DecimalRange(0, 3600),
     default=120.0,
     show_default=True,
     help="Seconds for a VM to shut down before it is forced off, where a preemption is finished.",

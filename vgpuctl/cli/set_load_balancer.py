@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import click
 
+from vgpuctl.cli.numbers import WholeRange
 from vgpuctl.cli.vpc_objects import change, changing
 from vgpuctl.errors import UsageError
 
@@ -13,10 +14,10 @@ from vgpuctl.errors import UsageError
 @click.argument("name")
 @click.option("--add-vm", "added", multiple=True, metavar="NAME", help="One more VM behind it, several times.")
 @click.option("--remove-vm", "removed", multiple=True, metavar="NAME", help="A VM that leaves it, several times.")
-@click.option("--vm-port", type=click.IntRange(1, 65535), help="The port of its VMs.")
-@click.option("--interval", type=click.IntRange(1, 3600), help="Seconds between health checks.")
-@click.option("--timeout", type=click.IntRange(1, 3600), help="Seconds to wait for an answer.")
-@click.option("--failures", type=click.IntRange(1, 3600), help="Checks without answer for a dead VM.")
+@click.option("--vm-port", type=WholeRange(1, 65535), help="The port of its VMs.")
+@click.option("--interval", type=WholeRange(1, 3600), help="Seconds between health checks.")
+@click.option("--timeout", type=WholeRange(1, 3600), help="Seconds to wait for an answer.")
+@click.option("--failures", type=WholeRange(1, 3600), help="Checks without answer for a dead VM.")
 @changing
 def command(
     name: str,

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
+from vgpuctl.cli.numbers import DecimalRange
 from vgpuctl.cli.output import print_json, say
 from vgpuctl.errors import UsageError
 
@@ -28,7 +29,7 @@ from vgpuctl.errors import UsageError
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(0, 3600),
+    type=DecimalRange(0, 3600),
     default=60.0,
     show_default=True,
     help="Seconds to wait for the guest to shut down before the plug is pulled.",

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from vgpuctl.cli.numbers import WholeRange
 from vgpuctl.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -21,7 +22,7 @@ _FLAGS = (
         metavar="WHAT",
         help="A40-8Q, 2*L40S-48Q, passthrough, passthrough:H100*4, vf:BOARD, '2*memory>=16GiB'; several times.",
     ),
-    click.option("--vcpus", type=click.IntRange(1, 512), default=2, show_default=True, help="Virtual CPUs."),
+    click.option("--vcpus", type=WholeRange(1, 512), default=2, show_default=True, help="Virtual CPUs."),
     click.option(
         "--memory", default="2GiB", show_default=True, metavar="SIZE", help="Memory: 512MiB, 8GiB, 4096 (MiB)."
     ),
@@ -52,7 +53,7 @@ _FLAGS = (
     click.option(
         "--bandwidth",
         "bandwidth_mbps",
-        type=click.IntRange(1, 400_000),
+        type=WholeRange(1, 400_000),
         metavar="MBIT/S",
         help="The most its port may send, and receive.",
     ),

@@ -226,10 +226,10 @@ class Hypervisor:
         try:
             return domain_fact(xml, state)
         except GuestError as error:
+            uuid = domain.UUIDString()
             raise GuestError(
-                f"domain {domain.name()} ({domain.UUIDString()}) on {self.host} could not be read: {error.message}",
-                hint=f"look at `virsh dumpxml {domain.UUIDString()}` on the host; until it can be read, it is not known "
-                "which devices and disks it uses",
+                f"domain {domain.name()} ({uuid}) on {self.host} could not be read: {error.message}",
+                hint=f"see `virsh dumpxml {uuid}` on the host; it is not known which devices and disks the domain uses",
             ) from error
 
     def xml(self, name: str) -> str | None:

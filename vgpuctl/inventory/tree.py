@@ -205,7 +205,7 @@ def _way_down(start: Group, end: Group) -> list[str]:
 def _priority(group: str, value: object, origin: Origin) -> int:
     try:
         return int(value)  # type: ignore[call-overload, no-any-return]  # whatever int() takes is a priority
-    except (TypeError, ValueError) as exc:
+    except (TypeError, ValueError, OverflowError) as exc:
         raise InventoryError(
-            f"{origin}: ansible_group_priority of group {group!r} is {value!r}, which is not a whole number"
+            f"{origin}: ansible_group_priority of group {group!r} is {str(value)[:80]!a}, which is not a whole number"
         ) from exc

@@ -73,7 +73,7 @@ def parse_policy(text: str) -> Policy:
 
 def _weight(text: str, written: str) -> float:
     try:
-        weight = float(written)
+        weight = float(written) if written.isascii() and "_" not in written else math.nan
     except ValueError:
         weight = math.nan
     if not 0 < weight <= 1e6:

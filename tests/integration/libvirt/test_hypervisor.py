@@ -41,6 +41,14 @@ def test_a_domain_lives_and_every_second_call_changes_nothing(hypervisor: Hyperv
     assert hypervisor.state(view.name) is None
 
 
+def test_a_domain_that_cannot_be_read_is_named(hypervisor: Hypervisor, view: DomainView) -> None:
+    xml = render_domain(view)
+    hypervisor.define(xml.replace("<vgpuctl:request>", "<vgpuctl:gpu index='zero'/><vgpuctl:request>", 1))
+    with pytest.raises(GuestError, match=f"domain {view.name} .* could not be read: "):
+        hypervisor.domains()
+    assert hypervisor.undefine(view.name)
+
+
 def test_a_guest_that_ignores_acpi_is_stopped_after_the_limit(hypervisor: Hypervisor, view: DomainView) -> None:
     hypervisor.define(render_domain(view))
     hypervisor.start(view.name)

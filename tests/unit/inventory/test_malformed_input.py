@@ -61,6 +61,8 @@ MALFORMED = {
     "all as a child": ("hosts.ini", "[a:children]\nall\n", 2, "above every group"),
     "a parent of ungrouped": ("hosts.ini", "[a:children]\nungrouped\n", 2, "'ungrouped' has a parent"),
     "a priority that is no number": ("hosts.yml", "g:\n  vars:\n    ansible_group_priority: high\n", 3, "whole number"),
+    "an infinite priority": ("hosts.yml", "g:\n  vars:\n    ansible_group_priority: .inf\n", 3, "whole number"),
+    "a priority of nan": ("hosts.yml", "g:\n  vars:\n    ansible_group_priority: .nan\n", 3, "whole number"),
     "an inventory plugin": ("hosts.yml", "plugin: constructed\n", 1, "inventory plugin 'constructed'"),
     "broken JSON": ("hosts.json", '{"all": {"hosts": {"h1": {}}\n', 2, "not valid YAML"),
 }  # fmt: skip

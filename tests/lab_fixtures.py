@@ -121,7 +121,7 @@ def kernel_host(lab_folder: lab.LabFolder) -> Iterator[KernelHost]:
         lock = os.open(f"{lab_folder.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            was_up = any(host.state == "up" for host in lab.status(folder=lab_folder))
+            was_there = bool(lab_folder.host_names())
             (started,) = lab.up(folder=lab_folder, say=print)
         except BlockingIOError:
             os.close(lock)
@@ -133,7 +133,7 @@ def kernel_host(lab_folder: lab.LabFolder) -> Iterator[KernelHost]:
                 pytest.fail(reason)
             pytest.skip(reason)
         session = _RUNNING["gpu1"] = _Session(KernelHost("gpu1", started.inventory, lab_folder), lock)
-        if was_up:
+        if was_there:  # a session that was killed, or whose tests failed, left domains on its disk
             session.host.restore_pristine()
     session.users += 1
     yield session.host

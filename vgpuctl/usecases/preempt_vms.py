@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.errors import ConcurrentChange, GuestError, PreemptionNeeded, VgpuctlError
+from vgpuctl.errors import ConcurrentChange, GuestError, HostError, PreemptionNeeded, VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.preemption import PreemptMode
@@ -104,17 +104,26 @@ def _preempt(
                 with on_host(victim.host):
                     services.host(victim.host).hypervisor.state(victim.name, uuid=victim.vm_uuid)
             vms = _confirm(services, requests, leases, victims, cause)
-        failures = []
-        for vm in vms:
-            services.say(f"{vm.domain_name}: is preempted by {cause}")
-            try:
-                _stop(services, vm, consent.shutdown_timeout_s)
-            except VgpuctlError as error:  # the other members of its gang are stopped all the same
-                services.say(f"{vm.domain_name}: {error.message}")
-                failures.append(error)
-                _after_failed_stop(services, vm)
-        if failures:
-            raise failures[0]
+        try:
+            _stop_all(services, vms, consent.shutdown_timeout_s)
+        except KeyboardInterrupt:
+            services.say("what is to be preempted is decided: `vgpuctl repair` or the controller stops the rest")
+            raise
+
+
+def _stop_all(services: Services, vms: Sequence[Vm], timeout_s: float) -> None:
+    """Stop VMs whose notices are final. Raises the first error after all were tried: no gang is to stay in part."""
+    failures = []
+    for vm in vms:
+        services.say(f"{vm.domain_name}: is preempted by {vm.notice.cause if vm.notice else 'another VM'}")
+        try:
+            _stop(services, vm, timeout_s)
+        except VgpuctlError as error:
+            services.say(f"{vm.domain_name}: {error.message}")
+            failures.append(error)
+            _after_failed_stop(services, vm)
+    if failures:
+        raise failures[0]
 
 
 @contextlib.contextmanager
@@ -142,14 +151,17 @@ def finish_preemptions(
         living = {one.subject for one in session.open_operations() if may_run(one)}
         found = [vm for vm in _decided(session) if preempt_subject(vm.uuid) not in living]
     done: list[tuple[Vm, VgpuctlError | None]] = []
+    silent: dict[str, HostError] = {}
     for vm in found:
-        error = None
+        error: VgpuctlError | None = silent.get(vm.host)  # one time-out per host, not one per VM
         try:
-            if not dry_run:
+            if error is None and not dry_run:
                 _finish(services, vm, timeout_s)
         except VgpuctlError as caught:
             services.forget_host(vm.host)
             error = caught
+            if isinstance(caught, HostError):
+                silent[vm.host] = caught
         done.append((vm, error))
     return done
 

@@ -72,6 +72,24 @@ def test_what_another_machine_sends_is_bounded_in_one_place(name: str, files: se
     assert found <= files, f"a stream from another machine passes through WatchedStream or bounded_streams: {name}"
 
 
+UNBOUNDED_READERS = {
+    "catalog/lookup.py",  # of the package
+    "guests/templating.py",  # of the package
+    "hosts/bundle.py",  # of the package
+    "local_files.py",  # the store's
+    "ovn/authority.py",  # of our own
+    "store/liveness.py",  # of the kernel
+    "usecases/adopt_host.py",  # of our own
+    "usecases/create_certificate.py",  # of our own
+    "usecases/export_layout.py",  # of our own
+}
+
+
+def test_files_of_others_have_one_bounded_reader() -> None:
+    found = {use.place.partition(":")[0] for use in uses() if use.name in ("read_text", "read_bytes") and use.on}
+    assert found == UNBOUNDED_READERS, "files that others write are read by specs.bounded_reader.read_bounded"
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_files_are_written_through_one_place(name: str) -> None:
     found = {use.place.partition(":")[0] for use in uses() if use.name == name}

@@ -35,10 +35,12 @@ def database_url(context: click.Context, parameter: click.Parameter, value: str 
 
 
 def _read_url(path: Path) -> str:
+    from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
+
     try:
-        url = path.expanduser().read_text(encoding="utf-8").strip()
+        url = decode(read_bounded(path.expanduser())).strip()
         mode = path.expanduser().stat().st_mode & 0o777
-    except (OSError, UnicodeDecodeError, RuntimeError) as error:
+    except (OSError, Malformed, RuntimeError) as error:
         raise UsageError(f"the store's URL cannot be read from {path}: {error}") from error
     if mode & 0o077 and _PASSWORD.search(url):
         raise UsageError(

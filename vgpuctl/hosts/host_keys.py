@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vgpuctl.errors import HostError, HostKeyChanged, HostKeyUnknown
 from vgpuctl.hosts.ssh_config import Endpoint
+from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 
 _LOGGER = logging.getLogger("vgpuctl.hosts")
 
@@ -158,12 +159,13 @@ def _where(endpoint: Endpoint) -> str:
 
 def _read(path: Path, endpoint: Endpoint) -> list[KnownHost]:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return []
-    except OSError as exc:
+        if not path.exists():
+            return []
+        text = read_bounded(path).decode(errors="replace")
+    except (OSError, Malformed) as exc:
+        said = exc if isinstance(exc, Malformed) else f"cannot be read: {exc.strerror}"
         raise HostKeyUnknown(
-            f"{endpoint.name}: known_hosts file {path} cannot be read: {exc.strerror}",
+            f"{endpoint.name}: known_hosts file {path}: {said}",
             hint="make the file readable, or name another with UserKnownHostsFile",
         ) from exc
     lines = []

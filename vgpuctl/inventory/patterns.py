@@ -10,6 +10,7 @@ from pathlib import Path
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import host_names
 from vgpuctl.inventory.tree import Host, InventoryTree
+from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
 
 _SUBSCRIPT = re.compile(r"(?P<pattern>.+)\[(?:(?P<index>-?[0-9]{1,9})|(?P<start>[0-9]{1,9})[:-](?P<end>[0-9]{0,9}))\]")
 _LONGEST = 4096
@@ -61,11 +62,9 @@ def _read_limit(limit: str) -> list[str]:
 
 def _read_file(path: str) -> list[str]:
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as exc:
-        raise InventoryError(f"--limit @{path}: cannot be read: {exc.strerror}") from exc
-    except UnicodeDecodeError as exc:
-        raise InventoryError(f"--limit @{path}: not UTF-8") from exc
+        lines = decode(read_bounded(Path(path))).splitlines()
+    except Malformed as exc:
+        raise InventoryError(f"--limit @{path}: {exc}", hint=exc.hint) from exc
     patterns = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not patterns:
         raise InventoryError(f"--limit @{path}: the file names no host")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import host_names
+from vgpuctl.inventory.folder_walk import FolderWalk
 from vgpuctl.inventory.ini_source import add_ini
 from vgpuctl.inventory.origin import Origin, malformed, read_bytes
 from vgpuctl.inventory.tree import InventoryTree
@@ -59,7 +60,7 @@ def add_source(source: str, tree: InventoryTree) -> None:
             hint="give a file, a folder, or a comma list such as `-i gpu1,`",
         )
     if path.is_dir():
-        if not _add_folder(path, tree):
+        if not _add_folder(path, tree, FolderWalk("inventory ")):
             raise InventoryError(
                 f"inventory {source}: the folder holds no inventory file",
                 hint=f"put hosts.yml or hosts.ini there; {', '.join(IGNORED_FOLDERS)}, hidden files and "
@@ -83,20 +84,17 @@ def _shortened(source: str) -> str:
     return source if len(source) <= _SHOWN else f"{source[:_SHOWN]}…"
 
 
-def _add_folder(folder: Path, tree: InventoryTree) -> bool:
+def _add_folder(folder: Path, tree: InventoryTree, walk: FolderWalk) -> bool:
     found = False
-    try:
-        paths = sorted(folder.iterdir(), key=lambda path: os.fsencode(path.name))
-    except OSError as exc:
-        raise InventoryError(f"inventory {folder}: the folder cannot be read: {exc.strerror}") from exc
-    for path in paths:
-        if path.name.startswith(".") or path.name in IGNORED_FOLDERS or path.name.endswith(IGNORED_ENDINGS):
-            continue
-        if path.is_dir():
-            found = _add_folder(path, tree) or found
-        else:
-            _add_file(str(path), tree)
-            found = True
+    with walk.enter(folder) as paths:
+        for path in paths:
+            if path.name.startswith(".") or path.name in IGNORED_FOLDERS or path.name.endswith(IGNORED_ENDINGS):
+                continue
+            if path.is_dir():
+                found = _add_folder(path, tree, walk) or found
+            else:
+                _add_file(str(path), tree)
+                found = True
     return found
 
 

@@ -5,6 +5,7 @@ import functools
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
+from vgpuctl.inventory.folder_walk import FolderWalk
 from vgpuctl.inventory.origin import malformed
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.inventory.yaml_document import read_document
@@ -48,7 +49,7 @@ def _find(folder: Path, name: str) -> list[Path]:
     for extension in _EXTENSIONS:
         path = folder / f"{name}{extension}"
         if path.is_dir():
-            return _files_of(path)
+            return _files_of(path, FolderWalk())
         if path.exists():
             return [path]
         if path.is_symlink():
@@ -56,17 +57,14 @@ def _find(folder: Path, name: str) -> list[Path]:
     return []
 
 
-def _files_of(folder: Path) -> list[Path]:
+def _files_of(folder: Path, walk: FolderWalk) -> list[Path]:
     found: list[Path] = []
-    try:
-        paths = sorted(folder.iterdir(), key=lambda path: path.name)
-    except OSError as exc:
-        raise InventoryError(f"{folder}: the folder cannot be read: {exc.strerror}") from exc
-    for path in paths:
-        if path.name.startswith(".") or path.name.endswith("~"):
-            continue
-        if path.is_dir() and not path.suffix:
-            found.extend(_files_of(path))
-        elif path.is_file() and path.suffix in _EXTENSIONS:
-            found.append(path)
+    with walk.enter(folder) as paths:
+        for path in paths:
+            if path.name.startswith(".") or path.name.endswith("~"):
+                continue
+            if path.is_dir() and not path.suffix:
+                found.extend(_files_of(path, walk))
+            elif path.is_file() and path.suffix in _EXTENSIONS:
+                found.append(path)
     return found

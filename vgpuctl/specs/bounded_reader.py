@@ -7,6 +7,10 @@ The events of a document are therefore counted before anything is built from the
 """
 
 import contextlib
+import os
+import select
+import stat
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +21,9 @@ import yaml
 from vgpuctl.agent.wire.strict_json import DEEPEST, LONGEST_NUMBER, JsonRefused, NotJson, read_strict_json
 
 MOST_BYTES = 16 * 2**20
+LONGEST_WAIT_S = 10.0
+"""For the writer of a pipe, as of `<(…)` in a shell."""
+_CHUNK = 2**20
 MOST_NODES = 1_000_000
 """Of a document with every alias and merge key written out."""
 _SHOWN = 40
@@ -36,15 +43,40 @@ class Malformed(ValueError):
 
 
 def read_bounded(path: Path) -> bytes:
-    """Read a file of at most MOST_BYTES. Raises Malformed, also with what the system answered."""
+    """Read a file or pipe of at most MOST_BYTES. Raises Malformed, also with what the system answered.
+
+    A tenant can put a pipe in the place of a file: one that nobody writes to is given up.
+    """
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        # O_NONBLOCK: the open of a pipe must not wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+        try:
+            content = _read(descriptor)
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as exc:  # ValueError: the name holds a NUL
+        if isinstance(exc, Malformed):
+            raise
         raise Malformed(f"cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
     if len(content) > MOST_BYTES:
         raise Malformed(f"the file has more than {MOST_BYTES // 2**20} MiB", hint="is it the right file?")
     return content
+
+
+def _read(descriptor: int) -> bytes:
+    deadline = time.monotonic() + LONGEST_WAIT_S
+    content = bytearray()
+    is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    while len(content) <= MOST_BYTES:
+        if not is_file:
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise Malformed(f"the pipe did not end within {LONGEST_WAIT_S:g} s", hint="who writes to it?")
+        chunk = os.read(descriptor, _CHUNK)
+        if not chunk:
+            break
+        content += chunk
+    return bytes(content)
 
 
 def decode(content: bytes) -> str:

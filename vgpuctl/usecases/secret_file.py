@@ -83,6 +83,11 @@ def _open_below(folder: Path, path: Path) -> int:
 def _check_status(name: str, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise UsageError(f"the secret {name} is no regular file")
+    if status.st_nlink > 1:
+        # A tenant who may write the folder can link a file of the operator into it.
+        raise UsageError(
+            f"the secret {name} has {status.st_nlink} names (hard links)", hint="copy it to a file of its own"
+        )
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
         raise UsageError(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file of any content is read within bounds or refused with its line, whichever reader it goes to."""
 
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from vgpuctl.inventory import load_inventory
 from vgpuctl.inventory.owners_file import read_owners
 from vgpuctl.lab.lab_file import read_lab_file
 from vgpuctl.model.network import Backend
-from vgpuctl.specs.bounded_reader import MOST_BYTES, Malformed, read_documents, read_json
+from vgpuctl.specs import bounded_reader
+from vgpuctl.specs.bounded_reader import MOST_BYTES, Malformed, read_bounded, read_documents, read_json
 from vgpuctl.usecases.tenant_file import read_tenant_file
 from vgpuctl.usecases.vm_file import read_vm_file
 
@@ -149,3 +152,20 @@ def test_strict_json_reads_what_is_fine() -> None:
     }
     with pytest.raises(Malformed, match="nested too deeply"):
         read_json("[" * 200 + "]" * 200)
+
+
+def test_a_pipe_is_read_to_its_end_and_given_up_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = tmp_path / "tenant.yml"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(b"name: x\n" * 20_000))
+    writer.start()
+    assert read_bounded(pipe) == b"name: x\n" * 20_000
+    writer.join()
+    monkeypatch.setattr(bounded_reader, "LONGEST_WAIT_S", 0.2)
+    with pytest.raises(Malformed, match=r"did not end within 0\.2 s"):
+        read_bounded(pipe)
+
+
+def test_a_device_without_end_is_refused() -> None:
+    with pytest.raises(Malformed, match="more than 16 MiB"):
+        read_bounded(Path("/dev/zero"))

@@ -41,6 +41,12 @@ def test_a_secret_beside_or_below_the_file_is_read(tenant: Path, monkeypatch: py
     assert SecretFiles(elsewhere).read("acme.tok") == b"token"
 
 
+def test_a_file_of_the_operator_that_is_linked_into_the_folder_is_refused(tenant: Path) -> None:
+    (tenant.parent / "hard.tok").hardlink_to(tenant.parent.parent.parent / "operator.key")
+    with pytest.raises(UsageError, match="has 2 names"):
+        SecretFiles(tenant).read("hard.tok")
+
+
 def test_files_of_the_operator_are_not_reached(tenant: Path) -> None:
     folder = tenant.parent
     (folder / "out.tok").symlink_to("../../operator.key")

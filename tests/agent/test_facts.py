@@ -56,6 +56,7 @@ def test_a_host_without_gpu_is_read_whole(tmp_path: Path) -> None:
     assert (facts.hostname, facts.kernel, facts.cpus) == ("gpu1", "6.1.0-28-amd64", 5)
     assert facts.operating_system == "Debian GNU/Linux 12 (bookworm)"
     assert (facts.memory_mib, facts.memory_available_mib) == (8192, 4096)
+    assert [node.cores for node in facts.numa_nodes][:2] == [("0,2",), ()]
     assert [(node.number, node.cpus, node.memory_mib) for node in facts.numa_nodes] == [
         (0, "0-3", 4096),
         (1, "8", 4096),

@@ -21,7 +21,7 @@ NO_NETWORK = ("--network", "none")
 
 @pytest.fixture(scope="module")
 def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """One host with an A40 at node 0 and one at node 1, 32 CPUs and 256 GiB each."""
+    """One host with an A40 at node 0 and one at node 1, each of 16 cores with two threads and 256 GiB."""
     need_simulated()
     home: Path = tmp_path_factory.mktemp("numa")
     folder = lab.LabFolder(home / "lab")
@@ -80,7 +80,9 @@ def test_strict_vms_never_have_more_than_their_node(operator: Operator) -> None:
     smaller = ("--gpu", "A40-8Q", "--memory", "50GiB", "--vcpus", "4")
     assert operator.json("capacity", *smaller)["now"] == 2
     operator.does("create-vm", "small", *TENANT, *smaller, *NO_NETWORK)
-    assert not pins(defined(operator, "small")) & (pins(domains[0]) | pins(domains[1]))
+    cores = [{(cpu // 32, cpu % 16) for cpu in pins(one)} for one in (*domains, defined(operator, "small"))]
+    assert [len(one) for one in cores] == [2, 2, 2]
+    assert len(set.union(*cores)) == 6
 
 
 def test_a_vm_with_gpus_at_two_nodes_has_two_nodes_itself(operator: Operator) -> None:

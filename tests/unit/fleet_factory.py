@@ -62,9 +62,18 @@ def host_facts(
 
 
 def numa_host(
-    name: str, *cards: int, nodes: int = 2, cpus: int = 16, memory_mib: int = 128 * GIB, pages: int = 0
+    name: str,
+    *cards: int,
+    nodes: int = 2,
+    cpus: int = 16,
+    memory_mib: int = 128 * GIB,
+    pages: int = 0,
+    threads: int = 1,
 ) -> HostCapacity:
-    """A host with several NUMA nodes. cards: the node of each of its A40s. cpus, memory, pages of 1 GiB: of a node."""
+    """A host with several NUMA nodes. cards: the node of each of its A40s.
+
+    cpus, memory, pages of 1 GiB: of a node. threads: of each core, whose CPUs are far apart as on most servers.
+    """
     gpus = [
         replace(emulated_a40(f"0000:{0x41 + 0x10 * index:02x}:00.0").facts(), numa_node=node)
         for index, node in enumerate(cards)
@@ -72,11 +81,23 @@ def numa_host(
     facts = host_facts(gpus, hostname=name, cpus=cpus * nodes, memory_mib=memory_mib * nodes)
     pool = (HugepageFacts(1 << 20, pages, pages),) if pages else ()
     there = tuple(
-        NumaNode(node, f"{node * cpus}-{(node + 1) * cpus - 1}", memory_mib, memory_mib - pages * GIB, pool)
+        NumaNode(
+            node,
+            f"{node * cpus}-{(node + 1) * cpus - 1}",
+            memory_mib,
+            memory_mib - pages * GIB,
+            pool,
+            _cores(node * cpus, cpus, threads) if threads > 1 else (),
+        )
         for node in range(nodes)
     )
     pools = (HugepageFacts(1 << 20, pages * nodes, pages * nodes),) if pages else ()
     return HostCapacity(name, replace(facts, numa_nodes=there, hugepages=pools))
+
+
+def _cores(first: int, cpus: int, threads: int) -> tuple[str, ...]:
+    cores = cpus // threads
+    return tuple(",".join(str(first + core + cores * one) for one in range(threads)) for core in range(cores))
 
 
 def taking(memory_mib: int, page_kib: int | None = None, *, vcpus: int = 0) -> Footprint:

@@ -110,7 +110,7 @@ def floating_cpus(capacity: HostCapacity) -> dict[int, tuple[int, ...]]:
     books = books_of(capacity)
     if len(books) < 2:
         return {}
-    return {one.number: tuple(cpu for cpu in one.cpus if cpu not in one.pins) or one.cpus for one in books}
+    return {one.number: one.floating() for one in books}
 
 
 def footprint_of(request: VmRequest, placement: Placement) -> Footprint:

@@ -7,9 +7,9 @@ it is promised to guests.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from itertools import islice
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain, islice
+from typing import NamedTuple, TypeVar
 
 from vgpuctl.agent.wire.facts import HostFacts, HugepageFacts, NumaNode
 from vgpuctl.model.numa import NumaCell
@@ -23,6 +23,9 @@ LARGEST_RESERVE_MIB = 2048
 
 NOTHING = (0, 0)
 """The bounds of a page size that a node does not have."""
+
+
+_Key = TypeVar("_Key", int, tuple[int, ...])
 
 
 class NodeRoom(NamedTuple):
@@ -96,16 +99,23 @@ class NodeBooks:
         bounds_mib: dict[int, tuple[int, int]],
         ratio: CpuRatio,
         *,
-        cpus: tuple[int, ...] = (),
+        cores: Sequence[tuple[int, ...]] = (),
         gpus: int = 0,
     ) -> None:
         """bounds_mib: by page size, the most that all VMs can have, and what was free when the host was read.
 
-        cpus: the CPUs' numbers, empty for a pool, on which no vCPU is pinned.
+        cores: the CPUs of each, empty for a pool, on which no vCPU is pinned. Where a CPU has one VM, so has its core:
+        what one thread does can be told on its siblings.
         """
         self.number = number
         self.cpu_count = cpu_count
-        self.cpus = cpus
+        self.cpus = frozenset(cpu for core in cores for cpu in core)
+        if ratio.pinned != 1:
+            cores = [(cpu,) for core in cores for cpu in core]
+        self._cores = sorted(cores, key=lambda core: (-len(core), core))
+        self._core_of = {cpu: core for core in self._cores for cpu in core}
+        self._pins_on: Counter[tuple[int, ...]] = Counter()
+        self._floating = cpu_count
         self.gpus = gpus
         self.ratio = ratio
         self.shared_vcpus = 0
@@ -120,26 +130,37 @@ class NodeBooks:
 
     @property
     def floating_cpus(self) -> int:
-        """How many CPUs no vCPU is pinned to."""
-        return self.cpu_count - len(self.pins)
+        """How many CPUs no vCPU is pinned to, nor to another thread of the core where a core has one VM."""
+        return self._floating
 
     @property
     def state(self) -> Hashable:
         """Equal for nodes that give the same answers now and after the same promises."""
-        pinned = tuple(sorted(self.pins.values()))
+        pinned = tuple(sorted((len(core), count) for core, count in self._pins_on.items()))
         rooms = tuple(sorted((page, self.room_mib(page)) for page in self.bounds_mib))
         return (self.number, self.cpu_count, self.ratio, self.gpus, self.shared_vcpus, pinned, rooms)
 
     def promise(self, cell: NumaCell, page_kib: int | None, times: int = 1) -> None:
         """Count what a VM has of the node; times: -1 when it goes."""
         self.promised_mib[page_kib or ORDINARY] += times * cell.memory_mib
-        if cell.cpus and self.cpus:
-            for cpu in cell.cpus:
-                self.pins[cpu] += times
-                if not self.pins[cpu]:
-                    del self.pins[cpu]
+        if cell.cpus and self._cores:
+            self.pin(cell.cpus, times)
         else:
             self.shared_vcpus += times * cell.vcpus
+
+    def pin(self, cpus: Iterable[int], times: int = 1) -> None:
+        """Count vCPUs with CPUs of their own. A CPU that the node has no more counts as one that is taken."""
+        for cpu in cpus:
+            core = self._core_of.get(cpu, (cpu,))
+            was_taken = core in self._pins_on
+            _add(self.pins, cpu, times)
+            _add(self._pins_on, core, times)
+            self._floating += len(core) * (was_taken - (core in self._pins_on))
+
+    def floating(self) -> tuple[int, ...]:
+        """The CPUs that vCPUs without CPUs of their own float over; all where each has a vCPU pinned to it."""
+        free = [cpu for core in self._cores if core not in self._pins_on for cpu in core]
+        return tuple(sorted(free or self.cpus))
 
     def room(self, page_kib: int | None, *, pinned: bool) -> NodeRoom:
         """What one more VM can have."""
@@ -154,23 +175,31 @@ class NodeBooks:
 
     def room_shared(self) -> int:
         """vCPUs that float: within the ratio, and for one VM not more than there are CPUs to float over."""
-        floating = self.cpu_count - len(self.pins)
+        floating = self._floating
         left = min(self.ratio.shared * floating - self.shared_vcpus, floating)
         return left if left > 0 else 0
 
     def room_pinned(self) -> int:
         """vCPUs that get CPUs of their own, so that enough CPUs are left for those that float."""
-        each = self.ratio.pinned or 1
+        each, threads = self.ratio.pinned or 1, len(self._cores[0])
         on_pinned = sum(max(0, each - count) for count in self.pins.values()) if each > 1 else 0
         kept = -(-self.shared_vcpus // self.ratio.shared)
-        return on_pinned + each * max(0, self.floating_cpus - kept)
+        free = max(0, self._floating - kept)
+        return on_pinned + each * (free - free % threads)
 
     def pick_cpus(self, vcpus: int) -> tuple[int, ...]:
-        """CPUs for so many vCPUs, those in use already first, then by number; within `room_pinned`."""
+        """CPUs for so many vCPUs, those in use already first, then whole cores by number; within `room_pinned`."""
         each = self.ratio.pinned or 1
-        order = sorted(self.cpus, key=lambda cpu: (cpu not in self.pins, cpu))
-        slots = (cpu for cpu in order for _ in range(each - self.pins.get(cpu, 0)))
-        return tuple(sorted(islice(slots, vcpus)))
+        used = (cpu for cpu in sorted(self.pins) if each > 1 for _ in range(each - self.pins[cpu]))
+        free = (cpu for core in self._cores if core not in self._pins_on for cpu in core for _ in range(each))
+        return tuple(sorted(islice(chain(used, free), vcpus)))
+
+
+def _add(counter: Counter[_Key], key: _Key, times: int) -> None:
+    """Add to a count, without keeping zeros."""
+    counter[key] += times
+    if not counter[key]:
+        del counter[key]
 
 
 def books_of(capacity: HostCapacity) -> list[NodeBooks]:
@@ -191,10 +220,23 @@ def books_of(capacity: HostCapacity) -> list[NodeBooks]:
         free_mib = node.memory_mib if node.memory_available_mib is None else node.memory_available_mib
         own = promised.get(node.number)
         bounds = _bounds(node.memory_mib, reserve_mib, free_mib, node.hugepages, own)
-        cpus = cpu_numbers(node.cpus)
+        cores = cores_of(node)
         gpus = sum(gpu.numa_node == node.number for gpu in facts.gpus)
-        found.append(_filled(NodeBooks(node.number, len(cpus), bounds, ratio, cpus=cpus, gpus=gpus), own))
+        count = sum(map(len, cores))
+        found.append(_filled(NodeBooks(node.number, count, bounds, ratio, cores=cores, gpus=gpus), own))
     return found
+
+
+def cores_of(node: NumaNode) -> list[tuple[int, ...]]:
+    """The CPUs of each core of a node; each CPU is one where the host did not tell which belong together."""
+    cpus = cpu_numbers(node.cpus)
+    there, found = set(cpus), []
+    for core in map(cpu_numbers, node.cores):
+        own = tuple(cpu for cpu in core if cpu in there)
+        there.difference_update(own)
+        if own:
+            found.append(own)
+    return [*found, *((cpu,) for cpu in cpus if cpu in there)]
 
 
 def pool_number(nodes: Sequence[NumaNode]) -> int:
@@ -223,6 +265,6 @@ def _mib(count: int, pool: HugepageFacts) -> int:
 def _filled(books: NodeBooks, own: NodePromise | None) -> NodeBooks:
     if own is not None:
         books.shared_vcpus = own.shared_vcpus
-        books.pins = Counter(own.pins) if books.cpus else Counter()
+        books.pin(own.pins if books.cpus else ())
         books.promised_mib = Counter(dict(own.memory_mib))
     return books

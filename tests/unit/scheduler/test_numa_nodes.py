@@ -20,9 +20,9 @@ from vgpuctl.scheduler import Fleet, explain
 from vgpuctl.scheduler.calendar import Booking, place_over
 from vgpuctl.scheduler.capacity import count_more
 from vgpuctl.scheduler.gang import place_together
-from vgpuctl.scheduler.guest_place import footprint_of
+from vgpuctl.scheduler.guest_place import floating_cpus, footprint_of
 from vgpuctl.scheduler.host_memory import cells_on, with_memory_back, with_more_pages, with_promised
-from vgpuctl.scheduler.host_nodes import books_of, cpu_numbers, guest_nodes
+from vgpuctl.scheduler.host_nodes import books_of, cores_of, cpu_numbers, guest_nodes
 from vgpuctl.scheduler.node_choice import Need, Reach, choose_cells, has_cells
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.scheduler.victims import Candidate, choose_victims
@@ -42,6 +42,11 @@ def placed(fleet: Fleet, request: VmRequest, name: str = "web-0") -> Placement:
 def cells(placement: Placement) -> list[tuple[int, int, int]]:
     assert placement.nodes is not None
     return [(cell.node, cell.vcpus, cell.memory_mib // GIB) for cell in placement.nodes.cells]
+
+
+def cpus_of(placement: Placement) -> tuple[int, ...]:
+    assert placement.nodes is not None
+    return tuple(cpu for cell in placement.nodes.cells for cpu in cell.cpus)
 
 
 def only_rejection(request: VmRequest, capacity: HostCapacity) -> Rejection:
@@ -127,6 +132,34 @@ def test_vcpus_that_float_keep_as_many_cpus_as_the_ratio_wants() -> None:
 def test_the_inventory_says_how_many_vcpus_a_cpu_carries(ratio: CpuRatio, count: int) -> None:
     capacity = replace(numa_host("a", 0, cpus=8), traits=HostTraits(cpu_ratio=ratio))
     assert count_more(vm("A40-1Q", vcpus=8), [capacity], []) == {"a": count}
+
+
+def test_a_pinned_vm_has_its_cores_alone() -> None:
+    fleet = Fleet([numa_host("a", 0, 0, cpus=8, threads=2)])
+    one = placed(fleet, vm("A40-8Q", vcpus=3))
+    other = placed(fleet, vm("A40-8Q", vcpus=2), "web-1")
+    assert [cpus_of(each) for each in (one, other)] == [(0, 1, 4), (2, 6)]
+    third = fleet.place(vm("A40-8Q", vcpus=3))
+    assert third is not None
+    assert [cell.node for cell in third.nodes.cells] == [1] if third.nodes else False
+    assert cpus_of(placed(fleet, vm("A40-8Q", vcpus=2), "web-2")) == (3, 7)
+
+
+def test_no_vm_floats_beside_a_pinned_one_on_a_core() -> None:
+    empty = numa_host("a", 0, cpus=8, threads=2)
+    with_one = with_promised(empty, more=[on_nodes((0, (0,)))])
+    assert floating_cpus(with_one)[0] == (1, 2, 3, 5, 6, 7)
+    assert books_of(with_one)[0].room(None, pinned=False).vcpus == 6
+    assert books_of(with_one)[0].room(None, pinned=True).vcpus == 6
+    floats = Footprint(vcpus=1, nodes=GuestNodes((NumaCell(1, 1, 0),)))
+    shared = with_promised(with_one, more=[floats])
+    assert books_of(shared)[1].room(None, pinned=True).vcpus == 6
+    both = replace(with_one, traits=HostTraits(cpu_ratio=CpuRatio(pinned=2)))
+    assert floating_cpus(both)[0] == (1, 2, 3, 4, 5, 6, 7)
+
+
+def test_cores_of_two_kinds_and_lists_that_say_too_much_are_read_by_the_nodes_cpus() -> None:
+    assert cores_of(NumaNode(0, "0-3", GIB, cores=("0,2", "3,9", "2-3", "11,12"))) == [(0, 2), (3,), (1,)]
 
 
 def test_one_node_is_one_pool_with_the_shared_ratio() -> None:
@@ -337,15 +370,15 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("nodes", [2, 4, 8])
+@pytest.mark.parametrize(("nodes", "threads"), [(2, 1), (4, 2), (8, 4)])
 @pytest.mark.parametrize("ratio", [CpuRatio(), CpuRatio(pinned=2, shared=3), CpuRatio(pinned=None, shared=2)])
 @given(deeds=st.lists(st.tuples(st.sampled_from(REQUESTS), st.integers(0, 3)), max_size=40))
 @settings(max_examples=10, deadline=None, derandomize=True)
 def test_no_node_is_oversold_whatever_comes_and_goes(
-    nodes: int, ratio: CpuRatio, deeds: list[tuple[VmRequest, int]]
+    nodes: int, threads: int, ratio: CpuRatio, deeds: list[tuple[VmRequest, int]]
 ) -> None:
     cards = [node % nodes for node in range(4)]
-    empty = numa_host("a", *cards, nodes=nodes, cpus=8, memory_mib=20 * GIB, pages=4)
+    empty = numa_host("a", *cards, nodes=nodes, cpus=8, memory_mib=20 * GIB, pages=4, threads=threads)
     empty = replace(empty, traits=HostTraits(cpu_ratio=ratio))
     fleet = Fleet([empty])
     held: list[tuple[Placement, list[Lease], Footprint]] = []
@@ -369,7 +402,8 @@ def check(capacity: HostCapacity, held: list[tuple[Placement, list[Lease], Footp
     pins: Counter[int] = Counter()
     floating: Counter[int] = Counter()
     memory: Counter[tuple[int, bool]] = Counter()
-    for placement, own, taken in held:
+    vms_on: dict[int, set[int]] = {}
+    for number, (placement, own, taken) in enumerate(held):
         assert placement.nodes is not None
         there = placement.nodes.cells
         assert sum(cell.vcpus for cell in there) == taken.vcpus
@@ -377,11 +411,18 @@ def check(capacity: HostCapacity, held: list[tuple[Placement, list[Lease], Footp
         assert placement.nodes.is_pinned == (bool(own) and ratio.pinned is not None)
         for cell in there:
             pins.update(cell.cpus)
+            for cpu in cell.cpus:
+                vms_on.setdefault(cpu, set()).add(number)
             floating[cell.node] += 0 if cell.cpus else cell.vcpus
             memory[cell.node, taken.memory.page_kib is not None] += cell.memory_mib
     assert all(count <= (ratio.pinned or 0) for count in pins.values())
     for node in capacity.facts.numa_nodes:
         cpus = cpu_numbers(node.cpus)
-        assert floating[node.number] <= ratio.shared * sum(cpu not in pins for cpu in cpus)
+        free = len(cpus) - sum(cpu in pins for cpu in cpus)
+        if ratio.pinned == 1:
+            used = [core for core in cores_of(node) if any(cpu in pins for cpu in core)]
+            assert all(len({vm for cpu in core for vm in vms_on.get(cpu, ())}) == 1 for core in used)
+            free = len(cpus) - sum(map(len, used))
+        assert floating[node.number] <= ratio.shared * free
         assert memory[node.number, True] <= 4 * GIB
         assert memory[node.number, False] <= node.memory_mib - 4 * GIB

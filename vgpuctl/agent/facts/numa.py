@@ -2,7 +2,7 @@
 """The host's processors and memory, by NUMA node."""
 
 import re
-from typing import Dict, Optional, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from vgpuctl.agent.facts import hugepages
 from vgpuctl.agent.host import Host
@@ -10,6 +10,7 @@ from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import NumaNode
 
 _NODES = "/sys/devices/system/node"
+_CPUS = "/sys/devices/system/cpu"
 _LINE = re.compile(r"(?:Node \d+ )?(\w+(?:\(\w+\))?):\s+(\d+)")
 
 
@@ -23,13 +24,28 @@ def read_nodes(host: Host) -> Tuple[NumaNode, ...]:
 
 def _read_node(host: Host, number: int) -> NumaNode:
     memory = _numbers(host.read(f"{_NODES}/node{number}/meminfo"))
+    cpus = host.read(f"{_NODES}/node{number}/cpulist").strip()
     return NumaNode(
         number,
-        host.read(f"{_NODES}/node{number}/cpulist").strip(),
+        cpus,
         _kib(memory, "MemTotal") // 1024,
         _available_mib(memory),
         hugepages.read(host, hugepages.node_folder(number)),
+        _read_cores(host, cpus),
     )
+
+
+def _read_cores(host: Host, cpus: str) -> Tuple[str, ...]:
+    """Return the threads of each core that has several (Linux ABI/stable/sysfs-devices-system-cpu)."""
+    cores: List[str] = []
+    seen: Set[int] = set()
+    for cpu in _cpus(cpus):
+        if cpu not in seen:
+            siblings = (host.read_optional(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list") or "").strip()
+            seen.update(_cpus(siblings))
+            if siblings not in ("", str(cpu)):
+                cores.append(siblings)
+    return tuple(cores)
 
 
 def _available_mib(memory: Dict[str, int]) -> Optional[int]:
@@ -48,9 +64,13 @@ def read_memory_mib(host: Host) -> Tuple[int, int]:
 
 def read_cpus(host: Host) -> int:
     """Return how many processors are online."""
-    text = host.read("/sys/devices/system/cpu/online").strip()
+    return len(_cpus(host.read(f"{_CPUS}/online").strip()))
+
+
+def _cpus(text: str) -> List[int]:
+    """Return the CPUs of a kernel CPU list such as `0-15,32-47`."""
     ranges = [part.split("-") for part in text.split(",") if part]
-    return sum(int(part[-1]) - int(part[0]) + 1 for part in ranges)
+    return [cpu for part in ranges for cpu in range(int(part[0]), int(part[-1]) + 1)]
 
 
 def _numbers(text: str) -> Dict[str, int]:

@@ -234,7 +234,7 @@ class NumaNode:
     """One NUMA node of the host. cpus: a kernel CPU list, empty for a node of memory alone (CXL, a GPU's memory).
 
     memory_available_mib: about what a program could get there, None when the kernel does not tell. hugepages: its part
-    of the pools.
+    of the pools. cores: a kernel CPU list of the threads of each core that has several, `0,32`.
     """
 
     number: int
@@ -242,6 +242,7 @@ class NumaNode:
     memory_mib: int
     memory_available_mib: Optional[int] = None
     hugepages: Tuple[HugepageFacts, ...] = ()
+    cores: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

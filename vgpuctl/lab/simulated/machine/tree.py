@@ -111,6 +111,7 @@ def _system(shape: Shape, state: State) -> Tree:
         last = shape.cpus - 1 if node == nodes - 1 else (node + 1) * share - 1
         folder = f"/sys/devices/system/node/node{node}"
         tree[f"{folder}/cpulist"] = f"{node * share}-{last}"
+        _add_cores(tree, node * share, last)
         tree[f"{folder}/meminfo"] = (
             f"Node {node} MemTotal: {memory_kib // nodes} kB\nNode {node} MemFree: {free_kib // nodes} kB"
         )
@@ -125,6 +126,14 @@ def _system(shape: Shape, state: State) -> Tree:
         )
         tree[VGPU_CONFIG] = vgpu_config(shape)
     return tree
+
+
+def _add_cores(tree: Tree, first: int, last: int) -> None:
+    """Two threads for each core of a node: its lower CPUs are the first ones, as on most servers."""
+    cores = (last - first + 1) // 2
+    for cpu in range(first, first + cores):
+        for thread in (cpu, cpu + cores):
+            tree[f"/sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list"] = f"{cpu},{cpu + cores}"
 
 
 def _add_card(tree: Tree, state: State, card: Card) -> None:

@@ -50,10 +50,13 @@ class Naive:
         )
         if found is None:
             return None
-        answer = self._held[request["number"]] = (found.host, [(gpu, found.gib) for gpu in found.gpus])
-        for gpu in found.gpus:
-            self.carried[found.host][gpu].append(found.gib)
-        return answer
+        cards = self._hosts[found.host]["gpus"]
+        whole = request["kind"] == "passthrough"
+        parts = [(gpu, cards[gpu]["framebuffer_gib"] if whole else found.gib) for gpu in found.gpus]
+        for gpu, gib in parts:
+            self.carried[found.host][gpu].append(gib)
+        self._held[request["number"]] = (found.host, parts)
+        return found.host, parts
 
     def release(self, number: int) -> None:
         """Take back what a request was given."""

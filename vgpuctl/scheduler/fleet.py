@@ -22,7 +22,7 @@ from vgpuctl.scheduler.fleet_index import HOST_ENDS, GpuIndex, GpuMember, HostIn
 from vgpuctl.scheduler.gpu_class import Card, GpuClasses
 from vgpuctl.scheduler.gpu_state import GpuState, read_gpu
 from vgpuctl.scheduler.guest_place import choose_on, nodes_on
-from vgpuctl.scheduler.judge import LOSS, NOTHING_MORE, FleetView, Judge, Price
+from vgpuctl.scheduler.judge import LOSS, NOTHING_MORE, OPENING, FleetView, Judge, Price
 from vgpuctl.scheduler.node_choice import Reach, has_cells, may_take, takes
 from vgpuctl.scheduler.question import IndexKey, Question
 from vgpuctl.scheduler.scarcity import Model, Scarcity
@@ -218,7 +218,8 @@ class Fleet:
 
     def _weighed(self, price: Price, models: Iterable[Model]) -> Price:
         """A price with the loss weighed by how scarce the models are."""
-        return (*price[:LOSS], price[LOSS] * self._scarcity.price_of_any(models), *price[LOSS + 1 :])
+        loss = self._scarcity.weighed(price[LOSS], price[OPENING], models)
+        return (*price[:LOSS], loss, *price[LOSS + 1 :])
 
     def _count_stock(self, host: Host, addresses: Iterable[str]) -> bool:
         """Count what is free of these GPUs. Returns whether the host has another number of untouched ones."""

@@ -64,11 +64,15 @@ Price = tuple[float, ...]
 missing, the host's and the GPU's score, then the waste. What is left equal goes by host name and GPU address.
 
 Under `fragmentation` alone: 0, preferred labels that are missing, whole cards that could have been shared, the loss in
-MiB, other untouched GPUs of the host when one is opened, what is left on the GPU.
+MiB, other untouched GPUs of the host when one is opened, what is left on the GPU, the part of the loss that comes from
+opening a GPU.
 """
 
 LOSS = 3
 """Where the loss stands in a price under `fragmentation`."""
+
+OPENING = -1
+"""Where the part of the loss stands that comes from opening a GPU."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,8 @@ class Judge:
         missing = self.missing(state.traits.labels)
         if self.is_least_waste:
             could_be_shared = offer.waste[0] if offer.slice.sharing is Sharing.PASSTHROUGH else 0
-            return (0, missing, could_be_shared, loss_of(offer, state, int(free)), free, *offer.waste[2:])
+            loss = loss_of(offer, state, int(free))
+            return (0, missing, could_be_shared, loss.total, free, *offer.waste[2:], loss.opening)
         size = offer.waste[0] if by_size else 0
         total = 0.0
         for name, weight in self.policy.parts:
@@ -125,7 +130,7 @@ class Judge:
         if self.is_least_waste and slices:
             all_whole = all(one.sharing is Sharing.PASSTHROUGH for one in slices)
             loss, beside = loss_of_all(slices, states)
-            return (0, missing, waste[0] if all_whole else 0, loss, beside, *waste[2:])
+            return (0, missing, waste[0] if all_whole else 0, loss.total, beside, *waste[2:], loss.opening)
         total = 0.0
         for name, weight in self.policy.parts:
             if name in _OF_HOST:

@@ -2,14 +2,16 @@
 """How scarce the GPUs of each model are, which decides where a request goes that several models could serve.
 
 The price of a MiB rises exponentially as the model's free part falls, as in online packing and routing (Awerbuch, Azar,
-Plotkin 1993): models are used up together, and a request that wastes a part of a larger card goes there only when the
-smaller ones are that much scarcer. Nothing of the future is known; equal fleets give equal prices.
+Plotkin 1993), and faster still when little is left, so that no model runs out while others have room: models are used
+up together, and a request that wastes a part of a larger card goes there only when the smaller ones are that much
+scarcer. Nothing of the future is known; equal fleets give equal prices.
 """
 
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.lease import Slice
@@ -21,10 +23,16 @@ from vgpuctl.scheduler.offer import Offer
 STEEPNESS = 4.0
 """The price grows by the factor e for each quarter of a model's memory that is taken."""
 
-SMALL_FLEET = 100
-"""GPUs of a fleet in which the price rises half as steeply, since there one VM changes the free part much."""
+LAST = 0.1
+"""Free part near which the price begins to rise faster, as the inverse root of what is free and this."""
 
-OPENED = 0.1
+SMALL_FLEET = 100
+"""GPUs of a fleet in which the price rises half as steeply, since there one VM changes the free part much.
+
+In larger ones the loss of opening a card counts that much less between models: other VMs soon fill the card.
+"""
+
+OPENED = 0.2
 """Part of the memory left on a card that counts as lost when a first vGPU decides which size all others there have."""
 
 BESIDE = 0.02
@@ -48,6 +56,21 @@ class Stock:
         return 0 < self.total_mib == self.free_mib
 
 
+class Loss(NamedTuple):
+    """Memory in MiB, or parts of a GPU, that other requests lose.
+
+    taken: what is given. opening: what counts as lost because a GPU is opened that nobody used.
+    """
+
+    taken: float
+    opening: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.taken + self.opening
+
+
 class Scarcity:
     """The stocks of all models of a fleet, counted in whole MiB so that their history leaves no trace."""
 
@@ -67,12 +90,18 @@ class Scarcity:
         total_mib = self._total_mib[model]
         if not total_mib:
             return 1.0
-        steepness = STEEPNESS * self._gpus / (self._gpus + SMALL_FLEET)
-        return math.exp(-steepness * self._free_mib[model] / total_mib)
+        free = self._free_mib[model] / total_mib
+        rise = STEEPNESS * free + math.log1p(free / LAST) / 2
+        return math.exp(-rise * self._gpus / (self._gpus + SMALL_FLEET))
 
     def price_of_any(self, models: Iterable[Model]) -> float:
         """The price on a host with GPUs of these models: that of the scarcest."""
         return max(map(self.price, models), default=1.0)
+
+    def weighed(self, loss: float, opening: float, models: Iterable[Model]) -> float:
+        """A loss as it compares with that of other models. opening: the part of it that comes from opening a GPU."""
+        counted = min(1.0, SMALL_FLEET / max(1, self._gpus))
+        return self.price_of_any(models) * (loss - (1 - counted) * opening)
 
 
 class HostStock:
@@ -138,37 +167,37 @@ def _is_untouched(state: GpuState) -> bool:
     return is_free and refuse_unusable(state) is None and memory_of(state) > 0
 
 
-def loss_of(offer: Offer, state: GpuState, beside: int) -> float:
-    """Memory of the GPU in MiB, or parts of it, that other requests lose when this offer is taken.
+def loss_of(offer: Offer, state: GpuState, beside: int) -> Loss:
+    """What of the GPU other requests lose when this offer is taken.
 
     beside: the other untouched GPUs of the host, when this one is.
     """
     host = BESIDE * beside * memory_of(state)
     if offer.slice.sharing is Sharing.PASSTHROUGH:
-        return memory_of(state) + host
+        return Loss(memory_of(state), host)
     size, opens, left = offer.waste
     if offer.slice.sharing is Sharing.VF:
-        return size + OPENED * opens + host
+        return Loss(size, OPENED * opens + host)
     if gpu_instance_slices(offer.slice.profile) is None:
         size = _share_mib(size, state)
-    return size + OPENED * opens * max(0, left) + host
+    return Loss(size, OPENED * opens * max(0, left) + host)
 
 
-def loss_of_all(slices: Sequence[Slice], states: Mapping[str, GpuState]) -> tuple[float, int]:
+def loss_of_all(slices: Sequence[Slice], states: Mapping[str, GpuState]) -> tuple[Loss, int]:
     """The same for all slices of one VM on a host, and how many other GPUs are untouched if they open any.
 
     states: all GPUs of the host by address, as they were before.
     """
-    loss, opened_mib, opened = 0.0, 0, 0
+    taken_mib, opening, opened_mib, opened = 0, 0.0, 0, 0
     for address, after in _after(slices, states).items():
         before, left = stock_of(states[address]), stock_of(after)
-        loss += before.free_mib - left.free_mib
+        taken_mib += before.free_mib - left.free_mib
         if before.is_untouched:
-            loss += OPENED * left.free_mib
+            opening += OPENED * left.free_mib
             opened_mib += before.total_mib
             opened += 1
     beside = sum(map(_is_untouched, states.values())) - opened if opened else 0
-    return loss + BESIDE * beside * opened_mib, beside
+    return Loss(taken_mib, opening + BESIDE * beside * opened_mib), beside
 
 
 def _after(slices: Sequence[Slice], states: Mapping[str, GpuState]) -> dict[str, GpuState]:

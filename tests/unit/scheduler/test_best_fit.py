@@ -161,7 +161,7 @@ def test_conditions_take_the_card_where_the_fleet_loses_least() -> None:
     fleet = [a40_host("gpu1"), t4_host("gpu2", vgpus=["T4-8Q"])]
     assert place(vm("memory>=7GiB"), fleet, []).host == "gpu2"
     assert place(vm("memory>=6GiB"), fleet, []).slices[0].profile == "T4-8Q"
-    assert place(vm("memory>=2GiB"), fleet, []).slices[0].profile == "A40-2Q"
+    assert place(vm("memory>=1GiB"), fleet, []).slices[0].profile == "A40-1Q"
 
 
 def test_conditions_leave_the_scarcer_of_two_models_alone() -> None:
@@ -172,6 +172,19 @@ def test_conditions_leave_the_scarcer_of_two_models_alone() -> None:
     assert place(vm("memory>=16GiB"), fleet + promised, []).slices[0].profile == "T4-16Q"
     scarce = [t4_host(f"c{number}", vgpus=["T4-16Q"]) for number in range(200)]
     assert place(vm("memory>=16GiB"), fleet + scarce, []).slices[0].profile == "A40-16Q"
+
+
+def test_a_model_of_which_little_is_left_is_kept_for_those_who_name_it() -> None:
+    fleet = [a40_host("a", vgpus=["A40-12Q"]), *(a40_host(f"a{number}", vgpus=["A40-48Q"]) for number in range(74))]
+    fleet += [t4_host(f"t{number}", vgpus=["T4-16Q"] if number < 306 else []) for number in range(325)]
+    assert place(vm("memory>=12GiB"), fleet, []).slices[0].profile == "T4-16Q"
+
+
+def test_opening_a_card_matters_less_between_models_of_a_large_fleet() -> None:
+    small = [a40_host("a", cards=4), t4_host("t")]
+    large = [a40_host(f"a{number}", cards=4) for number in range(100)] + [t4_host(f"t{number}") for number in range(40)]
+    assert place(vm("memory>=12GiB"), small, []).slices[0].profile == "T4-16Q"
+    assert place(vm("memory>=12GiB"), large, []).slices[0].profile == "A40-12Q"
 
 
 def test_an_untouched_card_is_opened_on_the_host_with_the_fewest() -> None:

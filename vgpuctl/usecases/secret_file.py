@@ -27,16 +27,16 @@ class SecretFiles:
         """Read one secret.
 
         Every symbolic link is followed first, and the file that it leads to must lie in an allowed folder; it is then
-        opened from that folder on without following any link, so that nobody can exchange it in between.
+        opened from the root on without following any link, so that nobody can exchange a part of the path in between.
         Raises UsageError for a file elsewhere, one that others can read, one of another user, no regular file, or
         one larger than 1 MiB. The content is never shown.
         """
         if "\0" in name or ".." in Path(name).parts:
             raise UsageError(f"the secret {name!a} cannot be named so", hint="give a path without `..`")
         real = (self._beside / name).resolve()
-        folder = self._folder_of(real, name)
+        self._check_place(real, name)
         try:
-            descriptor = _open_below(folder, real.relative_to(folder))
+            descriptor = open_without_links(real)
         except OSError as error:
             raise UsageError(f"the secret {name} cannot be read: {error.strerror}") from error
         try:
@@ -49,10 +49,9 @@ class SecretFiles:
             raise UsageError(f"the secret {name} is larger than 1 MiB")
         return content
 
-    def _folder_of(self, real: Path, name: str) -> Path:
-        for folder in self._allowed:
-            if real.is_relative_to(folder):
-                return folder
+    def _check_place(self, real: Path, name: str) -> None:
+        if any(real.is_relative_to(folder) for folder in self._allowed):
+            return
         if not real.is_relative_to(self._beside):
             raise UsageError(
                 f"the secret {name} lies neither beside the tenant's file nor below its folder {self._beside}",
@@ -60,16 +59,14 @@ class SecretFiles:
             )
         if any(part.startswith(".") for part in real.relative_to(self._beside).parts):
             raise UsageError(f"the secret {name} is hidden", hint=_HIDDEN_HINT)
-        return self._beside
 
 
-def _open_below(folder: Path, path: Path) -> int:
-    """Open a file below a folder without following links. Raises OSError."""
-    current = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def open_without_links(path: Path) -> int:
+    """Open a file by its absolute path, no part of which may be a symbolic link. Raises OSError."""
+    current = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for part in path.parent.parts:
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            inner = os.open(part, flags, dir_fd=current)
+        for part in path.parent.parts[1:]:
+            inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
             os.close(current)
             current = inner
         if not path.name:

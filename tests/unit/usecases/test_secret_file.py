@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import UsageError
-from vgpuctl.usecases.secret_file import SecretFiles
+from vgpuctl.usecases.secret_file import SecretFiles, open_without_links
 
 
 def _secret(path: Path, content: bytes = b"token") -> Path:
@@ -63,7 +63,7 @@ def test_files_of_the_operator_are_not_reached(tenant: Path) -> None:
         "ssh/id_ed25519": "is hidden",
         "a\0b": "cannot be named so",
         "/dev/stdin": "neither beside",
-        "": "cannot be read",
+        "": "is no regular file",
         "none.tok": "No such file",
     }
     for name, said in refused.items():
@@ -104,10 +104,21 @@ def test_what_is_no_secret_of_its_reader_is_refused(tenant: Path) -> None:
 
 
 def test_a_file_that_is_exchanged_for_a_link_is_not_followed(tenant: Path) -> None:
-    from vgpuctl.usecases.secret_file import _open_below
-
     (tenant.parent / "late.tok").symlink_to("../../operator.key")
     (tenant.parent / "late").symlink_to("../..")
     for path in ("late.tok", "late/operator.key"):
         with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
-            _open_below(tenant.parent, Path(path))
+            open_without_links(tenant.parent / path)
+
+
+def test_the_folder_of_the_file_that_is_exchanged_for_a_link_is_not_followed(tenant: Path) -> None:
+    """The tenant owns the folder above, and exchanges the folder after it was looked at."""
+    _secret(tenant.parent / "operator.key")
+    files = SecretFiles(tenant)
+    assert files.read("operator.key") == b"token"
+    tenant.parent.rename(tenant.parent.with_name("before"))
+    tenant.parent.symlink_to("..")
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+        open_without_links(tenant.parent / "operator.key")
+    with pytest.raises(UsageError, match="neither beside"):
+        files.read("operator.key")

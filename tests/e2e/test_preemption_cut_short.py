@@ -185,6 +185,21 @@ def test_a_gang_with_a_member_on_a_failed_host_is_no_victim(
     lab.faults.clear("sim-003", folder=fleet)
 
 
+def test_a_started_vm_spares_a_gang_with_a_member_on_a_failed_host(
+    operator: Operator, fleet: lab.LabFolder, tmp_path: Path
+) -> None:
+    operator.does("create-vm", "vip", "--tenant", "umbrella", "--priority", "high", *HALF, "--host", "sim-001")
+    operator.does("stop-vm", "vip", "--tenant", "umbrella", "--hold", "release", "--timeout", "0")
+    _create_gang(operator, tmp_path, "stop")
+    operator.does("delete-vm", "firm", "--tenant", "acme", "--yes", "--timeout", "0")
+    later = ("--preemptible", "stop", "--priority", "200", *HALF, "--host", "sim-001")
+    operator.does("create-vm", "other", "--tenant", "acme", *later)
+    lab.faults.begin("sim-003", "libvirtd", folder=fleet)
+    operator.does("start-vm", "vip", "--tenant", "umbrella", *AT_ONCE)
+    lab.faults.clear("sim-003", folder=fleet)
+    assert _states(operator) == {"near": "running", "west": "running", "other": "stopped", "vip": "running"}
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_two_runs_at_once_do_not_reclaim_more_than_the_guarantee(
     kind: str, fleet_operator: Operator, tmp_path: Path, request: pytest.FixtureRequest

@@ -10,7 +10,7 @@ PREEMPTION = [
         "usecases/preempt_vms.py",
         "usecases/create_vm.py:create_vm",
         "usecases/create_gang.py:create_gang",
-        "usecases/start_vm.py:_reserve_again",
+        "usecases/start_vm.py:_make_room",
     ),
     guarded(
         "a preemption that is decided is final in the store before a guest is asked to shut down",

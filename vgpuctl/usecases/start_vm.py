@@ -5,11 +5,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import NoCapacity, StateError
+from vgpuctl.errors import HostError, NoCapacity, StateError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.numa import FLAT
-from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.usecases import guest
@@ -121,9 +122,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
     try:
         placement = place_again(pinned, capacity, leases, vm.nodes)
     except NoCapacity as full:
-        eviction = None if consent is None else find_eviction(services, pinned, [capacity])
-        if eviction is not None and consent is not None:
-            make_room(services, [pinned], [eviction.placement], eviction.victims, consent, is_new=False)
+        if consent is not None and _make_room(services, pinned, capacity, consent):
             raise _MadeRoom from full
         raise NoCapacity(
             f"{vm.domain_name} cannot start: {vm.host}, where its disk is, has no room for it now",
@@ -137,6 +136,25 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         session.reserve(vm.host, generation, again)
         session.set_vm_nodes(vm.uuid, placement.nodes)
     return replace(vm, nodes=placement.nodes), again
+
+
+def _make_room(services: Services, request: VmRequest, capacity: HostCapacity, consent: Consent) -> bool:
+    """Preempt other VMs of the host, without gangs that have a VM on a host that fails. Returns False without any."""
+    failed: set[str] = set()
+    while True:
+        eviction = find_eviction(services, request, [capacity], failed=failed)
+        if eviction is None:
+            return False
+        try:
+            make_room(services, [request], [eviction.placement], eviction.victims, consent, is_new=False)
+        except HostError as error:
+            if error.host is None or error.host in (capacity.name, *failed):
+                raise
+            services.forget_host(error.host)
+            services.say(f"{error.host} failed, its VMs are not preempted: {error.said_of(error.host)}")
+            failed.add(error.host)
+        else:
+            return True
 
 
 def _record_nodes(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> Vm:

@@ -25,6 +25,11 @@ KILLED_RUN = ("-m", "tests.e2e.killed_run")
 _MDEV_DEVICE = (
     f"<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source><address uuid='{MDEV}'/></source></hostdev>"
 )
+# The card that it uses is at node 0.
+AT_NODE_1 = (
+    "<cputune><vcpupin vcpu='0' cpuset='40'/><vcpupin vcpu='1' cpuset='41'/></cputune>"
+    "<numatune><memory mode='strict' nodeset='1'/></numatune>"
+)
 ADOPT = ("adopt-host", "sim-001", "--tenant", "acme", "--vm", "desk=globex/desktop-1")
 
 
@@ -69,6 +74,7 @@ def populate(fleet: LayoutFleet) -> None:
         ):
             there.define(
                 f"<domain type='kvm'><name>{name}</name><memory unit='MiB'>512</memory><vcpu>3</vcpu>"
+                f"{AT_NODE_1 if name == 'render' else ''}"
                 f"<os><type arch='x86_64' machine='q35'>hvm</type></os><devices>{''.join(devices)}</devices></domain>"
             )
             if runs:
@@ -139,6 +145,8 @@ def test_a_host_is_adopted_as_it_is(layouts: LayoutFleet, tmp_path: Path) -> Non
     assert left == {"old": f"{A40[:-1]}5 is copy's", "plain": "it has no GPU"}
     assert len(adopted["slices"]) == 1
     shown = {(one["vm"]["request"]["tenant"], one["vm"]["request"]["name"]): one for one in operator.json("list-vms")}
+    cells = shown["acme", "render"]["vm"]["nodes"]["cells"]
+    assert cells == [[1, 2, 512, [40, 41]], [1, 1, 0, []]]
     assert shown.keys() == summary(adopted).keys()
     request = shown["globex", "desktop-1"]["vm"]["request"]
     assert (request["vcpus"], request["memory_mib"], request["domain"]) == (3, 512, "desk")

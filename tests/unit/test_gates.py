@@ -226,6 +226,12 @@ GATES = [
         "scheduler/fleet.py:_price_of_gpu",
     ),
     guarded(
+        "a VM counts where its domain is only when somebody else defined that domain",
+        "nodes_as_found",
+        "scheduler/found_nodes.py",
+        "usecases/adopt_host.py:_vm",
+    ),
+    guarded(
         "a VM is placed on NUMA nodes by the fleet, or by the gate that counts what is promised of them",
         "give_nodes",
         "scheduler/guest_place.py",

@@ -40,6 +40,8 @@ def command(
 
     Until then only VMs whose declared time (--for) is over before may use them. A reservation that does not fit is
     refused with the first time at which it would. `create-vm --reservation NAME` takes the slices.
+
+    A reservation keeps GPUs only: CPUs and memory must be free on the host when it is used.
     """
     from vgpuctl.cli.services import services
     from vgpuctl.model.gpu_request import parse_gpu_request

@@ -6,21 +6,25 @@ from xml.etree import ElementTree
 
 from vgpuctl.errors import GuestError
 from vgpuctl.guests.xml_reader import read_whole, read_xml
+from vgpuctl.model.numa import NO_TUNING, Tuning
 from vgpuctl.model.vm import Firmware
 
 # libvirt dumps memory in KiB, whatever it was given (docs/formatdomain: memory).
 _KIB_PER_MIB = 1024
 USUAL_PAGE_KIB = 2048
+# Linux has at most 8192 CPUs (NR_CPUS of x86 and ARM).
+_LARGEST_NUMBER = 8191
 
 
 @dataclass(frozen=True)
 class DomainShape:
-    """What a domain takes of its host beside devices. hugepages_kib: None for ordinary memory."""
+    """What a domain takes of its host beside devices, and where. hugepages_kib: None for ordinary memory."""
 
     vcpus: int
     memory_mib: int
     firmware: Firmware
     hugepages_kib: int | None = None
+    tuning: Tuning = NO_TUNING
 
 
 def domain_shape(xml: str) -> DomainShape:
@@ -38,7 +42,41 @@ def domain_shape(xml: str) -> DomainShape:
     )
     memory_mib = -(-memory_kib // _KIB_PER_MIB)
     firmware = Firmware.UEFI if is_uefi else Firmware.BIOS
-    return DomainShape(vcpus, memory_mib, firmware, _hugepages_kib(domain))
+    return DomainShape(vcpus, memory_mib, firmware, _hugepages_kib(domain), _tuning(domain, vcpus, memory_mib))
+
+
+def _tuning(domain: ElementTree.Element, vcpus: int, memory_mib: int) -> Tuning:
+    """`vcpupin` before the `cpuset` of `vcpu`, `memnode` before the memory of `numatune` (libvirt: formatdomain)."""
+    pins = {read_whole(one.get("vcpu")): _numbers(one.get("cpuset")) for one in domain.iterfind("cputune/vcpupin")}
+    vcpu = domain.find("vcpu")
+    cpus = frozenset[int]() if vcpu is None else _numbers(vcpu.get("cpuset"))
+    sizes_kib = {one.get("id"): read_whole(one.get("memory")) or 0 for one in domain.iterfind("cpu/numa/cell")}
+    bound = [
+        (_numbers(one.get("nodeset")), -(-sizes_kib.get(one.get("cellid"), 0) // _KIB_PER_MIB))
+        for one in domain.iterfind("numatune/memnode")
+    ]
+    memory = domain.find("numatune/memory")
+    left_mib = memory_mib - sum(mib for _, mib in bound)
+    if memory is not None and left_mib > 0:
+        bound.append((_numbers(memory.get("nodeset")), left_mib))
+    known = tuple(own for number, own in pins.items() if number is not None and number < vcpus and own)
+    return Tuning(known, cpus, tuple((nodes, mib) for nodes, mib in bound if nodes and mib))
+
+
+def _numbers(text: str | None) -> frozenset[int]:
+    """The CPUs or nodes of libvirt's `0-3,^2,8`; none without a text. Raises GuestError."""
+    numbers: set[int] = set()
+    for part in (text or "").split(",") if text else ():
+        word = part.strip()
+        first, dash, last = word.removeprefix("^").partition("-")
+        begin, end = read_whole(first), read_whole(last if dash else first)
+        if begin is None or end is None or not begin <= end <= _LARGEST_NUMBER:
+            raise GuestError(f"the domain's XML has {text!a} where CPUs or NUMA nodes are named")
+        if word.startswith("^"):
+            numbers.difference_update(range(begin, end + 1))
+        else:
+            numbers.update(range(begin, end + 1))
+    return frozenset(numbers)
 
 
 def _hugepages_kib(domain: ElementTree.Element) -> int | None:

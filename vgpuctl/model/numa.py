@@ -49,6 +49,21 @@ FLAT = GuestNodes(())
 """What the guest of a VM from before vNUMA has seen."""
 
 
+class Tuning(NamedTuple):
+    """Where libvirt keeps a guest that somebody else defined.
+
+    pins: the host's CPUs of each vCPU that has some of its own. cpus: of the other vCPUs, empty for any.
+    memory: sets of the host's nodes, and how much memory in MiB is bound to each set.
+    """
+
+    pins: tuple[frozenset[int], ...] = ()
+    cpus: frozenset[int] = frozenset()
+    memory: tuple[tuple[frozenset[int], int], ...] = ()
+
+
+NO_TUNING = Tuning()
+
+
 class Footprint(NamedTuple):
     """What a guest takes of its host when it runs.
 

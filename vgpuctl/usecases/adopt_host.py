@@ -22,6 +22,7 @@ from vgpuctl.model.occupancy import ExistingVgpu
 from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, slices_of_devices
 from vgpuctl.quota.resources import format_amount
+from vgpuctl.scheduler.found_nodes import nodes_as_found
 from vgpuctl.usecases.layout_records import note_slice, slices_made
 from vgpuctl.usecases.services import HostSession, Services
 
@@ -221,7 +222,8 @@ class _Domains:
             domain=domain.name,
             hugepages_kib=shape.hugepages_kib,
         )
-        vm = Vm(domain.uuid, request, self._host.name, VmState.RUNNING if runs else VmState.STOPPED)
+        nodes = nodes_as_found(self._facts, shape.vcpus, shape.memory_mib, shape.tuning)
+        vm = Vm(domain.uuid, request, self._host.name, VmState.RUNNING if runs else VmState.STOPPED, nodes=nodes)
         state = LeaseState.RUNNING if runs else LeaseState.BUILT
         leases = (
             Lease(str(uuid.uuid4()), vm.uuid, tenant, name, self._host.name, index, one, state)

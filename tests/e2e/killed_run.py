@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 DOORS = {
     ("vgpuctl.hosts.agent_client", "AgentClient"): ("apply",),
@@ -90,11 +90,11 @@ class Watch:
         owner.transaction = watched  # type: ignore[attr-defined]
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run one command line, killed where argv says."""
     wanted, arguments = sys.argv[1], sys.argv[2:]
     from vgpuctl.cli import services
-    from vgpuctl.cli.main import run
+    from vgpuctl.cli.main import leave, run
     from vgpuctl.store.store import Store
 
     if now := os.environ.get("VGPUCTL_TESTS_NOW"):
@@ -108,8 +108,8 @@ def main() -> int:
             watch.method(getattr(importlib.import_module(module), owner), name)
     code = run(arguments)
     sys.stderr.write(f"{watch.seen}\n")
-    return code
+    leave(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -4,11 +4,13 @@
 Importing this module imports click, and of ours errors, output and signal handling: `vgpuctl --help` stays quick.
 """
 
+import contextlib
 import importlib
 import io
 import logging
+import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -79,7 +81,21 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    leave(run(sys.argv[1:]))
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with the exit code of `run`.
+
+    After an interrupt, threads and locks of paramiko and libvirt may be in any state, and the end of the interpreter
+    would wait for them. What is open ends with the process, as after kill -9.
+    """
+    if code == Interrupted.exit_code:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -57,8 +57,9 @@ class HostSession:
 
     def close(self) -> None:
         """End agent, libvirt and the connection."""
-        self._opened.close()
-        self.connection.close()
+        with contextlib.ExitStack() as closing:
+            closing.callback(self.connection.close)
+            closing.callback(self._opened.close)
 
 
 class Services:
@@ -171,13 +172,13 @@ class Services:
             session.close()
 
     def close(self) -> None:
-        """Close every session and the store."""
-        for name in list(self._sessions):
-            self.forget_host(name)
-        if self._northbound is not None:
-            self._northbound.close()
-        if self._store is not None:
-            self._store.close()
+        """Close every session and the store; one that fails does not keep the others open."""
+        with contextlib.ExitStack() as closing:
+            for opened in (self._store, self._northbound):
+                if opened is not None:
+                    closing.callback(opened.close)
+            for name in list(self._sessions):
+                closing.callback(self.forget_host, name)
 
     def __enter__(self) -> "Services":
         return self

@@ -2,15 +2,15 @@
 """What facts must be beyond their types, since placement, domains and the store rely on it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from vgpuctl.agent.wire.decode import WireError
-from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _ID = re.compile(r"[0-9a-f]{4}")
 _CPU = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
-_CPUS = re.compile(rf"(?:{_CPU}(?:,{_CPU})*)?")
+_CPUS = re.compile(rf"{_CPU}(?:,{_CPU})*")
 _MOST_GPUS = 1024
 _MOST_FUNCTIONS = 65_536
 _MOST_CPUS = 65_536
@@ -23,9 +23,7 @@ def check_facts(facts: HostFacts) -> None:
     for name in ("memory_mib", "memory_available_mib"):
         _at_most(getattr(facts, name), _MOST_MIB, name)
     _at_most(len(facts.gpus), _MOST_GPUS, "gpus")
-    for number, node in enumerate(facts.numa_nodes):
-        _at_most(node.memory_mib, _MOST_MIB, f"numa_nodes[{number}].memory_mib")
-        _fits(_CPUS, node.cpus, f"numa_nodes[{number}].cpus", "a list of CPUs")
+    _check_nodes(facts.numa_nodes)
     seen: set[str] = set()
     for number, gpu in enumerate(facts.gpus):
         where = f"gpus[{number}]"
@@ -34,12 +32,34 @@ def check_facts(facts: HostFacts) -> None:
         _at_most(gpu.memory_mib or 0, _MOST_MIB, f"{where}.memory_mib")
         _fits(_ID, gpu.vendor_id, f"{where}.vendor_id", "four hex digits")
         _fits(_ID, gpu.device_id, f"{where}.device_id", "four hex digits")
-        _fits(_CPUS, gpu.local_cpus or "", f"{where}.local_cpus", "a list of CPUs")
+        if gpu.local_cpus:
+            _fits(_CPUS, gpu.local_cpus, f"{where}.local_cpus", "a list of CPUs")
         for address, field in _addresses(gpu):
             _fits(_ADDRESS, address, f"{where}.{field}", "a PCI address")
             if address in seen:
                 raise WireError(f"{where}.{field}", f"{address} is there twice")
             seen.add(address)
+
+
+def _check_nodes(nodes: Sequence[NumaNode]) -> None:
+    """No more CPUs in all lists together than a host can have, since placement writes them out."""
+    cpus = threads = 0
+    for number, node in enumerate(nodes):
+        where = f"numa_nodes[{number}]"
+        _at_most(node.memory_mib, _MOST_MIB, f"{where}.memory_mib")
+        cpus += _count_cpus(node.cpus, f"{where}.cpus") if node.cpus else 0
+        threads += sum(_count_cpus(core, f"{where}.cores") for core in node.cores)
+        _at_most(cpus, _MOST_CPUS, f"{where}.cpus")
+        _at_most(threads, _MOST_CPUS, f"{where}.cores")
+
+
+def _count_cpus(cpus: str, path: str) -> int:
+    _fits(_CPUS, cpus, path, "a list of CPUs")
+    ranges = [part.partition("-") for part in cpus.split(",")]
+    counts = [int(last or first) - int(first) + 1 for first, _, last in ranges]
+    if min(counts) < 1:
+        raise WireError(path, f"{cpus[:40]!a} has a range that ends before it begins")
+    return sum(counts)
 
 
 def _addresses(gpu: Gpu) -> Iterator[tuple[str, str]]:

@@ -159,7 +159,7 @@ def test_signals_while_rolling_back_are_noted_and_take_effect_afterwards(case: s
 
 
 _STORM = """
-import os, signal, threading
+import os, signal, threading, time
 from vgpuctl.usecases import interruptions
 from vgpuctl.usecases.undo import Undo
 
@@ -174,19 +174,27 @@ def work():
             for index, undo in enumerate(undos):
                 for number in range(5):
                     undo.push("x", lambda: undone.append(sum(range(200))))
-            ready.set()
+            ready.append(True)
             raise RuntimeError
     except BaseException as error:
         for undo in reversed(undos):
             undo.finish(error)
         raise
 
-ready = threading.Event()
+# No threading.Event: a signal within its set() would leave its lock taken, and hang the next round.
+ready = []
+
+def send():
+    while not ready:
+        time.sleep(0.0001)
+    for _ in range(60):
+        os.kill(os.getpid(), 15)
+
 os.close(2)
 for round in range(40):
     undone.clear(); settled.clear(); ready.clear()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sender = threading.Thread(target=lambda: (ready.wait(), [os.kill(os.getpid(), 15) for _ in range(60)]))
+    sender = threading.Thread(target=send)
     sender.start()
     while sender.is_alive() or not undone:
         try:

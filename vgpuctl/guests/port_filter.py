@@ -18,6 +18,9 @@ INTERNAL = (
     *("169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
 )
 
+GROUPS = "224.0.0.0/3"
+"""Multicast (RFC 5771), reserved addresses and the limited broadcast address (RFC 919)."""
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -60,6 +63,7 @@ def render_port_filter(reach: Reach, networks: HostNetworks) -> str:
         name=PORT_FILTER,
         uuid=_FILTER_UUID,
         resolvers=networks.resolvers,
+        groups=_split([GROUPS, *_broadcasts(networks.subnets)]),
         refused=[(address, "32") for address in own] + _split(networks.subnets),
         reachable=_split(reach.reachable),
         internal=_split(INTERNAL),
@@ -83,6 +87,12 @@ def _plain(match: ElementTree.Element) -> dict[str, str]:
         if key in found and not found[key].startswith("$"):
             found[key] = str(ipaddress.IPv4Network(f"0.0.0.0/{found[key]}").prefixlen)
     return found
+
+
+def _broadcasts(subnets: Iterable[str]) -> list[str]:
+    """The addresses that all of a subnet hear: its last, and its first, which Linux takes for one too (RFC 1122)."""
+    found = [ipaddress.IPv4Network(subnet) for subnet in subnets]
+    return [f"{address}/32" for one in found if one.prefixlen < 31 for address in (one[0], one[-1])]
 
 
 def _split(subnets: Sequence[str]) -> list[tuple[str, str]]:

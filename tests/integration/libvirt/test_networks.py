@@ -135,11 +135,29 @@ def test_the_dhcp_server_answers_known_ports_only(networks: LibvirtNetworks, hyp
 
 DOOR = 8022
 _SERVE = f"""
-import socket
+import socket, threading
 server = socket.create_server(("0.0.0.0", {DOOR}))
+heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+heard.bind(("0.0.0.0", {DOOR}))
+
+def answer():
+    while True:
+        heard.sendto(*heard.recvfrom(1))
+
+threading.Thread(target=answer, daemon=True).start()
 print(1, flush=True)
 while True:
     server.accept()[0].close()
+"""
+# The network's broadcast address, the limited one, and all systems on the link (RFC 1112).
+GROUPS = ("10.11.0.255", "255.255.255.255", "224.0.0.1")
+_SHOUT = f"""
+import socket, sys
+guest = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+guest.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+guest.settimeout(2)
+guest.sendto(b"?", (sys.argv[1], {DOOR}))
+guest.recv(1)
 """
 
 
@@ -180,6 +198,11 @@ def _reaches(guest: str, address: str) -> bool:
     return subprocess.run(entered, capture_output=True, check=False).returncode == 0
 
 
+def _is_heard(guest: str, address: str) -> bool:
+    entered = ["ip", "netns", "exec", guest, sys.executable, "-c", _SHOUT, address]
+    return subprocess.run(entered, capture_output=True, check=False).returncode == 0
+
+
 def test_packets_of_a_port_reach_neither_the_host_nor_other_tenants_gateways(
     networks: LibvirtNetworks, hypervisor: Hypervisor, libvirtd: LocalLibvirtd
 ) -> None:
@@ -193,6 +216,7 @@ def test_packets_of_a_port_reach_neither_the_host_nor_other_tenants_gateways(
             return [_reaches(guest, address) for address in own]
 
         assert reached() == [True, True, True]
+        assert [_is_heard(guest, address) for address in GROUPS] == [True, True, True]
         binding = hypervisor.connection.nwfilterBindingCreateXML(
             f"<filterbinding><owner><name>guest</name><uuid>{uuid.uuid4()}</uuid></owner><portdev name='vgt-port'/>"
             f"<mac address='{port.mac_address}'/><filterref filter='{PORT_FILTER}'>"
@@ -202,6 +226,7 @@ def test_packets_of_a_port_reach_neither_the_host_nor_other_tenants_gateways(
         )
         try:
             assert reached() == [False, True, True]
+            assert not any(_is_heard(guest, address) for address in GROUPS)
             networks.ensure(network, [port], reach=Reach(("198.51.100.4",)))
             assert reached() == [False, False, True]
             networks.ensure(_network("203.0.113.0/29", "umbrella"), [])

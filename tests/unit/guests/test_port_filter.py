@@ -63,6 +63,7 @@ REACHED = [
     Packet(GATEWAY, "udp", 67, source_port=68),
     Packet(GATEWAY, "icmp", 0),
     Packet("255.255.255.255", "udp", 67, source="0.0.0.0", source_port=68),
+    Packet("255.255.255.255", "udp", 67, source_port=68),
     Packet("10.99.0.53", "udp", 53),
     Packet("10.50.3.4"),
 ]
@@ -84,6 +85,11 @@ REFUSED = [
     Packet("1.1.1.1", source="10.11.0.8"),
     Packet("1.1.1.1", mac="52:54:00:00:00:08"),
     Packet("10.11.0.9", "udp", 68, source_port=67),
+    Packet("255.255.255.255", "udp", 111),
+    Packet("10.11.0.255", "udp", 111),
+    Packet("10.11.0.0", "udp", 111),
+    Packet("192.168.122.255", "udp", 111),
+    Packet("224.0.0.251", "udp", 5353),
 ]
 
 

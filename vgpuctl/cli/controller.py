@@ -26,14 +26,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds between rounds.",
 )
-@click.option(
-    "--shutdown-timeout",
-    "shutdown_timeout_s",
-    type=DecimalRange(0, 3600),
-    default=120.0,
-    show_default=True,
-    help="Seconds that a VM that has to end may take to shut down before the plug is pulled.",
-)
+@options.shutdown_timeout("Seconds for a VM that has to end to shut down before it is forced off.")
 @options.inventory
 @options.limit
 @options.database

@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.numbers import DecimalRange
 from vgpuctl.cli.output import confirm, print_json, say
 from vgpuctl.errors import NotFound
 from vgpuctl.model.plural import counted
@@ -17,14 +16,7 @@ from vgpuctl.model.plural import counted
 @options.tenant
 @options.yes
 @click.option("--if-exists", is_flag=True, help="A VM that is not there is no error.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=DecimalRange(0, 3600),
-    default=30.0,
-    show_default=True,
-    help="Seconds to wait for the guest to shut down before the plug is pulled.",
-)
+@options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=30.0)
 @options.dry_run
 @options.inventory
 @options.database

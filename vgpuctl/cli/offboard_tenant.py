@@ -6,20 +6,14 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.numbers import DecimalRange
 from vgpuctl.cli.output import confirm, print_json, say
 
 
 @click.command("offboard-tenant")
 @click.argument("name")
 @options.yes
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=DecimalRange(0, 3600),
-    default=30.0,
-    show_default=True,
-    help="Seconds to wait for each guest to shut down before the plug is pulled.",
+@options.shutdown_timeout(
+    "Seconds for each guest to shut down before it is forced off.", name="timeout", default_s=30.0
 )
 @options.dry_run
 @options.inventory

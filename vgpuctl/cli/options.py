@@ -45,6 +45,20 @@ every_refusal = click.option(
 refresh = click.option("--refresh", is_flag=True, help="Read the hosts again instead of the cached facts.")
 
 
+def shutdown_timeout(
+    text: str, *, name: str = "shutdown-timeout", default_s: float = 120.0
+) -> Callable[[Command], Command]:
+    """How long a guest may take to shut down. text: its help."""
+    return click.option(
+        f"--{name}",
+        f"{name.replace('-', '_')}_s",
+        type=DecimalRange(0, 3600),
+        default=default_s,
+        show_default=True,
+        help=text,
+    )
+
+
 def ssh(function: Command) -> Command:
     """Options of commands that log in to hosts."""
     for option in (

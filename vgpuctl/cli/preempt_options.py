@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from vgpuctl.cli.numbers import DecimalRange, WholeRange
+from vgpuctl.cli import options
+from vgpuctl.cli.numbers import WholeRange
 from vgpuctl.cli.output import confirm, plain, say
 from vgpuctl.model.plural import counted
 
@@ -30,14 +31,7 @@ _FLAGS = (
         metavar="SECONDS",
         help="Grace period from the notice to the shutdown of a preempted VM.  [default: its tenant's]",
     ),
-    click.option(
-        "--shutdown-timeout",
-        "shutdown_timeout_s",
-        type=DecimalRange(0, 3600),
-        default=120.0,
-        show_default=True,
-        help="Seconds for a preempted VM to shut down before it is forced off.",
-    ),
+    options.shutdown_timeout("Seconds for a preempted VM to shut down before it is forced off."),
 )
 
 _POLICY = (

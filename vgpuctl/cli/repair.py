@@ -6,20 +6,12 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.numbers import DecimalRange
 from vgpuctl.cli.output import print_json, print_table
 from vgpuctl.errors import PartialFailure
 
 
 @click.command("repair")
-@click.option(
-    "--shutdown-timeout",
-    "shutdown_timeout_s",
-    type=DecimalRange(0, 3600),
-    default=120.0,
-    show_default=True,
-    help="Seconds for a VM to shut down before it is forced off, where a preemption is finished.",
-)
+@options.shutdown_timeout("Seconds for a VM to shut down before it is forced off, where a preemption is finished.")
 @options.dry_run
 @options.inventory
 @options.database

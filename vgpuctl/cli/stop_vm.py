@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from vgpuctl.cli import options
-from vgpuctl.cli.numbers import DecimalRange
 from vgpuctl.cli.output import print_json, say
 from vgpuctl.errors import UsageError
 
@@ -26,14 +25,7 @@ from vgpuctl.errors import UsageError
     metavar="DURATION",
     help="Keep them for so long: 90m, 2h, 1d12h; `vgpuctl controller` then releases them.  [default: until it starts]",
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=DecimalRange(0, 3600),
-    default=60.0,
-    show_default=True,
-    help="Seconds to wait for the guest to shut down before the plug is pulled.",
-)
+@options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=60.0)
 @options.inventory
 @options.database
 @options.ssh

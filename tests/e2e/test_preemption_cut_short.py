@@ -96,6 +96,24 @@ def _go_on(process: "subprocess.Popen[str]") -> str:
     return err
 
 
+def test_a_victim_that_its_owner_is_stopping_is_waited_for(operator: Operator) -> None:
+    operator.does("create-vm", "mine", *LOW, *HALF, "--host", "sim-001", "--preemptible", "stop")
+    operator.does("create-vm", "firm", *LOW, *HALF, "--host", "sim-001")
+    stop = ("stop-vm", "mine", "--tenant", "acme", "--hold", "release", "--timeout", "0")
+    preempt = ("--preempt", "--grace", "0", "--shutdown-timeout", "120")
+    with (
+        _standing_still(operator, *stop) as stopping,
+        operator.start(*URGENT, "--host", "sim-001", *preempt) as urgent,
+    ):
+        assert urgent.stderr is not None
+        while "placing again" not in (line := urgent.stderr.readline()):
+            assert line, "it gave up"
+        _go_on(stopping)
+        _out, err = urgent.communicate(timeout=120)
+        assert urgent.returncode == 0, err
+    assert _states(operator) == {"mine": "stopped", "firm": "running", "urgent": "running"}
+
+
 @pytest.mark.parametrize("action", ["stop", "requeue"])
 def test_a_gang_whose_preemption_was_killed_is_stopped_whole(action: str, operator: Operator, tmp_path: Path) -> None:
     _create_gang(operator, tmp_path, action)

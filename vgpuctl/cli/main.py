@@ -106,6 +106,7 @@ def run(arguments: list[str]) -> int:
     try:
         try:
             code = _run(arguments)
+            interruptions.end()
         except KeyboardInterrupt:
             code = _interrupted(arguments)
         _LOGGER.info("ended", extra={"fields": {"exit_code": code}})

@@ -44,13 +44,17 @@ class _Command:
 
     def __init__(self) -> None:
         self.seen = 0
+        self.is_over = False
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt for the first signal, note the second and let the third end the process."""
+        """Raise KeyboardInterrupt for the first signal, note the second and let the third end the process.
+
+        When the command is over, the first one ends the process.
+        """
         self.seen += 1
-        if self.seen == 1:
+        if self.seen == 1 and not self.is_over:
             raise KeyboardInterrupt
-        if self.seen == 2:
+        if self.seen == 2 and not self.is_over:
             with contextlib.suppress(OSError):
                 os.write(2, _ENDS)
             return
@@ -65,10 +69,15 @@ _handle_command = _command.handle
 
 def install() -> None:
     """Have each of the signals interrupt the command once; a signal that is ignored (nohup) stays so."""
-    _command.seen = 0
+    _command.seen, _command.is_over = 0, False
     for number in _SIGNALS:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _handle_command)
+
+
+def end() -> None:
+    """Say that the command is over and its output written: nothing is left to interrupt."""
+    _command.is_over = True
 
 
 def enter() -> None:

@@ -81,8 +81,20 @@ def make_room(
         _preempt(services, requests, leases, victims, consent)
     except ConcurrentChange as change:
         services.say(f"{change.message}; placing again")
+        _wait_for_others(services, victims, consent.shutdown_timeout_s)
         return change
     return None
+
+
+def _wait_for_others(services: Services, victims: Sequence[Candidate], timeout_s: float) -> None:
+    """Wait until no other run works on the victims: what a stop-vm of their owner gives back decides the next place."""
+    uuids = {victim.vm_uuid for victim in victims}
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        with services.store.reading() as session:
+            if not any(one.subject in uuids and may_run(one) for one in session.open_operations()):
+                return
+        time.sleep(_POLL_S)
 
 
 def _preempt(

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of an interrupted command, whatever threads and exit functions of libraries still wait for."""
+"""The end of a command that gets a signal, whatever threads and exit functions of libraries still wait for."""
 
+import signal
 import subprocess
 import sys
 
 PROGRAM = """
-import atexit, sys, threading, time
+import atexit, os, signal, sys, threading, time
 import click
 from vgpuctl.cli import main
 
@@ -15,18 +16,30 @@ def wait():
     print("data")
     raise KeyboardInterrupt
 
-module = type(sys)("vgpuctl.cli.wait")
-module.command = click.Command("wait", callback=wait)
-main.COMMANDS["wait"] = ""
-sys.modules["vgpuctl.cli.wait"] = module
+def work():
+    atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+    print("data")
+
+for name, callback in (("wait", wait), ("work", work)):
+    module = type(sys)(f"vgpuctl.cli.{name}")
+    module.command = click.Command(name, callback=callback)
+    main.COMMANDS[name] = ""
+    sys.modules[f"vgpuctl.cli.{name}"] = module
 main.main()
 """
 
 
+def _run(command: str) -> "subprocess.CompletedProcess[str]":
+    program = [sys.executable, "-c", PROGRAM, command]
+    return subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_an_interrupted_command_waits_for_no_thread_and_keeps_its_output() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "wait"], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 130
-    assert done.stdout == "data\n"
+    done = _run("wait")
+    assert (done.returncode, done.stdout) == (130, "data\n")
     assert done.stderr.startswith("\nerror: interrupted\n")
+
+
+def test_a_signal_after_the_end_of_a_command_ends_the_process_without_a_word() -> None:
+    done = _run("work")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, "data\n", "")

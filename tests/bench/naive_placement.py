@@ -84,7 +84,7 @@ class Naive:
 
 
 def is_allowed(request: Mapping[str, Any], gpu: Mapping[str, Any], gib: int) -> bool:
-    """Whether a vGPU of this size on this model is what the request asks for."""
+    """Return whether the request asks for a vGPU of this size on this model."""
     if request["kind"] == "passthrough":
         return bool(gib == gpu["framebuffer_gib"])
     if request["kind"] == "memory":

@@ -42,7 +42,7 @@ def _read(path: Path) -> Migration:
 
 
 def faults(migrations: Iterable[Migration], head: str) -> list[str]:
-    """What keeps the migrations from being one chain that ends at `head`."""
+    """List the faults that keep the migrations from being one chain that ends at `head`."""
     found = []
     before = None
     for number, one in enumerate(migrations, 1):

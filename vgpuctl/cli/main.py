@@ -88,7 +88,7 @@ def leave(code: int) -> NoReturn:
     """End the process with the exit code of `run`.
 
     After an interrupt, threads and locks of paramiko and libvirt may be in any state, and the end of the interpreter
-    would wait for them. What is open ends with the process, as after kill -9.
+    would wait for them. Open connections end with the process, as after kill -9.
     """
     if code == Interrupted.exit_code:
         for stream in (sys.stdout, sys.stderr):

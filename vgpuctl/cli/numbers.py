@@ -14,7 +14,7 @@ _SHOWN = 40
 
 
 class _Plain:
-    """Refuses a text that is no plain number before click reads it."""
+    """Refuses text other than a plain number before click reads it."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read the number as click's range does."""

@@ -18,7 +18,10 @@ _LARGEST_NUMBER = 8191
 
 @dataclass(frozen=True)
 class DomainShape:
-    """What a domain takes of its host beside devices, and where. hugepages_kib: None for ordinary memory."""
+    """CPUs and memory that a domain takes of its host, and at which NUMA nodes.
+
+    hugepages_kib: None for ordinary memory.
+    """
 
     vcpus: int
     memory_mib: int

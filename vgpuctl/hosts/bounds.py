@@ -49,7 +49,7 @@ class KeptErrors:
 
 
 class SocketLike(Protocol):
-    """What paramiko asks of the stream under a transport: a socket, or a channel through a jump host."""
+    """The methods that paramiko calls on the stream under a transport: a socket, or a channel through a jump host."""
 
     def send(self, data: bytes, /) -> int: ...
     def recv(self, size: int, /) -> bytes: ...

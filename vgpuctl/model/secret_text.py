@@ -14,8 +14,8 @@ UNKNOWN_DIGEST = "unknown"
 class SecretText:
     """A secret document. digest: `sha256:` and 64 hexadecimal digits.
 
-    The content is no field: it is not compared, printed, encoded or stored with the value. A value that comes from
-    the store has none.
+    The content is kept outside the fields: it is not compared, printed, encoded or stored with the value. A value that
+    comes from the store has none.
     """
 
     digest: str
@@ -28,7 +28,7 @@ class SecretText:
         return made
 
     def has_content(self) -> bool:
-        """Whether the content is at hand."""
+        """True if the content is at hand."""
         return self._text() is not None
 
     def reveal(self) -> str:

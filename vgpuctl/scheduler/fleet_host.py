@@ -62,14 +62,14 @@ class Host:
         self._rounded = {}
 
     def rooms(self, page_kib: int | None, *, has_gpus: bool) -> Rooms:
-        """What one more VM can have of each node."""
+        """The CPUs and the memory that one more VM can have of each node."""
         key = (page_kib, has_gpus)
         if key not in self._rooms:
             self._rooms[key] = rooms_of(self.nodes, page_kib, has_gpus=has_gpus) if self.is_open else ()
         return self._rooms[key]
 
     def rounded(self, page_kib: int | None, *, has_gpus: bool) -> Rooms:
-        """The same in steps, so that more hosts are equal; what it hides is asked for at last."""
+        """The same in steps, so that more hosts are equal; the exact rooms are asked for in the end."""
         key = (page_kib, has_gpus)
         if key not in self._rounded:
             self._rounded[key] = tuple(map(_rounded, self.rooms(page_kib, has_gpus=has_gpus)))

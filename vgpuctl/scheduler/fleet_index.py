@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPUs and the hosts of a fleet in indexes, one for each kind of question.
 
-What changes is noted, and entered when the index is asked next: an index that nobody asks costs nothing.
+A change is noted, and entered when the index is asked next: an index that nobody asks costs nothing.
 """
 
 from collections.abc import Iterable, Mapping

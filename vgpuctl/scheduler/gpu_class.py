@@ -89,12 +89,12 @@ class Card:
 
     @property
     def model(self) -> Model:
-        """What it is for a request that names no model."""
+        """Its model, which requests that name none compare."""
         return self._classes.models[self.number]
 
     @property
     def stock(self) -> Stock:
-        """What is free of its memory."""
+        """Its memory that is free, and all of it."""
         return self._classes.stocks[self.number]
 
     @property

@@ -228,7 +228,7 @@ def books_of(capacity: HostCapacity) -> list[NodeBooks]:
 
 
 def cores_of(node: NumaNode) -> list[tuple[int, ...]]:
-    """The CPUs of each core of a node; each CPU is one where the host did not tell which belong together."""
+    """The CPUs of each core of a node; each CPU counts as a core where the host reported no siblings."""
     cpus = cpu_numbers(node.cpus)
     there, found = set(cpus), []
     for core in map(cpu_numbers, node.cores):

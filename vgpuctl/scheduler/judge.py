@@ -103,7 +103,7 @@ class Judge:
         return sum(label not in labels for label in self.preferred)
 
     def price_of(self, offer: Offer, state: GpuState, free: float, *, by_size: bool = False) -> Price:
-        """What one slice alone costs.
+        """The price of one slice alone.
 
         free: the free part of the host's GPUs, 0 to 1; under `fragmentation` how many others are untouched, 0 where
         the GPU of the offer is not.
@@ -164,7 +164,7 @@ class Judge:
 
     @property
     def is_least_waste(self) -> bool:
-        """Whether `fragmentation` is the whole policy, so that what is lost decides and not a score."""
+        """True if `fragmentation` is the whole policy, so that the loss decides and not a score."""
         return self.policy.names == (PolicyName.FRAGMENTATION,)
 
     def _score_on(self, offer: Offer, state: GpuState, states: Mapping[str, GpuState]) -> float:

@@ -52,7 +52,7 @@ class Stock:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing of it is taken."""
+        """True if nothing of it is taken."""
         return 0 < self.total_mib == self.free_mib
 
 
@@ -86,7 +86,7 @@ class Scarcity:
         self._gpus += times * (stock.total_mib > 0)
 
     def price(self, model: Model) -> float:
-        """What a MiB of a model costs: 1 when all is taken, less the more is free."""
+        """The price of a MiB of a model: 1 when all is taken, less the more is free."""
         total_mib = self._total_mib[model]
         if not total_mib:
             return 1.0
@@ -105,7 +105,7 @@ class Scarcity:
 
 
 class HostStock:
-    """What is free of the GPUs of one host, by address. One that takes no VM has nothing."""
+    """The free memory of each GPU of one host, by address. One that takes no VM has nothing."""
 
     def __init__(self) -> None:
         self._stocks: dict[str, tuple[Model, Stock]] = {}
@@ -127,7 +127,7 @@ class HostStock:
         return len(self._untouched) != before
 
     def leave(self, scarcity: Scarcity) -> None:
-        """Count the host no more."""
+        """Take the host's GPUs out of the count."""
         for model, stock in self._stocks.values():
             scarcity.count(model, stock, -1)
 
@@ -141,14 +141,14 @@ class HostStock:
 
 
 def model_of(state: GpuState) -> Model:
-    """The model of a GPU. Whether it could be given away whole changes with its use, so it is no part of that."""
+    """The model of a GPU. Passthrough is left out of it, since it comes and goes with the use of the GPU."""
     gpu = state.gpu
     board = state.board.key if state.board else (gpu.vendor_id, gpu.device_id)
     return (board, memory_of(state), tuple(kind for kind in gpu.sharing if kind != Sharing.PASSTHROUGH))
 
 
 def stock_of(state: GpuState) -> Stock:
-    """What is free of a GPU. Beside vGPUs of one size only as many of that size count as it takes."""
+    """The free memory of a GPU. Beside vGPUs of one size only as many of that size count as it takes."""
     total_mib = memory_of(state)
     if state.whole is not None:
         return Stock(0, total_mib)
@@ -168,7 +168,7 @@ def _is_untouched(state: GpuState) -> bool:
 
 
 def loss_of(offer: Offer, state: GpuState, beside: int) -> Loss:
-    """What of the GPU other requests lose when this offer is taken.
+    """The memory of the GPU that other requests lose when this offer is taken.
 
     beside: the other untouched GPUs of the host, when this one is.
     """

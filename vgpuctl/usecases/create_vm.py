@@ -226,7 +226,7 @@ def _place(
 
 
 def _plan_after(request: VmRequest, eviction: Eviction) -> CreatedVm:
-    """What would be created after VMs were preempted; without steps, since the host is not free yet."""
+    """The VM that would be created after others were preempted; without steps, since the host is not free yet."""
     there = eviction.placement
     vm = Vm(str(uuid.uuid4()), request, there.host, VmState.CREATING, nodes=there.nodes)
     return CreatedVm(vm, leases_of(vm, there), changed=True, victims=eviction.victims)

@@ -44,7 +44,7 @@ def onboard(
     """Make the tenant so, its tenancy first, its VMs last. Returns one outcome per object.
 
     prune: remove what the file does not have. timeout_s: for guests that are removed to shut down.
-    Raises VmDiffers and NetworkDiffers for objects that would have to be made anew, before it changes anything,
+    Raises VmDiffers and NetworkDiffers for objects that must be created again, before it changes anything,
     ConcurrentChange while another run onboards the tenant, and everything that creating a network or a VM raises.
     After one of those, what was done stays done.
     """
@@ -67,7 +67,7 @@ def onboard(
 
 
 def _refuse_what_differs(services: Services, wanted: TenantFile) -> None:
-    """Raise NetworkDiffers or VmDiffers for what is there; what an unfinished run left is mended and compared later."""
+    """Raise NetworkDiffers or VmDiffers. Objects of an unfinished run are compared later, after their repair."""
     with services.store.reading() as session:
         found = session.networks(tenant=wanted.tenant)
         ready = {network.request.name for network in found if network.state is NetworkState.READY}

@@ -45,12 +45,12 @@ def refuse_while_busy(services: Services, vm: Vm) -> None:
 
 
 def preempt_subject(vm_uuid: str) -> str:
-    """What the journal calls the preemption of a VM, from its notice to its stop; its owner may use it meanwhile."""
+    """Name in the journal of a VM's preemption, from its notice to its stop; its owner may use it meanwhile."""
     return f"preempt:{vm_uuid}"
 
 
 def reclaim_subject(requests: Sequence[VmRequest]) -> str:
-    """What the journal calls the quota that is reclaimed for VMs of one tenant, until they hold their slices."""
+    """Name in the journal of quota that is reclaimed for VMs of one tenant, until they hold their slices."""
     return f"reclaim:{requests[0].tenant}.{','.join(one.name for one in requests)}"
 
 

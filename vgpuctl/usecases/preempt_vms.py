@@ -307,7 +307,7 @@ def _confirm(
 ) -> list[Vm]:
     """Decide in one transaction: each victim may still be preempted, and requeue those whose owner chose so.
 
-    What is reclaimed of the tenant's guarantee is claimed in it, so that a second run does not count on the same.
+    It also claims the quota that is reclaimed, so that a second run does not count on the same guarantee.
     Returns the VMs to stop, those that still hold something; their notices are final.
     """
     chosen = {one.vm_uuid: one for one in victims}

@@ -171,7 +171,7 @@ def reclaimable_vms(session: Session, tenant: str) -> list[Vm]:
 def may_ask_everyone(session: Session, requests: Sequence[VmRequest], slices: Iterable[Slice]) -> bool:
     """True if VMs of one tenant that take these slices may reclaim borrowed quota: it stays within its guarantee.
 
-    What other runs reclaim for the tenant at this moment counts as used.
+    Quota that other runs reclaim for the tenant at this moment counts as used.
     """
     tenant = requests[0].tenant
     claimed = session.claimed_quota(tenant, without=[one.name for one in requests])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a tenant's file may name as secrets."""
+"""The files that a tenant's file may name as secrets."""
 
 import os
 from pathlib import Path

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """onboard: make a tenant what its file says. Every step may be repeated, so the same command finishes a killed run."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 
 from vgpuctl.errors import NetworkDiffers, VgpuctlError, VmDiffers
@@ -54,7 +55,7 @@ def onboard(
     refuse_without_ovn(services, *wanted.objects)
     if dry_run:
         return list(_plan(services, wanted, prune=prune))
-    with services.store.operation("onboard", f"tenant:{wanted.tenant}", wanted.tenant, exclusive=True):
+    with _advice(), services.store.operation("onboard", f"tenant:{wanted.tenant}", wanted.tenant, exclusive=True):
         _refuse_what_differs(services, wanted)
         outcomes = [*_tenancy(services, wanted, prune=prune)]
         pruned = [*_prune_vms(services, wanted, timeout_s=timeout_s)] if prune else []
@@ -72,15 +73,12 @@ def _refuse_what_differs(services: Services, wanted: TenantFile) -> None:
         found = session.networks(tenant=wanted.tenant)
         ready = {network.request.name for network in found if network.state is NetworkState.READY}
         settled = {vm.request.name for vm in session.vms(tenant=wanted.tenant) if vm.state in SETTLED}
-    try:
-        for network in wanted.networks:
-            if network.name in ready:
-                networks.find_existing(services, networks.complete_request(services, network))
-        for vm in wanted.vms:
-            if vm.name in settled:
-                find_existing(services, vm)
-    except (NetworkDiffers, VmDiffers) as error:
-        raise _with_advice(error) from error
+    for network in wanted.networks:
+        if network.name in ready:
+            networks.find_existing(services, networks.complete_request(services, network))
+    for vm in wanted.vms:
+        if vm.name in settled:
+            find_existing(services, vm)
 
 
 def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Outcome]:
@@ -177,10 +175,7 @@ def _networks(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
     for request in wanted.networks:
         with services.store.reading() as session:
             existed = session.find_network(request.tenant, request.name) is not None
-        try:
-            created = networks.create_network(services, request)
-        except NetworkDiffers as error:
-            raise _with_advice(error) from error
+        created = networks.create_network(services, request)
         word = UNCHANGED if not created.changed else CHANGED if existed else CREATED
         yield Outcome("network", request.name, word, (created.network.request.cidr,) if created.changed else ())
     with services.store.reading() as session:
@@ -210,10 +205,7 @@ def _vms(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
         if vm is not None and vm.state not in SETTLED:
             refuse_while_busy(services, vm)
             mended = mend_vm(services, vm)
-        try:
-            created = create_vm(services, request)
-        except VmDiffers as error:
-            raise _with_advice(error) from error
+        created = create_vm(services, request)
         word = CREATED if created.changed else CHANGED if mended else UNCHANGED
         yield Outcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else ())
     with services.store.reading() as session:
@@ -240,12 +232,17 @@ def _prune_networks(services: Services, wanted: TenantFile) -> Iterator[Outcome]
         yield Outcome("network", network.request.name, REMOVED)
 
 
-def _with_advice(error: NetworkDiffers | VmDiffers) -> VgpuctlError:
-    return type(error)(
-        error.message,
-        context=error.context,
-        hint="it would have to be made anew: delete it yourself, then run the same command again",
-    )
+@contextlib.contextmanager
+def _advice() -> Iterator[None]:
+    """Say what to do about an object that differs from the file."""
+    try:
+        yield
+    except (NetworkDiffers, VmDiffers) as error:
+        raise type(error)(
+            error.message,
+            context=error.context,
+            hint="delete it yourself, then run the same command again: it must be created with the new values",
+        ) from error
 
 
 def count(outcomes: Sequence[Outcome]) -> dict[str, int]:

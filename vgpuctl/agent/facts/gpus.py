@@ -23,6 +23,7 @@ from vgpuctl.agent.facts.holders import OpenNodes
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.facts.vgpu_types import Description
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire import vf_health
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Mdev, MigFacts, UnreadFunction, VgpuType, VirtualFunction
 
@@ -198,7 +199,8 @@ class _Reader:
 
     def _read_vf(self, number: int, address: str, uuid: Optional[str]) -> VirtualFunction:
         host, nodes = self._host, self._shared.nodes
-        current = vgpu_profile.read_current(host, address) if vgpu_profile.is_offered(host, address) else None
+        has_profile = vgpu_profile.is_offered(host, address)
+        current = vgpu_profile.read_current(host, address) if has_profile else None
         holders = nodes.holders_of_function(address)
         if uuid is not None:
             holders += nodes.holders_of_mdev(uuid)
@@ -210,6 +212,7 @@ class _Reader:
             vgpu_profile.type_or_none(current),
             uuid,
             holders,
+            offers_types=has_profile or mdev.offers_types(host, address),
         )
 
     def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:
@@ -325,7 +328,19 @@ class _Reader:
                 "from the agent (set ansible_become)"
             )
         if total_vfs and count and self._function.driver is None:
-            self._problems.append(f"{address} has VFs but no driver")
+            self._problems.append(f"{address} has VFs but no driver; setting its VF count again repairs it")
+        self._check_vfs(vfs)
+
+    def _check_vfs(self, vfs: Sequence[VirtualFunction]) -> None:
+        """Note VFs of which none can carry a vGPU; one that cannot is passed over when a VF is chosen."""
+        if self._function.vendor_id != pci.NVIDIA or self._function.driver != nvidia.DRIVER or not vfs:
+            return
+        states = [vf_health.state_of(vf.driver, vf.offers_types) for vf in vfs if vf.problem is None]
+        if states and vf_health.VfState.HEALTHY not in states:
+            self._problems.append(
+                f"{self._address}: no VF can carry a vGPU: {vf_health.describe(states, len(vfs))}; "
+                "setting its VF count again repairs it"
+            )
 
 
 def _is_in_use(companion: CompanionFunction) -> bool:

@@ -5,11 +5,11 @@ import re
 from typing import Dict, Optional
 
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire import vf_health
 
 PROC = "/proc/driver/nvidia"
-DRIVER = "nvidia"
-# sriov-manage borrows the PF for this driver; a PF found on it was left there.
-PF_STUB = "pci-pf-stub"
+DRIVER = vf_health.DRIVER
+PF_STUB = vf_health.PF_STUB
 
 _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 

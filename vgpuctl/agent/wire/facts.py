@@ -75,6 +75,7 @@ class VirtualFunction:
 
     current_type: the decimal vGPU type id set on it (vendor VFIO), None when free or not of that kind.
     problem: why it could not be read; the other fields are then no facts, and the VF counts as taken.
+    offers_types: whether the driver offers vGPU types on it, by either kernel interface; None where nobody looked.
     """
 
     address: str
@@ -85,6 +86,7 @@ class VirtualFunction:
     mdev_uuid: Optional[str] = None
     holders: Tuple[Holder, ...] = ()
     problem: Optional[str] = None
+    offers_types: Optional[bool] = None
 
 
 @dataclass(frozen=True)

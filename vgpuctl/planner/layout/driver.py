@@ -2,12 +2,12 @@
 """Which driver a GPU is on: its vendor's for everything but whole cards (reference 1.2 and 9, rows 3 and 5)."""
 
 from vgpuctl.agent.wire.steps import BindDriver
+from vgpuctl.agent.wire.vf_health import PF_STUB
 from vgpuctl.planner.layout import slices
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
 
 VFIO_PCI = "vfio-pci"
-PF_STUB = "pci-pf-stub"
 _FOREIGN = ("nouveau", "nova", "nova_core")
 
 

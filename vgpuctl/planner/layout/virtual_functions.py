@@ -2,8 +2,8 @@
 """How many VFs a GPU has. Any change takes every vGPU, GPU instance and the mixed-size mode with it (reference 3.1)."""
 
 from vgpuctl.agent.wire.steps import SetHeterogeneousMode, SetVirtualFunctions, Step
+from vgpuctl.agent.wire.vf_health import PF_STUB
 from vgpuctl.planner.layout import slices
-from vgpuctl.planner.layout.driver import PF_STUB
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork, made_again
 

@@ -29,11 +29,15 @@ def main(argv: Optional[List[str]] = None) -> None:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     apply = commands.add_parser("apply", help="bring the host into the layout of a manifest and end")
     apply.add_argument("--manifest", required=True, metavar="FILE", help="what apply-hosts installed")
+    apply.add_argument(
+        "--unless-restored", action="store_true", help="end at once where this boot's last run restored everything"
+    )
     arguments = parser.parse_args(argv)
     if arguments.command == "apply":
         from vgpuctl.agent import restore
 
-        sys.exit(restore.main(Host(arguments.root), arguments.manifest))
+        host = Host(arguments.root)
+        sys.exit(restore.main(host, arguments.manifest, unless_restored=arguments.unless_restored))
     serve(Host(arguments.root))
 
 

@@ -254,6 +254,17 @@ class Host:
         except OSError as error:
             raise _put_problem(path, error) from error
 
+    def remove_file(self, path: str) -> bool:
+        """Remove a file of the disk. Returns whether it was there. Raises Problem."""
+        try:
+            os.unlink(self.path(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _put_problem(path, error) from error
+        self.writes += 1
+        return True
+
     def run(self, argv: Sequence[str], *, timeout_s: float, changes: bool = False) -> Completed:
         """Run a program to its end; `changes` counts it as a write.
 

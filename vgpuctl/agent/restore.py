@@ -11,6 +11,7 @@ from typing import List, Optional, Set
 
 from vgpuctl.agent.changes import boot
 from vgpuctl.agent.dispatch import take
+from vgpuctl.agent.facts import boot as facts_of_boot
 from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
@@ -128,12 +129,22 @@ def misfit(host: Host, wanted: ManifestGpu) -> Optional[str]:
     return None
 
 
-def main(host: Host, path: str) -> int:
-    """Restore and return the exit status."""
+def main(host: Host, path: str, *, unless_restored: bool = False) -> int:
+    """Restore and return the exit status. unless_restored: not again what this boot's last run restored."""
+    if unless_restored and _is_restored(host):
+        return 0
     restore = Restore(host)
     is_restored = restore.run(path)
     _say("the layout is restored" if is_restored else "<3>the layout is NOT restored as a whole")
     return 0 if is_restored else 1
+
+
+def _is_restored(host: Host) -> bool:
+    """Whether the last run was in this boot, by the manifest of now, and left nothing out."""
+    found = facts_of_boot.read(host)
+    if found is None or found.problems or found.restored_manifest != found.manifest:
+        return False
+    return found.restored_boot_id == host.read("/proc/sys/kernel/random/boot_id").strip()
 
 
 def _say(text: str) -> None:

@@ -6,9 +6,26 @@ from collections.abc import Sequence
 from vgpuctl.agent.wire.boot import AGENT, MANIFEST
 from vgpuctl.guests.templating import render_template
 
+_AFTER = ("nvidia-vgpud.service", "nvidia-vgpu-mgr.service", "nvidia-fabricmanager.service")
+_BEFORE = ("libvirtd.service", "virtqemud.service", "virtnodedevd.service", "libvirt-guests.service")
+# One run of the agent: udev may take 120 s, OVN's daemons 120 s, and each card its waits for driver, MIG and VFs.
+_HOST_TIMEOUT_S, _CARD_TIMEOUT_S = 300, 240
 
-def render_boot_unit(python: str, stop_services: Sequence[str]) -> str:
-    """The unit's text. stop_services: services that have the GPUs open, so they start after it."""
+
+def render_boot_unit(python: str, stop_services: Sequence[str], *, cards: int) -> str:
+    """The unit's text.
+
+    stop_services: services that have the GPUs open, so they start after it, also where they are NVIDIA's own: a
+    service that has to come both before and after the unit makes a cycle, and systemd drops a job to break it.
+    cards: GPUs with a declared layout; each adds to the time limit.
+    """
+    before = sorted({*_BEFORE, *stop_services})
     return render_template(
-        "vgpuctl-restore.service.j2", python=python, agent=AGENT, manifest=MANIFEST, before=sorted(stop_services)
+        "vgpuctl-restore.service.j2",
+        python=python,
+        agent=AGENT,
+        manifest=MANIFEST,
+        after=[name for name in _AFTER if name not in stop_services],
+        before=before,
+        timeout_s=_HOST_TIMEOUT_S + _CARD_TIMEOUT_S * cards,
     )

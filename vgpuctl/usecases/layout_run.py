@@ -238,8 +238,10 @@ class LayoutRun:
         with self._services.store.reading() as session:
             leases = session.leases(host=self._host)
         slices = slices_of(facts, leases, slices_made(self._services, self._host, facts))
-        unit = render_boot_unit(host.connection.target.python_interpreter, self._layout.stop_services)
-        files = BootFiles(manifest_of(self._layout, facts), slices, unit)
+        manifest = manifest_of(self._layout, facts)
+        python = host.connection.target.python_interpreter
+        unit = render_boot_unit(python, self._layout.stop_services, cards=len(manifest.gpus))
+        files = BootFiles(manifest, slices, unit)
         change = host.agent.install_boot(files, dry_run=self._options.check)
         outcome = Outcome.CHANGED if change.changed else Outcome.OK
         self._line(outcome, None, f"{UNIT_NAME} restores it at boot", before=change.before, after=change.after)

@@ -4,6 +4,7 @@
 import json
 from typing import Any, Dict, List, Optional, Sequence
 
+from vgpuctl.agent.changes import boot_unit
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.boot import BootFiles, ManifestStep
@@ -18,9 +19,11 @@ _TIMEOUT_S = 60.0
 def ensure(host: Host, files: BootFiles, *, dry_run: bool) -> Change:
     """Bring agent, manifest, slices and unit to what is wanted; the same again writes nothing.
 
-    The manifest comes last of the files, so that a manifest never meets an older agent.
-    Raises Problem `write-refused`.
+    The manifest comes last of the files, so that a manifest never meets an older agent. systemd checks the unit before
+    anything is written, and again when nothing is: services of others come and change.
+    Raises Problem `write-refused`, `unit-refused`.
     """
+    unverified = boot_unit.verify(host, files.unit, dry_run=dry_run)
     wanted: Dict[str, bytes] = {
         wire.AGENT: host.own_program(),
         wire.SLICES: _slices_text(files.slices),
@@ -40,7 +43,8 @@ def ensure(host: Host, files: BootFiles, *, dry_run: bool) -> Change:
         _reload(host, is_needed=bool(links) or wire.UNIT in stale)
         boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
         note_result(host, boot_id, [], [name_of(one.step) for one in files.slices])
-    return Change(OP, wire.FOLDER, before, "installed", changed=True)
+    after = f"installed, not verified: {unverified}" if unverified and not dry_run else "installed"
+    return Change(OP, wire.FOLDER, before, after, changed=True)
 
 
 def note_slice(host: Host, step: Step) -> None:

@@ -21,11 +21,15 @@ async def run_boot_units(lab: SimulatedFolder, machine: MachineFolder) -> None:
     for link in sorted(wants.iterdir()) if wants.is_dir() else []:
         unit = machine.root / os.readlink(link).lstrip("/")  # noqa: PTH115 - the target lies under the machine's root
         for line in unit.read_text().splitlines() if unit.is_file() else []:
-            if line.startswith("ExecStart="):
-                await _run(lab, machine, shlex.split(line.removeprefix("ExecStart=")), unit.stem)
+            key, _, command = line.partition("=")
+            if key in ("ExecStartPre", "ExecStart"):
+                status = await _run(lab, machine, shlex.split(command.removeprefix("-")), unit.stem)
+                if status and not command.startswith("-"):
+                    break
 
 
-async def _run(lab: SimulatedFolder, machine: MachineFolder, argv: list[str], identifier: str) -> None:
+async def _run(lab: SimulatedFolder, machine: MachineFolder, argv: list[str], identifier: str) -> int | None:
+    """Run one command to its end. Returns its exit status; a minus before a command lets the next one run anyway."""
     environment = {
         **os.environ,
         interpreter.HOST_VARIABLE: str(machine.folder),
@@ -44,3 +48,4 @@ async def _run(lab: SimulatedFolder, machine: MachineFolder, argv: list[str], id
             process.kill()
             await process.wait()
         log.write(f"{identifier}: ended with {process.returncode}\n")
+    return process.returncode

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vgpuctl.agent.host import Completed, Host, read_problem
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.lab.simulated.machine import ovn
+from vgpuctl.lab.simulated.machine import ovn, systemd_analyze
 from vgpuctl.lab.simulated.machine.kernel import Kernel
 from vgpuctl.lab.simulated.machine.nvml import SimulatedNvml
 from vgpuctl.lab.simulated.machine.programs import has_nvidia, run_program
@@ -104,6 +104,8 @@ class SimulatedHost(Host):
             return "/usr/lib/nvidia/sriov-manage" if name != base else None
         if base == "nvidia-smi":
             return f"/usr/bin/{base}" if has_nvidia(self.machine) else None
+        if base == systemd_analyze.PROGRAM:
+            return f"/usr/bin/{base}" if systemd_analyze.is_here() else None
         return f"/usr/sbin/{base}" if base in (*self.machine.shape.versions, *_PROGRAMS) else None
 
     def echo(self, remotes: Sequence[str], sizes: Sequence[int], *, timeout_s: float) -> dict[str, int]:

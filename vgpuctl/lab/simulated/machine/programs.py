@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Sequence
 
-from vgpuctl.lab.simulated.machine import nvidia_smi, ovn, systemctl
+from vgpuctl.lab.simulated.machine import nvidia_smi, ovn, systemctl, systemd_analyze
 from vgpuctl.lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl.lab.simulated.machine.kernel import Kernel
 from vgpuctl.lab.simulated.machine.shape import Card
@@ -26,6 +26,8 @@ def run_program(machine: MachineFolder, argv: Sequence[str]) -> tuple[int, str, 
         return nvidia_smi.run(machine, argv[1:])
     if program == "systemctl":
         return systemctl.run(machine, argv[1:])
+    if program == systemd_analyze.PROGRAM:
+        return systemd_analyze.run(machine, argv[1:])
     if program in ovn.PROGRAMS:
         return ovn.run(machine, program, argv[1:])
     if program == "sriov-manage":

@@ -11,15 +11,19 @@ import pytest
 MANIFEST = "/etc/vgpuctl/manifest.json"
 
 
-def restore(root: Path, manifest: str | None) -> tuple[int, str, dict[str, object]]:
+def restore(
+    root: Path, manifest: str | None, *options: str, uptime_s: float | None = None
+) -> tuple[int, str, dict[str, object]]:
     """Run the entry on a folder as root: exit status, what the journal gets, the result that is left."""
     for folder in ("etc/vgpuctl", "proc/sys/kernel/random", "sys/bus/pci/devices", "run/lock"):
-        (root / folder).mkdir(parents=True)
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    if uptime_s is not None:
+        (root / "proc/uptime").write_text(f"{uptime_s} 1.00\n")
     (root / "proc/sys/kernel/random/boot_id").write_text("0f0f0f0f-0000-4000-8000-000000000001\n")
     if manifest is not None:
         (root / MANIFEST.lstrip("/")).write_text(manifest)
     done = subprocess.run(
-        [sys.executable, "-m", "vgpuctl.agent", "--root", str(root), "apply", "--manifest", MANIFEST],
+        [sys.executable, "-m", "vgpuctl.agent", "--root", str(root), "apply", "--manifest", MANIFEST, *options],
         check=False,
         capture_output=True,
         text=True,
@@ -50,3 +54,59 @@ def test_a_manifest_that_cannot_be_used_changes_nothing_and_is_said(tmp_path: Pa
 def test_an_empty_manifest_is_restored(tmp_path: Path) -> None:
     code, journal, result = restore(tmp_path, '{"version": 1, "gpus": [], "steps": []}')
     assert (code, result["problems"]) == (0, []) and "the layout is restored" in journal
+
+
+# udev's program of a host whose card comes up late: it is there some time after `settle` has answered.
+LATE = """#!/bin/sh
+echo "$*" >>$VGPUCTL_ROOT/asked
+(
+    sleep {seconds}
+    device=$VGPUCTL_ROOT/sys/bus/pci/devices/0000:41:00.0
+    mkdir -p $device.new
+    cd $device.new
+    echo 0x10de >vendor; echo 0x2235 >device; echo 0x030200 >class; echo 0x10de >subsystem_vendor
+    echo 0x145a >subsystem_device
+    mv $device.new $device
+) >/dev/null 2>&1 &
+"""
+IDS = {"vendor_id": "10de", "device_id": "2235", "subsystem_id": "10de:145a"}
+CARD = json.dumps({"version": 1, "gpus": [{"address": "0000:41:00.0", **IDS}], "steps": []})
+
+
+def with_late_card(root: Path, seconds: float) -> None:
+    program = root / "usr/bin/udevadm"
+    program.parent.mkdir(parents=True)
+    program.write_text(LATE.format(seconds=seconds))
+    program.chmod(0o755)
+
+
+def test_a_card_that_comes_up_after_the_unit_started_is_waited_for(tmp_path: Path) -> None:
+    with_late_card(tmp_path, 1.5)
+    code, journal, result = restore(tmp_path, CARD, uptime_s=20.0)
+    assert (code, result["problems"]) == (0, []), journal
+    assert (tmp_path / "asked").read_text() == "settle --timeout=120\n"
+    assert "for hardware that came up late" in journal
+
+
+def test_a_card_that_never_comes_delays_the_boot_once(tmp_path: Path) -> None:
+    (tmp_path / "run/vgpuctl").mkdir(parents=True)
+    first = {"restored_boot_id": "0f0f0f0f-0000-4000-8000-000000000001", "problems": ["it is not there"]}
+    (tmp_path / "run/vgpuctl/restored.json").write_text(json.dumps(first))
+    code, journal, _result = restore(tmp_path, CARD, "--unless-restored", uptime_s=20.0)
+    assert code == 1 and "there is no PCI function" in journal and "waited" not in journal
+
+
+def test_long_after_the_boot_nothing_is_waited_for(tmp_path: Path) -> None:
+    with_late_card(tmp_path, 1.5)
+    code, journal, result = restore(tmp_path, CARD, uptime_s=5000.0)
+    assert code == 1 and "there is no PCI function" in journal and result["problems"]
+    assert not (tmp_path / "asked").exists()
+
+
+def test_the_unit_s_second_run_ends_at_once_where_the_first_restored_everything(tmp_path: Path) -> None:
+    empty = '{"version": 1, "gpus": [], "steps": []}'
+    assert "the layout is restored" in restore(tmp_path, empty, "--unless-restored")[1]
+    assert restore(tmp_path, empty, "--unless-restored")[1] == ""
+    assert "NOT restored" in restore(tmp_path, CARD, "--unless-restored")[1], "another manifest"
+    assert "NOT restored" in restore(tmp_path, CARD, "--unless-restored")[1], "problems are left"
+    assert "the layout is restored" in restore(tmp_path, empty)[1], "a run without the option restores"

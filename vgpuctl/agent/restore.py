@@ -9,13 +9,14 @@ import json
 import sys
 from typing import List, Optional, Set
 
+from vgpuctl.agent.arrival import Arrival
 from vgpuctl.agent.changes import boot
 from vgpuctl.agent.dispatch import take
 from vgpuctl.agent.facts import boot as facts_of_boot
 from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
-from vgpuctl.agent.wire.boot import Manifest, ManifestGpu, ManifestStep
+from vgpuctl.agent.wire.boot import BootFacts, Manifest, ManifestGpu, ManifestStep
 from vgpuctl.agent.wire.decode import WireError, from_json
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.steps import Change, CreateMdev, ResetGpu, SetMigMode, SetVgpuType
@@ -27,10 +28,11 @@ _PENDING = "mig-mode-pending"
 
 
 class Restore:
-    """One run. problems: a sentence for everything that was not restored."""
+    """One run. is_second: one came to its end in this boot. problems: a sentence for everything not restored."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, *, is_second: bool = False) -> None:
         self._host = host
+        self._arrival = Arrival(host, has_waited=is_second)
         self._left_alone: Set[str] = set()
         self.problems: List[str] = []
         self.slices: List[str] = []
@@ -40,17 +42,20 @@ class Restore:
         host = self._host
         try:
             manifest = read_manifest(host, path)
+            self._arrival.settle()
             with host.lock():
                 self._take_all(manifest)
                 boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
                 boot.note_result(host, boot_id, self.problems, self.slices)
         except Problem as problem:
             self._complain(problem.message)
+        if self._arrival.waited_s:
+            _say(f"waited {self._arrival.waited_s:g} s for hardware that came up late")
         return not self.problems
 
     def _take_all(self, manifest: Manifest) -> None:
         for gpu in manifest.gpus:
-            reason = misfit(self._host, gpu)
+            reason = self._misfit(gpu)
             if reason is not None:
                 self._left_alone.add(gpu.address)
                 self._complain(f"{gpu.address} is left alone: {reason}")
@@ -67,7 +72,7 @@ class Restore:
         if one.gpu in self._left_alone:
             return False
         try:
-            change = self._patiently(one)
+            change = self._once_arrived(one)
         except Problem as problem:
             if one.gpu is not None and not isinstance(one.step, (CreateMdev, SetVgpuType)):
                 self._left_alone.add(one.gpu)
@@ -76,6 +81,21 @@ class Restore:
         if change.changed:
             _say(f"{change.op} {change.target}: {change.before} -> {change.after}")
         return True
+
+    def _misfit(self, gpu: ManifestGpu) -> Optional[str]:
+        while not self._host.exists(f"/sys/bus/pci/devices/{gpu.address}"):
+            if not self._arrival.wait_for("not-found"):
+                break
+        return misfit(self._host, gpu)
+
+    def _once_arrived(self, one: ManifestStep) -> Change:
+        """Take a step again while the hardware it needs may still be coming up; shares have waits of their own."""
+        while True:
+            try:
+                return self._patiently(one)
+            except Problem as problem:
+                if isinstance(one.step, (CreateMdev, SetVgpuType)) or not self._arrival.wait_for(problem.code):
+                    raise
 
     def _patiently(self, one: ManifestStep) -> Change:
         for attempt in range(_TRIES):
@@ -131,20 +151,22 @@ def misfit(host: Host, wanted: ManifestGpu) -> Optional[str]:
 
 def main(host: Host, path: str, *, unless_restored: bool = False) -> int:
     """Restore and return the exit status. unless_restored: not again what this boot's last run restored."""
-    if unless_restored and _is_restored(host):
+    before = _result_of_this_boot(host) if unless_restored else None
+    if before is not None and not before.problems and before.restored_manifest == before.manifest:
         return 0
-    restore = Restore(host)
+    restore = Restore(host, is_second=before is not None)
     is_restored = restore.run(path)
     _say("the layout is restored" if is_restored else "<3>the layout is NOT restored as a whole")
     return 0 if is_restored else 1
 
 
-def _is_restored(host: Host) -> bool:
-    """Whether the last run was in this boot, by the manifest of now, and left nothing out."""
-    found = facts_of_boot.read(host)
-    if found is None or found.problems or found.restored_manifest != found.manifest:
-        return False
-    return found.restored_boot_id == host.read("/proc/sys/kernel/random/boot_id").strip()
+def _result_of_this_boot(host: Host) -> Optional[BootFacts]:
+    try:
+        found = facts_of_boot.read(host)
+        boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
+    except Problem:
+        return None
+    return found if found is not None and found.restored_boot_id == boot_id else None
 
 
 def _say(text: str) -> None:

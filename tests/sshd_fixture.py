@@ -5,6 +5,7 @@ With accounts or mounts it runs in a mount namespace of its own: /run is empty t
 sudo rules, and folders can lie elsewhere.
 """
 
+import hashlib
 import os
 import random
 import shlex
@@ -12,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +28,7 @@ _SSHD = "/usr/sbin/sshd"
 _START_LIMIT_S = 15.0
 _ADDRESS = "127.0.0.1"
 _PORTS = range(21000, 32000)
+NO_FILE_OF_THE_USER = "Host *\n  IdentityFile none\n  IdentityAgent none\n  GlobalKnownHostsFile none\n"
 
 # Users of LoopbackSshd(accounts=True): sudo asks the first for a password, not the second, and refuses the third.
 PASSWORD_USER, FREE_USER, PLAIN_USER = "vgpu-password", "vgpu-free", "vgpu-plain"
@@ -89,16 +92,13 @@ class LoopbackSshd:
         target = HostTarget("gpu1", self.address, port=self.port, user="root", private_key_file=str(self.client_key))
         return replace(target, **changes)
 
-    def settings(self, **changes: Any) -> SshSettings:
-        """Return settings that read no file of the user and know this server's keys; any field can be given."""
-        settings = SshSettings(
-            known_hosts_file=self.known_hosts,
-            system_known_hosts_file=None,
-            system_ssh_config_file=None,
-            default_key_files=(),
-            agent_socket="",
-        )
-        return replace(settings, **changes)
+    def settings(self, config: str = "", **changes: Any) -> SshSettings:
+        """Return settings that know this server's keys and no file of the user; `config` comes first in ssh_config."""
+        path = self.folder / f"ssh_config-{hashlib.sha256(config.encode()).hexdigest()[:8]}"
+        unfinished = path.with_suffix(f".{threading.get_ident()}")
+        unfinished.write_text(f"{config}\n{NO_FILE_OF_THE_USER}  UserKnownHostsFile {self.known_hosts}\n")
+        unfinished.replace(path)
+        return SshSettings(**{"ssh_config_file": path, **changes})
 
     def public_key(self, kind: str = "ed25519") -> str:
         """Return the host's public key of one kind as `TYPE BASE64`."""

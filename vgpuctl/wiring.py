@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From settings to services: the only place that names concrete classes of the rooms."""
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from vgpuctl.guests.hypervisor import Hypervisor
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
+    from vgpuctl.hosts.settings import SshSettings
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
@@ -61,17 +63,16 @@ def open_services(
 
         return open_store(settings.database or default_url(), clock=clock, key_file=settings.key_file)
 
-    def session(inventory: "Inventory", name: str) -> HostSession:
-        from vgpuctl.hosts.connection import Connection
+    @functools.cache
+    def ssh() -> "SshSettings":
         from vgpuctl.hosts.settings import SshSettings
 
-        home = Path.home() / ".ssh"
-        ssh = SshSettings(
-            known_hosts_file=settings.known_hosts or home / "known_hosts",
-            ssh_config_file=home / "config",
-            connect_timeout_s=settings.connect_timeout_s,
-        )
-        return HostSession(name, Connection(inventory.target(name), settings=ssh), open_agent, _hypervisor)
+        return SshSettings(known_hosts_file=settings.known_hosts, connect_timeout_s=settings.connect_timeout_s)
+
+    def session(inventory: "Inventory", name: str) -> HostSession:
+        from vgpuctl.hosts.connection import Connection
+
+        return HostSession(name, Connection(inventory.target(name), settings=ssh()), open_agent, _hypervisor)
 
     def open_agent(connection: "Connection") -> "AgentClient":
         from vgpuctl.hosts.agent_client import AgentClient

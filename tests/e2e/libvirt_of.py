@@ -15,6 +15,6 @@ from vgpuctl.inventory.load import load_inventory
 def libvirt_of(inventory: Path, host: str) -> Iterator[Hypervisor]:
     """Open libvirt on one host of an inventory."""
     target = load_inventory([str(inventory)]).target(host)
-    settings = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=None)
+    settings = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=Path("/dev/null"))
     with Connection(target, settings=settings) as connection, connection.libvirt_uri() as uri, Hypervisor(uri) as there:
         yield there

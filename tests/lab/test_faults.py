@@ -41,7 +41,7 @@ def healthy(folder: lab.LabFolder) -> Iterator[lab.LabFolder]:
 
 def connection(folder: lab.LabFolder) -> Connection:
     inventory = next(host.inventory for host in lab.simulated.status(folder=folder))
-    settings = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=None)
+    settings = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=Path("/dev/null"))
     return Connection(load_inventory([str(inventory)]).target(NAME), settings=settings)
 
 

@@ -39,7 +39,9 @@ VMS = {
 
 def _connection(folder: lab.LabFolder, name: str) -> Connection:
     target = load_inventory([str(simulated_folder(folder).inventory)]).target(name)
-    return Connection(target, settings=SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=None))
+    return Connection(
+        target, settings=SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=Path("/dev/null"))
+    )
 
 
 def _truth(folder: lab.LabFolder) -> list[State]:

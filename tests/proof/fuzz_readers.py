@@ -2,7 +2,7 @@
 """Every reader of text from outside, with texts to begin from. A reader refuses by an error that it declares."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from vgpuctl.guests.seed import check_ssh_key, check_user_data, seed_files
 from vgpuctl.hosts.facts_check import check_facts
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import resolve
+from vgpuctl.hosts.ssh_program import Answer, SshProgram, read_answer
 from vgpuctl.inventory import load_inventory
 from vgpuctl.inventory.exchange import Left, import_mdevctl, import_mig_parted, import_vgpu_device_manager
 from vgpuctl.inventory.owners_file import read_owners
@@ -115,22 +116,29 @@ def _domain(content: bytes, _folder: Path) -> Any:
     return fact, fact.metadata.request_fields() if fact.metadata is not None else None, read_networks([text])
 
 
-def _ssh_config(content: bytes, folder: Path) -> Any:
-    path = folder / "config"
-    path.write_bytes(content)
-    settings = SshSettings(folder / "known_hosts", ssh_config_file=path, system_ssh_config_file=None)
-    return resolve(HostTarget("gpu1", "gpu1.example"), settings).host
+class _NoSsh(SshProgram):
+    """Answers as the text says, whatever it is asked: the program itself reads ssh_config."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._answer = read_answer(text)
+
+    def ask(self, arguments: Sequence[str], address: str, *, name: str) -> Answer:
+        assert all("\0" not in word and "\n" not in word for word in arguments), "ssh takes one line"
+        return self._answer
 
 
-def _common_args(text: str, folder: Path) -> Any:
-    settings = SshSettings(folder / "known_hosts", system_ssh_config_file=None)
-    return resolve(HostTarget("gpu1", "gpu1.example", common_args=text), settings).host
+def _ssh_answer(text: str) -> Any:
+    return resolve(HostTarget("gpu1", "gpu1.example"), SshSettings(ssh=_NoSsh(text)))
 
 
-def _target(text: str, folder: Path) -> Any:
-    settings = SshSettings(folder / "known_hosts", system_ssh_config_file=None)
-    arguments = "-o ProxyCommand='nc %h %p %r %n'"
-    return resolve(HostTarget(text, text, user=text, common_args=arguments), settings).proxy_command
+def _common_args(text: str) -> Any:
+    return resolve(HostTarget("gpu1", "gpu1.example", common_args=text), SshSettings(ssh=_NoSsh("user root\n"))).host
+
+
+def _target(text: str) -> Any:
+    ssh = _NoSsh(f"user {text}\nhostname {text}\nproxycommand nc %h %p %r %n\n")
+    return resolve(HostTarget(text, text, user=text), SshSettings(ssh=ssh)).proxy_command
 
 
 def _limit(text: str, folder: Path) -> Any:
@@ -214,15 +222,17 @@ vgpu:
   - {match: {address: "0000:41:00.0"}, kind: mig, instances: {1g.10gb: 7}}
 vgpu_placing: {labels: {rack: r1}, maintenance: true, policy: spread, gpus: [{match: {board: A40}, speed: 0.5}]}
 """
-_SSH_CONFIG = """Host gpu1* !gpu10
-  HostName %h.example
-  User root
-  Port 2222
-  IdentityFile ~/.ssh/%r_%h
-  ProxyJump jump@bastion:2200,second
-Match host gpu1.example user root
-  ProxyCommand nc %h %p
-  UserKnownHostsFile /dev/null
+_SSH_ANSWER = """user root
+hostname gpu1.example
+port 2222
+identityfile ~/.ssh/%r_%h
+identityfile ${HOME}/key
+certificatefile ~root/%u-cert.pub
+identityagent $SSH_AGENT
+userknownhostsfile /a b/known_hosts /dev/null
+knownhostscommand /bin/keys "%H" %I %%
+connecttimeout 60
+proxycommand nc %h %p
 """
 _MDEVCTL = json.dumps(
     [{"0000:41:00.4": [{"c2177883-f1bb-47f0-914d-32a22e3a8804": {"mdev_type": "nvidia-558", "start": "auto"}}]}]
@@ -261,9 +271,11 @@ READERS: dict[str, Reader] = {
     "agent's reply": Reader(_reply, (_REPLY,), (WireError, JsonRefused, UnicodeDecodeError)),
     "domain XML": Reader(_domain, _read_all(*(DATA / "domains").glob("*.xml"))),
     "QEMU's answer": _values(guest_pci_devices, _QUERY_PCI),
-    "ssh_config": Reader(_ssh_config, (_SSH_CONFIG.encode(),)),
-    "ansible_ssh_common_args": _values(_common_args, "-o Port=22 -J me@a:22,b -i ~/k -F none", with_folder=True),
-    "a host's name": _values(_target, "gpu1.example.com", "fe80::1%eth0", "user", with_folder=True),
+    "an answer of ssh -G": _values(
+        _ssh_answer, _SSH_ANSWER, _SSH_ANSWER.replace("proxycommand nc %h %p", "proxyjump a@b:22,c")
+    ),
+    "ansible_ssh_common_args": _values(_common_args, "-o Port=22 -J me@a:22,b -i ~/k -F none"),
+    "a host's name": _values(_target, "gpu1.example.com", "fe80::1%eth0", "user"),
     "-i": _values(_listed, "gpu1,gpu2:22,", "/nowhere/hosts.yml", "$HOME/x"),
     "--limit": _values(_limit, "rack1:!gpu03", "gpu*:&rack2", "~gpu0[12]", "rack1[0:2]", with_folder=True),
     "--gpu": _values(parse_gpu_request, "A40-8Q", "2*L40S-48Q", "passthrough:H100*4", "memory>=16GiB,series=Q", "vf:x"),

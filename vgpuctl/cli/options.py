@@ -83,7 +83,7 @@ def ssh(function: Command) -> Command:
             "--known-hosts",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
-            help="Known host keys; default: ~/.ssh/known_hosts.",
+            help="Known host keys; default: ssh_config's UserKnownHostsFile.",
         ),
     ):
         function = option(function)

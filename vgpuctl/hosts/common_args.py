@@ -2,7 +2,7 @@
 """Reads `ansible_ssh_common_args`: the options of ssh(1) that vgpuctl honours; the rest is refused, not ignored."""
 
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import InventoryError
@@ -10,18 +10,22 @@ from vgpuctl.errors import InventoryError
 _HONOURED = frozenset(
     {
         "addressfamily",
+        "certificatefile",
         "connecttimeout",
         "globalknownhostsfile",
+        "gssapiauthentication",
         "hostkeyalias",
         "hostname",
         "identitiesonly",
         "identityagent",
         "identityfile",
+        "knownhostscommand",
         "port",
         "proxycommand",
         "proxyjump",
         "serveraliveinterval",
         "stricthostkeychecking",
+        "tag",
         "user",
         "userknownhostsfile",
     }
@@ -30,13 +34,17 @@ _HONOURED = frozenset(
 _WITHOUT_EFFECT = frozenset(
     {
         "batchmode",
+        "checkhostip",
         "compression",
         "controlmaster",
         "controlpath",
         "controlpersist",
         "forwardagent",
+        "gssapidelegatecredentials",
         "hashknownhosts",
+        "kbdinteractiveauthentication",
         "loglevel",
+        "passwordauthentication",
         "preferredauthentications",
         "serveralivecountmax",
         "tcpkeepalive",
@@ -49,21 +57,19 @@ _FORMS = "-o Key=Value, -J HOPS, -F FILE, -i FILE and -p PORT"
 
 @dataclass(frozen=True)
 class CommonArguments:
-    """What the argument text says. options: ssh_config's keys in lower case; identity files in their order."""
+    """The argument text. options: ssh_config's keys in lower case with their values, in order, as -o takes them."""
 
-    options: dict[str, str] = field(default_factory=dict)
-    identity_files: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
     config_file: Path | None = None
 
 
 def parse_common_args(text: str | None, *, host: str) -> CommonArguments:
-    """Read the text. The first value of a key counts, as for ssh. Raises InventoryError that names the word."""
+    """Read the text; ssh decides which value of a key counts. Raises InventoryError that names the word."""
     try:
         words = shlex.split(text or "")
     except ValueError as exc:
         raise InventoryError(f"{host}: ansible_ssh_common_args {text!r} cannot be read: {exc}") from exc
-    options: dict[str, str] = {}
-    identity_files: list[str] = []
+    options: list[tuple[str, str]] = []
     config_file: Path | None = None
     while words:
         word = words.pop(0)
@@ -78,19 +84,27 @@ def parse_common_args(text: str | None, *, host: str) -> CommonArguments:
             value = words.pop(0)
         if flag == "-o":
             key, value = _split_option(value, host=host)
-            if key == "identityfile":
-                identity_files.append(value)
-            else:
-                options.setdefault(key, value)
+            if key in _HONOURED:
+                options.append((key, value))
         elif flag == "-J":
-            options.setdefault("proxyjump", value)
+            options.append(("proxyjump", value))
         elif flag == "-F":
             config_file = in_home(value)
         elif flag == "-i":
-            identity_files.append(value)
+            options.append(("identityfile", quoted(value, host=host)))
         else:
-            options.setdefault("port", value)
-    return CommonArguments(options, tuple(identity_files), config_file)
+            options.append(("port", value))
+    for key, value in options:
+        if key == "proxyjump" and len(value.split()) != 1:  # ssh takes the first word and ignores the others
+            raise InventoryError(f"{host}: ansible_ssh_common_args: {value[:_SHOWN]!a} is no list of jump hosts")
+    return CommonArguments(tuple(options), config_file)
+
+
+def quoted(path: str, *, host: str) -> str:
+    """Return a file's name as a value of ssh_config. Raises InventoryError for a name that ssh cannot be told."""
+    if '"' in path:
+        raise InventoryError(f"{host}: the path {path[:_SHOWN]!a}: ssh_config takes no file name with a quote")
+    return f'"{path}"'
 
 
 def in_home(text: str) -> Path:

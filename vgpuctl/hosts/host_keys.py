@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgpuctl.errors import HostError, HostKeyChanged, HostKeyUnknown
+from vgpuctl.hosts.known_hosts_command import run_known_hosts_command
 from vgpuctl.hosts.ssh_config import Endpoint
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 
@@ -60,17 +61,29 @@ class KnownHost:
         return has_matched
 
 
-def known_lines(endpoint: Endpoint) -> list[KnownHost]:
-    """Return the lines about an endpoint, in the files' order.
+def known_lines(endpoint: Endpoint, shown: HostKey | None = None) -> list[KnownHost]:
+    """Return the lines about an endpoint, in the files' order, then KnownHostsCommand's.
 
     A port other than 22 is looked up as `[host]:port`; as ssh does, a line without a port serves when there is
-    none. Raises HostKeyUnknown when a file exists but cannot be read.
+    none. shown: the server's key, None before it is known. Raises HostKeyUnknown when a file exists but cannot be
+    read, or the command fails.
     """
     lines = [line for path in endpoint.known_hosts_files for line in _read(path, endpoint)]
+    if endpoint.known_hosts_command:
+        lines += _lines_of_command(endpoint, shown)
     found = [line for line in lines if line.names(endpoint.known_hosts_name)]
     if not found and endpoint.known_as is None:
         found = [line for line in lines if line.names(endpoint.host.lower())]
     return found
+
+
+def _lines_of_command(endpoint: Endpoint, shown: HostKey | None) -> list[KnownHost]:
+    """Run KnownHostsCommand: before the key exchange for the order of algorithms, then about the key itself."""
+    tokens = {"H": endpoint.known_hosts_name, "I": "ORDER", "t": "NONE", "f": "NONE", "K": "NONE"}
+    if shown is not None:
+        key = base64.b64encode(shown.blob).decode()
+        tokens |= {"I": "HOSTNAME", "t": shown.kind, "f": shown.fingerprint, "K": key}
+    return _lines(Path(f"KnownHostsCommand-{tokens['I']}"), run_known_hosts_command(endpoint, tokens))
 
 
 def preferred_algorithms(lines: Sequence[KnownHost], supported: Sequence[str]) -> tuple[str, ...]:
@@ -116,11 +129,14 @@ def _changed(endpoint: Endpoint, known: Sequence[KnownHost], shown: HostKey) -> 
     context += [f"{line.place}: {line.key.kind} {line.key.fingerprint}" for line in wanted]
     file = shlex.quote(str(wanted[0].path))
     name = shlex.quote(endpoint.known_hosts_name)
+    if wanted[0].path not in endpoint.known_hosts_files:
+        correction = f"correct the key where `{endpoint.known_hosts_command[0]}` has it from"
+    else:
+        correction = f"run `ssh-keygen -f {file} -R {name}` and accept the new key"
     return HostKeyChanged(
         f"{endpoint.name}: the host key of {_where(endpoint)} is another than the one in {wanted[0].place}",
         context=context,
-        hint=f"somebody may be in between, or the host was installed anew; if you know that it was, "
-        f"run `ssh-keygen -f {file} -R {name}` and accept the new key",
+        hint=f"somebody may be in between, or the host was installed anew; if you know that it was, {correction}",
     )
 
 
@@ -132,6 +148,8 @@ def _unknown(endpoint: Endpoint, lines: Sequence[KnownHost], shown: HostKey) -> 
         for line in lines
         if line.marker == "@cert-authority"
     ]
+    if endpoint.known_hosts_command:
+        context.append(f"KnownHostsCommand `{' '.join(endpoint.known_hosts_command)[:200]}` does not know it either")
     return HostKeyUnknown(
         f"{endpoint.name}: the host key of {_where(endpoint)} is not in {file}",
         context=context,
@@ -168,12 +186,12 @@ def _read(path: Path, endpoint: Endpoint) -> list[KnownHost]:
             f"{endpoint.name}: known_hosts file {path}: {said}",
             hint="make the file readable, or name another with UserKnownHostsFile",
         ) from exc
-    lines = []
-    for number, line in enumerate(text.splitlines(), 1):
-        entry = _parse(path, number, line)
-        if entry is not None:
-            lines.append(entry)
-    return lines
+    return _lines(path, text)
+
+
+def _lines(path: Path, text: str) -> list[KnownHost]:
+    parsed = (_parse(path, number, line) for number, line in enumerate(text.splitlines(), 1))
+    return [line for line in parsed if line is not None]
 
 
 def _parse(path: Path, number: int, line: str) -> KnownHost | None:

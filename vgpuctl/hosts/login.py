@@ -168,7 +168,10 @@ def _handshake(
             f"{endpoint.connect_timeout_s:g} s"
         )
     key = transport.get_remote_server_key()
-    host_keys.verify(endpoint, lines, host_keys.HostKey(key.get_name(), key.asbytes()))
+    shown = host_keys.HostKey(key.get_name(), key.asbytes())
+    if endpoint.known_hosts_command:
+        lines = host_keys.known_lines(endpoint, shown)
+    host_keys.verify(endpoint, lines, shown)
     return transport
 
 

@@ -1,35 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts inventory, ansible_ssh_common_args and ssh_config together: where to connect, as whom, through what."""
+"""Where to connect, as whom, through what: the inventory's values are handed to `ssh -G`, whose answer is read here."""
 
-import getpass
-import glob
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.hosts.common_args import CommonArguments, in_home, parse_common_args
-from vgpuctl.hosts.quiet_paramiko import load_paramiko
+from vgpuctl.hosts.common_args import parse_common_args, quoted
 from vgpuctl.hosts.settings import SshSettings
+from vgpuctl.hosts.ssh_program import Answer
+from vgpuctl.hosts.ssh_tokens import Tokens, login_tokens
 from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
-from vgpuctl.specs.bounded_reader import Malformed, read_bounded
-
-if TYPE_CHECKING:
-    import paramiko
 
 _MAXIMUM_HOPS = 8
-_MAXIMUM_INCLUDES = 16
-_SECTION = re.compile(r"\s*(?:host|match)(?:\s|=)", re.IGNORECASE)
-_INCLUDE = re.compile(r"\s*include(?:\s*=\s*|\s+)(?P<patterns>.+?)\s*$", re.IGNORECASE)
-_TOKEN = re.compile(r"%(.)")
 _WHOLE = re.compile(r"[0-9]{1,6}")
 _HIGHEST_PORT = 65535
-_LONGEST_LINE = 4096
 _SHOWN = 60
+# In the name of a known_hosts file, for each of which ssh -G's answer is tried as a whole.
+_MOST_BLANKS = 8
+_LONGEST_VALUE = 4096
+# ssh -G lists these when no IdentityFile is configured; most people have one of them.
+_DEFAULT_KEY = re.compile(r"~/\.ssh/id_[a-z0-9_-]+")
+# KnownHostsCommand's own tokens, known when the server has shown its key.
+KEY_TOKENS = "HIKft"
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,8 @@ class Endpoint:
     """One SSH server to log in to.
 
     name: the inventory's, or the hop as written. via: the jump hosts, first hop first. known_as: what known_hosts
-    is searched for when HostKeyAlias is set. accepts_unknown_key: never a changed or revoked one.
+    is searched for when HostKeyAlias is set. known_hosts_command: its words, with KEY_TOKENS left in them.
+    accepts_unknown_key: never a changed or revoked one. ways_not_tried: other ways to log in that ssh_config asks for.
     """
 
     name: str
@@ -45,7 +43,9 @@ class Endpoint:
     port: int
     user: str
     known_hosts_files: tuple[Path, ...]
+    known_hosts_command: tuple[str, ...] = ()
     identity_files: tuple[Path, ...] = ()
+    certificate_files: tuple[Path, ...] = ()
     has_chosen_identities: bool = False
     identities_only: bool = False
     agent_socket: str | None = None
@@ -56,6 +56,7 @@ class Endpoint:
     address_family: str = "any"
     proxy_command: str | None = None
     via: tuple["Endpoint", ...] = ()
+    ways_not_tried: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
 
     @property
@@ -67,7 +68,7 @@ class Endpoint:
 
 
 def resolve(target: HostTarget, settings: SshSettings) -> Endpoint:
-    """Work out where and how to log in: inventory before ansible_ssh_common_args before ssh_config.
+    """Ask ssh where and how to log in: inventory before ansible_ssh_common_args before ssh_config.
 
     As for ssh, -o and -i are for the host itself; jump hosts follow ssh_config. Raises InventoryError.
     """
@@ -76,95 +77,113 @@ def resolve(target: HostTarget, settings: SshSettings) -> Endpoint:
         if not os.path.isfile(arguments.config_file):  # noqa: PTH113 - False for a name that is too long, too
             shown = str(arguments.config_file)[:_SHOWN]
             raise InventoryError(f"{target.name}: there is no ssh_config file {shown}")
-        settings = replace(settings, ssh_config_file=arguments.config_file, system_ssh_config_file=None)
-    load_paramiko()
-    config = _read_config(settings)
-    return _resolve_one(target.name, target.address, config, settings, target=target, arguments=arguments)
+        settings = replace(settings, ssh_config_file=arguments.config_file)
+    _check_name(target.name, "address", target.address, host_name_fault(target.address))
+    # Files are named by -o: ssh's own -i leaves out a file that is missing.
+    options = [("identityfile", target.private_key_file)] if target.private_key_file else []
+    options = [(key, quoted(path, host=target.name)) for key, path in options]
+    options += arguments.options
+    words = _words(settings, target.user, target.port, options, name=target.name)
+    answer = settings.ssh.ask(words, target.address, name=target.name)
+    endpoint = _endpoint(target.name, target.address, answer, settings)
+    endpoint = replace(
+        endpoint,
+        password=target.password,
+        accepts_unknown_key=endpoint.accepts_unknown_key or not target.host_key_checking,
+    )
+    return _with_hops(endpoint, answer, settings, depth=0)
 
 
-def _resolve_one(
-    name: str,
-    address: str,
-    config: "paramiko.SSHConfig",
-    settings: SshSettings,
-    *,
-    target: HostTarget | None = None,
-    arguments: CommonArguments | None = None,
-    user: str | None = None,
-    port: int | None = None,
-    depth: int = 0,
-) -> Endpoint:
+def _words(
+    settings: SshSettings, user: str | None, port: int | None, options: Sequence[tuple[str, str]], *, name: str
+) -> list[str]:
+    """Build ssh's arguments; what comes first counts."""
+    words = [] if settings.ssh_config_file is None else ["-F", str(settings.ssh_config_file)]
+    if user is not None:
+        _check_name(name, "user", user, user_name_fault(user))
+        words += ["-l", user]
+    if port is not None:
+        words += ["-p", str(port)]
+    if settings.known_hosts_file is not None:
+        options = [*options, ("userknownhostsfile", quoted(str(settings.known_hosts_file), host=name))]
+    for key, value in options:
+        if any(character < " " or character == "\x7f" for character in value):
+            raise InventoryError(f"{name}: {key} {value[:_SHOWN]!a} contains a control character")
+        words += ["-o", f"{key}={value}"]
+    return words
+
+
+def _endpoint(name: str, address: str, answer: Answer, settings: SshSettings) -> Endpoint:
+    for key, values in answer.items():
+        if max(map(len, values)) > _LONGEST_VALUE:
+            raise InventoryError(f"{name}: {key} of ssh_config has more than {_LONGEST_VALUE} characters")
+    options = {key: values[0] for key, values in answer.items()}
+    host, user = options.get("hostname", address), options.get("user", "")
+    port = _whole_number(options.get("port", "22"), "Port", name)
+    _check_name(name, "HostName", host, host_name_fault(host))
+    _check_name(name, "user", user, user_name_fault(user))
+    if not 1 <= port <= _HIGHEST_PORT:
+        raise InventoryError(f"{name}: port {port} is none", hint="a port is 1 to 65535")
+    if options.get("proxyusefdpass") in ("yes", "true") and options.get("proxycommand", "none") != "none":
+        raise InventoryError(
+            f"{name}: ProxyUseFdpass of ssh_config is not supported",
+            context=[f"ProxyCommand {options['proxycommand']}"],
+            hint="use a ProxyCommand that copies its stdin and stdout, or reach the host over TCP",
+        )
+    alias = options.get("hostkeyalias")
+    tokens = login_tokens(name, address=address, host=host, port=port, user=user, alias=alias)
+    identity_files = _without_none(answer.get("identityfile", ()))
+    command = options.get("proxycommand", "none")
+    return Endpoint(
+        name=name,
+        host=host,
+        port=port,
+        user=user,
+        known_hosts_files=(
+            *_paths(options.get("userknownhostsfile", "none"), tokens, own=settings.known_hosts_file),
+            *_paths(options.get("globalknownhostsfile", "none"), tokens),
+        ),
+        known_hosts_command=_known_hosts_command(options.get("knownhostscommand", "none"), tokens),
+        identity_files=tuple(tokens.path(text) for text in identity_files),
+        certificate_files=tuple(tokens.path(text) for text in _without_none(answer.get("certificatefile", ()))),
+        has_chosen_identities=any(not _DEFAULT_KEY.fullmatch(text) for text in identity_files),
+        identities_only=options.get("identitiesonly", "no") in ("yes", "true"),
+        agent_socket=_agent_socket(options.get("identityagent", "SSH_AUTH_SOCK"), tokens),
+        known_as=alias,
+        accepts_unknown_key=options.get("stricthostkeychecking", "ask") in ("no", "off", "false", "accept-new"),
+        connect_timeout_s=_seconds(options, "connecttimeout", name) or settings.connect_timeout_s,
+        keepalive_s=_seconds(options, "serveraliveinterval", name) or settings.keepalive_s,
+        address_family=options.get("addressfamily", "any"),
+        proxy_command=None if command == "none" else tokens.expand(command),
+        ways_not_tried=_ways_not_tried(options),
+    )
+
+
+def _with_hops(endpoint: Endpoint, answer: Answer, settings: SshSettings, *, depth: int) -> Endpoint:
+    """Add the jump hosts of ProxyJump; the first one's own jump hosts come before it."""
+    jump = answer.get("proxyjump", ("none",))[0]
+    if jump == "none":
+        return endpoint
+    name = endpoint.name
     if depth > _MAXIMUM_HOPS:
         raise InventoryError(
             f"{name}: more than {_MAXIMUM_HOPS} jump hosts behind one another",
             hint="see whether ProxyJump in ssh_config leads back to the same host",
         )
-    _check_name(name, "address", address, host_name_fault(address))
-    arguments = arguments or CommonArguments()
-    found = _look_up(config, address, name)
-    options: dict[str, str] = {
-        **{key: value for key, value in found.items() if isinstance(value, str)},
-        **arguments.options,
-    }
-    if "proxycommand" in arguments.options or "proxyjump" in arguments.options:
-        for key in {"proxycommand", "proxyjump"} - arguments.options.keys():
-            options.pop(key, None)
-    host = options.get("hostname", address)
-    inventory_port = target.port if target else port
-    inventory_user = target.user if target else user
-    number = inventory_port or _whole_number(options.get("port", "22"), "Port", name)
-    login_user = inventory_user or options.get("user") or getpass.getuser()
-    _check_name(name, "HostName", host, host_name_fault(host))
-    _check_name(name, "user", login_user, user_name_fault(login_user))
-    if not 1 <= number <= _HIGHEST_PORT:
-        raise InventoryError(f"{name}: port {number} is none", hint="a port is 1 to 65535")
-    expand = _expander(address, host, number, login_user)
-    listed: list[str] = [target.private_key_file] if target and target.private_key_file else []
-    listed += arguments.identity_files
-    listed += found.get("identityfile") or []
-    checking = options.get("stricthostkeychecking", "ask").lower()
-    endpoint = Endpoint(
-        name=name,
-        host=host,
-        port=number,
-        user=login_user,
-        known_hosts_files=_known_hosts_files(options, settings, expand),
-        identity_files=tuple(Path(expand(text)) for text in listed if text.lower() != "none")
-        or tuple(settings.default_key_files),
-        has_chosen_identities=bool(listed),
-        identities_only=options.get("identitiesonly", "no").lower() == "yes",
-        agent_socket=_agent_socket(options.get("identityagent"), settings, expand),
-        known_as=options.get("hostkeyalias"),
-        accepts_unknown_key=(target is not None and not target.host_key_checking)
-        or checking in ("no", "off", "accept-new"),
-        connect_timeout_s=_seconds(options, "connecttimeout", name) or settings.connect_timeout_s,
-        keepalive_s=_seconds(options, "serveraliveinterval", name) or settings.keepalive_s,
-        address_family=options.get("addressfamily", "any").lower(),
-        password=target.password if target else None,
-    )
-    jump = options.get("proxyjump", "none")
-    if jump.lower() != "none":
-        hops = _resolve_hops(expand(jump), config, settings, name=name, depth=depth)
-        return replace(endpoint, via=hops)
-    command = options.get("proxycommand", "none")
-    if command.lower() != "none":
-        return replace(endpoint, proxy_command=expand(command))
-    return endpoint
-
-
-def _resolve_hops(
-    text: str, config: "paramiko.SSHConfig", settings: SshSettings, *, name: str, depth: int
-) -> tuple[Endpoint, ...]:
     hops: list[Endpoint] = []
-    for number, written in enumerate(part.strip() for part in text.split(",")):
+    for number, written in enumerate(part.strip() for part in jump.split(",")):
         user, host, port = split_destination(written, what=f"{name}: ProxyJump")
-        hop = _resolve_one(written, host, config, settings, user=user, port=port, depth=depth + 1)
+        _check_name(written, "address", host, host_name_fault(host))
+        words = _words(settings, user, port, (), name=written)
+        found = settings.ssh.ask_once(words, host, name=written)
+        hop = _endpoint(written, host, found, settings)
         if number == 0:
+            hop = _with_hops(hop, found, settings, depth=depth + 1)
             hops += hop.via
         else:
             hop = replace(hop, proxy_command=None)
         hops.append(replace(hop, via=()))
-    return tuple(hops)
+    return replace(endpoint, via=tuple(hops), proxy_command=None)
 
 
 def split_destination(text: str, *, what: str) -> tuple[str | None, str, int | None]:
@@ -177,110 +196,66 @@ def split_destination(text: str, *, what: str) -> tuple[str | None, str, int | N
     return user or None, match["v6"] or match["host"], int(match["port"]) if match["port"] else None
 
 
-def _look_up(config: "paramiko.SSHConfig", address: str, name: str) -> Mapping[str, str | list[str] | None]:
-    import paramiko
+def _paths(text: str, tokens: Tokens, *, own: Path | None = None) -> list[Path]:
+    """Split a list of files; ssh -G prints them without their quotes, so a name with blanks is found by looking.
 
+    own: the file that we have named ourselves.
+    """
+    if text == str(own):
+        return [Path(text)]
+    words = text.split(" ")
+    paths: list[Path] = []
+    while words:
+        for size in range(min(len(words), _MOST_BLANKS), 0, -1):
+            joined = " ".join(words[:size])
+            path = Path("/dev/null") if joined == "none" else tokens.path(joined)
+            if size == 1 or os.path.exists(path):  # noqa: PTH110 - False for a name that is too long, too
+                break
+        if joined:
+            paths.append(path)
+        del words[:size]
+    return paths
+
+
+def _known_hosts_command(text: str, tokens: Tokens) -> tuple[str, ...]:
+    if text == "none":
+        return ()
     try:
-        return dict(config.lookup(address))
-    except (paramiko.SSHException, ImportError, OSError, UnicodeError) as exc:
-        raise InventoryError(
-            f"{name}: ssh_config cannot be used for {address}: {exc}",
-            hint="`Match exec` and canonical names are not supported; write a Host section instead",
-        ) from exc
+        program, *words = shlex.split(text)
+    except ValueError as exc:
+        raise InventoryError(f"{tokens.name}: KnownHostsCommand {text[:_SHOWN]!a} cannot be read: {exc}") from exc
+    return (program, *(tokens.expand(tokens.variables(word), later=KEY_TOKENS) for word in words))
 
 
-def _read_config(settings: SshSettings) -> "paramiko.SSHConfig":
-    import paramiko
-
-    lines: list[str] = []
-    for path in (settings.ssh_config_file, settings.system_ssh_config_file):
-        if path is not None and path.is_file():
-            lines += ["Host *", *_lines_of(path, depth=0)]
-
-    class Unexpanded(paramiko.SSHConfig):
-        """paramiko expands %p and %r from ssh_config alone; they are expanded here, where the inventory has won."""
-
-        TOKENS_BY_CONFIG_KEY = {"hostname": ["%h"]}
-
-    try:
-        return Unexpanded.from_text("\n".join(lines))
-    except (paramiko.SSHException, ValueError) as exc:
-        raise InventoryError(
-            f"ssh_config cannot be read: {exc}",
-            context=[f"files: {settings.ssh_config_file}, {settings.system_ssh_config_file}"],
-        ) from exc
-
-
-def _lines_of(path: Path, *, depth: int) -> list[str]:
-    """Return the file's lines with Include (which paramiko does not know) replaced by what it names."""
-    if depth > _MAXIMUM_INCLUDES:
-        raise InventoryError(f"{path}: Include goes deeper than {_MAXIMUM_INCLUDES} files")
-    try:
-        text = read_bounded(path).decode("utf-8", "surrogateescape")
-    except Malformed as exc:
-        raise InventoryError(f"ssh_config file {path} {exc}") from exc
-    lines: list[str] = []
-    section = "Host *"
-    for number, line in enumerate(text.splitlines(), start=1):
-        if len(line) > _LONGEST_LINE:  # paramiko looks at every blank again and again
-            raise InventoryError(f"{path}:{number}: a line of {len(line)} characters; at most {_LONGEST_LINE}")
-        match = _INCLUDE.fullmatch(line)
-        if match is None:
-            if _SECTION.match(line):
-                section = line
-            lines.append(line)
-            continue
-        for pattern in match["patterns"].replace('"', "").split():
-            written = in_home(pattern)
-            base = Path("/etc/ssh") if str(path).startswith("/etc/") else Path.home() / ".ssh"
-            for included in sorted(glob.glob(str(written if written.is_absolute() else base / written))):  # noqa: PTH207
-                lines += _lines_of(Path(included), depth=depth + 1)
-        # What follows the Include belongs to the section that was open before it.
-        lines.append(section)
-    return lines
-
-
-def _known_hosts_files(
-    options: Mapping[str, str], settings: SshSettings, expand: Callable[[str], str]
-) -> tuple[Path, ...]:
-    user = _paths(options.get("userknownhostsfile"), expand) or [settings.known_hosts_file]
-    system = _paths(options.get("globalknownhostsfile"), expand)
-    if not system and settings.system_known_hosts_file is not None:
-        system = [settings.system_known_hosts_file]
-    return (*user, *system)
-
-
-def _paths(text: str | None, expand: Callable[[str], str]) -> list[Path]:
-    words: Sequence[str] = (text or "").replace('"', "").split()
-    return [Path("/dev/null" if word.lower() == "none" else expand(word)) for word in words]
-
-
-def _agent_socket(text: str | None, settings: SshSettings, expand: Callable[[str], str]) -> str | None:
-    if text is None or text == "SSH_AUTH_SOCK":
-        return settings.agent_path()
-    if text.lower() == "none":
+def _agent_socket(text: str, tokens: Tokens) -> str | None:
+    if text == "none":
         return None
-    if text.startswith("$"):
-        return os.environ.get(text[1:].strip("{}")) or None
-    return expand(text)
+    if text == "SSH_AUTH_SOCK":
+        return os.environ.get(text) or None
+    if text.startswith("$") and not text.startswith("${"):
+        return os.environ.get(text[1:]) or None
+    return str(tokens.path(text))
 
 
-def _expander(address: str, host: str, port: int, user: str) -> Callable[[str], str]:
-    tokens = {"h": host, "p": str(port), "r": user, "n": address, "d": str(Path.home()), "%": "%"}
+def _ways_not_tried(options: dict[str, str]) -> tuple[str, ...]:
+    """Name the ways to log in that ssh_config asks for and vgpuctl does not know."""
+    ways = []
+    if options.get("gssapiauthentication") in ("yes", "true"):
+        ways.append("Kerberos tickets (GSSAPIAuthentication): not supported")
+    if options.get("pkcs11provider", "none") != "none":
+        ways.append("PKCS11Provider: not supported; load its keys into an agent with `ssh-add -s`")
+    if options.get("hostbasedauthentication") in ("yes", "true"):
+        ways.append("HostbasedAuthentication: not supported")
+    return tuple(ways)
 
-    def expand(text: str) -> str:
-        local = {**tokens, "u": getpass.getuser()} if "%u" in text else tokens
-        replaced = _TOKEN.sub(lambda match: local.get(match[1], match[0]), text)
-        return str(in_home(replaced)) if replaced.startswith("~") else replaced
 
-    return expand
+def _without_none(texts: Sequence[str]) -> list[str]:
+    return [text for text in texts if text.lower() != "none"]
 
 
-def _seconds(options: Mapping[str, str], key: str, name: str) -> int | None:
-    text = options.get(key)
-    if text is None or text.lower() == "none":
-        return None
-    return _whole_number(text.removesuffix("s"), key, name)
+def _seconds(options: dict[str, str], key: str, name: str) -> int | None:
+    text = options.get(key, "none")
+    return None if text == "none" else _whole_number(text, key, name)
 
 
 def _check_name(host: str, what: str, text: str, fault: str | None) -> None:

@@ -164,7 +164,7 @@ def test_an_encrypted_key_asks_for_the_agent_and_works_with_it(sshd: LoopbackSsh
     with running_agent(tmp_path) as agent:
         add_to_agent(agent, sshd.client_key)
         target = sshd.target(private_key_file=str(locked))
-        open_and_close(target, sshd.settings(agent_socket=str(agent)))
+        open_and_close(target, sshd.settings(f"IdentityAgent {agent}"))
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa"])
@@ -181,14 +181,14 @@ def test_other_kinds_of_keys_log_in(sshd: LoopbackSshd, tmp_path: Path, kind: st
 
 
 def test_default_keys_are_tried_when_none_is_named(sshd: LoopbackSshd) -> None:
-    settings = sshd.settings(default_key_files=(Path("/no/id_ed25519"), sshd.client_key))
+    settings = sshd.settings(f"IdentityFile /no/id_ed25519\nIdentityFile {sshd.client_key}")
     open_and_close(sshd.target(private_key_file=None), settings)
 
 
 def test_the_agent_alone_is_enough(sshd: LoopbackSshd, tmp_path: Path) -> None:
     with running_agent(tmp_path) as agent:
         add_to_agent(agent, sshd.client_key)
-        open_and_close(sshd.target(private_key_file=None), sshd.settings(agent_socket=str(agent)))
+        open_and_close(sshd.target(private_key_file=None), sshd.settings(f"IdentityAgent {agent}"))
 
 
 def test_identities_only_keeps_other_keys_of_the_agent_back(sshd: LoopbackSshd, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_identities_only_keeps_other_keys_of_the_agent_back(sshd: LoopbackSshd, 
     make_key(stranger, "ed25519")
     with running_agent(tmp_path) as agent:
         add_to_agent(agent, sshd.client_key)
-        settings = sshd.settings(agent_socket=str(agent))
+        settings = sshd.settings(f"IdentityAgent {agent}")
         target = sshd.target(private_key_file=str(stranger), common_args="-o IdentitiesOnly=yes")
         with pytest.raises(AuthenticationFailed):
             open_and_close(target, settings)
@@ -208,7 +208,7 @@ def test_identities_only_keeps_other_keys_of_the_agent_back(sshd: LoopbackSshd, 
 
 def test_a_dead_agent_is_named(sshd: LoopbackSshd, tmp_path: Path) -> None:
     with pytest.raises(AuthenticationFailed) as caught:
-        open_and_close(sshd.target(private_key_file=None), sshd.settings(agent_socket=str(tmp_path / "gone")))
+        open_and_close(sshd.target(private_key_file=None), sshd.settings(f"IdentityAgent {tmp_path}/gone"))
     assert any(line.startswith(f"not tried: agent {tmp_path}/gone") for line in caught.value.context)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ssh_config, ansible_ssh_common_args and jump hosts: what wins, and that it really connects."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,20 +11,14 @@ from vgpuctl.errors import AuthenticationFailed, HostKeyUnknown, HostUnreachable
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import Endpoint, resolve, split_destination
+from vgpuctl.hosts.ssh_tokens import own_home
 from vgpuctl.model.host_target import HostTarget
 
 
 def settings(tmp_path: Path, config: str = "") -> SshSettings:
     path = tmp_path / "config"
     path.write_text(config)
-    return SshSettings(
-        known_hosts_file=tmp_path / "known_hosts",
-        ssh_config_file=path,
-        system_known_hosts_file=None,
-        system_ssh_config_file=None,
-        default_key_files=(Path("/keys/id_default"),),
-        agent_socket="",
-    )
+    return SshSettings(ssh_config_file=path)
 
 
 def resolved(tmp_path: Path, config: str = "", **target: object) -> Endpoint:
@@ -33,10 +28,21 @@ def resolved(tmp_path: Path, config: str = "", **target: object) -> Endpoint:
 
 def test_nothing_configured_means_defaults(tmp_path: Path) -> None:
     endpoint = resolved(tmp_path, user="me")
+    home = Path(own_home())
     assert (endpoint.host, endpoint.port, endpoint.user) == ("gpu1", 22, "me")
-    assert endpoint.identity_files == (Path("/keys/id_default"),)
+    assert home / ".ssh/id_ed25519" in endpoint.identity_files
+    assert not endpoint.has_chosen_identities
     assert (endpoint.known_hosts_name, endpoint.accepts_unknown_key) == ("gpu1", False)
-    assert endpoint.known_hosts_files == (tmp_path / "known_hosts",)
+    assert endpoint.known_hosts_files[0] == home / ".ssh/known_hosts"
+    assert Path("/etc/ssh/ssh_known_hosts") in endpoint.known_hosts_files
+
+
+def test_the_commands_known_hosts_goes_before_ssh_config_and_after_the_inventory(tmp_path: Path) -> None:
+    own = replace(settings(tmp_path, "UserKnownHostsFile /config"), known_hosts_file=tmp_path / "own hosts")
+    (tmp_path / "own hosts").touch()
+    assert resolve(HostTarget("gpu1", "gpu1"), own).known_hosts_files[0] == tmp_path / "own hosts"
+    there = HostTarget("gpu1", "gpu1", common_args="-o UserKnownHostsFile=/inventory")
+    assert resolve(there, own).known_hosts_files[0] == Path("/inventory")
 
 
 def test_every_honoured_key_of_ssh_config_arrives(tmp_path: Path) -> None:
@@ -57,7 +63,7 @@ def test_every_honoured_key_of_ssh_config_arrives(tmp_path: Path) -> None:
         AddressFamily inet
     """
     endpoint = resolved(tmp_path, config)
-    home = Path.home()
+    home = Path(own_home())
     assert (endpoint.host, endpoint.port, endpoint.user) == ("gpu1.rack.example", 2222, "operator")
     assert endpoint.identity_files == (home / ".ssh/gpu_gpu1.rack.example", Path("/keys/second"))
     assert (endpoint.identities_only, endpoint.agent_socket) == (True, "/run/agent")
@@ -84,19 +90,6 @@ def test_includes_patterns_and_matches_are_read(tmp_path: Path) -> None:
     config = f"Host gpu1 !gpu2\n Include {tmp_path}/more/*.conf\n Port 77\nMatch host gpu1\n ConnectTimeout 9\n"
     endpoint = resolved(tmp_path, config)
     assert (endpoint.user, endpoint.port, endpoint.connect_timeout_s) == ("included", 77, 9)
-
-
-def test_the_system_file_comes_second(tmp_path: Path) -> None:
-    system = tmp_path / "system"
-    system.write_text("Host *\n User system\n Port 9\n")
-    (tmp_path / "config").write_text("Host gpu1\n User mine\n")
-    chosen = SshSettings(
-        known_hosts_file=tmp_path / "known_hosts",
-        ssh_config_file=tmp_path / "config",
-        system_ssh_config_file=system,
-    )
-    endpoint = resolve(HostTarget("gpu1", "gpu1"), chosen)
-    assert (endpoint.user, endpoint.port) == ("mine", 9)
 
 
 def test_another_config_file_replaces_both(tmp_path: Path) -> None:
@@ -129,8 +122,10 @@ def test_a_jump_on_the_arguments_replaces_ssh_configs_proxy(tmp_path: Path) -> N
 
 
 def test_jump_hosts_in_a_circle_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match="jump hosts behind one another"):
+    with pytest.raises(InventoryError, match="jump"):
         resolved(tmp_path, "Host *\n ProxyJump other\n")
+    with pytest.raises(InventoryError, match="jump hosts behind one another"):
+        resolved(tmp_path, "Host a\n ProxyJump b\nHost *\n ProxyJump a\n")
 
 
 @pytest.mark.parametrize(
@@ -143,8 +138,8 @@ def test_jump_hosts_in_a_circle_are_refused(tmp_path: Path) -> None:
         ("-o 'User=x", "cannot be read: No closing quotation"),
         ("extra", "'extra' is not supported"),
         ("-F /no/config", "there is no ssh_config file /no/config"),
-        ("-p ssh", "Port 'ssh' is not a number"),
-        ("-J a:b:c", "is not [USER@]HOST[:PORT]"),
+        ("-p nosuch", "ssh refuses its configuration"),
+        ("-J a:b:c", "ssh refuses its configuration"),
     ],
 )
 def test_arguments_that_are_not_honoured_are_refused(tmp_path: Path, common_args: str, message: str) -> None:
@@ -162,8 +157,9 @@ def test_usual_ansible_arguments_are_accepted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", ["Host gpu1\n NoValue\n", "Host 'x\n User y\n", "Match host\n User y\n"])
 def test_a_broken_ssh_config_is_named(tmp_path: Path, config: str) -> None:
-    with pytest.raises(InventoryError, match="ssh_config cannot be read"):
+    with pytest.raises(InventoryError, match="gpu1: ssh refuses its configuration: ") as caught:
         resolved(tmp_path, config)
+    assert f"{tmp_path}/config" in str((caught.value.message, caught.value.context))
 
 
 @pytest.mark.parametrize(
@@ -180,17 +176,15 @@ def test_a_destination_is_split_as_ssh_does(text: str, parts: tuple[str | None, 
     assert split_destination(text, what="x") == parts
 
 
-def jump_config(sshd: LoopbackSshd, tmp_path: Path, *, hop_known_hosts: Path) -> SshSettings:
-    path = tmp_path / "config"
-    path.write_text(
+def jump_config(sshd: LoopbackSshd, *, hop_known_hosts: Path, key: Path | None = None) -> SshSettings:
+    return sshd.settings(
         f"Host bastion second\n HostName 127.0.0.1\n Port {sshd.port}\n User root\n"
-        f" IdentityFile {sshd.client_key}\n UserKnownHostsFile {hop_known_hosts}\n"
+        f" IdentityFile {key or sshd.client_key}\n UserKnownHostsFile {hop_known_hosts}\n"
     )
-    return sshd.settings(ssh_config_file=path)
 
 
 def test_two_jump_hosts_lead_to_the_target(sshd: LoopbackSshd, tmp_path: Path) -> None:
-    ssh = jump_config(sshd, tmp_path, hop_known_hosts=sshd.known_hosts)
+    ssh = jump_config(sshd, hop_known_hosts=sshd.known_hosts)
     with Connection(sshd.target(common_args="-J bastion,second"), settings=ssh) as connection:
         data = b"x" * 1_000_000
         assert connection.run(["cat"], timeout_s=20, stdin=data).stdout == data
@@ -198,14 +192,14 @@ def test_two_jump_hosts_lead_to_the_target(sshd: LoopbackSshd, tmp_path: Path) -
 
 
 def test_every_jump_host_is_verified(sshd: LoopbackSshd, tmp_path: Path) -> None:
-    ssh = jump_config(sshd, tmp_path, hop_known_hosts=tmp_path / "empty")
+    ssh = jump_config(sshd, hop_known_hosts=tmp_path / "empty")
     target = sshd.target(common_args="-J bastion", host_key_checking=False)
     with Connection(target, settings=ssh) as connection, pytest.raises(HostKeyUnknown, match="bastion: "):
         connection.open()
 
 
 def test_a_target_behind_a_jump_host_that_does_not_answer_is_told(sshd: LoopbackSshd, tmp_path: Path) -> None:
-    ssh = jump_config(sshd, tmp_path, hop_known_hosts=sshd.known_hosts)
+    ssh = jump_config(sshd, hop_known_hosts=sshd.known_hosts)
     target = sshd.target(common_args="-J bastion", port=1)
     with (
         Connection(target, settings=ssh) as connection,
@@ -215,10 +209,8 @@ def test_a_target_behind_a_jump_host_that_does_not_answer_is_told(sshd: Loopback
 
 
 def test_a_refused_login_on_a_jump_host_names_the_hop(sshd: LoopbackSshd, tmp_path: Path) -> None:
-    ssh = jump_config(sshd, tmp_path, hop_known_hosts=sshd.known_hosts)
     make_key(tmp_path / "stranger", "ed25519")
-    config = (tmp_path / "config").read_text().replace(str(sshd.client_key), str(tmp_path / "stranger"))
-    (tmp_path / "config").write_text(config)
+    ssh = jump_config(sshd, hop_known_hosts=sshd.known_hosts, key=tmp_path / "stranger")
     with (
         Connection(sshd.target(common_args="-J bastion"), settings=ssh) as connection,
         pytest.raises(AuthenticationFailed, match="bastion: "),
@@ -233,9 +225,9 @@ PROXY = (
 )
 
 
-def test_a_proxy_command_is_the_stream(sshd: LoopbackSshd, tmp_path: Path) -> None:
-    (tmp_path / "config").write_text(f"Host 127.0.0.1\n ProxyCommand {PROXY}\n")
-    with Connection(sshd.target(), settings=sshd.settings(ssh_config_file=tmp_path / "config")) as connection:
+def test_a_proxy_command_is_the_stream(sshd: LoopbackSshd) -> None:
+    ssh = sshd.settings(f"Host 127.0.0.1\n ProxyCommand {PROXY}\n")
+    with Connection(sshd.target(), settings=ssh) as connection:
         assert connection.run(["echo", "through"], timeout_s=10).stdout == b"through\n"
 
 
@@ -247,11 +239,8 @@ def test_a_proxy_command_is_the_stream(sshd: LoopbackSshd, tmp_path: Path) -> No
         ("sleep 60", "led to no SSH server within 0.5 s"),
     ],
 )
-def test_a_proxy_command_that_fails_tells_what_it_printed(
-    sshd: LoopbackSshd, tmp_path: Path, command: str, message: str
-) -> None:
-    (tmp_path / "config").write_text(f"Host 127.0.0.1\n ProxyCommand {command}\n")
-    ssh = sshd.settings(ssh_config_file=tmp_path / "config", connect_timeout_s=0.5)
+def test_a_proxy_command_that_fails_tells_what_it_printed(sshd: LoopbackSshd, command: str, message: str) -> None:
+    ssh = sshd.settings(f"Host 127.0.0.1\n ProxyCommand {command}\n", connect_timeout_s=0.5)
     with Connection(sshd.target(), settings=ssh) as connection, pytest.raises(HostUnreachable) as caught:
         connection.open()
     assert f"ProxyCommand `{command}` {message}" in caught.value.message

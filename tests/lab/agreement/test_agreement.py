@@ -27,7 +27,7 @@ CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "cases.yml
 # The cards of the kernel lab's own default host; the simulated one has a card with MIG as well.
 MIX = "a40/vf-profile+a40/mdev-vf+t4+rtx-3090+flex-170"
 WITH_MIG = f"{MIX}+a100-pcie-40gb"
-SSH = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=None)
+SSH = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=Path("/dev/null"))
 
 # What a reboot takes is tested on a kernel by tests/lab/test_lab_up.py.
 ON_KERNEL = [case for case in CASES if "only" not in case and all(step["do"] != "reboot" for step in case["steps"])]

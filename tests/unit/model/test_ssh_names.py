@@ -23,13 +23,13 @@ PROXY = "-o ProxyCommand='nc -X connect %h %p %n %r'"
 def _settings(folder: Path, config: str = "") -> SshSettings:
     path = folder / "ssh_config"
     path.write_text(config)
-    return SshSettings(folder / "known_hosts", ssh_config_file=path, system_ssh_config_file=None)
+    return SshSettings(ssh_config_file=path)
 
 
 @pytest.mark.parametrize("name", GOOD_HOSTS)
 def test_usual_host_names_are_taken(name: str, tmp_path: Path) -> None:
     assert host_name_fault(name) is None
-    assert resolve(HostTarget("gpu1", name, common_args=PROXY), _settings(tmp_path)).host == name
+    assert resolve(HostTarget("gpu1", name, common_args=PROXY), _settings(tmp_path)).host == name.lower()
 
 
 @pytest.mark.parametrize("name", GOOD_USERS)

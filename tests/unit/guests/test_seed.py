@@ -42,7 +42,9 @@ def test_without_a_document_user_data_carries_hostname_and_keys() -> None:
 def test_the_interface_is_named_by_its_mac_address() -> None:
     with_network = vm(replace(REQUEST, network="default"))
     document = yaml.safe_load(seed_files(CloudInit(hostname="a"), with_network)["network-config"])
-    assert document["ethernets"]["primary"]["match"] == {"macaddress": mac_address(VM_UUID)}
+    # Without `set-name`, cloud-init before 22.2 takes the key `primary` for the device's name.
+    expected = {"match": {"macaddress": mac_address(VM_UUID)}, "set-name": "eth0", "dhcp4": True}
+    assert document["ethernets"]["primary"] == expected
     assert "network-config" not in seed_files(CloudInit(hostname="a"), vm())
     own = "version: 2\n"
     assert seed_files(CloudInit(network_config=SecretText.of(own)), with_network)["network-config"] == own
@@ -57,6 +59,7 @@ def test_a_port_in_a_tenants_network_gets_the_address_of_the_store(*, isolated: 
     files = seed_files(CloudInit(hostname="a"), with_network, Attachment(network, port))
     expected = {
         "match": {"macaddress": mac_address("a")},
+        "set-name": "eth0",
         "dhcp4": False,
         "addresses": ["10.0.0.7/24"],
         "nameservers": {"addresses": ["192.0.2.53"]},

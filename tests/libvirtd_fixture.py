@@ -19,7 +19,7 @@ from typing import Self
 import libvirt
 
 _START_LIMIT_S = 20.0
-_PRIVATE = ("/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt", "/run")
+_PRIVATE = ("/etc/libvirt", "/etc/qemu", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt", "/run")
 
 # All of it ends with the tests, also when they are killed.
 _NAMESPACES = (

@@ -8,6 +8,7 @@ from typing import Any
 
 from vgpuctl.errors import GuestError, LibvirtMissing, VgpuctlError
 from vgpuctl.logs import timed
+from vgpuctl.model.distribution import Family, Package, install
 
 _DETACHED_HINT = (
     "libvirt before 9.7 accepts an unmanaged device only when its driver is vfio-pci; a vendor's VFIO driver "
@@ -15,7 +16,10 @@ _DETACHED_HINT = (
 )
 _KVM_HINT = "/dev/kvm is missing or refused: enable virtualisation in the firmware, load kvm_intel or kvm_amd"
 _MEMORY_HINT = "a guest with a GPU pins all its memory: free memory on the host or ask for less with --memory"
-_FIRMWARE_HINT = "the host has no UEFI firmware for guests: install its ovmf package"
+_FIRMWARE_HINT = (
+    "the host has no UEFI build that starts a guest without Secure Boot's keys: "
+    f"{install([Package.FIRMWARE], Family.UNKNOWN)}"
+)
 
 # What libvirt's message contains (lower case) and what helps. The first match wins.
 _HINTS = (
@@ -71,6 +75,14 @@ _HINTS = (
     ),
     ("unable to find any firmware", _FIRMWARE_HINT),
     ("unable to find 'efi' firmware", _FIRMWARE_HINT),
+    (
+        "does not support sga",
+        "this QEMU has no serial console for its BIOS, as on RHEL 9 and its kin: create the VM with --firmware uefi",
+    ),
+    (
+        "hugetlbfs",
+        "libvirt finds no hugetlbfs of the guest's page size: `vgpuctl check-hosts` names the command that mounts it",
+    ),
     ("phys-bits too low", "the GPUs' memory windows do not fit the CPU's address width; give the VM fewer GPUs"),
     (
         "input/output error",

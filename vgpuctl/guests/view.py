@@ -12,6 +12,7 @@ from vgpuctl.guests.metadata import DomainMetadata, domain_metadata
 from vgpuctl.guests.mmio_window import LARGE_WINDOW_GIB, TCG_WINDOW_GIB, window_gib
 from vgpuctl.guests.numa import CpusByNode, NumaView, numa_view
 from vgpuctl.guests.pci_layout import ExpanderBusView, RootPortView, expander_buses, first_gpu_bus, root_ports
+from vgpuctl.model.guest_firmware import UnwantedFeature, unwanted_feature
 from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, Slice
 from vgpuctl.model.network import Attachment, Backend, mac_address
@@ -117,7 +118,8 @@ class DomainView:
 
     kvm: whether the host runs it by KVM, else QEMU emulates (TCG). mmio_window_gib: the 64-bit window for the
     GPUs' BARs, None when QEMU's default suffices. seed_path: the NoCloud image on the host.
-    hugepages_kib: size of the pages that its memory is made of, None for ordinary memory.
+    hugepages_kib: size of the pages that its memory is made of, None for ordinary memory. unwanted_feature: what a UEFI
+    build must not have.
     """
 
     name: str
@@ -129,6 +131,7 @@ class DomainView:
     cpu_mode: CpuMode
     maxphysaddr_passthrough: bool
     firmware: Firmware
+    unwanted_feature: UnwantedFeature
     direct_kernel: DirectKernel | None
     numa: NumaView | None
     mmio_window_gib: int | None
@@ -181,6 +184,7 @@ def domain_view(
         and window > LARGE_WINDOW_GIB
         and _version(facts.libvirt_version) >= _MAXPHYSADDR_SINCE,
         firmware=request.firmware,
+        unwanted_feature=unwanted_feature(facts) or UnwantedFeature.SECURE_BOOT,
         direct_kernel=direct_kernel,
         numa=numa_view(vm.nodes, floating),
         mmio_window_gib=window,

@@ -7,7 +7,7 @@ it is promised to guests.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
@@ -66,6 +66,11 @@ def available_mib(facts: HostFacts) -> int:
     """Memory of the host that was free when it was read, without that of nodes that have no CPUs."""
     elsewhere = sum(one.memory_available_mib or 0 for one in device_memory_nodes(facts))
     return max(0, facts.memory_available_mib - elsewhere)
+
+
+def unmounted_sizes(facts: HostFacts) -> frozenset[int]:
+    """The sizes in KiB of huge pages that the host keeps and that libvirt gives no guest: no hugetlbfs is mounted."""
+    return frozenset(one.size_kib for one in facts.hugepages or () if one.total and one.is_mounted is False)
 
 
 def host_pools(facts: HostFacts) -> tuple[HugepageFacts, ...]:
@@ -205,12 +210,13 @@ def _add(counter: Counter[_Key], key: _Key, times: int) -> None:
 def books_of(capacity: HostCapacity) -> list[NodeBooks]:
     """The nodes of a host with what is promised to its VMs; one entry for a host that is one pool."""
     facts, ratio = capacity.facts, capacity.traits.cpu_ratio
+    unusable = unmounted_sizes(facts)
     promised = {one.node: one for one in capacity.promised}
     if is_pool(facts):
         number = pool_number(guest_nodes(facts))
         bounds = _bounds(
             host_memory_mib(facts), host_reserve_mib(host_memory_mib(facts)), available_mib(facts), host_pools(facts),
-            promised.get(number),
+            promised.get(number), unusable,
         )  # fmt: skip
         return [_filled(NodeBooks(number, facts.cpus, bounds, ratio), promised.get(number))]
     found = []
@@ -219,7 +225,7 @@ def books_of(capacity: HostCapacity) -> list[NodeBooks]:
         reserve_mib = host_reserve_mib(total_mib) * node.memory_mib // total_mib
         free_mib = node.memory_mib if node.memory_available_mib is None else node.memory_available_mib
         own = promised.get(node.number)
-        bounds = _bounds(node.memory_mib, reserve_mib, free_mib, node.hugepages, own)
+        bounds = _bounds(node.memory_mib, reserve_mib, free_mib, node.hugepages, own, unusable)
         cores = cores_of(node)
         gpus = sum(gpu.numa_node == node.number for gpu in facts.gpus)
         count = sum(map(len, cores))
@@ -245,16 +251,24 @@ def pool_number(nodes: Sequence[NumaNode]) -> int:
 
 
 def _bounds(
-    memory_mib: int, reserve_mib: int, free_mib: int, pools: Sequence[HugepageFacts], own: NodePromise | None
+    memory_mib: int,
+    reserve_mib: int,
+    free_mib: int,
+    pools: Sequence[HugepageFacts],
+    own: NodePromise | None,
+    unusable: Collection[int],
 ) -> dict[int, tuple[int, int]]:
-    """By page size. Pages in use when the host was read that were not promised to VMs are others'."""
+    """By page size. Pages in use when the host was read that were not promised to VMs are others'.
+
+    unusable: page sizes that no guest can get; their memory is taken all the same.
+    """
     promised = {} if own is None else dict(own.memory_mib)
     sizes_mib = {pool.size_kib: (_mib(pool.total, pool), _mib(pool.free, pool)) for pool in pools}
     most_mib = max(0, memory_mib - reserve_mib - sum(total for total, _ in sizes_mib.values()))
     bounds = {ORDINARY: (most_mib, free_mib)}
     for size_kib, (total_mib, unused_mib) in sizes_mib.items():
         others_mib = max(0, total_mib - unused_mib - promised.get(size_kib, 0))
-        bounds[size_kib] = (total_mib - others_mib, unused_mib)
+        bounds[size_kib] = (0, 0) if size_kib in unusable else (total_mib - others_mib, unused_mib)
     return bounds
 
 

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.model.distribution import describe_missing_mount, mount_huge_pages
 from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.guest_place import need_of, rooms_of
-from vgpuctl.scheduler.host_nodes import ORDINARY, NodeBooks, books_of, host_memory_mib, host_pools
+from vgpuctl.scheduler.host_nodes import ORDINARY, NodeBooks, books_of, host_memory_mib, host_pools, unmounted_sizes
 from vgpuctl.scheduler.node_choice import Reach, choose_cells, may_take
 from vgpuctl.scheduler.offer import Refusal
 
@@ -37,7 +38,7 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
             f"it has no label {', '.join(f'{key}={value}' for key, value in missing)}",
             "ask for other labels, or give it this one in the inventory's vgpu_placing",
         )
-    refusal = _refuse_size(request, facts)
+    refusal = _refuse_size(request, facts) or _refuse_unmounted(request, facts)
     if refusal is not None:
         return refusal
     refusal = _refuse_pool(request, capacity, nodes[0]) if len(nodes) == 1 else _refuse_nodes(request, nodes)
@@ -64,6 +65,14 @@ def _refuse_size(request: VmRequest, facts: HostFacts) -> Refusal | None:
             "ask for less memory",
         )
     return None
+
+
+def _refuse_unmounted(request: VmRequest, facts: HostFacts) -> Refusal | None:
+    """Say that libvirt could not give the pages; that there are none of the size is said where they are counted."""
+    page_kib = request.hugepages_kib
+    if page_kib is None or page_kib not in unmounted_sizes(facts):
+        return None
+    return Refusal(Code.HOST_HUGEPAGES, describe_missing_mount(page_kib), mount_huge_pages(page_kib))
 
 
 @dataclass(frozen=True)

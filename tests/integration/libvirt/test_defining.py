@@ -1,16 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every golden domain is accepted by libvirt: by its test driver as it is, by its QEMU driver as emulated guest."""
 
+import json
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.unit.guests.cases import CASES
+from tests.libvirtd_fixture import LocalLibvirtd
+from tests.unit.guests.cases import CASES, REQUEST, facts, vm
+from vgpuctl.agent.facts import guest_firmware
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import DomainRejected
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.guests.render import render_domain
-from vgpuctl.guests.view import CpuMode
+from vgpuctl.guests.view import CpuMode, domain_view
+from vgpuctl.model.vm import Firmware
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -51,6 +60,66 @@ def test_a_kvm_domain_on_a_host_without_kvm_is_refused_with_a_hint(hypervisor: H
         hypervisor.start(CASES["no_gpu_kvm"].name)
     assert caught.value.hint is not None
     assert "/dev/kvm" in caught.value.hint
+
+
+@pytest.fixture
+def secure_builds_only(libvirtd: LocalLibvirtd) -> Iterator[HostFacts]:
+    """The daemon's host has UEFI builds as RHEL 8 has them: each knows Secure Boot, one has keys, none is plain."""
+    folder = libvirtd.folder / "etc/qemu/firmware"
+    folder.mkdir(parents=True)
+    for path in Path("/usr/share/qemu/firmware").iterdir():
+        (folder / path.name).touch()
+    secure = ("acpi-s3", "amd-sev", "requires-smm", "secure-boot", "verbose-dynamic")
+    for name, ending, features in (
+        ("30-edk2-ovmf-sb-enrolled.json", "ms", ("enrolled-keys", *secure)),
+        ("40-edk2-ovmf-sb.json", "snakeoil", secure),
+    ):
+        code = {"filename": "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd", "format": "raw"}
+        variables = {"filename": f"/usr/share/OVMF/OVMF_VARS_4M.{ending}.fd", "format": "raw"}
+        content = {
+            "interface-types": ["uefi"],
+            "mapping": {"device": "flash", "executable": code, "nvram-template": variables},
+            "targets": [{"architecture": "x86_64", "machines": ["pc-q35-*"]}],
+            "features": features,
+            "tags": [],
+        }
+        (folder / name).write_text(json.dumps(content))
+    root = libvirtd.folder / "seen"
+    (root / "usr/share/OVMF").mkdir(parents=True)
+    (root / "usr/share/OVMF/OVMF_CODE_4M.secboot.fd").touch()
+    (root / "etc").mkdir()
+    (root / "etc/qemu").symlink_to(libvirtd.folder / "etc/qemu")
+    yield replace(facts(kvm=False), guest_firmwares=guest_firmware.read(Host(str(root))))
+    shutil.rmtree(folder)
+    shutil.rmtree(root)
+
+
+def test_a_host_with_secure_builds_only_starts_a_guest_by_the_build_without_keys(
+    secure_builds_only: HostFacts, hypervisor: Hypervisor
+) -> None:
+    request = replace(REQUEST, firmware=Firmware.UEFI, memory_mib=256, vcpus=1)
+    plain = domain_view(vm(request), [], replace(secure_builds_only, guest_firmwares=None))
+    with pytest.raises(DomainRejected) as refused:
+        hypervisor.define(render_domain(plain))
+        hypervisor.start(plain.name)
+    assert refused.value.hint is not None
+    for package in ("ovmf", "edk2-ovmf", "qemu-ovmf-x86_64"):
+        assert package in refused.value.hint
+    chosen = domain_view(vm(request), [], secure_builds_only)
+    hypervisor.define(render_domain(chosen))
+    hypervisor.start(chosen.name)
+    running = ElementTree.fromstring(hypervisor.xml(chosen.name) or "")
+    assert running.findtext("os/loader") == "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd"
+    nvram = running.find("os/nvram")
+    assert nvram is not None and nvram.get("template") == "/usr/share/OVMF/OVMF_VARS_4M.snakeoil.fd"
+
+
+def test_a_guest_of_huge_pages_without_a_mounted_hugetlbfs_is_refused_with_the_way_out(hypervisor: Hypervisor) -> None:
+    view = replace(CASES["hugepages"], kvm=False, cpu_mode=CpuMode.MAXIMUM)
+    with pytest.raises(DomainRejected) as refused:
+        hypervisor.define(render_domain(view))
+        hypervisor.start(view.name)
+    assert refused.value.hint is not None and "check-hosts" in refused.value.hint
 
 
 def test_libvirt_itself_prints_nothing_on_stderr(capfd: pytest.CaptureFixture[str]) -> None:

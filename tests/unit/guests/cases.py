@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
+from vgpuctl.agent.wire.facts import Gpu, GuestFirmware, HostFacts, NumaNode
 from vgpuctl.guests.view import BackingView, DiskView, DomainView, domain_view
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.image import ImageFormat
@@ -177,6 +177,12 @@ CASES: dict[str, DomainView] = {
     "uefi_no_gpu": domain_view(vm(replace(REQUEST, firmware=Firmware.UEFI)), [], facts(), disk=_DISK),
     "passthrough_with_companions": domain_view(
         vm(), leases(whole("0000:41:00.0", "0000:41:00.2", "0000:41:00.1")), facts(_A40)
+    ),
+    "uefi_only_secure_builds": domain_view(
+        vm(replace(REQUEST, firmware=Firmware.UEFI)),
+        [],
+        replace(facts(), guest_firmwares=(GuestFirmware("40-sb.json", ("requires-smm", "secure-boot")),)),
+        disk=_DISK,
     ),
     "passthrough_uefi_window": domain_view(
         vm(replace(REQUEST, firmware=Firmware.UEFI)), leases(whole("0000:41:00.0")), facts(_A40), disk=_DISK

@@ -24,6 +24,8 @@ from vgpuctl.guests.libvirt_errors import hint_for
         ("internal error: qemu unexpectedly closed the monitor: vfio 0000:41:00.0: VFIO_MAP_DMA failed: x", "pinned"),
         ("internal error: process exited: Could not access KVM kernel module: Permission denied", "/dev/kvm"),
         ("operation failed: Unable to find any firmware to satisfy 'efi'", "ovmf"),
+        ("unsupported configuration: qemu does not support SGA", "--firmware uefi"),
+        ("internal error: Unable to find any usable hugetlbfs mount for 1048576 KiB", "check-hosts"),
         ("internal error: cannot load AppArmor profile 'libvirt-1234'", "AppArmor"),
         ("error getting device from group 14: Input/output error", "nvidia-vgpu-mgr"),
         ("Address space limit 0xffffffffff < 0x1ffffffffff phys-bits too low (40)", "fewer GPUs"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.fleet_factory import GIB, a40_host, leases_of, taking, vm
+from tests.unit.fleet_factory import GIB, a40_host, leases_of, numa_host, taking, vm
 from vgpuctl.agent.wire.facts import HugepageFacts
 from vgpuctl.errors import UsageError
 from vgpuctl.model.guest_memory import format_page_size, parse_page_size
@@ -51,6 +51,23 @@ def test_the_host_with_enough_free_pages_of_the_size_is_chosen() -> None:
     assert isinstance(found, Placement)
     assert found.host == "d"
     assert {(one.host, one.code) for one in found.rejections} == {(name, "host-hugepages") for name in "abc"}
+
+
+def unmounted(capacity: HostCapacity, page_kib: int = LARGE) -> HostCapacity:
+    """The same host without a hugetlbfs of this page size."""
+    pools = tuple(replace(one, is_mounted=one.size_kib != page_kib) for one in capacity.facts.hugepages or ())
+    return replace(capacity, facts=replace(capacity.facts, hugepages=pools))
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_pages_without_a_mounted_hugetlbfs_are_given_to_no_vm(nodes: int) -> None:
+    bad = unmounted(paged("a", 16) if nodes == 1 else numa_host("a", 0, pages=8))
+    refused = only_rejection(wants(4), bad)
+    assert refused.code == "host-hugepages" and "no hugetlbfs of 1 GiB pages is mounted" in refused.reason
+    assert refused.remedy is not None and "mount -t hugetlbfs -o pagesize=1G" in refused.remedy
+    assert isinstance(explain(wants(4, None), [bad], []), Placement)
+    assert isinstance(explain(wants(4), [bad, paged("b", 16)], []), Placement)
+    assert not any(count_more(wants(4), [bad], []).values())
 
 
 @pytest.mark.parametrize(

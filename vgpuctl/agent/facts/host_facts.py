@@ -7,6 +7,7 @@ from vgpuctl.agent.facts import (
     addresses,
     boot,
     gpus,
+    guest_firmware,
     hugepages,
     iommu,
     mdev,
@@ -57,13 +58,15 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         gpus=cards,
         read_at=host.now(),
         services=_read_services(host),
-        hugepages=hugepages.read(host),
+        hugepages=hugepages.read_with_mounts(host),
         network_interfaces=tuple(host.listdir_optional("/sys/class/net") or ()),
         boot=boot.read(host),
         ovn=ovn.read(host),
         mdevctl=mdev.read_defined(host),
         unread_functions=unread_functions,
         addresses=addresses.read(host),
+        distribution=software.read_distribution(host),
+        guest_firmwares=guest_firmware.read(host),
     )
 
 

@@ -4,7 +4,7 @@
 import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from vgpuctl.agent.facts import iommu, nvidia, ovn, pci
+from vgpuctl.agent.facts import guests_at_shutdown, iommu, nvidia, ovn, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
@@ -17,6 +17,10 @@ _LINES_PER_CHECK = 5
 _QEMU_LOGS = "/var/log/libvirt/qemu"
 _FABRIC_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
 _FIRMWARE = "/sys/firmware/efi"
+_PROXMOX = ("/etc/pve", "/usr/bin/pveversion")
+_AUDIT_LOG = "/var/log/audit/audit.log"
+_AUDIT_TIME = re.compile(r"msg=audit\((\d+)")
+_BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
 # Five bytes: the variable's attributes and its value. UEFI 2.10, section 3.3; global variables.
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _ADDRESS_SIZES = re.compile(r"^address sizes\s*:\s*(\d+) bits physical", re.MULTILINE)
@@ -37,7 +41,7 @@ def read(host: Host) -> HostSigns:
     told = _ask_nvml(host)
     kernel = host.read("/proc/sys/kernel/osrelease").strip()
     lines = find_lines("kernel", host.whole_kernel_log())
-    lines += _manager_lines(host, unread) + _qemu_lines(host)
+    lines += find_lines("audit", _audit_lines(host)) + _manager_lines(host, unread) + _qemu_lines(host)
     mode = _FABRIC_MODE.search(host.read_optional(_FABRIC_CONFIG) or "")
     bits = _ADDRESS_SIZES.search(host.read_optional("/proc/cpuinfo") or "")
     return HostSigns(
@@ -50,6 +54,8 @@ def read(host: Host) -> HostSigns:
         address_bits=int(bits[1]) if bits else None,
         unread=tuple(unread),
         ovn=_read_ovn(host, unread),
+        guests_at_shutdown=guests_at_shutdown.read(host),
+        is_proxmox=any(host.exists(path) for path in _PROXMOX),
     )
 
 
@@ -148,6 +154,18 @@ def _read_units(host: Host, unread: List[str]) -> Tuple[UnitSigns, ...]:
         if done.status == 0 and "LoadState" in says and "ActiveState" in says:
             found.append(UnitSigns(name, says["LoadState"], says["ActiveState"], says.get("Result", "")))
     return tuple(found)
+
+
+def _audit_lines(host: Host) -> List[str]:
+    """The audit daemon's records of this boot; where it runs, the kernel's log has no denials of SELinux."""
+    booted = _BOOTED.search(host.read_optional("/proc/stat") or "")
+    since = int(booted[1]) if booted else 0
+    found = []
+    for line in host.read_tail(_AUDIT_LOG).splitlines():
+        time = _AUDIT_TIME.search(line)
+        if time and int(time[1]) >= since:
+            found.append(line)
+    return found
 
 
 def _manager_lines(host: Host, unread: List[str]) -> List[LogLine]:

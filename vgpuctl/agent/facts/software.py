@@ -2,11 +2,12 @@
 """Versions of what runs on the host: operating system, kernel, libvirt, QEMU."""
 
 import re
-from typing import Optional, Sequence
+from typing import Dict, Optional, Sequence, Tuple
 
 from vgpuctl.agent import program_versions
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.os_release import read_os_release
 
 _TIMEOUT_S = 15.0
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*")
@@ -16,12 +17,21 @@ _QEMU = ("qemu-system-x86_64", "qemu-kvm", "qemu-system-aarch64")
 
 def read_operating_system(host: Host) -> str:
     """Return the distribution's name for people, `Linux` when os-release does not say."""
+    return _read_release(host).get("PRETTY_NAME", "Linux")
+
+
+def read_distribution(host: Host) -> Tuple[str, ...]:
+    """Return os-release's ID, then those of ID_LIKE, the nearest first; none when there is no os-release."""
+    release = _read_release(host)
+    return tuple(dict.fromkeys((release.get("ID", ""), *release.get("ID_LIKE", "").split()))) if release else ()
+
+
+def _read_release(host: Host) -> Dict[str, str]:
     for path in ("/etc/os-release", "/usr/lib/os-release"):
-        for line in (host.read_optional(path) or "").splitlines():
-            key, _, value = line.partition("=")
-            if key == "PRETTY_NAME":
-                return value.strip().strip("\"'")
-    return "Linux"
+        text = host.read_optional(path)
+        if text is not None:
+            return read_os_release(text)
+    return {}
 
 
 def read_kernel(host: Host) -> str:

@@ -224,11 +224,28 @@ class ServiceFacts:
 
 @dataclass(frozen=True)
 class HugepageFacts:
-    """The pool of one huge page size, over all NUMA nodes."""
+    """The pool of one huge page size, over all NUMA nodes.
+
+    is_mounted: True if a hugetlbfs of this page size is mounted, without which libvirt gives no guest such pages; None
+    when the agent did not look, as for the pools of single nodes.
+    """
 
     size_kib: int
     total: int
     free: int
+    is_mounted: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class GuestFirmware:
+    """One UEFI build for q35 guests, as its descriptor in QEMU's firmware folders tells.
+
+    descriptor: the file's name, by which libvirt orders them. features: `secure-boot`, `enrolled-keys`, `requires-smm`,
+    and so on, in QEMU's words (docs/interop/firmware.json).
+    """
+
+    descriptor: str
+    features: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -257,6 +274,7 @@ class HostFacts:
     mdevctl: UUIDs of the mdevs that mdevctl has definitions of, started at boot or not.
     unread_functions: PCI functions that could not be read; a GPU among them is not in `gpus`.
     addresses: the host's own IPv4 addresses, None where the kernel does not tell.
+    distribution: os-release's ID, then its ID_LIKE. guest_firmwares: None when the agent did not look.
     """
 
     hostname: str
@@ -286,3 +304,5 @@ class HostFacts:
     mdevctl: Tuple[str, ...] = ()
     unread_functions: Tuple[UnreadFunction, ...] = ()
     addresses: Optional[Tuple[str, ...]] = None
+    distribution: Tuple[str, ...] = ()
+    guest_firmwares: Optional[Tuple[GuestFirmware, ...]] = None

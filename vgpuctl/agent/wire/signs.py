@@ -20,7 +20,7 @@ LOG_PATTERNS: Tuple[Tuple[str, str], ...] = (
     ("size-conflict", r"vgpu create request: 0x56\b"),
     ("fabric", r"nvidia-nvswitch\S*: .*(?:fatal|failed)|fabric manager.*(?:fail|mismatch)"),
     ("no-reset", r"not ready \d+ms after|Unable to change power state from D3|stuck in D3"),
-    ("access-denied", r"(?:apparmor=\"DENIED\"|avc:\s+denied).*(?:vfio|nvidia)"),
+    ("access-denied", r"(?:apparmor=\"DENIED\"|avc:\s+denied).*(?:vfio|nvidia|mdev|vgpuctl)"),
     ("memory-lock", r"vfio_pin\S*.*RLIMIT_MEMLOCK|VFIO_MAP_DMA.*Cannot allocate memory"),
     ("kernel-module", r"NVRM: API mismatch"),
     ("secure-boot", r"Key was rejected by service|module verification failed|Loading of .*(?:module|key) is rejected"),
@@ -74,6 +74,8 @@ class HostSigns:
     start. nvidia_module: whether the running kernel has a module nvidia, None where it brings no modules' list.
     fabric_mode: FABRIC_MODE of Fabric Manager's configuration. address_bits: of a physical address of the CPU.
     unread: what could not be read, as sentences. ovn: None where no ovn-controller runs.
+    guests_at_shutdown: ON_SHUTDOWN of libvirt-guests as it counts (`suspend`, `shutdown`), None where that service is
+    not enabled. is_proxmox: True for a host of Proxmox VE.
     """
 
     gpus: Tuple[GpuSigns, ...]
@@ -85,3 +87,5 @@ class HostSigns:
     address_bits: Optional[int] = None
     unread: Tuple[str, ...] = ()
     ovn: Optional[OvnSigns] = None
+    guests_at_shutdown: Optional[str] = None
+    is_proxmox: bool = False

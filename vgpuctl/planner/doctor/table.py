@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from vgpuctl.planner.doctor import gpu_checks, host_checks, network_checks, vgpu_checks
+from vgpuctl.planner.doctor import gpu_checks, host_checks, network_checks, platform_checks, vgpu_checks
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 
@@ -45,6 +45,10 @@ CHECKS: tuple[Check, ...] = (
     Check("group-open", 23, host_checks.group_open),
     Check("stop-race", 24, vgpu_checks.stop_race),
     Check("boot-contract", 0, host_checks.boot_contract),
+    Check("guest-firmware", 0, platform_checks.guest_firmware, Severity.WARNING),
+    Check("hugepages-mount", 0, platform_checks.hugepages_mount),
+    Check("guests-at-shutdown", 0, platform_checks.guests_at_shutdown, Severity.WARNING),
+    Check("proxmox", 0, platform_checks.proxmox, Severity.WARNING),
     Check("ovn", 0, network_checks.ovn),
     Check("ovn-role", 0, network_checks.ovn_role, Severity.WARNING),
     Check("tunnel-mtu", 0, network_checks.tunnel_mtu),

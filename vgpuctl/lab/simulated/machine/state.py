@@ -132,7 +132,8 @@ class State:
 
     vf_counts, no_autoprobe, unbind_locks, mig_modes (current, pending), mixed_sizes, schedulers, faults (by kind):
     by physical function; what a card has not from its start is not in them. services: active ones that the host has,
-    and others. hugepages: by size in KiB. host_faults: what ails the host itself.
+    and others. hugepages: by size in KiB. host_faults: what ails the host itself. files: texts in place of the tree's,
+    None for a file that is not there; they outlive a reboot.
     """
 
     boot_id: str
@@ -156,6 +157,7 @@ class State:
     faults: dict[str, dict[str, int]] = field(default_factory=dict)
     host_faults: dict[str, int] = field(default_factory=dict)
     ovn: Ovn = field(default_factory=Ovn)
+    files: dict[str, str | None] = field(default_factory=dict)
 
     def vfs_of(self, card: Card) -> list[str]:
         """The addresses of a card's VFs, by number."""
@@ -227,6 +229,7 @@ def booted(shape: Shape, before: State | None = None) -> State:
     state.services = dict(_SERVICES)
     if before is not None:
         state.ovn = before.ovn
+        state.files = before.files
         state.services |= {name: before.services.get(name, False) for name in OVN_SERVICES}
     return state
 

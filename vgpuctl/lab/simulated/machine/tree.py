@@ -5,6 +5,7 @@ A text is a file, Link a symbolic link, Unreadable a file whose read fails. Fold
 """
 
 import errno
+import json
 from dataclasses import dataclass
 
 from vgpuctl.lab.simulated.machine import ovn, rules
@@ -14,6 +15,23 @@ from vgpuctl.lab.simulated.machine.state import State, Vgpu, is_nvidia
 NO_GPU_INSTANCE = 0xFFFFFFFF
 PAGE_SIZES = ("2048", "1048576")
 VGPU_CONFIG = "/usr/share/nvidia/vgpu/vgpuConfig.xml"
+# The one build that matters here, as Debian's ovmf describes it.
+FIRMWARES = {
+    "/usr/share/OVMF/OVMF_CODE_4M.fd": "",
+    "/usr/share/qemu/firmware/60-edk2-x86_64.json": json.dumps(
+        {
+            "interface-types": ["uefi"],
+            "mapping": {
+                "device": "flash",
+                "executable": {"filename": "/usr/share/OVMF/OVMF_CODE_4M.fd", "format": "raw"},
+                "nvram-template": {"filename": "/usr/share/OVMF/OVMF_VARS_4M.fd", "format": "raw"},
+            },
+            "targets": [{"architecture": "x86_64", "machines": ["pc-i440fx-*", "pc-q35-*"]}],
+            "features": ["acpi-s3", "amd-sev", "verbose-dynamic"],
+            "tags": [],
+        }
+    ),
+}
 KNOWN_DRIVERS = ("nvidia", "vfio-pci", "pci-pf-stub", "snd_hda_intel", "xe", "i915", "gim", "amdgpu", "nouveau")
 
 
@@ -59,6 +77,11 @@ def build(shape: Shape, state: State) -> Tree:
         words = ("qemu-system-x86_64", "-name", f"guest={domain.name}", "-uuid", vm_uuid)
         tree[f"/proc/{domain.pid}/cmdline"] = "\0".join(words) + "\0"
         tree[f"/proc/{domain.pid}/comm"] = "qemu-system-x86"
+    for path, text in state.files.items():
+        if text is None:
+            tree.pop(path, None)
+        else:
+            tree[path] = text
     return tree
 
 
@@ -90,7 +113,12 @@ def _system(shape: Shape, state: State) -> Tree:
         "/proc/1/cmdline": "/sbin/init\0",
         "/sys/devices/system/cpu/online": f"0-{shape.cpus - 1}",
         "/sys/class/iommu/dmar0": Link("/sys/devices/virtual/iommu/dmar0"),
-        "/etc/os-release": f'PRETTY_NAME="{shape.operating_system}"',
+        "/etc/os-release": f'PRETTY_NAME="{shape.operating_system}"\nID=debian',
+        "/proc/mounts": "".join(
+            f"hugetlbfs /dev/hugepages{size_kib} hugetlbfs rw,relatime,pagesize={int(size_kib) >> 10}M 0 0\n"
+            for size_kib in PAGE_SIZES
+        ),
+        **FIRMWARES,
         "/dev/kvm": "",
         "/run/systemd/system/.keep": "",
         "/sys/class/net/lo/operstate": "unknown",

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what the distribution brings, each provoked, with the fix in the distribution's own form."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.planner.doctor.test_checks import a40, seen
+from vgpuctl.agent.wire.facts import GuestFirmware, HugepageFacts
+from vgpuctl.model.layout import HostLayout
+from vgpuctl.planner.doctor import Examined, Severity, examine
+
+PLAIN = GuestFirmware("60-edk2.json", ("acpi-s3",))
+NO_KEYS = GuestFirmware("40-sb.json", ("requires-smm", "secure-boot"))
+ENROLLED = GuestFirmware("30-sb-enrolled.json", ("enrolled-keys", "requires-smm", "secure-boot"))
+SUSE, ROCKY = ("sles", "suse"), ("rocky", "rhel", "centos", "fedora")
+UNMOUNTED = HugepageFacts(1 << 20, 8, 8, is_mounted=False)
+
+
+def with_builds(*builds: GuestFirmware, ids: tuple[str, ...] = ("debian",)) -> Examined:
+    return seen(a40(), facts={"guest_firmwares": builds, "distribution": ids})
+
+
+def declaring(page_kib: int, count: int) -> Examined:
+    found = seen(a40(), facts={"hugepages": (replace(UNMOUNTED, total=0, free=0),)})
+    assert found.layout is not None
+    return replace(found, layout=HostLayout(found.layout.gpus, hugepages=((page_kib, count),)))
+
+
+@pytest.mark.parametrize(
+    ("check", "found", "fix"),
+    [
+        ("guest-firmware", with_builds(), "apt-get install ovmf"),
+        ("guest-firmware", with_builds(ENROLLED, ids=ROCKY), "dnf install edk2-ovmf"),
+        ("guest-firmware", with_builds(ids=SUSE), "zypper install qemu-ovmf-x86_64"),
+        ("guest-firmware", with_builds(ids=("void",)), "ovmf (Debian, Ubuntu), or edk2-ovmf"),
+        ("hugepages-mount", seen(a40(), facts={"hugepages": (UNMOUNTED,)}), "mount -t hugetlbfs -o pagesize=1G"),
+        ("hugepages-mount", declaring(1 << 20, 8), "/dev/hugepages1G"),
+        ("guests-at-shutdown", seen(a40(), guests_at_shutdown="suspend"), "ON_SHUTDOWN=shutdown"),
+        ("proxmox", seen(a40(), is_proxmox=True), "pve-nvidia-sriov@"),
+    ],
+)
+def test_it_is_found_with_its_fix(check: str, found: Examined, fix: str) -> None:
+    (finding,) = [one for one in examine(found) if one.check == check]
+    assert fix in finding.mend
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        with_builds(ENROLLED, PLAIN),
+        with_builds(ENROLLED, NO_KEYS),
+        seen(a40(), facts={"hugepages": (replace(UNMOUNTED, is_mounted=True),)}),
+        seen(a40(), facts={"hugepages": (replace(UNMOUNTED, is_mounted=None),)}),
+        seen(a40(), facts={"hugepages": (replace(UNMOUNTED, total=0, free=0),)}),
+        seen(a40(), guests_at_shutdown="shutdown"),
+    ],
+)
+def test_a_host_that_has_it_is_healthy(found: Examined) -> None:
+    ours = {"guest-firmware", "hugepages-mount", "guests-at-shutdown", "proxmox"}
+    assert not ours & {one.check for one in examine(found)}
+
+
+def test_a_declared_pool_that_libvirt_cannot_give_is_an_error() -> None:
+    severities = [one.severity for one in examine(declaring(1 << 20, 8)) if one.check == "hugepages-mount"]
+    assert severities == [Severity.ERROR]

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The families of Linux distributions, and how an operator does something in each: packages, boot arguments, services.
+
+Texts for people; nothing here is run by vgpuctl.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from vgpuctl.model.guest_memory import format_page_size
+
+HUGE_PAGES_1_GIB = 1 << 20
+
+
+class Family(StrEnum):
+    """Distributions with the same package names and tools. UNKNOWN: commands name every family's form."""
+
+    DEBIAN = "debian"
+    EL = "el"
+    SUSE = "suse"
+    UNKNOWN = "unknown"
+
+
+class Package(StrEnum):
+    """Something that a distribution packages, under a name of its own."""
+
+    QEMU = "qemu"
+    LIBVIRT = "libvirt"
+    QEMU_IMG = "qemu-img"
+    FIRMWARE = "uefi firmware"
+    PYTHON = "python"
+    SUDO = "sudo"
+    OVN_HOST = "ovn host"
+
+
+_FAMILIES = {
+    "debian": Family.DEBIAN,
+    "ubuntu": Family.DEBIAN,
+    "rhel": Family.EL,
+    "centos": Family.EL,
+    "fedora": Family.EL,
+    "suse": Family.SUSE,
+    "opensuse": Family.SUSE,
+    "sles": Family.SUSE,
+}
+# Debian 12 and 13, RHEL 8 to 10 and Fedora, SLES 15 and Leap 15: the packages' own lists.
+_PACKAGES = {
+    Package.QEMU: {Family.DEBIAN: "qemu-system-x86", Family.EL: "qemu-kvm", Family.SUSE: "qemu-kvm"},
+    Package.LIBVIRT: {
+        Family.DEBIAN: "libvirt-daemon-system libvirt-clients",
+        Family.EL: "libvirt",
+        Family.SUSE: "libvirt-daemon-qemu libvirt-client",
+    },
+    Package.QEMU_IMG: {Family.DEBIAN: "qemu-utils", Family.EL: "qemu-img", Family.SUSE: "qemu-tools"},
+    Package.FIRMWARE: {Family.DEBIAN: "ovmf", Family.EL: "edk2-ovmf", Family.SUSE: "qemu-ovmf-x86_64"},
+    # EL 8 and SLES 15 have Python 3.6 as python3; the newer one lies beside it.
+    Package.PYTHON: {Family.DEBIAN: "python3", Family.EL: "python3.11", Family.SUSE: "python311"},
+    Package.SUDO: {Family.DEBIAN: "sudo", Family.EL: "sudo", Family.SUSE: "sudo"},
+    Package.OVN_HOST: {
+        Family.DEBIAN: "openvswitch-switch ovn-host",
+        # RHEL's own packages have the version in their name (openvswitch3.3 ovn24.03-host).
+        Family.EL: "openvswitch ovn ovn-host",
+        Family.SUSE: "openvswitch ovn ovn-host",
+    },
+}
+_INSTALL = {Family.DEBIAN: "apt-get install", Family.EL: "dnf install", Family.SUSE: "zypper install"}
+_NAMES = {Family.DEBIAN: "Debian, Ubuntu", Family.EL: "Fedora, RHEL and its kin", Family.SUSE: "SUSE"}
+
+
+def family_of(distribution: Sequence[str]) -> Family:
+    """Return the family of a distribution. distribution: os-release's ID, then its ID_LIKE."""
+    for name in distribution:
+        family = _FAMILIES.get(name.lower()) or _FAMILIES.get(name.lower().partition("-")[0])
+        if family is not None:
+            return family
+    return Family.UNKNOWN
+
+
+def package_names(package: Package, family: Family) -> str:
+    """Return what the family calls a package, several names with a blank between them; UNKNOWN has none."""
+    return _PACKAGES[package].get(family, "")
+
+
+def install(packages: Iterable[Package], family: Family) -> str:
+    """Return the command that installs packages; for an unknown family the names in every family."""
+    wanted = list(packages)
+    if family is not Family.UNKNOWN:
+        return f"{_INSTALL[family]} {' '.join(package_names(one, family) for one in wanted)}"
+    forms = (f"{' '.join(package_names(one, each) for one in wanted)} ({_NAMES[each]})" for each in _INSTALL)
+    return f"install {', or '.join(forms)}"
+
+
+def kernel_arguments(arguments: str, family: Family) -> str:
+    """Return the command that adds arguments to the kernel's command line; a reboot must follow."""
+    if family is Family.EL:
+        return f"grubby --update-kernel=ALL --args='{arguments}' && reboot"
+    if family in (Family.DEBIAN, Family.SUSE):
+        update = "update-grub" if family is Family.DEBIAN else "grub2-mkconfig -o /boot/grub2/grub.cfg"
+        edit = rf"""sed -i 's/^GRUB_CMDLINE_LINUX="/&{arguments} /' /etc/default/grub"""
+        return f"{edit} && {update} && reboot"
+    return f"add {arguments} to the kernel's arguments in the boot loader's configuration, and reboot"
+
+
+def rebuild_initramfs(family: Family) -> str:
+    """Return the command that makes the initramfs anew, with the modules' configuration."""
+    if family is Family.DEBIAN:
+        return "update-initramfs -u"
+    if family in (Family.EL, Family.SUSE):
+        return "dracut --force"
+    return "rebuild the initramfs"
+
+
+def mount_huge_pages(size_kib: int) -> str:
+    """Return the command that mounts a hugetlbfs of a page size; libvirt looks for mounts when it starts."""
+    if size_kib == HUGE_PAGES_1_GIB:
+        folder, size = "/dev/hugepages1G", "1G"
+    else:
+        folder, size = f"/dev/hugepages{size_kib // 1024}M", f"{size_kib // 1024}M"
+    return (
+        f"mkdir -p {folder} && mount -t hugetlbfs -o pagesize={size} hugetlbfs {folder}, then restart libvirtd or"
+        f" virtqemud; `hugetlbfs {folder} hugetlbfs pagesize={size},x-mount.mkdir 0 0` in /etc/fstab keeps it"
+    )
+
+
+def describe_missing_mount(size_kib: int) -> str:
+    """Return the sentence that names a missing hugetlbfs."""
+    return f"no hugetlbfs of {format_page_size(size_kib)} pages is mounted, so libvirt gives no guest such pages"

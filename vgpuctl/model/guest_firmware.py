@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of a host's UEFI builds a guest boots with: one that starts any system, so without Secure Boot's keys."""
+
+from enum import StrEnum
+
+from vgpuctl.agent.wire.facts import HostFacts
+
+
+class UnwantedFeature(StrEnum):
+    """The feature that a guest's build must not have, in the words of QEMU and libvirt."""
+
+    SECURE_BOOT = "secure-boot"
+    ENROLLED_KEYS = "enrolled-keys"
+
+
+def unwanted_feature(facts: HostFacts) -> UnwantedFeature | None:
+    """Choose by the builds that the host has; None where every build has Secure Boot with enrolled keys, or none is.
+
+    A build that knows Secure Boot but has no keys starts everything too: it is in setup mode. RHEL 8, 9.0 and 9.1 have
+    no other. A host that did not tell its builds is taken for one that has the plain build.
+    """
+    if facts.guest_firmwares is None:
+        return UnwantedFeature.SECURE_BOOT
+    for feature in UnwantedFeature:
+        if any(str(feature) not in build.features for build in facts.guest_firmwares):
+            return feature
+    return None

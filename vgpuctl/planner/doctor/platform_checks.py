@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what the distribution brings: UEFI builds, mounts of huge pages, the end of guests, Proxmox."""
+
+from collections.abc import Iterator
+
+from vgpuctl.model.distribution import (
+    Package,
+    describe_missing_mount,
+    family_of,
+    install,
+    mount_huge_pages,
+)
+from vgpuctl.model.guest_firmware import unwanted_feature
+from vgpuctl.planner.doctor.examined import Examined
+from vgpuctl.planner.doctor.finding import Finding, Severity
+from vgpuctl.planner.doctor.host_checks import HOST
+
+_SETTINGS = "/etc/default/libvirt-guests or /etc/sysconfig/libvirt-guests"
+
+
+def guest_firmware(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: no UEFI build starts a guest without Secure Boot's keys, so `--firmware uefi` cannot work."""
+    facts = seen.facts
+    if unwanted_feature(facts) is not None:
+        return
+    read = "every UEFI build has Secure Boot with enrolled keys" if facts.guest_firmwares else "there is no UEFI build"
+    fix = f"{install([Package.FIRMWARE], family_of(facts.distribution))}; VMs with --firmware bios need none"
+    yield Finding("guest-firmware", Severity.WARNING, HOST, read, fix)
+
+
+def hugepages_mount(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: huge pages are kept or declared, and no hugetlbfs of their size is mounted."""
+    declared = {size_kib for size_kib, count in seen.layout.hugepages if count} if seen.layout else set()
+    for pool in seen.facts.hugepages or ():
+        if pool.is_mounted is False and (pool.total or pool.size_kib in declared):
+            read, fix = describe_missing_mount(pool.size_kib), mount_huge_pages(pool.size_kib)
+            severity = Severity.ERROR if pool.size_kib in declared else Severity.WARNING
+            yield Finding("hugepages-mount", severity, HOST, read, fix)
+
+
+def guests_at_shutdown(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: libvirt-guests would save guests at shutdown, which fails for guests with VFIO devices."""
+    if seen.signs.guests_at_shutdown == "suspend":
+        read = "libvirt-guests has ON_SHUTDOWN=suspend; a guest with a GPU cannot be saved and loses its power instead"
+        fix = f"set ON_SHUTDOWN=shutdown in {_SETTINGS}"
+        yield Finding("guests-at-shutdown", Severity.WARNING, HOST, read, fix)
+
+
+def proxmox(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: Proxmox VE runs its VMs without libvirt and sets up vGPUs by a service of its own."""
+    if seen.signs.is_proxmox:
+        read = "this is a host of Proxmox VE: its VMs are not in libvirt, so vgpuctl sees only the devices they hold"
+        fix = "use a host of its own for vgpuctl, and disable pve-nvidia-sriov@ there; not tried on Proxmox"
+        yield Finding("proxmox", Severity.WARNING, HOST, read, fix)

@@ -7,9 +7,10 @@ from vgpuctl.agent.dispatch import answer, read_facts
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.steps import Step
+from vgpuctl.lab.simulated.machine import faults
 from vgpuctl.lab.simulated.machine import shape as shapes
 from vgpuctl.lab.simulated.machine.door import SimulatedHost
-from vgpuctl.lab.simulated.machine.programs import enable_vfs
+from vgpuctl.lab.simulated.machine.programs import enable_vfs, run_program
 from vgpuctl.lab.simulated.machine.shape import Card
 from vgpuctl.lab.simulated.machine.state import make
 from vgpuctl.lab.simulated.mix import parse_mix, shape_of
@@ -18,16 +19,29 @@ PF = "0000:41:00.0"
 VM = "11111111-2222-4333-8444-555555555555"
 
 
+class PatientHost(SimulatedHost):
+    """A machine whose clock goes on only in `wait`, which ends at once."""
+
+    waited_s = 0.0
+
+    def wait(self, seconds: float) -> None:
+        self.waited_s += seconds
+        with self.machine.change() as state:
+            state.skipped_s += seconds
+
+
 class Machine:
     """A machine with one card and the agent on it."""
 
-    def __init__(self, folder: Path, board: str, *, with_vfs: bool = False) -> None:
+    def __init__(
+        self, folder: Path, board: str, *, with_vfs: bool = False, host: type[SimulatedHost] = SimulatedHost
+    ) -> None:
         folder.mkdir(exist_ok=True)
         shape = shape_of("gpu1", parse_mix(board)[0], {}, with_vfs=with_vfs)
         shapes.write(shape, folder / "machine.json")
         self.files = make(folder, shape)
         enable_vfs(self.files)
-        self.host = SimulatedHost(str(folder))
+        self.host = host(str(folder))
 
     @property
     def card(self) -> Card:
@@ -48,6 +62,15 @@ class Machine:
         reply = self.take(*steps, dry_run=dry_run)
         assert reply.problem is not None, reply.changes
         return reply.problem
+
+    def begin(self, kind: str, value: int = 1) -> None:
+        """Let a fault of the card begin; value 0 ends it."""
+        with self.files.change() as state:
+            faults.set_on_card(self.files, state, self.card, kind, value)
+
+    def run(self, *argv: str) -> tuple[int, str, str]:
+        """Run a program of the machine: (exit status, stdout, stderr)."""
+        return run_program(self.files, argv)
 
     def gpu(self) -> Gpu:
         """What the agent reads of the card."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's entry for the boot unit: what it says about a manifest that cannot be used, and what it leaves behind."""
+"""The agent's entry for the boot unit: manifests that cannot be used, and hosts whose cards are not ready yet."""
 
 import json
 import subprocess
@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.agent.simulated import PF, Machine, PatientHost
+from vgpuctl.agent.restore import Restore
 
 MANIFEST = "/etc/vgpuctl/manifest.json"
 
@@ -110,3 +113,61 @@ def test_the_unit_s_second_run_ends_at_once_where_the_first_restored_everything(
     assert "NOT restored" in restore(tmp_path, CARD, "--unless-restored")[1], "another manifest"
     assert "NOT restored" in restore(tmp_path, CARD, "--unless-restored")[1], "problems are left"
     assert "the layout is restored" in restore(tmp_path, empty)[1], "a run without the option restores"
+
+
+def boot(machine: Machine, *steps: dict[str, object]) -> Restore:
+    """Restore a machine right after its start."""
+    card = machine.card
+    gpu = {"address": PF, "vendor_id": card.vendor, "device_id": card.device, "subsystem_id": card.subsystem}
+    place = machine.files.root / MANIFEST.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    wanted = [{"gpu": PF, "step": {"address": PF, **step}} for step in steps]
+    place.write_text(json.dumps({"version": 1, "gpus": [gpu], "steps": wanted}))
+    restore = Restore(machine.host)
+    restore.run(MANIFEST)
+    return restore
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("lock-busy", 60),
+        ("pf-stub", 1),
+        ("pf-unbound", 1),
+        ("pf-unbound", 7),
+        ("sriov-silent", 1),
+        ("sriov-silent", 7),
+        ("vfs-on-stub", 1),
+        ("vfs-unregistered", 1),
+        ("vfs-unregistered", 3),
+    ],
+)
+def test_vfs_come_at_boot_although_the_card_is_not_ready_yet(kind: str, value: int, tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40/vf-profile", host=PatientHost)
+    machine.begin(kind, value)
+    restore = boot(machine, {"op": "sriov.set", "count": machine.card.total_vfs})
+    assert restore.problems == []
+    gpu = machine.gpu()
+    assert len(gpu.vfs) == machine.card.total_vfs and all(vf.offers_types for vf in gpu.vfs)
+    assert isinstance(machine.host, PatientHost) and machine.host.waited_s <= 200
+
+
+def test_a_lock_that_never_comes_is_said_and_tried_for_two_minutes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = Machine(tmp_path, "a40/vf-profile", host=PatientHost)
+    machine.begin("unbind-lock")
+    restore = boot(machine, {"op": "sriov.set", "count": machine.card.total_vfs})
+    [problem] = restore.problems
+    assert "cannot be taken from its driver" in problem
+    assert isinstance(machine.host, PatientHost) and 100 <= machine.host.waited_s <= 180
+    assert "sriov.set is tried again in 10 s" in capsys.readouterr().err
+
+
+def test_a_mig_mode_that_needs_a_reset_waits_until_nobody_holds_the_card(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a100-pcie-40gb", host=PatientHost)
+    machine.begin("lock-busy", 45)
+    steps = ({"op": "mig.set-mode", "enabled": True}, {"op": "sriov.set", "count": machine.card.total_vfs})
+    assert boot(machine, *steps).problems == []
+    gpu = machine.gpu()
+    assert gpu.mig is not None and gpu.mig.current and len(gpu.vfs) == machine.card.total_vfs

@@ -2,12 +2,13 @@
 """Bring the host from a fresh boot into its layout, by the manifest that apply-hosts installed.
 
 Runs from the systemd unit before libvirt starts VMs. A card that is another than the manifest's is left alone, and so
-is the rest of a card whose step failed; the others go on. What it says goes to the journal.
+is the rest of a card whose step failed; the others go on. A card's driver, MIG and VFs are tried again for about two
+minutes while what refuses them may pass. What it says goes to the journal.
 """
 
 import json
 import sys
-from typing import List, Optional, Set
+from typing import Dict, List, Optional, Set
 
 from vgpuctl.agent.arrival import Arrival
 from vgpuctl.agent.changes import boot
@@ -22,9 +23,14 @@ from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.steps import Change, CreateMdev, ResetGpu, SetMigMode, SetVgpuType
 
 # The driver offers the types of new VFs a moment after the VFs are there.
-_TRIES = 20
-_PAUSE_S = 0.5
+_TYPE_TRIES = 20
+_TYPE_PAUSE_S = 0.5
 _PENDING = "mig-mode-pending"
+# The vGPU manager and other clients are still starting: they have the card open, or its VFs are not known to them yet.
+_EARLY = ("unbind-lock", "sriov-failed", "held", "reset-refused", "driver-missing", "nvml-in-use")
+# Longest waiting for one card in all, and the pause between two tries, which have waits of their own.
+_CARD_LIMIT_S = 100.0
+_CARD_PAUSE_S = 10.0
 
 
 class Restore:
@@ -34,6 +40,7 @@ class Restore:
         self._host = host
         self._arrival = Arrival(host, has_waited=is_second)
         self._left_alone: Set[str] = set()
+        self._waited_s: Dict[str, float] = {}
         self.problems: List[str] = []
         self.slices: List[str] = []
 
@@ -98,20 +105,37 @@ class Restore:
                     raise
 
     def _patiently(self, one: ManifestStep) -> Change:
-        for attempt in range(_TRIES):
+        """Take a step, again and again while what refuses it may pass: a card's own limit holds for all its steps."""
+        type_tries = 0
+        while True:
             try:
-                return take(self._host, one.step, dry_run=False)
+                return self._take_once(one)
             except Problem as problem:
-                if problem.code == _PENDING and isinstance(one.step, SetMigMode):
-                    return take(self._host, ResetGpu(one.step.address), dry_run=False)
-                is_early = isinstance(one.step, (CreateMdev, SetVgpuType)) and problem.code in (
-                    "not-found",
-                    "type-not-offered",
-                )
-                if not is_early or attempt == _TRIES - 1:
-                    raise
-            self._host.wait(_PAUSE_S)
-        raise AssertionError("the last try returns or raises")
+                if isinstance(one.step, (CreateMdev, SetVgpuType)):
+                    type_tries += 1
+                    if problem.code not in ("not-found", "type-not-offered") or type_tries == _TYPE_TRIES:
+                        raise
+                    self._host.wait(_TYPE_PAUSE_S)
+                else:
+                    self._wait_for_card(one, problem)
+
+    def _take_once(self, one: ManifestStep) -> Change:
+        try:
+            return take(self._host, one.step, dry_run=False)
+        except Problem as problem:
+            # Some boards lose the mode at a boot, and commit a new one only at a reset.
+            if problem.code != _PENDING or not isinstance(one.step, SetMigMode):
+                raise
+        return take(self._host, ResetGpu(one.step.address), dry_run=False)
+
+    def _wait_for_card(self, one: ManifestStep, problem: Problem) -> None:
+        """Wait before the next try. Raises the problem when it is not one that passes, or has lasted too long."""
+        waited_s = self._waited_s.get(one.gpu or "", 0.0)
+        if one.gpu is None or problem.code not in _EARLY or waited_s >= _CARD_LIMIT_S:
+            raise problem
+        _say(f"{one.gpu}: {one.step.op} is tried again in {_CARD_PAUSE_S:g} s: {problem.message}")
+        self._waited_s[one.gpu] = waited_s + _CARD_PAUSE_S
+        self._host.wait(_CARD_PAUSE_S)
 
     def _complain(self, text: str) -> None:
         self.problems.append(text)

@@ -20,6 +20,12 @@ KINDS = (
     "xid",
     "ecc",
     "pf-stub",
+    "pf-unbound",
+    "vfs-on-stub",
+    "vfs-unregistered",
+    "sriov-silent",
+    "board-unknown",
+    "lock-busy",
     "libvirtd",
     "sshd",
     "network",
@@ -51,7 +57,9 @@ def command(
     """Let something go wrong on a host, to rehearse it; print the faults it then has. A reboot ends them.
 
     Of a GPU: refuse [RM code, 0x1a], unbind-lock, busy, removal-delay [ms, 5000], fallen (off the bus), xid [31],
-    ecc [errors, 1], pf-stub (left there by an interrupted sriov-manage).
+    ecc [errors, 1], pf-stub (left there by an interrupted sriov-manage), pf-unbound [times, 1], vfs-on-stub,
+    vfs-unregistered (without types) [times, 1], sriov-silent (does nothing, exit 0) [runs, 1], board-unknown (to
+    sriov-manage), lock-busy (no unbindLock for a while) [seconds, 60].
 
     Of the host: libvirtd, sshd (stopped; on an emulated host for [seconds, 60]), network (cut), disk-full,
     clock-skew [seconds, 3600], power-off.

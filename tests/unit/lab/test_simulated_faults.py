@@ -46,8 +46,8 @@ def test_creations_are_refused_with_the_chosen_code(tmp_path: Path) -> None:
 def test_the_unbind_lock_is_not_granted(kind: str, tmp_path: Path) -> None:
     machine = Machine(tmp_path, "a40")
     begin(machine, kind)
-    _, output, _ = run_program(machine.files, ["sriov-manage", "-e", PF])
-    assert f"Cannot obtain unbindLock for {PF}" in output
+    status, output, errors = run_program(machine.files, ["sriov-manage", "-e", PF])
+    assert (status, output, errors) == (1, f"Enabling VFs on {PF}\n", f"Cannot obtain unbindLock for {PF}\n")
     assert "Could not acquire UnbindLock" in log(machine)
     begin(machine, kind, 0)
     assert machine.done(SetVirtualFunctions(PF, machine.card.total_vfs))
@@ -124,3 +124,59 @@ def test_a_reboot_ends_every_fault(tmp_path: Path) -> None:
     machine.files.reboot()
     assert (machine.files.state().faults, machine.files.state().host_faults) == ({}, {})
     assert machine.done(ResetFunction(PF))
+
+
+def test_a_refused_lock_leaves_every_vf_there_and_without_a_driver(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40", with_vfs=True)
+    begin(machine, "unbind-lock")
+    status, output, errors = machine.run("sriov-manage", "-d", PF)
+    assert (status, output, errors) == (1, f"Disabling VFs on {PF}\n", f"Cannot obtain unbindLock for {PF}\n")
+    gpu = machine.gpu()
+    assert len(gpu.vfs) == machine.card.total_vfs and {vf.driver for vf in gpu.vfs} == {None}
+    begin(machine, "unbind-lock", 0)
+    again = machine.run("sriov-manage", "-e", PF)
+    assert again == (0, f"GPU at {PF} already has VFs enabled.\n", "")
+
+
+def test_vfs_outlive_the_driver_of_their_card_and_come_back_without_one(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40", with_vfs=True)
+    machine.host.write("/sys/bus/pci/drivers/nvidia/unbind", PF)
+    machine.host.write("/sys/bus/pci/drivers/nvidia/bind", PF)
+    gpu = machine.gpu()
+    assert (gpu.driver, len(gpu.vfs)) == ("nvidia", machine.card.total_vfs)
+    assert {vf.driver for vf in gpu.vfs} == {None}
+    assert "driver left SR-IOV enabled after remove" in log(machine)
+
+
+def test_a_new_id_of_the_stub_claims_whatever_has_no_driver(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40", with_vfs=True)
+    vf = machine.gpu().vfs[0].address
+    machine.host.write("/sys/bus/pci/drivers/nvidia/unbind", vf)
+    machine.host.write("/sys/bus/pci/drivers/pci-pf-stub/new_id", f"10de {machine.card.vf_device}")
+    assert [one.driver for one in machine.gpu().vfs[:2]] == ["pci-pf-stub", "nvidia"]
+    machine.host.write("/sys/bus/pci/drivers/pci-pf-stub/remove_id", f"10de {machine.card.vf_device}")
+    assert machine.gpu().vfs[0].driver == "pci-pf-stub"
+
+
+def test_sriov_manage_ends_with_persistence_for_every_card(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40")
+    with machine.files.change() as state:
+        state.services["nvidia-persistenced.service"] = True
+    machine.run("sriov-manage", "-e", PF)
+    assert [user.command for user in machine.gpu().users] == ["nvidia-persistenced"]
+
+
+def test_sriov_manage_passes_over_what_it_does_not_know(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40")
+    begin(machine, "board-unknown")
+    assert machine.run("sriov-manage", "-e", PF) == (0, "", "")
+    begin(machine, "board-unknown", 0)
+    begin(machine, "sriov-silent")
+    assert machine.run("sriov-manage", "-e", PF) == (0, f"Enabling VFs on {PF}\n", "")
+    assert machine.gpu().vfs == ()
+    begin(machine, "pf-unbound", 2)
+    assert machine.gpu().driver is None
+    machine.host.write("/sys/bus/pci/drivers/nvidia/bind", PF)
+    status, _, errors = machine.run("sriov-manage", "-e", PF)
+    assert (status, machine.gpu().driver) == (1, None)
+    assert "File exists" in errors and "No such device" in errors

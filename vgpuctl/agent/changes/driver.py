@@ -2,9 +2,11 @@
 """Bind functions to a driver and give them back (reference 1.2)."""
 
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import List, Optional
 
+from vgpuctl.agent.changes import unbind_lock
 from vgpuctl.agent.facts import capabilities, mdev, nvidia, nvml_gpus, pci, sriov
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
@@ -39,7 +41,7 @@ def ensure(host: Host, step: BindDriver, *, dry_run: bool) -> Change:
     for other than a VFIO driver goes again once the function is bound.
 
     Raises Problem: `held`, `vfs-active`, `mdevs-active`, `mig-instances-active`, `mig-unreadable`, `driver-missing`,
-    `driver-did-not-bind`, `write-refused`.
+    `driver-did-not-bind`, `unbind-lock` of a card that another program uses, `write-refused`.
     """
     driver = step.driver
     if driver is not None and not _NAME.fullmatch(driver):
@@ -96,10 +98,12 @@ def _give_back(host: Host, bindings: List[Binding], problem: Problem) -> Problem
 
 
 def _rebind(host: Host, address: str, override: Optional[str], *, previous: Optional[str]) -> None:
-    _set_override(host, address, override)
-    if previous is not None:
-        host.write(f"{pci.DRIVERS}/{previous}/unbind", address)
-    host.write(_PROBE, address)
+    # NVIDIA's driver lets go of a card while something opens it only to hang; under the lock nobody can.
+    with unbind_lock.held(host, address) if previous == nvidia.DRIVER else nullcontext():
+        _set_override(host, address, override)
+        if previous is not None:
+            host.write(f"{pci.DRIVERS}/{previous}/unbind", address)
+        host.write(_PROBE, address)
 
 
 def _set_override(host: Host, address: str, override: Optional[str]) -> None:

@@ -1,36 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Enable and disable virtual functions: NVIDIA's through sriov-manage, others through sriov_numvfs (reference 3.1)."""
+"""Enable and disable VFs: NVIDIA's through sriov-manage, others through sriov_numvfs (reference 3.1)."""
 
-from typing import Optional
-
-from vgpuctl.agent.facts import mdev, nvidia, pci, sriov, vgpu_profile
+from vgpuctl.agent.changes import sriov_manage
+from vgpuctl.agent.facts import mdev, pci, sriov, sriov_health, vgpu_profile
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.facts.nvidia import DRIVER, PF_STUB
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.steps import Change, SetVirtualFunctions
 
-SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
-_TIMEOUT_S = 120.0
-_UNBIND_LOCK_TRIES = 5
-_SETTLE_TRIES = 30
-_PAUSE_S = 1.0
-_NO_LOCK = "Cannot obtain unbindLock"
+VFIO = "vfio-pci"
 
 
 def ensure(host: Host, step: SetVirtualFunctions, *, dry_run: bool) -> Change:
     """Bring a physical function's VF count to `count`; NVIDIA's only to 0 or to all.
 
     The kernel refuses a change between two counts other than 0, so it passes through 0; that removes every VF,
-    hence the check for vGPUs and holders. Source: Linux drivers/pci/iov.c.
+    hence the check for vGPUs and holders. Source: Linux drivers/pci/iov.c. NVIDIA's VFs must be healthy as well
+    (`wire.vf_health`): sick ones are all made anew, while nobody uses any.
 
-    Raises Problem: `not-sriov`, `bad-count`, `held`, `vfs-in-use`, `wrong-driver`, `unbind-lock`, `sriov-failed`,
-    `write-refused`.
+    Raises Problem: `not-sriov`, `bad-count`, `held`, `vfs-in-use`, `wrong-driver`, `driver-missing`, `unbind-lock`,
+    `sriov-failed`, `board-unknown`, `write-refused`.
     """
     address = step.address
     function = pci.read(host, address)
     total = sriov.read_total(host, address)
-    by_script = function.vendor_id == pci.NVIDIA and function.driver in (DRIVER, PF_STUB, "vfio-pci", None)
+    by_script = function.vendor_id == pci.NVIDIA and function.driver in (DRIVER, PF_STUB, VFIO, None)
     if total == 0:
         raise Problem(
             "not-sriov",
@@ -42,92 +37,28 @@ def ensure(host: Host, step: SetVirtualFunctions, *, dry_run: bool) -> Change:
         allowed = f"0 or {total}" if by_script else f"0 to {total}"
         raise Problem("bad-count", f"{address} can have {allowed} VFs, not {step.count}")
     before = sriov.read_count(host, address)
-    is_stranded = by_script and function.driver == PF_STUB
-    if before == step.count and not is_stranded:
-        return Change(step.op, address, str(before), str(before), changed=False)
+    found, after_text = str(before), str(step.count)
+    if by_script:
+        health = sriov_health.read(host, address)
+        found = found if health.is_as(before) else health.describe()
+        # A whole card that is away for a VM has no VFs either.
+        is_as_wanted = health.is_as(step.count) or (function.driver == VFIO and before == step.count == 0)
+    else:
+        is_as_wanted = before == step.count
+    if is_as_wanted:
+        return Change(step.op, address, found, found, changed=False)
     require_unused(host, address)
     if dry_run:
-        return Change(step.op, address, str(before), str(step.count), changed=True)
+        return Change(step.op, address, found, after_text, changed=True)
+    is_changed = True
     if by_script:
-        _ensure_by_script(host, address, step.count, function.driver)
+        is_changed = sriov_manage.bring(host, address, step.count)
     else:
         _ensure_by_sysfs(host, address, step.count, before)
     after = sriov.read_count(host, address)
     if after != step.count:
         raise Problem("read-back-differs", f"{address} has {after} VFs, wanted {step.count}")
-    return Change(step.op, address, str(before), str(after), changed=True)
-
-
-def _ensure_by_script(host: Host, address: str, count: int, driver: Optional[str]) -> None:
-    if driver == PF_STUB:
-        _bind_to_nvidia(host, address)
-    elif driver != DRIVER:
-        raise Problem(
-            "wrong-driver",
-            f"{address} is on {driver or 'no driver'}; sriov-manage needs it on {DRIVER}",
-            path=f"{pci.folder(address)}/driver",
-            hint="give the card back to its driver first (apply-hosts, or delete the VM that has the whole card)",
-        )
-    if sriov.read_count(host, address) == count:
-        return
-    program = SRIOV_MANAGE if host.find_program(SRIOV_MANAGE) else "sriov-manage"
-    argv = [program, "-e" if count else "-d", address]
-    output = ""
-    with host.kernel_log() as log:
-        for attempt in range(_UNBIND_LOCK_TRIES):
-            if attempt:
-                host.wait(_PAUSE_S)
-            done = host.run(argv, timeout_s=_TIMEOUT_S, changes=True)
-            output = (done.output + done.errors).strip()
-            if _NO_LOCK not in output:
-                break
-        else:
-            users = OpenNodes(host).users(address)
-            names = ", ".join(f"{user.command} (pid {user.pid})" for user in users) or "some NVML client"
-            raise Problem(
-                "unbind-lock",
-                f"{address} cannot be taken from its driver: {names} uses it",
-                path=f"{nvidia.PROC}/gpus/{address}/unbindLock",
-                kernel_lines=log.lines(),
-                hint="stop nvidia-persistenced, DCGM and nvidia-smi loops, then run again",
-            )
-        if not _has_settled(host, address, count):
-            found = pci.read_driver(host, address)
-            if found == PF_STUB:
-                _bind_to_nvidia(host, address)
-            raise Problem(
-                "sriov-failed",
-                f"sriov-manage left {address} with {sriov.read_count(host, address)} VFs on {found or 'no driver'}, "
-                f"wanted {count} on {DRIVER}; it said: {output or 'nothing'}",
-                path=program,
-                kernel_lines=log.lines(),
-            )
-
-
-def _has_settled(host: Host, address: str, count: int) -> bool:
-    """Wait while the script's work goes on after its end; its exit status tells nothing."""
-    for attempt in range(_SETTLE_TRIES):
-        if attempt:
-            host.wait(_PAUSE_S)
-        driver = pci.read_driver(host, address)
-        if sriov.read_count(host, address) == count and driver == DRIVER:
-            return True
-        if driver not in (DRIVER, PF_STUB, None) or (attempt >= 2 and driver == PF_STUB):
-            return False
-    return False
-
-
-def _bind_to_nvidia(host: Host, address: str) -> None:
-    """Repair a function that an interrupted sriov-manage left on the stub driver."""
-    path = pci.folder(address)
-    if sriov.read_count(host, address):
-        host.write(f"{path}/sriov_numvfs", "0")
-    host.write(f"{pci.DRIVERS}/{PF_STUB}/unbind", address)
-    if host.read(f"{path}/driver_override").strip() not in ("", "(null)"):
-        host.write(f"{path}/driver_override", "\n")
-    host.write(f"{pci.DRIVERS}/{DRIVER}/bind", address)
-    if pci.read_driver(host, address) != DRIVER:
-        raise Problem("driver-did-not-bind", f"{address} did not go back from {PF_STUB} to {DRIVER}")
+    return Change(step.op, address, found if is_changed else after_text, after_text, changed=is_changed)
 
 
 def _ensure_by_sysfs(host: Host, address: str, count: int, before: int) -> None:

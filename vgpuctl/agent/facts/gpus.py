@@ -14,6 +14,7 @@ from vgpuctl.agent.facts import (
     nvidia,
     pci,
     sriov,
+    sriov_health,
     vgpu_config,
     vgpu_profile,
     vgpu_room,
@@ -199,8 +200,7 @@ class _Reader:
 
     def _read_vf(self, number: int, address: str, uuid: Optional[str]) -> VirtualFunction:
         host, nodes = self._host, self._shared.nodes
-        has_profile = vgpu_profile.is_offered(host, address)
-        current = vgpu_profile.read_current(host, address) if has_profile else None
+        current = vgpu_profile.read_current(host, address) if vgpu_profile.is_offered(host, address) else None
         holders = nodes.holders_of_function(address)
         if uuid is not None:
             holders += nodes.holders_of_mdev(uuid)
@@ -212,7 +212,7 @@ class _Reader:
             vgpu_profile.type_or_none(current),
             uuid,
             holders,
-            offers_types=has_profile or mdev.offers_types(host, address),
+            offers_types=sriov_health.offers_types(host, address),
         )
 
     def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:

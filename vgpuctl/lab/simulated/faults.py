@@ -6,7 +6,6 @@ from vgpuctl.lab.folder import LabFolder
 from vgpuctl.lab.simulated import fleet
 from vgpuctl.lab.simulated.layout import simulated_folder
 from vgpuctl.lab.simulated.machine import faults
-from vgpuctl.lab.simulated.machine.drivers import STUB
 from vgpuctl.lab.simulated.machine.shape import PASSTHROUGH, Card
 from vgpuctl.lab.simulated.machine.state import MachineFolder, is_nvidia
 
@@ -24,7 +23,7 @@ def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None)
             faults.set_on_host(machine, state, kind, value)
         _heed(lab, host, kind)
         return None
-    card = _card(machine, host, address, with_vfs=kind == faults.PF_STUB)
+    card = _card(machine, host, address, with_vfs=kind in faults.OF_SRIOV)
     with machine.change() as state:
         faults.set_on_card(machine, state, card, kind, value)
     return card.address
@@ -43,12 +42,14 @@ def end(lab: LabFolder, host: str, kind: str, address: str | None) -> None:
 
 def active(lab: LabFolder, host: str) -> list[Active]:
     """The faults that a host has now."""
-    state = _machine(lab, host).state()
+    machine = _machine(lab, host)
+    state = machine.state()
     found: list[Active] = [(kind, None, value) for kind, value in state.host_faults.items()]
-    for card, kinds in state.faults.items():
-        # Setting the VFs again repairs a PF that was left on its stub.
-        is_stranded = state.drivers.get(card) == STUB
-        found += [(kind, card, value) for kind, value in kinds.items() if kind != faults.PF_STUB or is_stranded]
+    for card in machine.shape.cards:
+        kinds = state.faults.get(card.address, {})
+        found += [
+            (kind, card.address, value) for kind, value in kinds.items() if not faults.is_over(state, card, kind, value)
+        ]
     return found
 
 

@@ -10,6 +10,8 @@ from vgpuctl.lab.simulated.machine.shape import NVIDIA, Card
 from vgpuctl.lab.simulated.machine.state import MachineFolder, State
 
 VFIO, STUB = "vfio-pci", "pci-pf-stub"
+# The fault: how many more times the VFs of a card come without types.
+UNREGISTERED = "vfs-unregistered"
 _WITH_SRIOV_CONFIGURE = (STUB, "xe", "i915")
 
 
@@ -47,6 +49,8 @@ class Drivers:
         if card is None or not driver or self._state.drivers.get(function) != driver:
             _refuse(errno.ENODEV)
         if driver == rules.DRIVER:
+            if any(self._state.holder_of(vgpu) for vgpu in self._state.vgpus if vgpu.function == function):
+                _refuse(errno.EBUSY)
             self._leave_nvidia(card, function)
         elif any(function in domain.functions for domain in self._state.domains.values()):
             # The kernel asks QEMU to let go and sleeps until it does; here nobody sleeps.
@@ -59,9 +63,18 @@ class Drivers:
             _refuse(errno.ENODEV)
         if self._state.drivers.get(function) is not None:
             return
-        driver = self._state.overrides.get(function) or self._native(function)
-        if driver is not None and self._matches(driver, function):
-            self._attach(driver, function)
+        # NVIDIA's driver was there before pci-pf-stub, so the kernel asks it first.
+        for driver in (self._state.overrides.get(function) or self._native(function), STUB):
+            if driver is not None and self._matches(driver, function):
+                self._attach(driver, function)
+                return
+
+    def claim(self, driver: str) -> None:
+        """Let a driver take every function that has none and that it matches, as after a new id."""
+        for card in self._shape.cards:
+            for function in (card.address, *self._state.vfs_of(card)):
+                if self._state.drivers.get(function) is None and self._matches(driver, function):
+                    self._attach(driver, function)
 
     def set_vfs(self, card: Card, count: int) -> None:
         """Bring the VFs of a card; those it had go, with all that is on them."""
@@ -71,6 +84,10 @@ class Drivers:
             self._state.vgpus = [vgpu for vgpu in self._state.vgpus if vgpu.function != address]
         self._state.vf_counts[card.address] = count
         modes.forget(self._state, card)
+        if card.address in self._state.unregistered:
+            self._state.unregistered.remove(card.address)
+        if count and self._state.use_up(card, UNREGISTERED):
+            self._state.unregistered.append(card.address)
         for address in self._state.vfs_of(card):
             self.probe(address)
 
@@ -89,7 +106,17 @@ class Drivers:
         override = self._state.overrides.get(function)
         if override is not None:
             return driver == override and driver in (VFIO, STUB, self._native(function))
-        return driver == self._native(function) and not self._is_kept_from_drivers(function)
+        return self._claims(driver, function) and not self._is_kept_from_drivers(function)
+
+    def _claims(self, driver: str, function: str) -> bool:
+        if driver != STUB:
+            return driver == self._native(function)
+        card = self.card_of(function)
+        if card is None or any(one.address == function for one in card.companions):
+            return False
+        # A VF has the id of its PF on some boards, and then goes where that goes.
+        device = card.device if function == card.address else card.vf_device
+        return f"{card.vendor} {device}" in self._state.stub_ids
 
     def _is_kept_from_drivers(self, function: str) -> bool:
         """Whether sriov_drivers_autoprobe is 0 for this VF; only an override gets through (Linux pci-driver.c)."""
@@ -102,7 +129,7 @@ class Drivers:
             self._state.unbind_locks.remove(function)
 
     def _leave_nvidia(self, card: Card, function: str) -> None:
-        """vGPUs do not outlive the driver of their function, nor VFs that of their PF."""
+        """vGPUs do not outlive the driver of their function; VFs outlive that of their PF, and are without one then."""
         if function == card.address:
             if self._state.is_used(card) or usage.is_used(self._state, card):
                 # NVIDIA's driver says this and lets the writer sleep; here nobody sleeps.
@@ -110,8 +137,18 @@ class Drivers:
                     f"NVRM: Attempting to remove device {function} with non-zero usage count!",
                 )
                 _refuse(errno.EBUSY)
-            self.set_vfs(card, 0)
+            modes.forget(self._state, card)
+            self._strand_vfs(card)
         self._state.vgpus = [vgpu for vgpu in self._state.vgpus if vgpu.function != function]
+
+    def _strand_vfs(self, card: Card) -> None:
+        vfs = self._state.vfs_of(card)
+        if vfs:
+            self._machine.log(f"nvidia {card.address}: driver left SR-IOV enabled after remove")
+        for address in vfs:
+            if self._state.drivers.get(address) == rules.DRIVER:
+                self._state.drivers[address] = None
+        self._state.vgpus = [vgpu for vgpu in self._state.vgpus if vgpu.function not in vfs]
 
 
 def _refuse(number: int) -> NoReturn:

@@ -2,11 +2,16 @@
 """Faults of a simulated machine: what they change, and what the kernel says of them (reference 9)."""
 
 from vgpuctl.lab.simulated.machine import usage
-from vgpuctl.lab.simulated.machine.drivers import STUB, Drivers
+from vgpuctl.lab.simulated.machine.drivers import STUB, UNREGISTERED, Drivers
+from vgpuctl.lab.simulated.machine.rules import DRIVER
 from vgpuctl.lab.simulated.machine.shape import Card
+from vgpuctl.lab.simulated.machine.sriov_manage import PF_UNBOUND, SILENT
 from vgpuctl.lab.simulated.machine.state import MachineFolder, State
 
 PF_STUB, FALLEN, XID, ECC = "pf-stub", "fallen", "xid", "ecc"
+VFS_ON_STUB, LOCK_BUSY = "vfs-on-stub", "lock-busy"
+# Faults that only a card with SR-IOV and vGPUs can have.
+OF_SRIOV = (PF_STUB, PF_UNBOUND, VFS_ON_STUB, UNREGISTERED, SILENT, "board-unknown")
 # Faults of the host that are a stopped service.
 STOPPED = {"libvirtd": usage.LIBVIRTD, "sshd": usage.SSHD}
 _FALLEN_XID, _DOUBLE_BIT_XID = 79, 48
@@ -24,12 +29,54 @@ def set_on_card(machine: MachineFolder, state: State, card: Card, kind: str, val
         _log_xid(machine, card, value, "Ch 00000000")
     elif kind == ECC and value:
         _log_xid(machine, card, _DOUBLE_BIT_XID, "DBE (double bit error) ECC Error")
-    elif kind == PF_STUB:
+    elif kind == LOCK_BUSY:
+        usage.hold_for(state, card, value)
+    elif kind in OF_SRIOV:
+        _set_on_sriov(machine, state, card, kind, value)
+
+
+def is_over(state: State, card: Card, kind: str, value: int) -> bool:
+    """Tell whether a fault has ended by itself: struck as often as it was to, or repaired."""
+    driver = state.drivers.get(card.address)
+    if kind == PF_STUB:
+        return driver != STUB
+    if kind == PF_UNBOUND:
+        return not value and driver is not None
+    if kind == VFS_ON_STUB:
+        return all(state.drivers.get(vf) != STUB for vf in state.vfs_of(card))
+    if kind == UNREGISTERED:
+        return not value and card.address not in state.unregistered
+    if kind == LOCK_BUSY:
+        return all((one.name, one.card) != (usage.MANAGER, card.address) for one in state.running())
+    return not value
+
+
+def _set_on_sriov(machine: MachineFolder, state: State, card: Card, kind: str, value: int) -> None:
+    """Bring about at once what a fault of SR-IOV leaves behind; its end repairs that."""
+    drivers = Drivers(machine, state)
+    if kind in (PF_STUB, PF_UNBOUND):
+        stranded = STUB if kind == PF_STUB else None
         if value:
-            Drivers(machine, state).set_vfs(card, 0)
-            state.drivers[card.address] = STUB
-        elif state.drivers.get(card.address) == STUB:
+            drivers.set_vfs(card, 0)
+            state.drivers[card.address] = stranded
+        elif state.drivers.get(card.address) == stranded:
             state.drivers[card.address] = card.driver
+        if kind == PF_UNBOUND and value:
+            state.faults[card.address][kind] = value - 1
+    elif kind == VFS_ON_STUB:
+        if value and not state.vf_counts.get(card.address):
+            drivers.set_vfs(card, card.total_vfs)
+        for vf in state.vfs_of(card):
+            state.drivers[vf] = STUB if value else DRIVER
+        state.vgpus = [vgpu for vgpu in state.vgpus if vgpu.card != card.address]
+    elif kind == UNREGISTERED:
+        if value and state.vf_counts.get(card.address):
+            state.use_up(card, kind)
+            state.unregistered.append(card.address)
+            state.vgpus = [vgpu for vgpu in state.vgpus if vgpu.card != card.address]
+            machine.log(f"nvidia-vgpu-vfio: Parent {card.address} is not currently registered for mdev support")
+        elif not value and card.address in state.unregistered:
+            state.unregistered.remove(card.address)
 
 
 def set_on_host(machine: MachineFolder, state: State, kind: str, value: int) -> None:

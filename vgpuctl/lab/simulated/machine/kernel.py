@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from vgpuctl.lab.simulated.machine import rules, usage
-from vgpuctl.lab.simulated.machine.drivers import Drivers
+from vgpuctl.lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl.lab.simulated.machine.shape import MDEV, Card
 from vgpuctl.lab.simulated.machine.state import MachineFolder, State, Vgpu
 from vgpuctl.lab.simulated.machine.tree import NO_GPU_INSTANCE
@@ -42,6 +42,7 @@ class Kernel:
             (rf"{_DEVICE}/reset", self._reset),
             (rf"{_DEVICE}/driver/(unbind)", self._unbind_here),
             (r"/sys/bus/pci/drivers/([^/]+)/(bind|unbind)", self._bind_or_unbind),
+            (r"/sys/bus/pci/drivers/pci-pf-stub/(new_id|remove_id)", self._change_ids),
             (r"/sys/kernel/mm/hugepages/hugepages-(\d+)kB/nr_hugepages", self._set_hugepages),
             (r"/sys/bus/pci/drivers_probe", self._probe),
             (r"/proc/driver/nvidia/gpus/([^/]+)/unbindLock", self._unbind_lock),
@@ -184,6 +185,18 @@ class Kernel:
             self._drivers.unbind(driver, function)
         else:
             self._drivers.bind(driver, function)
+
+    def _change_ids(self, action: str, text: str) -> None:
+        """A new id makes the driver claim every function of it that has none, VFs like PFs."""
+        identity = " ".join(text.split()[:2])
+        known = identity in self._state.stub_ids
+        if known == (action == "new_id"):
+            refuse(errno.EEXIST if known else errno.ENODEV)
+        if known:
+            self._state.stub_ids.remove(identity)
+        else:
+            self._state.stub_ids.append(identity)
+            self._drivers.claim(STUB)
 
     def _unbind_here(self, function: str, _action: str, text: str) -> None:
         if text.strip() != function:

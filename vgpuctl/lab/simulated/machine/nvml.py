@@ -155,7 +155,7 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
     def device_get_compute_running_processes_v3(self, device: DeviceHandle) -> list[SimpleNamespace]:
         """nvmlDeviceGetComputeRunningProcesses_v3, of a card in MIG mode with the instance of each."""
         card = self.card(device)
-        found = [(process.pid, NO_INSTANCE) for process in self.state.processes if process.card == card.address]
+        found = [(process.pid, NO_INSTANCE) for process in self.state.running() if process.card == card.address]
         found += [(pid, one.id) for one in self.state.instances_of(card) for pid in one.pids]
         return [
             SimpleNamespace(pid=pid, usedGpuMemory=0, gpuInstanceId=number, computeInstanceId=NO_INSTANCE)

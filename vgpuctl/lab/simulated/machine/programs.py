@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine's programs: `sriov-manage` (reference 3.1), nvidia-smi, systemctl, modprobe, and --version of some."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from vgpuctl.lab.simulated.machine import nvidia_smi, ovn, systemctl, systemd_analyze
+from vgpuctl.lab.simulated.machine import nvidia_smi, ovn, sriov_manage, systemctl, systemd_analyze
 from vgpuctl.lab.simulated.machine.drivers import STUB, Drivers
-from vgpuctl.lab.simulated.machine.kernel import Kernel
-from vgpuctl.lab.simulated.machine.shape import Card
-from vgpuctl.lab.simulated.machine.state import MachineFolder, State, is_nvidia
+from vgpuctl.lab.simulated.machine.state import MachineFolder, is_nvidia
 
 # What a shell on the host finds on its PATH; the agent finds more.
 PROGRAMS = ("nvidia-smi", "sriov-manage", "systemctl")
-_DRIVER = "nvidia"
 
 
 def run_program(machine: MachineFolder, argv: Sequence[str]) -> tuple[int, str, str]:
@@ -31,7 +28,7 @@ def run_program(machine: MachineFolder, argv: Sequence[str]) -> tuple[int, str, 
     if program in ovn.PROGRAMS:
         return ovn.run(machine, program, argv[1:])
     if program == "sriov-manage":
-        return _sriov_manage(machine, argv[1:])
+        return sriov_manage.run(machine, argv[1:])
     return 127, "", ""
 
 
@@ -47,51 +44,9 @@ def enable_vfs(machine: MachineFolder) -> None:
         if not count:
             continue
         if is_nvidia(card):
-            _sriov_manage(machine, ["-e", card.address])
+            sriov_manage.run(machine, ["-e", card.address])
             continue
         with machine.change() as state:
             # So the host's own driver leaves the VFs to vfio-pci.
             state.no_autoprobe.append(card.address)
             Drivers(machine, state).set_vfs(card, count)
-
-
-def _sriov_manage(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str]:
-    if len(arguments) != 2 or arguments[0] not in ("-e", "-d"):
-        return 1, "", "Usage: sriov-manage <-e|-d> <ssss:bb:dd.f | ALL>\n"
-    option, wanted = arguments
-    said: list[str] = []
-    found = False
-    with machine.change() as state:
-        for card in machine.shape.cards:
-            if wanted in ("ALL", card.address) and _can_manage(state, card):
-                found = True
-                _manage(machine, state, card, said.append, enable=option == "-e")
-    if not found and wanted != "ALL":
-        return 1, "", f"{wanted} is not a GPU with SR-IOV on the driver nvidia\n"
-    return 0, "".join(f"{line}\n" for line in said), ""
-
-
-def _can_manage(state: State, card: Card) -> bool:
-    return bool(is_nvidia(card) and card.types and card.total_vfs) and state.drivers.get(card.address) == _DRIVER
-
-
-def _manage(machine: MachineFolder, state: State, card: Card, say: Callable[[str], None], *, enable: bool) -> None:
-    address = card.address
-    if bool(state.vf_counts.get(address, 0)) == enable:
-        verb = f"GPU at {address} already has VFs {'enabled' if enable else 'disabled'}."
-        say(verb)
-        return
-    say(f"{'Enabling' if enable else 'Disabling'} VFs on {address}")
-    kernel = Kernel(machine, state)
-    drivers = Drivers(machine, state)
-    kernel.write(f"/proc/driver/nvidia/gpus/{address}/unbindLock", "1\n")
-    if address not in state.unbind_locks:
-        say(f"Cannot obtain unbindLock for {address}")
-        return
-    drivers.unbind(_DRIVER, address)
-    kernel.write(f"/sys/bus/pci/devices/{address}/driver_override", f"{STUB}\n")
-    drivers.bind(STUB, address)
-    kernel.write(f"/sys/bus/pci/devices/{address}/sriov_numvfs", f"{card.total_vfs if enable else 0}\n")
-    drivers.unbind(STUB, address)
-    kernel.write(f"/sys/bus/pci/devices/{address}/driver_override", "\n")
-    drivers.bind(_DRIVER, address)

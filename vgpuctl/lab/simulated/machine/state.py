@@ -87,11 +87,12 @@ class Scheduler:
 
 @dataclass
 class Process:
-    """A process of the host beside its VMs: it has the card's own node open."""
+    """A process of the host beside its VMs: it has the card's own node open, until its end where that is known."""
 
     pid: int
     name: str
     card: str
+    until: float | None = None
 
 
 @dataclass
@@ -134,6 +135,8 @@ class State:
     by physical function; what a card has not from its start is not in them. services: active ones that the host has,
     and others. hugepages: by size in KiB. host_faults: what ails the host itself. files: texts in place of the tree's,
     None for a file that is not there; they outlive a reboot.
+    unregistered: PFs whose VFs offer no types. stub_ids: what pci-pf-stub claims beside its own, as `10de 2235`.
+    skipped_s: seconds of waits that somebody passed over.
     """
 
     boot_id: str
@@ -158,6 +161,24 @@ class State:
     host_faults: dict[str, int] = field(default_factory=dict)
     ovn: Ovn = field(default_factory=Ovn)
     files: dict[str, str | None] = field(default_factory=dict)
+    unregistered: list[str] = field(default_factory=list)
+    stub_ids: list[str] = field(default_factory=list)
+    skipped_s: float = 0.0
+
+    def now(self) -> float:
+        """Seconds since the epoch, by a clock that nobody has set wrong."""
+        return time.time() + self.skipped_s
+
+    def running(self) -> list[Process]:
+        """The processes that have not ended."""
+        return [one for one in self.processes if one.until is None or one.until > self.now()]
+
+    def use_up(self, card: Card, kind: str) -> bool:
+        """Tell whether a fault of a card that strikes a number of times strikes now, and count it."""
+        left = self.fault(card, kind)
+        if left:
+            self.faults[card.address][kind] = left - 1
+        return left > 0
 
     def vfs_of(self, card: Card) -> list[str]:
         """The addresses of a card's VFs, by number."""

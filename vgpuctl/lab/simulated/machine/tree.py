@@ -32,6 +32,8 @@ FIRMWARES = {
         }
     ),
 }
+SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
+_UNKNOWN_BOARD = "board-unknown"
 KNOWN_DRIVERS = ("nvidia", "vfio-pci", "pci-pf-stub", "snd_hda_intel", "xe", "i915", "gim", "amdgpu", "nouveau")
 
 
@@ -63,11 +65,11 @@ def build(shape: Shape, state: State) -> Tree:
     tree = _system(shape, state)
     used = {driver for driver in state.drivers.values() if driver} | {card.driver for card in shape.cards}
     for driver in sorted(used | {"vfio-pci", "pci-pf-stub"}):
-        for name in ("bind", "unbind", "new_id"):
+        for name in ("bind", "unbind", "new_id", "remove_id"):
             tree[f"/sys/bus/pci/drivers/{driver}/{name}"] = ""
     for card in shape.cards:
         _add_card(tree, state, card)
-    for process in state.processes:
+    for process in state.running():
         tree[f"/proc/{process.pid}/cmdline"] = f"/usr/bin/{process.name}\0"
         tree[f"/proc/{process.pid}/comm"] = process.name[:15]
     for vgpu in state.vgpus:
@@ -88,7 +90,7 @@ def build(shape: Shape, state: State) -> Tree:
 def open_nodes(shape: Shape, state: State, tree: Tree) -> list[tuple[int, str]]:
     """(pid, node) of every VFIO node that a VM has open, and of the cards' own nodes."""
     minors = {card.address: card.number for card in shape.cards}
-    found = [(process.pid, f"/dev/nvidia{minors[process.card]}") for process in state.processes]
+    found = [(process.pid, f"/dev/nvidia{minors[process.card]}") for process in state.running()]
     for domain in state.domains.values():
         places = [device(function) for function in domain.functions]
         for uuid in domain.mdevs:
@@ -153,6 +155,8 @@ def _system(shape: Shape, state: State) -> Tree:
             f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {shape.nvidia_driver}  (simulated)"
         )
         tree[VGPU_CONFIG] = vgpu_config(shape)
+        boards = " ".join(f"{one}:" for one in known_boards(shape, state))
+        tree[SRIOV_MANAGE] = f"#!/bin/bash\n\nSRIOV_ENABLED_GPUS=({boards})\n"
     return tree
 
 
@@ -230,7 +234,7 @@ def _add_vf(tree: Tree, state: State, card: Card, number: int, address: str, rul
     tree[f"{folder}/numa_node"] = str(card.numa_node)
     tree[f"{folder}/reset"] = ""
     tree[f"{folder}/reset_method"] = "flr"
-    if state.drivers.get(address) != rules.DRIVER:
+    if state.drivers.get(address) != rules.DRIVER or card.address in state.unregistered:
         return
     if card.interface == MDEV_VF:
         _add_types(tree, card, address, ruling)
@@ -282,6 +286,13 @@ def _resource(card: Card) -> str:
         lines.append(f"{start:#018x} {start + size - 1:#018x} 0x000000000014220c")
         start += size
     return "\n".join(lines)
+
+
+def known_boards(shape: Shape, state: State) -> list[str]:
+    """The device ids that sriov-manage has in its list."""
+    vgpu_cards = [card for card in shape.cards if is_nvidia(card) and card.types and card.total_vfs]
+    unknown = {card.device for card in vgpu_cards if state.fault(card, _UNKNOWN_BOARD)}
+    return sorted({card.device for card in vgpu_cards} - unknown)
 
 
 def vgpu_config(shape: Shape) -> str:

@@ -4,7 +4,7 @@
 import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from vgpuctl.agent.facts import guests_at_shutdown, iommu, nvidia, ovn, pci
+from vgpuctl.agent.facts import guests_at_shutdown, iommu, nvidia, ovn, pci, sriov_health
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
@@ -56,7 +56,17 @@ def read(host: Host) -> HostSigns:
         ovn=_read_ovn(host, unread),
         guests_at_shutdown=guests_at_shutdown.read(host),
         is_proxmox=any(host.exists(path) for path in _PROXMOX),
+        sriov_boards=_read_boards(host, unread),
     )
+
+
+def _read_boards(host: Host, unread: List[str]) -> Optional[Tuple[str, ...]]:
+    try:
+        known = sriov_health.known_boards(host)
+    except Problem as problem:
+        unread.append(problem.message)
+        return None
+    return None if known is None else tuple(known)
 
 
 def _read_ovn(host: Host, unread: List[str]) -> Optional[OvnSigns]:

@@ -76,6 +76,7 @@ class HostSigns:
     unread: what could not be read, as sentences. ovn: None where no ovn-controller runs.
     guests_at_shutdown: ON_SHUTDOWN of libvirt-guests as it counts (`suspend`, `shutdown`), None where that service is
     not enabled. is_proxmox: True for a host of Proxmox VE.
+    sriov_boards: device ids (`20b0`) in the list of the host's sriov-manage, None where its text has no list.
     """
 
     gpus: Tuple[GpuSigns, ...]
@@ -89,3 +90,4 @@ class HostSigns:
     ovn: Optional[OvnSigns] = None
     guests_at_shutdown: Optional[str] = None
     is_proxmox: bool = False
+    sriov_boards: Optional[Tuple[str, ...]] = None

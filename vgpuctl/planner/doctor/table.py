@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from vgpuctl.planner.doctor import gpu_checks, host_checks, network_checks, platform_checks, vgpu_checks
+from vgpuctl.planner.doctor import gpu_checks, host_checks, network_checks, platform_checks, sriov_checks, vgpu_checks
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 
@@ -44,6 +44,13 @@ CHECKS: tuple[Check, ...] = (
     Check("mixed-generations", 22, host_checks.mixed_generations),
     Check("group-open", 23, host_checks.group_open),
     Check("stop-race", 24, vgpu_checks.stop_race),
+    Check("pf-unbound", 0, sriov_checks.pf_unbound),
+    Check("vfs-without-driver", 0, sriov_checks.vfs_without_driver),
+    Check("vfs-on-stub", 0, sriov_checks.vfs_on_stub),
+    Check("vfs-unregistered", 0, sriov_checks.vfs_unregistered),
+    Check("vfs-on-other-driver", 0, sriov_checks.vfs_on_other_driver),
+    Check("board-unknown", 0, sriov_checks.board_unknown),
+    Check("foreign-sriov-unit", 0, sriov_checks.foreign_sriov_unit, Severity.WARNING),
     Check("boot-contract", 0, host_checks.boot_contract),
     Check("guest-firmware", 0, platform_checks.guest_firmware, Severity.WARNING),
     Check("hugepages-mount", 0, platform_checks.hugepages_mount),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, Holder
 from vgpuctl.agent.wire.steps import CreateGpuInstance, Step
+from vgpuctl.agent.wire.vf_health import sick_states
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus
@@ -20,6 +21,7 @@ class GpuWork:
 
     vf_count, instances, heterogeneous, users: as they will be after the steps so far. idle_slices: vGPUs that a layout
     made and nobody uses; they are not among the users. is_rebuilt: what a driver offers is another after the steps.
+    sick_vfs: states of the VFs that can carry no vGPU, until a step makes all anew.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class GpuWork:
         self.instances: tuple[GpuInstance, ...] = gpu.mig.instances if gpu.mig else ()
         self.heterogeneous = gpu.heterogeneous
         self.is_rebuilt = False
+        self.sick_vfs = sick_states(gpu)
         self.steps: list[PlannedStep] = []
         self.differences: list[Difference] = []
         self.obstacles: list[Obstacle] = []

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, host_facts, lease, whole_card
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, Holder, MigFacts
+from vgpuctl.agent.wire.facts import Gpu, Holder, MigFacts, ServiceFacts
 from vgpuctl.agent.wire.signs import LOG_PATTERNS, GpuSigns, HostSigns, LogLine, UnitSigns
 from vgpuctl.model.layout import (
     GpuLayout,
@@ -193,8 +193,48 @@ def test_no_finding_is_worse_than_its_check_and_one_is_as_bad() -> None:
     found += [one for check, _ in LOG_PATTERNS for one in examine(seen(a40(), lines=logged(check)))]
     worst = {one.check: one.severity for one in sorted(found, key=lambda one: -order.index(one.severity))}
     assert {check.id: check.worst for check in CHECKS if check.row} == {
-        check: severity for check, severity in worst.items() if check != "unread"
+        check: severity for check, severity in worst.items() if check in {one.id for one in CHECKS if one.row}
     }
+
+
+def with_vfs(driver: str | None, *, offers_types: bool | None = None, count: int = 32) -> Gpu:
+    gpu = emulated_a40().facts()
+    sick = tuple(replace(one, driver=driver, offers_types=offers_types) for one in gpu.vfs[:count])
+    return replace(gpu, vfs=(*sick, *gpu.vfs[count:]))
+
+
+@pytest.mark.parametrize(
+    ("check", "examined", "read", "mend"),
+    [
+        ("pf-unbound", seen(a40(driver=None, vfs=())), "driver is none", "binds nvidia"),
+        ("vfs-without-driver", seen(with_vfs(None)), "VFs without a driver", "apply-hosts"),
+        ("vfs-on-stub", seen(with_vfs("pci-pf-stub")), "on pci-pf-stub", "apply-hosts"),
+        ("vfs-unregistered", seen(with_vfs("nvidia", offers_types=False)), "without vGPU types", "nvidia-vgpu-mgr"),
+        ("vfs-on-other-driver", seen(with_vfs("vfio-pci")), "on another driver", "managed='yes'"),
+        ("board-unknown", seen(a40(vfs=(), types=()), sriov_boards=("20b0",)), "knows 20b0", "driver"),
+    ],
+)
+def test_each_sick_state_of_sriov_is_named_with_its_remedy(
+    check: str, examined: Examined, read: str, mend: str
+) -> None:
+    [finding] = [one for one in examine(examined) if one.check == check]
+    assert finding.severity is Severity.ERROR and read in finding.read and mend in finding.mend
+
+
+def test_a_card_with_healthy_vfs_left_is_a_warning_and_held_vfs_are_somebodys() -> None:
+    [finding] = [one for one in examine(seen(with_vfs(None, count=1))) if one.check == "vfs-without-driver"]
+    assert finding.severity is Severity.WARNING and finding.read.startswith("1 of ")
+    gpu = with_vfs("vfio-pci", count=1)
+    held = replace(gpu, vfs=(replace(gpu.vfs[0], holders=(Holder(5, "qemu"),)), *gpu.vfs[1:]))
+    assert "vfs-on-other-driver" not in [one.check for one in examine(seen(held))]
+
+
+@pytest.mark.parametrize("name", ["pve-nvidia-sriov@ALL.service", "nvidia-sriov.service", "nvidia-mig-manager.service"])
+def test_units_of_others_that_change_sriov_are_warned_of(name: str) -> None:
+    examined = seen(a40(), facts={"services": (ServiceFacts(name, False), ServiceFacts("ssh.service", True))})
+    [finding] = [one for one in examine(examined) if one.check == "foreign-sriov-unit"]
+    assert finding.severity is Severity.WARNING and f"systemctl disable --now {name}" in finding.mend
+    assert name in finding.read
 
 
 def test_an_unread_part_is_an_error_of_its_own() -> None:

@@ -163,6 +163,51 @@ def test_a_change_of_vfs_names_the_vms_it_disturbs_and_strangers() -> None:
     assert str(plan.disturbs[0]) == f"VM web-1 of acme on {first}, held by qemu-system-x86 (pid 4711)"
 
 
+def with_sick_vf(gpu: SimulatedGpu, **state: object) -> HostFacts:
+    """The host as read when the last VF of a card cannot carry a vGPU."""
+    read = gpu.facts()
+    sick = replace(read.vfs[-1], **state)  # type: ignore[arg-type]
+    return replace(SimulatedHost(gpu).facts(), gpus=(replace(read, vfs=(*read.vfs[:-1], sick)),))
+
+
+@pytest.mark.parametrize(
+    ("state", "read"),
+    [
+        ({"driver": None}, "without a driver"),
+        ({"driver": "pci-pf-stub"}, "on pci-pf-stub"),
+        ({"offers_types": False}, "on nvidia without vGPU types"),
+    ],
+)
+def test_sick_vfs_are_made_anew_although_their_number_is_right(state: dict[str, object], read: str) -> None:
+    gpu = SimulatedGpu(A40)
+    gpu.vf_count = gpu.total_vfs
+    plan = plan_host(declare(VgpuLayout()), with_sick_vf(gpu, **state))
+    [planned] = plan.steps
+    assert planned.step == SetVirtualFunctions(GPU, gpu.total_vfs)
+    assert f"anew: 1 of {gpu.total_vfs} VFs {read}" in planned.summary
+    [difference] = plan.differences
+    assert (difference.subject, difference.remedy) == ("virtual-functions", None)
+    assert plan_host(declare(VgpuLayout()), SimulatedHost(gpu).facts()).is_in_layout
+
+
+def test_sick_vfs_wait_while_a_vm_uses_the_card() -> None:
+    gpu = SimulatedGpu(A40)
+    gpu.vf_count = gpu.total_vfs
+    gpu.vf_types[gpu.functions[0]] = "559"
+    gpu.hold(gpu.functions[0])
+    plan = plan_host(declare(VgpuLayout()), with_sick_vf(gpu, driver=None))
+    assert plan.steps == () and plan.obstacles == ()
+    [difference] = plan.differences
+    assert "without a driver" in difference.found and "stop or move the VMs" in (difference.remedy or "")
+
+
+def test_vfs_of_a_card_that_lost_its_driver_are_made_anew() -> None:
+    gpu = SimulatedGpu(A40)
+    gpu.vf_count, gpu.driver = gpu.total_vfs, None
+    steps = [planned.step for planned in plan_host(declare(VgpuLayout()), SimulatedHost(gpu).facts()).steps]
+    assert steps == [BindDriver((GPU,), "nvidia"), SetVirtualFunctions(GPU, gpu.total_vfs)]
+
+
 def test_an_idle_slice_of_ours_goes_and_a_strangers_stays() -> None:
     gpu = SimulatedGpu(T4)
     gpu.mdevs = {

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of SR-IOV on NVIDIA's cards: each state that sriov-manage or a reload of the driver can leave behind."""
+
+from collections.abc import Iterator
+
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.agent.wire.vf_health import VfState, describe, state_of
+from vgpuctl.model.layout import LayoutKind
+from vgpuctl.planner.doctor.examined import Examined, name_of
+from vgpuctl.planner.doctor.finding import Finding, Severity
+from vgpuctl.planner.doctor.host_checks import HOST
+
+_REPAIR = "`vgpuctl apply-hosts` makes all VFs of the card anew once no VM uses one; do not bind single VFs by hand"
+# Units of other tools that run sriov-manage or change MIG on their own.
+FOREIGN_UNITS = ("pve-nvidia-sriov@", "nvidia-sriov", "nvidia-mig-manager")
+
+
+def pf_unbound(seen: Examined) -> Iterator[Finding]:
+    """A card for vGPUs is on no driver, as after a sriov-manage that died halfway."""
+    for gpu in seen.nvidia_gpus():
+        if gpu.driver is None and (gpu.vfs or seen.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU)):
+            left = f", with {len(gpu.vfs)} VFs" if gpu.vfs else ""
+            mend = "`vgpuctl apply-hosts` clears driver_override, binds nvidia and sets the VFs again"
+            yield Finding("pf-unbound", Severity.ERROR, gpu.address, f"driver is none{left}", mend)
+
+
+def vfs_without_driver(seen: Examined) -> Iterator[Finding]:
+    """VFs are there and on no driver: a refused unbindLock or a reload of nvidia left them so."""
+    yield from _sick(seen, "vfs-without-driver", VfState.NO_DRIVER, _REPAIR)
+
+
+def vfs_on_stub(seen: Examined) -> Iterator[Finding]:
+    """VFs are on pci-pf-stub, which claims them by its new_id where they have the id of their PF."""
+    yield from _sick(seen, "vfs-on-stub", VfState.ON_STUB, _REPAIR)
+
+
+def vfs_unregistered(seen: Examined) -> Iterator[Finding]:
+    """VFs are on nvidia and offer no vGPU types: they came before the vGPU manager was ready."""
+    mend = f"{_REPAIR}; if they stay so: `journalctl -u nvidia-vgpu-mgr -u nvidia-vgpud` on the host"
+    yield from _sick(seen, "vfs-unregistered", VfState.UNREGISTERED, mend)
+
+
+def vfs_on_other_driver(seen: Examined) -> Iterator[Finding]:
+    """VFs for vGPUs are on another driver, such as vfio-pci, and no VM holds them."""
+    mend = f"{_REPAIR}; a domain with managed='yes' on a VF does this"
+    yield from _sick(seen, "vfs-on-other-driver", VfState.OTHER_DRIVER, mend)
+
+
+def board_unknown(seen: Examined) -> Iterator[Finding]:
+    """The host's sriov-manage does not have the board in its list: it does nothing and ends with 0."""
+    known = seen.signs.sriov_boards
+    if known is None:
+        return
+    for gpu in seen.nvidia_gpus():
+        wants = seen.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU)
+        if wants and gpu.total_vfs and not gpu.vfs and gpu.device_id not in known:
+            read = f"{name_of(gpu)} is {gpu.vendor_id}:{gpu.device_id}; sriov-manage knows {', '.join(known) or 'none'}"
+            mend = "install a vGPU host driver that supports the board; switch its display mode where it has one"
+            yield Finding("board-unknown", Severity.ERROR, gpu.address, read, mend)
+
+
+def foreign_sriov_unit(seen: Examined) -> Iterator[Finding]:
+    """Another tool's unit also runs sriov-manage or changes MIG; two of them at once leave cards half done."""
+    for service in seen.facts.services or ():
+        if service.name.startswith(FOREIGN_UNITS):
+            mend = f"systemctl disable --now {service.name}: vgpuctl-restore.service does it at boot"
+            read = f"{service.name} is loaded, {'active' if service.active else 'not active'}"
+            yield Finding("foreign-sriov-unit", Severity.WARNING, HOST, read, mend)
+
+
+def _sick(seen: Examined, check: str, state: VfState, mend: str) -> Iterator[Finding]:
+    for gpu in seen.nvidia_gpus():
+        found = _states(gpu)
+        sick = [one for one in found if one is state]
+        if sick:
+            severity = Severity.WARNING if VfState.HEALTHY in found else Severity.ERROR
+            yield Finding(check, severity, gpu.address, describe(sick, len(gpu.vfs)), mend)
+
+
+def _states(gpu: Gpu) -> list[VfState]:
+    return [state_of(one.driver, one.offers_types) for one in gpu.vfs if one.problem is None and not one.holders]

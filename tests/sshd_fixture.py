@@ -32,6 +32,8 @@ NO_FILE_OF_THE_USER = "Host *\n  IdentityFile none\n  IdentityAgent none\n  Glob
 
 # Users of LoopbackSshd(accounts=True): sudo asks the first for a password, not the second, and refuses the third.
 PASSWORD_USER, FREE_USER, PLAIN_USER = "vgpu-password", "vgpu-free", "vgpu-plain"
+# One user for each login shell, with sudo without a password.
+SHELLS = {f"vgpu-{name}": f"/bin/{name}" for name in ("sh", "bash", "zsh", "fish", "tcsh")}
 PASSWORD = "correct horse $HOME 'battery'"
 
 
@@ -46,10 +48,10 @@ def missing_for_sshd() -> str | None:
 
 
 def missing_for_accounts() -> str | None:
-    """Say what this machine lacks to give sshd users of its own with sudo; None when it has all."""
+    """Say what this machine lacks to give sshd users of its own with sudo and several shells; None when it has all."""
     if missing := missing_for_sshd():
         return missing
-    for program in ("sudo", "openssl", "unshare"):
+    for program in ("sudo", "openssl", "unshare", *SHELLS.values()):
         if shutil.which(program) is None:
             return f"{program} is not installed"
     probe = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
@@ -218,11 +220,13 @@ class LoopbackSshd:
         etc.mkdir(exist_ok=True)
         hashed = _output(["openssl", "passwd", "-6", "-stdin"], PASSWORD)
         passwd, group, shadow = (Path(f"/etc/{name}").read_text() for name in ("passwd", "group", "shadow"))
-        for number, user in enumerate((PASSWORD_USER, FREE_USER, PLAIN_USER), 61000):
-            passwd += f"{user}:x:{number}:{number}::{self.folder}:/bin/sh\n"
+        shells = dict.fromkeys((PASSWORD_USER, FREE_USER, PLAIN_USER), "/bin/sh") | SHELLS
+        for number, (user, shell) in enumerate(shells.items(), 61000):
+            passwd += f"{user}:x:{number}:{number}::{self.folder}:{shell}\n"
             group += f"{user}:x:{number}:\n"
             shadow += f"{user}:{hashed}:20000:0:99999:7:::\n"
         rules = f"root ALL=(ALL:ALL) ALL\n{PASSWORD_USER} ALL=(ALL) ALL\n{FREE_USER} ALL=(ALL) NOPASSWD: ALL\n"
+        rules += "".join(f"{user} ALL=(ALL) NOPASSWD: ALL\n" for user in SHELLS)
         files = {}
         texts = {"passwd": passwd, "group": group, "shadow": shadow, "sudoers": rules}
         for name, text in texts.items():

@@ -17,7 +17,7 @@ from vgpuctl.hosts import login
 from vgpuctl.hosts.libvirt_tunnel import LibvirtTunnel
 from vgpuctl.hosts.python_check import VERSION_PROGRAM, python_version
 from vgpuctl.hosts.quiet_paramiko import load_paramiko
-from vgpuctl.hosts.remote_process import Completed, ProcessOwner, RemoteProcess
+from vgpuctl.hosts.remote_process import Completed, Ending, ProcessOwner, RemoteProcess
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import Endpoint, resolve
 from vgpuctl.hosts.statistics import ConnectionStatistics
@@ -51,17 +51,23 @@ mv -f -- "$temporary" "$path"
 printf '%s\n' "$path"
 """
 # A zombie counts as ended: where the first process of a container reaps nobody, it stays. Source: proc(5), stat.
-_END_GROUP = r"""
+# Exit status: 0 ended, 1 still there, 3 nothing of it was there.
+_END_GROUPS = r"""
+groups=" $* "
 is_alive() {
-  cat /proc/[0-9]*/stat 2>/dev/null | awk -v group="$1" '
-    { sub(/^.*\) /, "") }
-    $3 == group && $1 !~ /[ZX]/ { found = 1 }
-    END { exit !found }'
+  for stat in /proc/[0-9]*/stat; do
+    { read -r line <"$stat"; } 2>/dev/null || continue
+    set -- ${line##*) }
+    case $1 in Z|X) continue;; esac
+    case $groups in *" $3 "*) return 0;; esac
+  done
+  return 1
 }
+is_alive || exit 3
 for signal in TERM KILL; do
-  kill -s "$signal" -- "-$1" 2>/dev/null
+  for group in $groups; do kill -s "$signal" -- "-$group" 2>/dev/null; done
   for _ in 1 2 3 4 5 6 7 8 9 10; do
-    is_alive "$1" || exit 0
+    is_alive || exit 0
     sleep 0.1
   done
 done
@@ -199,7 +205,7 @@ class Connection:
         owner = ProcessOwner(
             self.target,
             self._dropped,
-            (lambda _: False) if argv[2:3] == [_END_GROUP] else lambda group: self._end_group(group, become=become),
+            lambda groups: self._end_groups(groups, become=become) if argv[2:3] != [_END_GROUPS] else Ending.UNKNOWN,
             self._release_channel,
         )
         process = RemoteProcess(channel, command, owner)
@@ -308,9 +314,10 @@ class Connection:
             hint="see whether the host is overloaded, or raise MaxSessions in its sshd_config",
         )
 
-    def _end_group(self, group: int, *, become: bool | None) -> bool:
-        argv = ["/bin/sh", "-c", _END_GROUP, "sh", str(group)]
+    def _end_groups(self, groups: Sequence[int], *, become: bool | None) -> Ending:
+        argv = ["/bin/sh", "-c", _END_GROUPS, "sh", *map(str, groups)]
         try:
-            return self.run(argv, timeout_s=_END_TIMEOUT_S, become=become).exit_status == 0
+            exit_status = self.run(argv, timeout_s=_END_TIMEOUT_S, become=become).exit_status
         except HostError:
-            return False
+            return Ending.UNKNOWN
+        return {0: Ending.ENDED, 3: Ending.GONE}.get(exit_status, Ending.UNKNOWN)

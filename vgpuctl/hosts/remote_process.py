@@ -2,8 +2,9 @@
 """One command running on a host over one exec channel: its streams, its end, and why it ended."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -36,17 +37,25 @@ class Completed:
     stderr: bytes
 
 
+class Ending(StrEnum):
+    """What came of ending a command on its host, as the end of a sentence."""
+
+    ENDED = "it was ended on the host"
+    GONE = "it does not run on the host any more"
+    UNKNOWN = "its channel was closed, but it could not be ended and may still run on the host"
+
+
 @dataclass(frozen=True)
 class ProcessOwner:
     """What a process needs of its connection.
 
-    dropped: builds the error of a lost connection from what was under way. end_group: ends a remote process
-    group, True when it is gone. release: gives the channel's place back.
+    dropped: builds the error of a lost connection from what was under way. end_groups: ends remote process groups and
+    says what came of it. release: gives the channel's place back.
     """
 
     target: HostTarget
     dropped: Callable[[str], HostError]
-    end_group: Callable[[int], bool]
+    end_groups: Callable[[Sequence[int]], Ending]
     release: Callable[[], None]
 
 
@@ -81,7 +90,7 @@ class RemoteProcess:
     def stderr(self) -> bytes:
         """What the command has printed on stderr up to now."""
         self._receive_stderr()
-        return become.strip_markers(self._command, self._stderr.read())
+        return self._command.strip_markers(self._stderr.read())
 
     def answer_sudo(self, limit: TimeLimit) -> None:
         """Wait until sudo has let the command start, and give it the password if it asks.
@@ -92,11 +101,11 @@ class RemoteProcess:
         if command.password is None:
             return
         has_answered = False
-        while command.announcement not in (said := self._stderr.read()):
+        while not command.has_started(said := self._stderr.read()):
             asked = said.count(command.prompt)
             if asked > 1:
                 self.close()
-                shown = become.strip_markers(command, self._stderr.read())
+                shown = command.strip_markers(self._stderr.read())
                 raise become.refused_by_sudo(self._owner.target, command, shown)
             if asked and not has_answered:
                 has_answered = True
@@ -195,11 +204,10 @@ class RemoteProcess:
         command = self._command
         exit_status = self._wait_for_exit(limit)
         stdout, stderr = bytes(self._stdout), self._stderr.read()
-        failure = become.become_failure(self._owner.target, command, exit_status, stdout, stderr)
+        failure = become.start_failure(self._owner.target, command, exit_status, stdout, stderr)
         if failure is not None:
             raise failure
-        shown = become.strip_markers(command, stderr)
-        return Completed(become.true_exit_status(command, exit_status, shown), stdout, shown)
+        return Completed(exit_status, stdout, command.strip_markers(stderr))
 
     def close(self) -> None:
         """End the stream; a command that reads its stdin sees its end. Can be called again."""
@@ -300,11 +308,10 @@ class RemoteProcess:
 
     def _end(self) -> str:
         """Close the channel and end the command on the host. Returns a sentence that says what came of it."""
-        group = become.process_group(self._command, self._stderr.read())
+        self._receive_stderr()
+        groups = self._command.process_groups(self._stderr.read())
         self.close()
-        if group is not None and self._owner.end_group(group):
-            return "it was ended on the host"
-        return "its channel was closed, but it could not be ended and may still run on the host"
+        return str(self._owner.end_groups(groups) if groups else Ending.UNKNOWN)
 
     def _check(self, limit: TimeLimit) -> None:
         if not limit.is_over():
@@ -312,9 +319,7 @@ class RemoteProcess:
         consequence = self._end()
         raise CommandTimedOut(
             f"{self._owner.target.name}: {self._name()} did not answer within {limit.seconds:g} s; {consequence}",
-            context=become.strip_markers(self._command, self._stderr.read())
-            .decode("utf-8", "replace")
-            .splitlines()[-20:],
+            context=self._command.strip_markers(self._stderr.read()).decode("utf-8", "replace").splitlines()[-20:],
             hint="look on the host for what it waits for: a lock, a driver that hangs (dmesg), or a slow disk;"
             " --command-timeout gives it longer",
         )

@@ -158,3 +158,79 @@ def test_a_missing_sudo_is_told(sshd: LoopbackSshd, tmp_path: Path) -> None:
                 pytest.raises(BecomeFailed, match="sudo is not installed"),
             ):
                 connection.run(["true"], timeout_s=10)
+
+
+def with_sudo(tmp_path: Path, script: str) -> LoopbackSshd:
+    """Return a server of root whose sudo is the script."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "sudo").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "sudo").chmod(0o755)
+    return LoopbackSshd(tmp_path / "sshd", environment={"PATH": f"{folder}:/usr/bin:/bin"})
+
+
+# Texts of sudo-rs 0.2.8 (Ubuntu 25.10), of sudo 1.9, and one that nobody knows yet.
+REFUSALS = {
+    "sudo: interactive authentication is required": "ansible_become_password",
+    "sudo: I'm sorry root. I'm afraid I can't do that": "NOPASSWD: ALL",
+    "sudo: sorry, you must have a tty to run sudo": "!requiretty",
+    "sudo: unknown user nobody-knows": "ansible_become_user",
+    "sudo: Authentication failed": "ansible_become_password",
+    "sudo: words of a later version": "ansible_become_password",
+    "sudo: /etc/sudoers:3:7: syntax error": "visudo -c",
+    'sudo: The "no new privileges" flag is set, which prevents sudo from running as root.': "NoNewPrivileges",
+}
+
+
+@pytest.mark.parametrize(("text", "hint"), REFUSALS.items())
+def test_a_refusal_is_known_whatever_sudo_says(tmp_path: Path, text: str, hint: str) -> None:
+    with (
+        with_sudo(tmp_path, f"cat <<'END' >&2\n{text}\nEND\nexit 1") as server,
+        Connection(server.target(become=True), settings=server.settings()) as connection,
+    ):
+        for argv in (["true"], ["sh", "-c", "echo output"]):
+            with pytest.raises(BecomeFailed, match="did not let root become root: ") as caught:
+                connection.run(argv, timeout_s=10)
+            assert text in caught.value.message
+            assert hint in str(caught.value.hint)
+
+
+SUDO_RS_ASKS = """\
+prompt=authenticate
+while [ "$1" != -- ]; do
+  if [ "$1" = -p ]; then prompt=$2; fi
+  shift
+done
+shift
+for attempt in 1 2 3; do
+  printf '[sudo: %s] Password: ' "$prompt" >&2
+  read -r password || exit 1
+  if [ "$password" = right ]; then exec "$@"; fi
+  echo 'sudo: Authentication failed, try again.' >&2
+done
+echo 'sudo: Maximum 3 incorrect authentication attempts' >&2
+exit 1
+"""
+
+
+def test_the_question_of_sudo_rs_is_answered_once(tmp_path: Path) -> None:
+    with with_sudo(tmp_path, SUDO_RS_ASKS) as server:
+        target = server.target(become=True, become_password="right")
+        with Connection(target, settings=server.settings()) as connection:
+            completed = connection.run(["sh", "-c", "cat; echo err >&2"], timeout_s=10, stdin=b"in\n")
+            assert (completed.exit_status, completed.stdout, completed.stderr) == (0, b"in\n", b"err\n")
+        target = server.target(become=True, become_password="wrong")
+        with (
+            Connection(target, settings=server.settings()) as connection,
+            pytest.raises(BecomeFailed, match="Authentication failed, try again") as caught,
+        ):
+            connection.run(["true"], timeout_s=10)
+        assert "wrong" not in repr((caught.value.message, caught.value.context, caught.value.hint))
+
+
+def test_a_command_that_fails_under_sudo_is_no_refusal(server: LoopbackSshd) -> None:
+    """The words of a refusal in a command's own output decide nothing."""
+    with connect(server, FREE_USER) as connection:
+        script = "echo 'sudo: a password is required' >&2; exit 1"
+        completed = connection.run(["sh", "-c", script], timeout_s=10)
+        assert (completed.exit_status, completed.stderr) == (1, b"sudo: a password is required\n")

@@ -11,6 +11,7 @@ import pytest
 from tests.agent import machine
 from tests.agent.kernel import add_program, make, problem, take
 from tests.agent.machine import ReadableTree, a40, function, mdev_types, profile_vf, vf_address
+from vgpuctl.agent.host_lock import LOCK
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.steps import (
     BindDriver,
@@ -325,7 +326,7 @@ def test_a_second_agent_is_told_who_holds_the_lock(tmp_path: Path) -> None:
         "file = open(sys.argv[1], 'w')\nfcntl.flock(file, fcntl.LOCK_EX)\n"
         "file.write(str(os.getpid()))\nfile.flush()\nprint('held', flush=True)\nsys.stdin.read()"
     )
-    path = host.place("/run/lock/vgpuctl.lock")
+    path = host.place(LOCK)
     path.parent.mkdir(parents=True)
     with subprocess.Popen(
         [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

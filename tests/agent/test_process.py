@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.agent import machine
+from vgpuctl.agent.host_lock import LOCK
 from vgpuctl.agent.wire.steps import CreateMdev, DeleteMdev, ResetFunction
 from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, CommandTimedOut, PythonMissing
 from vgpuctl.hosts import bundle as agent_bundle
@@ -112,7 +113,7 @@ def test_an_unexpected_error_is_a_problem_with_its_traceback(agent_file: Path, r
 
 
 def test_the_agent_ends_in_the_middle_of_a_wait_when_stdin_closes(agent_file: Path, root: Path) -> None:
-    lock = root / "run/lock/vgpuctl.lock"
+    lock = root / LOCK.lstrip("/")
     lock.parent.mkdir(parents=True)
     with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

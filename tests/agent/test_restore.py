@@ -18,7 +18,7 @@ def restore(
     root: Path, manifest: str | None, *options: str, uptime_s: float | None = None
 ) -> tuple[int, str, dict[str, object]]:
     """Run the entry on a folder as root: exit status, what the journal gets, the result that is left."""
-    for folder in ("etc/vgpuctl", "proc/sys/kernel/random", "sys/bus/pci/devices", "run/lock"):
+    for folder in ("etc/vgpuctl", "proc/sys/kernel/random", "sys/bus/pci/devices", "run"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     if uptime_s is not None:
         (root / "proc/uptime").write_text(f"{uptime_s} 1.00\n")

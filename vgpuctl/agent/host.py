@@ -5,7 +5,6 @@ What a file's text means is left to `facts`; what may be written, to `changes`.
 """
 
 import errno as errnos
-import fcntl
 import os
 import shutil
 import stat
@@ -13,14 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, ContextManager, Dict, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.kernel_log import KernelLog
 from vgpuctl.agent.wire.envelope import Problem
 
-LOCK = "/run/lock/vgpuctl.lock"
 LOCK_TIMEOUT_S = 30.0
 PROGRAM_FOLDERS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec")
 
@@ -310,46 +307,11 @@ class Host:
             folders = [*os.environ.get("PATH", "").split(os.pathsep), *folders]
         return shutil.which(name, path=os.pathsep.join(folders))
 
-    @contextmanager
-    def lock(self, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-        """Hold the host's lock for changes. Raises Problem `host-locked` that names the holder's pid."""
-        path = self.path(LOCK)
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise Problem(
-                "lock-refused",
-                f"the lock {LOCK} cannot be opened: {error.strerror}",
-                path=LOCK,
-                errno=errno_name(error),
-                hint=None if self.is_root() else "let the agent run as root: ansible_become=true",
-            ) from error
-        try:
-            self._wait_for_lock(descriptor, timeout_s)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-            yield
-        finally:
-            os.close(descriptor)
+    def lock(self, timeout_s: float = LOCK_TIMEOUT_S) -> "ContextManager[None]":
+        """Hold the host's lock for changes. Raises Problem `host-locked` with the holder's pid, `lock-refused`."""
+        from vgpuctl.agent import host_lock
 
-    def _wait_for_lock(self, descriptor: int, timeout_s: float) -> None:
-        end = time.monotonic() + timeout_s
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError as error:
-                if time.monotonic() >= end:
-                    holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-                    raise Problem(
-                        "host-locked",
-                        f"another agent (pid {holder}) has been changing this host for {timeout_s:g} s",
-                        path=LOCK,
-                        errno="EAGAIN",
-                        hint="wait for it, then run again",
-                    ) from error
-            self.wait(0.1)
+        return host_lock.hold(self, timeout_s)
 
     def wait(self, seconds: float) -> None:
         """Let time pass. Raises Problem `interrupted` as soon as the other side is gone."""

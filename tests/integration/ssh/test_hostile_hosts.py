@@ -37,7 +37,7 @@ def test_a_flood_is_neither_held_nor_waited_for(where: str, connection: Connecti
         assert b"bytes left out]" in completed.stderr
         assert len(completed.stderr) < 200_000
     else:
-        with pytest.raises(TooMuchOutput, match="32 MiB on stdout; it (?:was ended|does not run) on the host"):
+        with pytest.raises(TooMuchOutput, match=r"32 MiB on stdout; it (?:was ended|does not run) on the host"):
             connection.run(flood, timeout_s=120)
     assert largest_kib() - before < MOST_GROWTH_KIB
     assert connection.run(["true"], timeout_s=10).exit_status == 0
@@ -46,7 +46,7 @@ def test_a_flood_is_neither_held_nor_waited_for(where: str, connection: Connecti
 def test_a_line_without_end_is_given_up(connection: Connection) -> None:
     before = largest_kib()
     process = connection.open_process(["sh", "-c", "tr '\\0' x < /dev/zero"])
-    with process, pytest.raises(TooMuchOutput, match="32 MiB in one line; it (?:was ended|does not run) on the host"):
+    with process, pytest.raises(TooMuchOutput, match=r"32 MiB in one line; it (?:was ended|does not run) on the host"):
         process.read_line(120)
     assert largest_kib() - before < MOST_GROWTH_KIB
 

@@ -299,7 +299,6 @@ class MachineFolder:
             for name in (each.name for each in dataclasses.fields(State)):
                 setattr(state, name, getattr(fresh, name))
             (self.root / "dev/kmsg").write_text("")
-            (self.root / "run/lock/vgpuctl.lock").unlink(missing_ok=True)
             # /run is in memory.
             shutil.rmtree(self.root / "run/vgpuctl", ignore_errors=True)
 
@@ -326,7 +325,7 @@ def _instance(fields: dict[str, Any]) -> GpuInstance:
 def make(folder: Path, shape: Shape) -> MachineFolder:
     """Make a host that was just switched on for the first time; `shape` must be written already."""
     (folder / "root/dev").mkdir(parents=True, exist_ok=True)
-    (folder / "root/run/lock").mkdir(parents=True, exist_ok=True)
+    (folder / "root/run").mkdir(parents=True, exist_ok=True)
     (folder / "root/dev/kmsg").touch()
     machine = MachineFolder(folder)
     machine.write(booted(shape))

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host's lock for changes: one agent changes a host at a time, and no other local user can keep it from that.
+
+The lock lies in a folder of our own. In /run/lock, which everyone can write to, any user could make the file first:
+root may then not open it (fs.protected_regular=2), or waits for whoever locked it.
+"""
+
+import errno as errnos
+import fcntl
+import os
+import stat
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Iterator, Optional
+
+from vgpuctl.agent.wire.envelope import Problem
+
+if TYPE_CHECKING:
+    from vgpuctl.agent.host import Host
+
+FOLDER = "/run/vgpuctl"
+LOCK = f"{FOLDER}/lock"
+_TRY_S = 0.1
+
+
+@contextmanager
+def hold(host: "Host", timeout_s: float) -> Iterator[None]:
+    """Hold the lock.
+
+    Raises Problem: `host-locked` with the holder's pid, `lock-refused` where the agent may not have it.
+    """
+    try:
+        descriptor = _open(host.path(FOLDER), os.path.basename(LOCK))
+    except OSError as error:
+        raise _refused(host, errnos.errorcode.get(error.errno or 0), str(error.strerror)) from error
+    try:
+        _wait(host, descriptor, timeout_s)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open(folder: str, name: str) -> int:
+    """Open the lock in our folder, both made if missing. Raises OSError: EPERM for a folder or file of another user."""
+    try:
+        os.makedirs(folder, mode=0o755)
+    except FileExistsError:
+        pass
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(place)
+        _check_owner(found, folder)
+        if stat.S_IMODE(found.st_mode) != 0o755:
+            os.fchmod(place, 0o755)
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=place)
+        try:
+            found = os.fstat(descriptor)
+            _check_owner(found, f"{folder}/{name}")
+            if stat.S_IMODE(found.st_mode) != 0o600:
+                os.fchmod(descriptor, 0o600)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+    finally:
+        os.close(place)
+
+
+def _check_owner(found: os.stat_result, path: str) -> None:
+    if found.st_uid != os.geteuid():
+        raise OSError(errnos.EPERM, f"{path} belongs to the user with number {found.st_uid}")
+
+
+def _refused(host: "Host", name: Optional[str], said: str) -> Problem:
+    hint = f"remove {FOLDER} on the host: it is vgpuctl's own and root makes it again"
+    if not host.is_root():
+        hint = "let the agent run as root: ansible_become=true"
+    return Problem("lock-refused", f"the lock {LOCK} cannot be opened: {said}", path=LOCK, errno=name, hint=hint)
+
+
+def _wait(host: "Host", descriptor: int, timeout_s: float) -> None:
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() >= end:
+                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise Problem(
+                    "host-locked",
+                    f"another agent (pid {holder}) has been changing this host for {timeout_s:g} s",
+                    path=LOCK,
+                    errno="EAGAIN",
+                    hint="wait for it, then run again",
+                ) from error
+        host.wait(_TRY_S)

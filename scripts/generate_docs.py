@@ -77,7 +77,7 @@ def _doctor_page() -> str:
     rows = []
     for check in CHECKS:
         meaning = (check.find.__doc__ or "").splitlines()[0].partition(": ")[2]
-        logs = "yes" if check.id in {name for name, _ in LOG_PATTERNS} else ""
+        logs = "yes" if check.id in {name for name, _, _ in LOG_PATTERNS} else ""
         rows.append(f"| `{check.id}` | {check.worst} | {meaning[:1].upper()}{meaning[1:]} | {logs} |")
     table = "\n".join(rows)
     return f"""<!-- made by scripts/generate_docs.py -->

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signs of trouble that are no facts, read from a tree of files."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from tests.agent import machine
 from vgpuctl.agent.facts import signs
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.signs import LOG_PATTERNS
 
 VARIABLE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -70,3 +73,113 @@ def test_denials_of_this_boot_are_found_where_the_audit_daemon_keeps_them(tmp_pa
 def test_a_host_of_proxmox_is_known_by_its_files(tmp_path: Path) -> None:
     root = machine.build(tmp_path / "root", machine.BASE, {"/usr/bin/pveversion": ""})
     assert signs.read(Host(str(root))).is_proxmox
+
+
+LOGS = "/var/log/libvirt/qemu"
+STARTED = "2026-11-23 00:00:00.000+0000: starting up libvirt version: 9.0.0, hostname: gpu1\n"
+SAID = "2026-11-23T00:00:01.000000Z qemu-system-x86_64: -device vfio-pci: vfio x: error getting device from group 14\n"
+# One line for each check that reads a log, led by what QEMU's own lines begin with.
+FORGED = STARTED + "".join(
+    f"{lead}{text}\n"
+    for lead in ("", "2026-11-23T00:00:01.000000Z qemu-system-x86_64: ")
+    for text in (
+        "IOMMU is not present",
+        "not enough MMIO resources for SR-IOV",
+        "NVIDIA probe routine was not called",
+        "vGPU is supported only on VGX capable boards",
+        "Could not acquire UnbindLock",
+        "vgpu create request: 0x38",
+        "vgpu create request: 0x56",
+        "nvidia-nvswitch0: fatal",
+        "not ready 1023ms after FLR",
+        'apparmor="DENIED" vfio',
+        "vfio_pin_pages RLIMIT_MEMLOCK",
+        "NVRM: API mismatch",
+        "Key was rejected by service",
+        "error: vmiop_log: failed",
+        "requires use of the NVIDIA open kernel modules",
+        "error getting device from group 14",
+        "vgpu delete request: 0x1",
+    )
+)
+
+
+def domain(*consoles: str) -> str:
+    logs = "".join(f"<serial type='pty'><log file='{path}' append='off'/></serial>" for path in consoles)
+    return f"<domain type='kvm'><name>x</name><devices>{logs}</devices></domain>"
+
+
+def lines(tmp_path: Path, *trees: machine.ReadableTree) -> list[tuple[str, str, str]]:
+    found = signs.read(Host(str(machine.build(tmp_path / "root", machine.BASE, *trees))))
+    return [(one.check, one.source, one.text) for one in found.lines]
+
+
+def test_every_check_of_a_log_is_among_the_forged_lines(tmp_path: Path) -> None:
+    found = {check for check, _, pattern in LOG_PATTERNS if re.search(pattern, FORGED, re.IGNORECASE | re.MULTILINE)}
+    assert found == {check for check, _, _ in LOG_PATTERNS}
+
+
+@pytest.mark.parametrize(
+    "definitions",
+    [
+        {"/etc/libvirt/qemu/t.a.xml": domain(f"{LOGS}/t.a-serial.log")},
+        {"/run/libvirt/qemu/t.a.xml": domain(f"{LOGS}/t.a-serial.log")},
+        # A second VM whose own log would have the name of the first one's console.
+        {
+            "/etc/libvirt/qemu/t.a.xml": domain(f"{LOGS}/t.a-serial.log"),
+            "/etc/libvirt/qemu/t.a-serial.xml": domain(f"{LOGS}/t.a-serial-serial.log"),
+        },
+        # Of a VM that is not there any more.
+        {},
+    ],
+    ids=["defined", "running only", "a name that ends in -serial", "deleted"],
+)
+def test_what_a_guest_prints_is_no_evidence(definitions: machine.ReadableTree, tmp_path: Path) -> None:
+    """A tenant could tell the operator that the host is broken, and have it taken out of service."""
+    assert lines(tmp_path, definitions, {f"{LOGS}/t.a-serial.log": FORGED}) == []
+
+
+def test_the_console_of_another_managers_vm_is_no_evidence(tmp_path: Path) -> None:
+    definitions = {
+        "/etc/libvirt/qemu/nova.xml": domain(f"{LOGS}/console.log"),
+        "/etc/libvirt/qemu/console.xml": domain(),
+    }
+    assert lines(tmp_path, definitions, {f"{LOGS}/console.log": FORGED}) == []
+
+
+def test_what_qemu_says_is_evidence_since_the_last_start(tmp_path: Path) -> None:
+    trees = {
+        "/etc/libvirt/qemu/t.a.xml": domain(f"{LOGS}/t.a-serial.log"),
+        f"{LOGS}/t.a.log": STARTED
+        + SAID.replace("14", "9")
+        + STARTED
+        + "LC_ALL=C \\\n-name error getting device\n"
+        + SAID,
+    }
+    assert lines(tmp_path, trees) == [("group-open", "t.a", SAID.strip())]
+
+
+def test_a_definition_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    root = machine.build(
+        tmp_path / "root", machine.BASE, {"/etc/libvirt/qemu/t.a.xml": "<domain", f"{LOGS}/t.a.log": STARTED + SAID}
+    )
+    found = signs.read(Host(str(root)))
+    assert found.lines == ()
+    assert "t.a.xml cannot be read" in found.unread[0]
+
+
+def test_the_managers_errors_are_its_own_and_not_what_a_guests_driver_told_it(tmp_path: Path) -> None:
+    root = machine.build(tmp_path / "root", machine.BASE)
+    messages = [
+        "error: vmiop_log: (0x0): Failed to allocate the vGPU's heap",
+        "notice: vmiop_log: (0x0): Driver Version: error failed",
+        "notice: vmiop_log: (0x0): Driver Version:\nerror: vmiop_log: forged",
+        list("error: vmiop_log: (0x0): é".encode("latin-1")),
+    ]
+    journal = "".join(json.dumps({"MESSAGE": one}) + "\n" for one in [*messages, None])
+    program = root / "usr/bin/journalctl"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{journal}END\n")
+    program.chmod(0o755)
+    found = [one.text for one in signs.read(Host(str(root))).lines]
+    assert found == [messages[0], "error: vmiop_log: (0x0): \ufffd"]

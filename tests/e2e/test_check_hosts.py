@@ -30,6 +30,13 @@ LINES = {
     "secure-boot": "Loading of module with unavailable key is rejected",
 }
 
+FORGED = (
+    "2026-11-23 00:00:00.000+0000: starting up libvirt version: 9.0.0",
+    "NVRM: requires use of the NVIDIA open kernel modules",
+    "error: vmiop_log: failed",
+    "qemu-system-x86_64: forged: error getting device from group 14",
+)
+
 ON_SIM_002 = {
     ("foreign-driver", FIRST),
     ("wrong-driver", SECOND),
@@ -121,8 +128,13 @@ def provoke(machine: MachineFolder) -> None:
         machine.log(line)
     disk = {
         "proc/cpuinfo": "address sizes\t: 39 bits physical, 48 bits virtual\n",
-        "var/log/libvirt/qemu/web-1.log": "starting up libvirt version: 9.0.0\n"
+        "etc/libvirt/qemu/web-1.xml": "<domain type='kvm'><name>web-1</name><devices><serial type='pty'>"
+        "<log file='/var/log/libvirt/qemu/web-1-serial.log'/></serial></devices></domain>",
+        "var/log/libvirt/qemu/web-1.log": "2026-11-23 00:00:00.000+0000: starting up libvirt version: 9.0.0\n"
+        "2026-11-23T00:00:01.000000Z qemu-system-x86_64: -device vfio-pci,host=0000:41:00.4: "
         "vfio 0000:41:00.4: error getting device from group 14: Input/output error\n",
+        # What a tenant prints in the guest is no evidence.
+        "var/log/libvirt/qemu/web-1-serial.log": "".join(f"{line}\n" for line in FORGED),
     }
     for path, text in disk.items():
         place = machine.root / path

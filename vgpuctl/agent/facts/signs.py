@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signs of trouble that are no facts: what the logs say, Secure Boot, units, ECC, the NVSwitch fabric (reference 9)."""
 
+import json
 import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from vgpuctl.agent.facts import guests_at_shutdown, iommu, nvidia, ovn, pci, sriov_health
+from vgpuctl.agent.facts import guests_at_shutdown, iommu, nvidia, ovn, pci, qemu_logs, sriov_health
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import OvnSigns
-from vgpuctl.agent.wire.signs import LOG_PATTERNS, GpuSigns, HostSigns, LogLine, UnitSigns
+from vgpuctl.agent.wire.signs import AUDIT, KERNEL, LOG_PATTERNS, MANAGER, QEMU, GpuSigns, HostSigns, LogLine, UnitSigns
 
 _UNITS = ("nvidia-vgpu-mgr.service", "nvidia-vgpud.service", "nvidia-fabricmanager.service")
 _TIMEOUT_S = 20.0
 _LINES_PER_CHECK = 5
-_QEMU_LOGS = "/var/log/libvirt/qemu"
 _FABRIC_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
 _FIRMWARE = "/sys/firmware/efi"
 _PROXMOX = ("/etc/pve", "/usr/bin/pveversion")
@@ -27,7 +27,7 @@ _ADDRESS_SIZES = re.compile(r"^address sizes\s*:\s*(\d+) bits physical", re.MULT
 _FABRIC_MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*(\d+)", re.MULTILINE)
 # nvml.h, NVML_GPU_FABRIC_STATE_*
 _FABRIC_STATES = {1: "not-started", 2: "in-progress", 3: "completed"}
-_PATTERNS = tuple((check, re.compile(pattern, re.IGNORECASE)) for check, pattern in LOG_PATTERNS)
+_PATTERNS = tuple((check, logs, re.compile(pattern, re.IGNORECASE)) for check, logs, pattern in LOG_PATTERNS)
 
 
 def read(host: Host) -> HostSigns:
@@ -40,8 +40,8 @@ def read(host: Host) -> HostSigns:
     ]
     told = _ask_nvml(host)
     kernel = host.read("/proc/sys/kernel/osrelease").strip()
-    lines = find_lines("kernel", host.whole_kernel_log())
-    lines += find_lines("audit", _audit_lines(host)) + _manager_lines(host, unread) + _qemu_lines(host)
+    lines = find_lines(KERNEL, host.whole_kernel_log()) + find_lines(AUDIT, _audit_lines(host))
+    lines += _manager_lines(host, unread) + _qemu_lines(host, unread)
     mode = _FABRIC_MODE.search(host.read_optional(_FABRIC_CONFIG) or "")
     bits = _ADDRESS_SIZES.search(host.read_optional("/proc/cpuinfo") or "")
     return HostSigns(
@@ -77,12 +77,14 @@ def _read_ovn(host: Host, unread: List[str]) -> Optional[OvnSigns]:
         return None
 
 
-def find_lines(source: str, lines: Iterable[str]) -> List[LogLine]:
-    """The last lines of each check, each text once, in the log's order."""
+def find_lines(log: str, lines: Iterable[str], *, source: Optional[str] = None) -> List[LogLine]:
+    """The last lines of each check that the log can have, each text once, in the log's order."""
     found: List[LogLine] = []
-    for check, pattern in _PATTERNS:
+    for check, logs, pattern in _PATTERNS:
+        if log not in logs:
+            continue
         own = [line.strip() for line in lines if pattern.search(line)]
-        found += [LogLine(check, source, line) for line in list(dict.fromkeys(own))[-_LINES_PER_CHECK:]]
+        found += [LogLine(check, source or log, line) for line in list(dict.fromkeys(own))[-_LINES_PER_CHECK:]]
     return found
 
 
@@ -179,26 +181,33 @@ def _audit_lines(host: Host) -> List[str]:
 
 
 def _manager_lines(host: Host, unread: List[str]) -> List[LogLine]:
-    argv = ["journalctl", "--unit=nvidia-vgpu-mgr", "--boot", "--lines=500", "--output=cat", "--no-pager", "--quiet"]
+    argv = ["journalctl", "--unit=nvidia-vgpu-mgr", "--boot", "--lines=500", "--output=json", "--no-pager", "--quiet"]
     try:
         done = host.run(argv, timeout_s=_TIMEOUT_S)
     except Problem as problem:
         if problem.code != "program-missing":
             unread.append(problem.message)
         return []
-    return find_lines("nvidia-vgpu-mgr", done.output.splitlines())
+    return find_lines(MANAGER, _messages(done.output))
 
 
-def _qemu_lines(host: Host) -> List[LogLine]:
-    """What QEMU said since the last start of each VM; libvirt writes `starting up` before each."""
-    found: List[LogLine] = []
-    for name in host.listdir_optional(_QEMU_LOGS) or []:
-        if not name.endswith(".log"):
+def _messages(journal: str) -> List[str]:
+    """The first line of each message: a later one can be text that a guest's driver told the manager."""
+    found = []
+    for line in journal.splitlines():
+        try:
+            message = json.loads(line)["MESSAGE"]
+        except (ValueError, KeyError, TypeError):
             continue
-        lines = host.read_tail(f"{_QEMU_LOGS}/{name}").splitlines()
-        starts = [number for number, line in enumerate(lines) if "starting up libvirt" in line]
-        found += find_lines(name[: -len(".log")], lines[starts[-1] if starts else 0 :])
+        # Not UTF-8: journalctl tells the bytes as numbers.
+        text = bytes(message).decode(errors="replace") if isinstance(message, list) else str(message)
+        found.append(text.partition("\n")[0])
     return found
+
+
+def _qemu_lines(host: Host, unread: List[str]) -> List[LogLine]:
+    """What QEMU said since the last start of each VM."""
+    return [found for vm, lines in qemu_logs.read(host, unread) for found in find_lines(QEMU, lines, source=vm)]
 
 
 def _has_module(host: Host, kernel: str) -> Optional[bool]:

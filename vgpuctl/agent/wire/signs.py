@@ -9,25 +9,36 @@ from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.ovn import OvnSigns
 
-# What the logs say when something of reference 9 happened: the check's id, and the expression that finds its lines.
-LOG_PATTERNS: Tuple[Tuple[str, str], ...] = (
-    ("iommu-off", r"IOMMU is not present"),
-    ("sriov-resources", r"not enough MMIO resources for SR-IOV|BAR \d+.*: (?:no space for|failed to assign) \[mem"),
-    ("foreign-driver", r"NVIDIA probe routine was not called"),
-    ("driver-without-vgpu", r"vGPU is supported only on VGX capable boards"),
-    ("gpu-in-use", r"Could not acquire UnbindLock|Cannot obtain unbindLock"),
-    ("mig-without-instance", r"vgpu create request: 0x(?:38|40)\b"),
-    ("size-conflict", r"vgpu create request: 0x56\b"),
-    ("fabric", r"nvidia-nvswitch\S*: .*(?:fatal|failed)|fabric manager.*(?:fail|mismatch)"),
-    ("no-reset", r"not ready \d+ms after|Unable to change power state from D3|stuck in D3"),
-    ("access-denied", r"(?:apparmor=\"DENIED\"|avc:\s+denied).*(?:vfio|nvidia|mdev|vgpuctl)"),
-    ("memory-lock", r"vfio_pin\S*.*RLIMIT_MEMLOCK|VFIO_MAP_DMA.*Cannot allocate memory"),
-    ("kernel-module", r"NVRM: API mismatch"),
-    ("secure-boot", r"Key was rejected by service|module verification failed|Loading of .*(?:module|key) is rejected"),
-    ("vgpu-manager", r"vmiop_log: .*(?:error|failed)"),
-    ("mixed-generations", r"requires use of the NVIDIA open kernel modules|NVRM: .*legacy .*drivers?"),
-    ("group-open", r"error getting device from group"),
-    ("stop-race", r"vgpu delete request: 0x"),
+KERNEL, AUDIT, MANAGER, QEMU = "kernel", "audit", "nvidia-vgpu-mgr", "qemu"
+# What the logs say when something of reference 9 happened: the check's id, the logs that can have such a line, and the
+# expression that finds it. What a guest prints is in none of these logs.
+LOG_PATTERNS: Tuple[Tuple[str, Tuple[str, ...], str], ...] = (
+    ("iommu-off", (KERNEL,), r"IOMMU is not present"),
+    (
+        "sriov-resources",
+        (KERNEL,),
+        r"not enough MMIO resources for SR-IOV|BAR \d+.*: (?:no space for|failed to assign) \[mem",
+    ),
+    ("foreign-driver", (KERNEL,), r"NVIDIA probe routine was not called"),
+    ("driver-without-vgpu", (KERNEL,), r"vGPU is supported only on VGX capable boards"),
+    ("gpu-in-use", (KERNEL,), r"Could not acquire UnbindLock|Cannot obtain unbindLock"),
+    ("mig-without-instance", (KERNEL,), r"vgpu create request: 0x(?:38|40)\b"),
+    ("size-conflict", (KERNEL,), r"vgpu create request: 0x56\b"),
+    ("fabric", (KERNEL,), r"nvidia-nvswitch\S*: .*(?:fatal|failed)|fabric manager.*(?:fail|mismatch)"),
+    ("no-reset", (KERNEL,), r"not ready \d+ms after|Unable to change power state from D3|stuck in D3"),
+    ("access-denied", (KERNEL, AUDIT), r"(?:apparmor=\"DENIED\"|avc:\s+denied).*(?:vfio|nvidia|mdev|vgpuctl)"),
+    ("memory-lock", (KERNEL, QEMU), r"vfio_pin\S*.*RLIMIT_MEMLOCK|VFIO_MAP_DMA.*Cannot allocate memory"),
+    ("kernel-module", (KERNEL,), r"NVRM: API mismatch"),
+    (
+        "secure-boot",
+        (KERNEL,),
+        r"Key was rejected by service|module verification failed|Loading of .*(?:module|key) is rejected",
+    ),
+    # The level is the manager's own word; what follows can quote the guest's driver.
+    ("vgpu-manager", (MANAGER,), r"^error: vmiop_log: "),
+    ("mixed-generations", (KERNEL,), r"requires use of the NVIDIA open kernel modules|NVRM: .*legacy .*drivers?"),
+    ("group-open", (QEMU,), r"error getting device from group"),
+    ("stop-race", (KERNEL,), r"vgpu delete request: 0x"),
 )
 
 

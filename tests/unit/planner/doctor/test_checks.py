@@ -146,7 +146,7 @@ def test_a_provoked_failure_is_found_with_its_mend(check: str, provoke: Callable
     assert any(mend in finding.mend for finding in found) and all(finding.read for finding in found)
 
 
-@pytest.mark.parametrize("check", [check for check, _ in LOG_PATTERNS])
+@pytest.mark.parametrize("check", [check for check, _, _ in LOG_PATTERNS])
 def test_what_a_log_says_is_found_too(check: str) -> None:
     found = examine(seen(a40(), lines=logged(check, "the very line")))
     assert [(one.check, one.read) for one in found] == [(check, "kernel: the very line")]
@@ -182,7 +182,7 @@ def test_every_row_of_the_reference_has_one_check_and_a_case() -> None:
     assert [check.row for check in CHECKS if check.row] == list(range(1, 25))
     assert len({check.id for check in CHECKS}) == len(CHECKS)
     known = {check.id for check in CHECKS}
-    logs = {check for check, _ in LOG_PATTERNS}
+    logs = {check for check, _, _ in LOG_PATTERNS}
     assert logs <= known
     assert {check.id for check in CHECKS if check.row} == {case[0] for case in CASES} | logs
 
@@ -190,7 +190,7 @@ def test_every_row_of_the_reference_has_one_check_and_a_case() -> None:
 def test_no_finding_is_worse_than_its_check_and_one_is_as_bad() -> None:
     order = list(Severity)
     found = [one for _, provoke, _ in CASES for one in examine(provoke())]
-    found += [one for check, _ in LOG_PATTERNS for one in examine(seen(a40(), lines=logged(check)))]
+    found += [one for check, _, _ in LOG_PATTERNS for one in examine(seen(a40(), lines=logged(check)))]
     worst = {one.check: one.severity for one in sorted(found, key=lambda one: -order.index(one.severity))}
     assert {check.id: check.worst for check in CHECKS if check.row} == {
         check: severity for check, severity in worst.items() if check in {one.id for one in CHECKS if one.row}

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What QEMU itself said in the logs of VMs, and never what a guest printed.
+
+Beside QEMU's log `NAME.log` lie the logs of guests' consoles, whose names end alike and whose text the guest chooses.
+"""
+
+import re
+from typing import Iterator, List, Set, Tuple
+from xml.etree import ElementTree
+
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
+
+FOLDER = "/var/log/libvirt/qemu"
+# Definitions, and the state of what runs: libvirt writes both, in folders of root's.
+DEFINITIONS = ("/etc/libvirt/qemu", "/run/libvirt/qemu")
+# QEMU leads its messages with a time (`-msg timestamp=on`) and its own name; its command line is in the log too.
+_SPOKEN = re.compile(r"^(?:\S+ )?(?:\S*/)?(?:qemu-system-\w+|qemu-kvm|kvm)(?:\[\d+\])?: ")
+_START = re.compile(r"^\d{4}-\d\d-\d\d \S+: starting up libvirt version: ")
+
+
+def read(host: Host, unread: List[str]) -> Iterator[Tuple[str, List[str]]]:
+    """Yield (VM, QEMU's own lines since the VM's last start); what cannot be read is a sentence in `unread`.
+
+    Only of domains that libvirt has, because a file that no domain explains may be a console's.
+    """
+    try:
+        names = host.listdir_optional(FOLDER) or []
+        domains, of_guests = _read_definitions(host, unread)
+    except Problem as problem:
+        unread.append(problem.message)
+        return
+    for name in names:
+        path, domain = f"{FOLDER}/{name}", name[: -len(".log")]
+        if name.endswith(".log") and domain in domains and path not in of_guests:
+            yield domain, _since_start(host.read_tail(path).splitlines())
+
+
+def _since_start(lines: List[str]) -> List[str]:
+    starts = [number for number, line in enumerate(lines) if _START.match(line)]
+    return [line for line in lines[starts[-1] if starts else 0 :] if _SPOKEN.match(line)]
+
+
+def _read_definitions(host: Host, unread: List[str]) -> Tuple[Set[str], Set[str]]:
+    """Return the domains' names and every path in their definitions: of consoles, disks, sockets. Raises Problem."""
+    domains: Set[str] = set()
+    paths: Set[str] = set()
+    for folder in DEFINITIONS:
+        for name in host.listdir_optional(folder) or []:
+            if not name.endswith(".xml"):
+                continue
+            text = host.read_optional(f"{folder}/{name}")
+            if text is None:
+                continue
+            try:
+                values = [value for one in ElementTree.fromstring(text).iter() for value in one.attrib.values()]
+            except ElementTree.ParseError as error:
+                unread.append(f"{folder}/{name} cannot be read: {error}; the VM's log is left out")
+                continue
+            domains.add(name[: -len(".xml")])
+            paths.update(value for value in values if value.startswith("/"))
+    return domains, paths

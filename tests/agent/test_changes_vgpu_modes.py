@@ -99,6 +99,59 @@ def test_the_scheduler_is_read_back_with_its_slice(tmp_path: Path) -> None:
     assert machine.gpu().scheduler == SchedulerFacts("equal-share", 3000)
 
 
+def raw_slice_ns(machine: Machine) -> int:
+    library = machine.host.nvml()
+    library.nvmlInit()
+    state = library.nvmlDeviceGetVgpuSchedulerState(library.nvmlDeviceGetHandleByPciBusId(PF))
+    return int(state.schedulerParams.vgpuSchedData.timeslice)
+
+
+def start_vm(machine: Machine) -> None:
+    vf = machine.gpu().vfs[0].address
+    machine.done(SetVgpuType(vf, machine.type_id("L40S-8Q")))
+    start(machine.files, VM, "web", [HostDevice(function=vf)])
+
+
+def test_a_time_slice_that_nvml_tells_only_while_a_vm_runs_is_known_before(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, L40S, with_vfs=True)
+    assert machine.done(EQUAL_SHARE)
+    assert raw_slice_ns(machine) == 0
+    assert not machine.done(EQUAL_SHARE)
+    assert machine.done(SetVgpuScheduler(PF, "equal-share", 4000))
+    start_vm(machine)
+    assert raw_slice_ns(machine) == 4_000_000
+    assert machine.gpu().scheduler == SchedulerFacts("equal-share", 4000)
+
+
+def test_a_default_slice_that_reads_back_as_a_number_is_no_difference(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, L40S, with_vfs=True)
+    step = SetVgpuScheduler(PF, "fixed-share")
+    machine.done(step)
+    start_vm(machine)
+    with machine.files.change() as state:
+        state.schedulers[PF].arr = 1
+    assert raw_slice_ns(machine) == 2_000_000
+    assert machine.gpu().scheduler == SchedulerFacts("fixed-share")
+    assert not machine.done(step)
+
+
+def test_a_slice_that_somebody_else_set_is_read_once_nvml_tells_it(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, L40S, with_vfs=True)
+    machine.done(EQUAL_SHARE)
+    with machine.files.change() as state:
+        state.schedulers[PF].slice_ns = 5_000_000
+    start_vm(machine)
+    assert machine.gpu().scheduler == SchedulerFacts("equal-share", 5000)
+
+
+def test_a_note_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, L40S, with_vfs=True)
+    machine.done(EQUAL_SHARE)
+    (machine.files.root / "run/vgpuctl/schedulers.json").write_text("[")
+    assert machine.gpu().scheduler == SchedulerFacts("equal-share")
+    assert machine.done(EQUAL_SHARE)
+
+
 def test_the_scheduler_waits_for_the_end_of_every_vm(tmp_path: Path) -> None:
     machine = Machine(tmp_path, L40S, with_vfs=True)
     vf = machine.gpu().vfs[0].address

@@ -30,7 +30,7 @@ for address, gpu in gpus.items():
 """
 CHANGE = """
 device = nvml.library.nvmlDeviceGetHandleByIndex(2)
-[profile] = nvml_mig.read_profiles(nvml, device)
+[profile] = nvml_mig.read_profiles(nvml, device, sys.exit)
 for start in (6, 2):
     handle = nvml_mig.create(nvml, device, profile, start)
 nvml_mig.create_compute_instance(nvml, handle, 1)

@@ -4,12 +4,17 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.agent.simulated import PF, Machine, PatientHost
-from vgpuctl.agent.restore import Restore
+from vgpuctl.agent.facts import nvidia
+from vgpuctl.agent.restore import Restore, misfit
+from vgpuctl.agent.wire.boot import ManifestGpu
+from vgpuctl.lab.simulated.machine import shape as shapes
+from vgpuctl.lab.simulated.machine.door import SimulatedHost
 
 MANIFEST = "/etc/vgpuctl/manifest.json"
 
@@ -52,6 +57,26 @@ def test_a_missing_card_is_left_alone_and_said(tmp_path: Path) -> None:
 def test_a_manifest_that_cannot_be_used_changes_nothing_and_is_said(tmp_path: Path, manifest: str | None) -> None:
     code, journal, _result = restore(tmp_path, manifest)
     assert code == 1 and "manifest.json" in journal and "Traceback" not in journal
+
+
+@pytest.mark.parametrize("driver", ["550.127.06", "580.65.06", "590.44.01"])
+def test_a_uuid_that_the_driver_does_not_know_yet_is_asked_of_nvml(driver: str, tmp_path: Path) -> None:
+    """Up to 580 the driver prints question marks until somebody uses the GPU, later ones leave the line out."""
+    card = fresh(tmp_path / "same", driver).card
+    wanted = ManifestGpu(PF, "10de", card.device, f"10de:{card.subsystem.split(':')[1]}", card.uuid)
+    host = SimulatedHost(str(tmp_path / "same"))
+    assert nvidia.uuid_of(nvidia.read_information(host, PF)) is None
+    assert misfit(host, wanted) is None
+    assert nvidia.uuid_of(nvidia.read_information(host, PF)) == card.uuid
+    other = SimulatedHost(str(fresh(tmp_path / "other", driver).files.folder))
+    assert "the manifest has GPU-0" in (misfit(other, replace(wanted, uuid="GPU-0")) or "")
+
+
+def fresh(folder: Path, driver: str) -> Machine:
+    """A machine that was just started, with a driver of this version."""
+    machine = Machine(folder, "a40")
+    shapes.write(replace(machine.files.shape, nvidia_driver=driver), folder / "machine.json")
+    return machine
 
 
 def test_an_empty_manifest_is_restored(tmp_path: Path) -> None:

@@ -308,10 +308,10 @@ def test_the_scheduler_is_set_and_shown(smi: Smi, module: ModuleDouble) -> None:
     assert smi(*arguments) == f"Set vGPU scheduler state for GPU {A40_BUS}\n"
     module.answers["scheduler 0000:01:00.0 policy=3 arr=1 slice_us=4000"] = "error 19 a VM runs"
     assert "In use by another client" in smi(*arguments, exit_code=19)
-    module.write(state=A40.replace("sched_policy=1 sched_arr=0", "sched_policy=3 sched_arr=1"))
-    assert re.search(
-        r"Scheduler Policy\s+: Fixed Share\n.*ARR Mode\s+: Disabled\n.*Time Slice\s+: 2.0 ms", smi("vgpu", "-ss")
-    )
+    for running, told in (("", "0.0"), (VGPU.format(pid=1), "2.0")):
+        module.write(state=A40.replace("sched_policy=1 sched_arr=0", "sched_policy=3 sched_arr=1") + running)
+        shown = rf"Scheduler Policy\s+: Fixed Share\n.*ARR Mode\s+: Disabled\n.*Time Slice\s+: {told} ms"
+        assert re.search(shown, smi("vgpu", "-ss"))
     assert "--time-slice" in smi("vgpu", "set-scheduler-state", "-h")
 
 

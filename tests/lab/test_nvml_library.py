@@ -254,7 +254,7 @@ def test_a_vgpu_is_active_while_its_vm_runs(opened: Any, a40: Any, module: Modul
         assert first == opened.nvmlVgpuInstanceGetUUID(instance)
     module.write(state=A40)
     assert opened.nvmlDeviceGetActiveVgpus(a40) == []
-    assert refusal(opened.nvmlVgpuInstanceGetType, instance) == opened.NVML_ERROR_INVALID_ARGUMENT
+    assert refusal(opened.nvmlVgpuInstanceGetType, instance) == opened.NVML_ERROR_NOT_FOUND
 
 
 def test_the_schedulers_state_is_told_in_nanoseconds_and_set(opened: Any, a40: Any, module: ModuleDouble) -> None:
@@ -267,15 +267,33 @@ def test_the_schedulers_state_is_told_in_nanoseconds_and_set(opened: Any, a40: A
     wanted.schedulerParams.vgpuSchedData.timeslice = 4_000_000
     module.answers = {"scheduler 0000:01:00.0 policy=3 arr=1 slice_us=4000": "ok"}
     opened.nvmlDeviceSetVgpuSchedulerState(a40, wanted)
-    module.write(
-        state=A40.replace(
-            "sched_policy=1 sched_arr=0 sched_slice_us=2000", "sched_policy=3 sched_arr=1 sched_slice_us=4000"
-        )
+    now = A40.replace(
+        "sched_policy=1 sched_arr=0 sched_slice_us=2000", "sched_policy=3 sched_arr=1 sched_slice_us=4000"
     )
-    state = opened.nvmlDeviceGetVgpuSchedulerState(a40)
-    assert (state.schedulerPolicy, state.arrMode, state.schedulerParams.vgpuSchedData.timeslice) == (3, 1, 4_000_000)
+    # The numbers are 0 while nothing is scheduled.
+    for running, told in (("", 0), (VGPU.format(pid=1), 4_000_000)):
+        module.write(state=now + running)
+        state = opened.nvmlDeviceGetVgpuSchedulerState(a40)
+        assert (state.schedulerPolicy, state.arrMode, state.schedulerParams.vgpuSchedData.timeslice) == (3, 1, told)
     wanted.schedulerParams.vgpuSchedData.timeslice = 31_000_000
     assert refusal(opened.nvmlDeviceSetVgpuSchedulerState, a40, wanted) == opened.NVML_ERROR_INVALID_ARGUMENT
+
+
+def test_any_function_can_be_made_to_return_any_code(nvml: Any, module: ModuleDouble) -> None:
+    """The names are NVML's, with or without a version at the end; a line ends with the file."""
+    module.write(cards=CARDS, state=A40 + FLEX + A100)
+    codes = module.folder / "nvml_codes"
+    codes.write_text("nvmlDeviceGetMemoryInfo 999\nnvmlVgpuTypeGetFramebufferSize 28\nnvmlDeviceGetCount 17\n")
+    nvml.nvmlInit()
+    a40 = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert refusal(nvml.nvmlDeviceGetMemoryInfo, a40) == 999
+    assert refusal(nvml.nvmlVgpuTypeGetFramebufferSize, 562) == 28
+    assert refusal(nvml.nvmlDeviceGetCount) == 17
+    assert nvml.nvmlDeviceGetName(a40) == "NVIDIA A40"
+    nvml.nvmlShutdown()
+    codes.unlink()
+    nvml.nvmlInit()
+    assert nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(0)).total
 
 
 def test_mig_mode_is_pending_until_the_reset_that_ampere_needs(opened: Any, module: ModuleDouble) -> None:

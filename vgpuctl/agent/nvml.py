@@ -8,12 +8,13 @@ It is closed before anything else wants a GPU: whoever has NVML initialised has 
 import re
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Callable, Iterator, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, Iterator, Optional, Tuple, Type, TypeVar, Union
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 
 T = TypeVar("T")
+M = TypeVar("M")
 _BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
@@ -74,6 +75,20 @@ class Nvml:
             if error.value in absent:
                 return None
             raise
+
+    def part(self, note: Callable[[str], None], what: str, read: Callable[[], T], missing: M) -> Union[T, M]:
+        """Read one part of a GPU; an unexpected code hides this part alone, and `note` gets a sentence.
+
+        Raises NVMLError for a GPU that is lost: it answers nothing.
+        """
+        library = self.library
+        try:
+            return read()
+        except library.NVMLError as error:
+            if error.value == library.NVML_ERROR_GPU_IS_LOST:
+                raise
+            note(f"NVML does not tell {what}: {error} (NVML {error.value})")
+            return missing
 
     @contextmanager
     def refusals(self, what: str) -> Iterator[None]:

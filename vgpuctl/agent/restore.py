@@ -14,7 +14,7 @@ from vgpuctl.agent.arrival import Arrival
 from vgpuctl.agent.changes import boot
 from vgpuctl.agent.dispatch import take
 from vgpuctl.agent.facts import boot as facts_of_boot
-from vgpuctl.agent.facts import nvidia, pci
+from vgpuctl.agent.facts import nvidia, nvml_gpus, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.boot import BootFacts, Manifest, ManifestGpu, ManifestStep
@@ -167,7 +167,9 @@ def misfit(host: Host, wanted: ManifestGpu) -> Optional[str]:
             f"it is {found.vendor_id}:{found.device_id} (subsystem {found.subsystem_id}), "
             f"the manifest has {wanted.vendor_id}:{wanted.device_id} (subsystem {wanted.subsystem_id})"
         )
-    uuid = nvidia.read_information(host, wanted.address).get("GPU UUID")
+    uuid = nvidia.uuid_of(nvidia.read_information(host, wanted.address))
+    if uuid is None and wanted.uuid is not None and found.driver == nvidia.DRIVER:
+        uuid = nvml_gpus.read_uuid(host, wanted.address)
     if wanted.uuid is not None and uuid is not None and uuid.lower() != wanted.uuid.lower():
         return f"it is {uuid}, the manifest has {wanted.uuid}"
     return None

@@ -19,7 +19,7 @@ from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVgpuSched
 from vgpuctl.lab.card_table import card_table
 from vgpuctl.lab.cards import parse_host
 from vgpuctl.lab.simulated.machine import modes
-from vgpuctl.lab.simulated.machine.nvml import SimulatedNvml
+from vgpuctl.lab.simulated.machine.nvml import CODES, SimulatedNvml
 
 __all__ = ["module", "nvml", "nvml_library"]
 
@@ -39,6 +39,7 @@ CASES: dict[str, tuple[str, tuple[Step, ...]]] = {
             CreateGpuInstance(PF, "3g.20gb", 0),
         ),
     ),
+    "scheduler-of-a-card-without-vms": ("l40s", (SetVgpuScheduler(PF, "fixed-share"),)),
     "several-in-an-instance": (
         "rtx-pro-6000-blackwell-server",
         (*MIG, CreateGpuInstance(PF, "2g.48gb+gfx", 6)),
@@ -87,3 +88,28 @@ def test_both_libraries_tell_the_agent_the_same(name: str, nvml: Any, module: Mo
         machine.done(*steps)
     module.write(cards=card_table(parse_host(f"gpu1={board}")), state=state_text(machine))
     assert read(SimulatedNvml(machine.files)) == read(nvml)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetSupportedVgpus",
+        "nvmlVgpuTypeGetName",
+        "nvmlVgpuTypeGetFramebufferSize",
+        "nvmlDeviceGetVgpuSchedulerState",
+    ],
+)
+def test_both_libraries_fail_where_they_are_made_to(
+    function: str, nvml: Any, module: ModuleDouble, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path / "simulated", "a100-pcie-40gb")
+    module.write(cards=card_table(parse_host("gpu1=a100-pcie-40gb")), state=state_text(machine))
+    ours = machine.files.root / CODES.lstrip("/")
+    ours.parent.mkdir(parents=True)
+    for file in (ours, module.folder / "nvml_codes"):
+        file.write_text(f"{function} 999\n")
+    found = read(SimulatedNvml(machine.files))
+    assert found == read(nvml)
+    assert any("(NVML 999)" in one for one in (*found.problems, *found.notes))

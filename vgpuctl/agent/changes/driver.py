@@ -152,12 +152,12 @@ def _instances(host: Host, address: str) -> List[str]:
     found = cards.get(address)
     if found is None and problems:
         raise Problem("mig-unreadable", f"whether {address} has MIG instances cannot be told: {'; '.join(problems)}")
-    if found is None or found.mig is None:
+    if found is None:
         return []
-    problems = list(found.mig.problems)
-    if problems:
-        raise Problem("mig-unreadable", f"whether {address} has MIG instances cannot be told: {'; '.join(problems)}")
-    return [f"{one.profile} at {one.start}" for one in found.mig.instances]
+    unread = found.problems if found.mig is None else found.mig.problems
+    if unread:
+        raise Problem("mig-unreadable", f"whether {address} has MIG instances cannot be told: {'; '.join(unread)}")
+    return [f"{one.profile} at {one.start}" for one in (found.mig.instances if found.mig is not None else ())]
 
 
 def _load(host: Host, driver: str) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Set the vGPU scheduler of a GPU (reference 3.4). It lasts until the driver is unloaded."""
 
-from vgpuctl.agent.facts import mdev, nvml_vgpu, pci, sriov
+from vgpuctl.agent.facts import mdev, nvml_vgpu, pci, scheduler_note, sriov
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import required
@@ -13,6 +13,7 @@ from vgpuctl.agent.wire.steps import Change, SetVgpuScheduler
 def ensure(host: Host, step: SetVgpuScheduler, *, dry_run: bool) -> Change:
     """Set policy and time slice, while no VM runs on the GPU.
 
+    NVML then tells the policy alone, so the read-back compares a time slice only where it tells one.
     Raises Problem: `bad-policy`, `no-vgpu-scheduler` where the driver tells none, `held` while a VM runs, NVML's.
     """
     address = step.address
@@ -24,6 +25,7 @@ def ensure(host: Host, step: SetVgpuScheduler, *, dry_run: bool) -> Change:
         device = nvml.device(address)
         with nvml.refusals(f"reading the vGPU scheduler of {address}"):
             before = nvml_vgpu.read_scheduler(nvml, device)
+        before = scheduler_note.completed(before, scheduler_note.read(host).get(address))
         if before is None:
             raise Problem(
                 "no-vgpu-scheduler",
@@ -38,9 +40,10 @@ def ensure(host: Host, step: SetVgpuScheduler, *, dry_run: bool) -> Change:
             with nvml.refusals(f"setting the vGPU scheduler of {address} to {_said(wanted)}"):
                 nvml_vgpu.set_scheduler(nvml, device, step.policy, step.time_slice_us)
                 after = nvml_vgpu.read_scheduler(nvml, device)
-            if after != wanted:
+            if scheduler_note.completed(after, wanted) != wanted:
                 read = _said(after) if after else "none"
                 raise Problem("read-back-differs", f"{address} accepted {_said(wanted)} but reads {read}")
+            scheduler_note.write(host, address, wanted)
     return Change(step.op, address, _said(before), _said(wanted), changed=True)
 
 

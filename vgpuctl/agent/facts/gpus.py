@@ -2,7 +2,7 @@
 """Every GPU of the host with all that hangs on it. A part that cannot be read is a line in the GPU's problems."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 from xml.etree.ElementTree import Element
 
@@ -13,6 +13,7 @@ from vgpuctl.agent.facts import (
     mig,
     nvidia,
     pci,
+    scheduler_note,
     sriov,
     sriov_health,
     vgpu_config,
@@ -26,7 +27,16 @@ from vgpuctl.agent.facts.vgpu_types import Description
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import vf_health
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Mdev, MigFacts, UnreadFunction, VgpuType, VirtualFunction
+from vgpuctl.agent.wire.facts import (
+    CompanionFunction,
+    Gpu,
+    Mdev,
+    MigFacts,
+    SchedulerFacts,
+    UnreadFunction,
+    VgpuType,
+    VirtualFunction,
+)
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -35,7 +45,10 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Shared:
-    """What all GPUs of one reading share: open nodes, every mdev, NVML's and vgpuConfig.xml's knowledge."""
+    """What all GPUs of one reading share: open nodes, every mdev, NVML's and vgpuConfig.xml's knowledge.
+
+    schedulers: by address, as they were set last.
+    """
 
     nodes: OpenNodes
     mdevs: Tuple[mdev.ActiveMdev, ...]
@@ -43,6 +56,7 @@ class Shared:
     vgpu_config: Optional[Element]
     vgpu_config_problem: Optional[str] = None
     unread_mdevs: Tuple[mdev.UnreadMdev, ...] = ()
+    schedulers: Mapping[str, SchedulerFacts] = field(default_factory=dict)
 
 
 def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
@@ -56,7 +70,7 @@ def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
     except Problem as error:
         problem = error.message
     mdevs, unread = mdev.read_every(host)
-    return Shared(OpenNodes(host), tuple(mdevs), nvml, config, problem, tuple(unread))
+    return Shared(OpenNodes(host), tuple(mdevs), nvml, config, problem, tuple(unread), scheduler_note.read(host))
 
 
 def read_gpus(host: Host, shared: Shared) -> Tuple[Tuple[Gpu, ...], Tuple[UnreadFunction, ...]]:
@@ -118,7 +132,7 @@ class _Reader:
             subsystem_id=function.subsystem_id,
             pci_class=function.pci_class,
             name=(nvml.name if nvml else None) or information.get("Model"),
-            uuid=(nvml.uuid if nvml else None) or information.get("GPU UUID"),
+            uuid=(nvml.uuid if nvml else None) or nvidia.uuid_of(information),
             driver=function.driver,
             iommu_group=group,
             iommu_group_members=members,
@@ -139,7 +153,7 @@ class _Reader:
             users=users,
             mig=mig_facts,
             heterogeneous=nvml.heterogeneous if nvml else None,
-            scheduler=nvml.scheduler if nvml else None,
+            scheduler=scheduler_note.completed(nvml.scheduler, self._shared.schedulers.get(address)) if nvml else None,
             unread=tuple(dict.fromkeys(self._unread)),
             utilisation_percent=self._part(self._read_utilisation, None),
             strangers=strangers,
@@ -315,6 +329,9 @@ class _Reader:
                 "setting its VF count again repairs it"
             )
         nvml = self._nvml
+        for text in nvml.problems if nvml is not None else ():
+            self._note_unread(f"{address}: {text}")
+        self._unread.extend(f"{address}: {text}" for text in (nvml.notes if nvml is not None else ()))
         if nvml is not None and nvml.mig is not None and nvml.mig.pending != nvml.mig.current:
             self._problems.append(
                 f"{address}: MIG mode is {_mode(nvml.mig.current)} and becomes {_mode(nvml.mig.pending)} "

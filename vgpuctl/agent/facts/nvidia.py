@@ -28,6 +28,15 @@ def read_information(host: Host, address: str) -> Dict[str, str]:
     return {key.strip(): value.strip() for key, colon, value in pairs if colon}
 
 
+def uuid_of(information: Dict[str, str]) -> Optional[str]:
+    """Return the UUID of a GPU's `information`, None while the driver does not know it.
+
+    Until something has used the GPU, drivers up to 580 print `GPU-????????-…`, and newer ones leave the line out.
+    """
+    uuid = information.get("GPU UUID")
+    return None if uuid is None or "?" in uuid else uuid
+
+
 def read_minor(host: Host, address: str) -> Optional[int]:
     """Return N of the GPU's /dev/nvidiaN, None when the driver does not say."""
     minor = read_information(host, address).get("Device Minor", "")

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every GPU that NVML shows, with what it knows of each."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Tuple
 
 from vgpuctl.agent.facts import nvml_mig, nvml_vgpu
 from vgpuctl.agent.facts.nvml_mig import NvmlMig
 from vgpuctl.agent.facts.nvml_vgpu import NvmlType
+from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id, text
 from vgpuctl.agent.wire.facts import SchedulerFacts
 
@@ -15,7 +16,10 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class NvmlGpu:
-    """One GPU. mig: None when it has no MIG. heterogeneous, scheduler: None when the driver does not tell."""
+    """One GPU. mig: None when it has no MIG. heterogeneous, scheduler: None when the driver does not tell.
+
+    problems: of parts that did not answer and without which nothing can be placed. notes: of the other parts.
+    """
 
     name: Optional[str]
     uuid: Optional[str]
@@ -25,6 +29,8 @@ class NvmlGpu:
     heterogeneous: Optional[bool] = None
     scheduler: Optional[SchedulerFacts] = None
     utilisation_percent: Optional[int] = None
+    problems: Tuple[str, ...] = ()
+    notes: Tuple[str, ...] = ()
 
 
 def read(nvml: Nvml) -> Tuple[Dict[str, NvmlGpu], List[str]]:
@@ -42,20 +48,39 @@ def read(nvml: Nvml) -> Tuple[Dict[str, NvmlGpu], List[str]]:
     return found, problems
 
 
+def read_uuid(host: Host, address: str) -> Optional[str]:
+    """Return the UUID of one GPU as NVML tells it, None where NVML cannot be used or does not tell it."""
+    nvml, _problem = Nvml.open(host)
+    if nvml is None:
+        return None
+    with nvml:
+        library = nvml.library
+        return text(nvml.if_possible(lambda: library.nvmlDeviceGetUUID(library.nvmlDeviceGetHandleByPciBusId(address))))
+
+
 def _read_gpu(nvml: Nvml, device: Any) -> NvmlGpu:
     library = nvml.library
-    memory = nvml.optional(library.nvmlDeviceGetMemoryInfo, device)
-    heterogeneous = nvml_vgpu.read_heterogeneous(nvml, device)
-    return NvmlGpu(
-        text(nvml.optional(library.nvmlDeviceGetName, device)),
-        text(nvml.optional(library.nvmlDeviceGetUUID, device)),
+    problems: List[str] = []
+    notes: List[str] = []
+
+    def ask(what: str, function: Any) -> Any:
+        return nvml.part(notes.append, what, lambda: nvml.optional(function, device), None)
+
+    memory = ask("its memory", library.nvmlDeviceGetMemoryInfo)
+    heterogeneous = nvml.part(
+        problems.append, "its size mode", lambda: nvml_vgpu.read_heterogeneous(nvml, device), None
+    )
+    gpu = NvmlGpu(
+        text(ask("its name", library.nvmlDeviceGetName)),
+        text(ask("its UUID", library.nvmlDeviceGetUUID)),
         None if memory is None else int(memory.total) // _MIB,
-        nvml_vgpu.read_types(nvml, device, with_placements=bool(heterogeneous)),
-        nvml_mig.read(nvml, device),
+        nvml_vgpu.read_types(nvml, device, notes.append, with_placements=bool(heterogeneous)),
+        nvml.part(problems.append, "its MIG mode and profiles", lambda: nvml_mig.read(nvml, device), None),
         heterogeneous,
-        nvml_vgpu.read_scheduler(nvml, device),
+        nvml.part(notes.append, "its vGPU scheduler", lambda: nvml_vgpu.read_scheduler(nvml, device), None),
         _read_utilisation(nvml, device),
     )
+    return replace(gpu, problems=tuple(problems), notes=tuple(notes))
 
 
 def _read_utilisation(nvml: Nvml, device: Any) -> Optional[int]:

@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from ctypes import byref, c_uint
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from vgpuctl.agent.nvml import Nvml, text
 from vgpuctl.agent.wire.facts import MigProfileFacts
@@ -46,7 +46,7 @@ class NvmlInstance:
 
 @dataclass(frozen=True)
 class NvmlMig:
-    """MIG of one GPU that has it. problems: of GPU instances that did not answer and are not in `instances`."""
+    """MIG of one GPU that has it. problems: of profiles and GPU instances that did not answer and are left out."""
 
     current: bool
     pending: bool
@@ -60,9 +60,10 @@ def read(nvml: Nvml, device: Any) -> Optional[NvmlMig]:
     mode = read_mode(nvml, device)
     if mode is None:
         return None
-    profiles = read_profiles(nvml, device)
-    instances, problems = read_instances(nvml, device, profiles) if mode[0] else ((), ())
-    return NvmlMig(mode[0], mode[1], instances, profiles, problems)
+    problems: List[str] = []
+    profiles = read_profiles(nvml, device, problems.append)
+    instances, unread = read_instances(nvml, device, profiles) if mode[0] else ((), ())
+    return NvmlMig(mode[0], mode[1], instances, profiles, (*problems, *unread))
 
 
 def read_mode(nvml: Nvml, device: Any) -> Optional[Tuple[bool, bool]]:
@@ -71,63 +72,87 @@ def read_mode(nvml: Nvml, device: Any) -> Optional[Tuple[bool, bool]]:
     return None if mode is None else (bool(mode[0]), bool(mode[1]))
 
 
-def read_profiles(nvml: Nvml, device: Any) -> Tuple[MigProfileFacts, ...]:
-    """Return the GPU-instance profiles by id; none while MIG is off, when the driver tells no placements."""
-    library = nvml.library
+def read_profiles(nvml: Nvml, device: Any, note: Callable[[str], None]) -> Tuple[MigProfileFacts, ...]:
+    """Return the GPU-instance profiles by id; none while MIG is off, when the driver tells no placements.
+
+    A profile that does not answer is left out and noted. Raises NVMLError for a GPU that is lost.
+    """
     found = []
-    for number in range(library.NVML_GPU_INSTANCE_PROFILE_COUNT):
-        try:
-            info = _profile_info(nvml, device, number)
-        except library.NVMLError as error:
-            # An older driver does not know the later profiles.
-            if error.value != library.NVML_ERROR_INVALID_ARGUMENT:
-                raise
-            continue
-        if info is None:
-            continue
-        placements = _placements(nvml, device, int(info.id))
-        if not placements:
-            continue
-        found.append(
-            MigProfileFacts(
-                _profile_name(nvml, device, number, info),
-                int(info.id),
-                int(info.sliceCount),
-                tuple(sorted(int(one.start) for one in placements)),
-                int(placements[0].size),
-                int(info.instanceCount),
-            )
-        )
+    for number in range(nvml.library.NVML_GPU_INSTANCE_PROFILE_COUNT):
+        what = f"the GPU instance profile {number}"
+        profile = nvml.part(note, what, lambda: _read_profile(nvml, device, number), None)  # noqa: B023 - called at once
+        if profile is not None:
+            found.append(profile)
     return tuple(sorted(found, key=lambda one: one.profile_id))
+
+
+def _read_profile(nvml: Nvml, device: Any, number: int) -> Optional[MigProfileFacts]:
+    """Read a profile by NVML's number, None when the GPU has none of this number or tells no placements of it."""
+    library = nvml.library
+    try:
+        info = _profile_info(nvml, device, number)
+    except library.NVMLError as error:
+        # An older driver does not know the later profiles.
+        if error.value != library.NVML_ERROR_INVALID_ARGUMENT:
+            raise
+        return None
+    placements = _placements(nvml, device, int(info.id)) if info is not None else []
+    if not placements:
+        return None
+    return MigProfileFacts(
+        _profile_name(nvml, device, number, info),
+        int(info.id),
+        int(info.sliceCount),
+        tuple(sorted(int(one.start) for one in placements)),
+        int(placements[0].size),
+        int(info.instanceCount),
+    )
 
 
 def read_instances(
     nvml: Nvml, device: Any, profiles: Tuple[MigProfileFacts, ...]
 ) -> Tuple[Tuple[NvmlInstance, ...], Tuple[str, ...]]:
-    """Return the GPU instances by their start, with who uses them, and a sentence for each that does not answer.
+    """Return the GPU instances by their start, with who uses them, and a sentence for each part that does not answer.
 
-    Raises NVMLError.
+    Raises NVMLError for a GPU that is lost.
     """
-    library = nvml.library
+    problems: List[str] = []
+    note = problems.append
     pids: Dict[int, List[int]] = defaultdict(list)
-    for process in _processes(nvml, device):
+    for process in nvml.part(note, "the processes on it", lambda: _processes(nvml, device), ()):
         instance = getattr(process, "gpuInstanceId", None)
         if instance is not None and instance != _NO_INSTANCE:
             pids[int(instance)].append(int(process.pid))
-    vgpus: Dict[int, int] = defaultdict(int)
-    for vgpu in nvml.optional(library.nvmlDeviceGetActiveVgpus, device) or ():
-        instance = nvml.optional(library.nvmlVgpuInstanceGetGpuInstanceId, vgpu)
-        if instance is not None and instance != _NO_INSTANCE:
-            vgpus[int(instance)] += 1
-    found = []
-    problems = []
+    vgpus = nvml.part(note, "the GPU instances of its vGPUs", lambda: _count_vgpus(nvml, device), {})
+    found: List[NvmlInstance] = []
     for profile in profiles:
-        for handle in _handles(nvml, device, profile):
-            try:
-                found.append(_read_instance(nvml, handle, profile.name, pids, vgpus))
-            except library.NVMLError as error:
-                problems.append(f"a GPU instance {profile.name} does not answer: {error}")
+        name = profile.name
+        for handle in nvml.part(note, f"its GPU instances {name}", lambda: _handles(nvml, device, profile), []):  # noqa: B023
+            one = nvml.part(
+                note,
+                f"a GPU instance {name}",
+                lambda: _read_instance(nvml, handle, name, pids, vgpus),  # noqa: B023 - called at once
+                None,
+            )
+            if one is not None:
+                found.append(one)
     return tuple(sorted(found, key=lambda one: one.start)), tuple(problems)
+
+
+def _count_vgpus(nvml: Nvml, device: Any) -> Dict[int, int]:
+    """Return {GPU instance: how many running vGPUs sit in it}; a vGPU that ends meanwhile is none."""
+    library = nvml.library
+    found: Dict[int, int] = defaultdict(int)
+    for vgpu in nvml.optional(library.nvmlDeviceGetActiveVgpus, device) or ():
+        try:
+            instance = nvml.optional(library.nvmlVgpuInstanceGetGpuInstanceId, vgpu)
+        except library.NVMLError as error:
+            if error.value != library.NVML_ERROR_NOT_FOUND:
+                raise
+            continue
+        if instance is not None and instance != _NO_INSTANCE:
+            found[int(instance)] += 1
+    return found
 
 
 def _read_instance(

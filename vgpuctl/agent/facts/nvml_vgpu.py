@@ -2,7 +2,7 @@
 """vGPUs through NVML: a GPU's types, mixed sizes (reference 3.3) and the scheduler (reference 3.4)."""
 
 from dataclasses import dataclass
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 from vgpuctl.agent.nvml import Nvml, text
 from vgpuctl.agent.wire.facts import SchedulerFacts
@@ -32,10 +32,28 @@ class NvmlType:
     placement_size: int = 0
 
 
-def read_types(nvml: Nvml, device: Any, *, with_placements: bool) -> Tuple[NvmlType, ...]:
-    """Return the types the GPU supports, creatable now or not. Raises NVMLError."""
-    type_ids = nvml.optional(nvml.library.nvmlDeviceGetSupportedVgpus, device) or []
-    return tuple(_read_type(nvml, device, type_id, with_placements=with_placements) for type_id in type_ids)
+def read_types(nvml: Nvml, device: Any, note: Callable[[str], None], *, with_placements: bool) -> Tuple[NvmlType, ...]:
+    """Return the types the GPU supports, creatable now or not; one that does not answer is left out and noted.
+
+    Raises NVMLError for a GPU that is lost.
+    """
+    supported = nvml.library.nvmlDeviceGetSupportedVgpus
+    type_ids = nvml.part(note, "its vGPU types", lambda: nvml.optional(supported, device), None) or []
+    found = []
+    for type_id in type_ids:
+        one = nvml.part(
+            note,
+            f"the vGPU type {_number_of(type_id)}",
+            lambda: _read_type(nvml, device, type_id, with_placements=with_placements),  # noqa: B023 - called at once
+            None,
+        )
+        if one is not None:
+            found.append(one)
+    return tuple(found)
+
+
+def _number_of(type_id: Any) -> int:
+    return int(getattr(type_id, "value", type_id))
 
 
 def _read_type(nvml: Nvml, device: Any, type_id: Any, *, with_placements: bool) -> NvmlType:
@@ -52,7 +70,7 @@ def _read_type(nvml: Nvml, device: Any, type_id: Any, *, with_placements: bool) 
     elif with_placements:
         placements = nvml.optional(library.nvmlDeviceGetVgpuTypeCreatablePlacements, device, type_id)
     return NvmlType(
-        str(int(getattr(type_id, "value", type_id))),
+        str(_number_of(type_id)),
         text(nvml.optional(library.nvmlVgpuTypeGetName, type_id)) or str(type_id),
         None if size is None else int(size) // _MIB,
         None if maximum is None else int(maximum),

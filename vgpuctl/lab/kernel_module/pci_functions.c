@@ -23,6 +23,7 @@ static int physical_function_probe(struct vgpulab_function *function)
 	card->is_bound = true;
 	card->pdev = function->pdev;
 	card->has_unbind_lock = false;
+	card->was_opened = false;
 	mutex_unlock(&card->lock);
 	if (card->interface == VGPULAB_MDEV_PF) {
 		ret = vgpulab_mdev_add(function);

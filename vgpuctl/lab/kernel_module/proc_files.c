@@ -14,6 +14,9 @@
 #include "vgpulab.h"
 
 #define CARD_TABLE_MAX	(512 * 1024)
+/* Drivers before this branch print question marks for a UUID they do not know; this one leaves the line out. */
+#define FIRST_WITHOUT_UUID	590
+#define UNKNOWN_UUID	"GPU-????" "????-????-????-????-????????????"
 
 static struct proc_dir_entry *lab_folder;
 static struct proc_dir_entry *driver_folder;
@@ -115,11 +118,23 @@ static int version_show(struct seq_file *file, void *unused)
 	return 0;
 }
 
+static unsigned int driver_branch(void)
+{
+	unsigned int branch = 0;
+
+	return sscanf(vgpulab_driver_version, "%u", &branch) == 1 ? branch : 0;
+}
+
 static int information_show(struct seq_file *file, void *unused)
 {
 	struct vgpulab_card *card = file->private;
 
 	seq_printf(file, "Model: \t\t %s\n", card->name);
+	/* The driver asks a GPU for it when somebody uses the GPU for the first time. */
+	if (card->uuid && card->was_opened)
+		seq_printf(file, "GPU UUID: \t %s\n", card->uuid);
+	else if (card->uuid && driver_branch() < FIRST_WITHOUT_UUID)
+		seq_printf(file, "GPU UUID: \t %s\n", UNKNOWN_UUID);
 	seq_puts(file, "Bus Type: \t PCIe\nBus Location: \t ");
 	vgpulab_print_address(file, card);
 	seq_printf(file, "\nDevice Minor: \t %u\n", card->index);

@@ -42,8 +42,10 @@ struct vgpulab_process *vgpulab_process_add(struct vgpulab_card *card, int gi)
 		ret = -ENXIO;
 	else
 		ret = vgpulab_card_use_locked(card);
-	if (!ret)
+	if (!ret) {
+		card->was_opened = true;
 		list_add_tail(&process->node, &card->processes);
+	}
 	mutex_unlock(&card->lock);
 	if (!ret)
 		return process;

@@ -163,6 +163,7 @@ struct vgpulab_card {
 	unsigned int usage;		/* processes and open VFIO devices */
 	bool is_bound;			/* the PF is on its vendor's driver */
 	bool has_unbind_lock;
+	bool was_opened;		/* somebody has used it since the driver took it */
 	bool is_heterogeneous;		/* mixed-size mode is on */
 	struct vgpulab_scheduler scheduler;
 	struct vgpulab_faults faults;

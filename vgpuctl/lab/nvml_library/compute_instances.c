@@ -143,6 +143,8 @@ static nvmlReturn_t create(nvmlGpuInstance_t instance, unsigned int id, const nv
 	return ret;
 }
 
+#define create(...) INJECTED(create(__VA_ARGS__))
+
 API nvmlGpuInstanceCreateComputeInstance(nvmlGpuInstance_t instance, unsigned int id, nvmlComputeInstance_t *created)
 {
 	return create(instance, id, NULL, created);

@@ -11,6 +11,8 @@ API nvmlDeviceGetCount_v2(unsigned int *count)
 {
 	if (!lab_is_open())
 		return NVML_ERROR_UNINITIALIZED;
+	if (lab_injected(__func__) != NVML_SUCCESS)
+		return lab_injected(__func__);
 	if (!count)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	*count = lab_gpu_count();

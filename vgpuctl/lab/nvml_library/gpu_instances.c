@@ -205,6 +205,8 @@ static nvmlReturn_t describe_versioned(nvmlDevice_t device, unsigned int profile
 	return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 }
 
+#define describe_versioned(...) INJECTED(describe_versioned(__VA_ARGS__))
+
 API nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned int profile,
 					 nvmlGpuInstanceProfileInfo_v2_t *info)
 {
@@ -276,6 +278,8 @@ static nvmlReturn_t create(nvmlDevice_t device, unsigned int id, const nvmlPlace
 		*instance = gpu_instance_handle((struct target){ view.target.gpu, created, 0 });
 	return ret;
 }
+
+#define create(...) INJECTED(create(__VA_ARGS__))
 
 API nvmlDeviceCreateGpuInstance(nvmlDevice_t device, unsigned int id, nvmlGpuInstance_t *instance)
 {

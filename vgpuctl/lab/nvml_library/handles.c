@@ -60,6 +60,8 @@ nvmlReturn_t view_index(struct view *view, unsigned int gpu)
 
 	if (!lab_is_open())
 		return NVML_ERROR_UNINITIALIZED;
+	if (lab_injected(view->function) != NVML_SUCCESS)
+		return lab_injected(view->function);
 	view->gpu = lab_gpu(gpu);
 	if (!view->gpu)
 		return NVML_ERROR_INVALID_ARGUMENT;

@@ -68,9 +68,10 @@ struct view {
 	const struct gpu *gpu;
 	struct lab_text state;
 	const struct lab_line *card;	/* the GPU's line of the state */
+	const char *function;		/* that looks */
 };
 
-#define VIEW(name) struct view name __attribute__((cleanup(view_close))) = { .gpu = NULL }
+#define VIEW(name) struct view name __attribute__((cleanup(view_close))) = { .function = __func__ }
 
 extern const char *lab_folder;
 
@@ -82,6 +83,13 @@ void lab_nodes_release(unsigned int gpu);
 void lab_nodes_hold(unsigned int gpu);
 unsigned int lab_minor(unsigned int gpu);
 nvmlReturn_t copy_text(char *to, unsigned int size, const char *from);
+
+/* injected.c: a code that somebody wants a function to return, 0 without. */
+void lab_injected_read(bool is_real);
+nvmlReturn_t lab_injected(const char *function);
+
+/* For a function that several of NVML's share: it is asked for under the caller's name, too. */
+#define INJECTED(call) ({ nvmlReturn_t injected = lab_injected(__func__); injected ? injected : (call); })
 
 /* handles.c */
 nvmlDevice_t gpu_handle(unsigned int gpu);

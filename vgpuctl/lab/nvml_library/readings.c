@@ -46,6 +46,8 @@ static nvmlReturn_t read_memory(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 	return NVML_SUCCESS;
 }
 
+#define read_memory(device, memory) INJECTED(read_memory(device, memory))
+
 /* Version 1 counts what the driver reserves as used. */
 API nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
@@ -103,6 +105,8 @@ static nvmlReturn_t read_power(nvmlDevice_t device, unsigned int per_mille, unsi
 	*milliwatts = lab_number(view.gpu->card, "power", 0) * per_mille;
 	return *milliwatts ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
+
+#define read_power(device, per_mille, milliwatts) INJECTED(read_power(device, per_mille, milliwatts))
 
 API nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *milliwatts)
 {
@@ -206,6 +210,8 @@ static nvmlReturn_t read_ecc_errors(nvmlDevice_t device, unsigned int type, unsi
 	return NVML_SUCCESS;
 }
 
+#define read_ecc_errors(device, type, count) INJECTED(read_ecc_errors(device, type, count))
+
 API nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int type, unsigned int counter,
 				unsigned long long *count)
 {
@@ -258,6 +264,8 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int *count, nvm
 	return ret;
 }
 
+#define list_processes(device, count, processes) INJECTED(list_processes(device, count, processes))
+
 API nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *processes)
 {
 	return list_processes(device, count, processes);
@@ -292,6 +300,8 @@ static nvmlReturn_t list_vgpu_processes(nvmlDevice_t device, unsigned int *count
 	*count = found;
 	return ret;
 }
+
+#define list_vgpu_processes(device, count, processes) INJECTED(list_vgpu_processes(device, count, processes))
 
 API nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *processes)
 {

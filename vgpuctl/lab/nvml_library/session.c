@@ -106,6 +106,7 @@ static nvmlReturn_t open_session(unsigned int flags)
 
 	if (getenv("VGPULAB_PROC"))
 		lab_folder = getenv("VGPULAB_PROC");
+	lab_injected_read(!strcmp(lab_folder, PROC_FOLDER));
 	if (!lab_text_read(&state, lab_folder, "state"))
 		return errno == ENOMEM ? NVML_ERROR_MEMORY : NVML_ERROR_DRIVER_NOT_LOADED;
 	if (!lab_text_read(&boards, lab_folder, "cards")) {

@@ -39,7 +39,7 @@ static nvmlReturn_t view_vgpu(struct view *view, nvmlVgpuInstance_t instance, co
 				return NVML_SUCCESS;
 		view_close(view);
 	}
-	return NVML_ERROR_INVALID_ARGUMENT;
+	return instance ? NVML_ERROR_NOT_FOUND : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 static unsigned int list_active(const struct view *view, unsigned int *instances)
@@ -207,6 +207,8 @@ static nvmlReturn_t tell_number(nvmlVgpuInstance_t instance, const char *key, un
 		*value = lab_number(vgpu, key, missing);
 	return ret;
 }
+
+#define tell_number(instance, key, missing, value) INJECTED(tell_number(instance, key, missing, value))
 
 API nvmlVgpuInstanceGetType(nvmlVgpuInstance_t instance, unsigned int *type)
 {

@@ -44,6 +44,16 @@ API nvmlDeviceGetVgpuSchedulerCapabilities(nvmlDevice_t device, nvmlVgpuSchedule
 	return ret;
 }
 
+static bool vms_run(const struct view *view)
+{
+	const struct lab_line *vgpu = NULL;
+
+	while ((vgpu = view_next(view, vgpu, "vgpu")))
+		if (lab_number(vgpu, "in_use", 0))
+			return true;
+	return false;
+}
+
 static nvmlReturn_t read_state(const struct view *view, nvmlVgpuSchedulerGetState_t *state)
 {
 	unsigned int slice_ns = lab_number(view->card, "sched_slice_us", 0) * 1000;
@@ -51,7 +61,8 @@ static nvmlReturn_t read_state(const struct view *view, nvmlVgpuSchedulerGetStat
 	memset(state, 0, sizeof(*state));
 	state->schedulerPolicy = lab_number(view->card, "sched_policy", BEST_EFFORT);
 	state->arrMode = lab_number(view->card, "sched_arr", ARR_DEFAULT);
-	if (state->schedulerPolicy == BEST_EFFORT)
+	/* The numbers are those of what is scheduled now: 0 while that is nothing. */
+	if (state->schedulerPolicy == BEST_EFFORT || !vms_run(view))
 		return NVML_SUCCESS;
 	if (state->arrMode == ARR_OFF) {
 		state->first = slice_ns;

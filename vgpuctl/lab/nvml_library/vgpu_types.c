@@ -122,6 +122,10 @@ static nvmlReturn_t tell_word(unsigned int id, const char *key, char *value, uns
 	return lab_word(type, key, known, sizeof(known)) ? copy_text(value, size, known) : NVML_ERROR_NOT_SUPPORTED;
 }
 
+#define look_up(id, wanted, type) INJECTED(look_up(id, wanted, type))
+#define tell_number(id, key, missing, value) INJECTED(tell_number(id, key, missing, value))
+#define tell_word(id, key, value, size) INJECTED(tell_word(id, key, value, size))
+
 API nvmlVgpuTypeGetClass(nvmlVgpuTypeId_t id, char *class, unsigned int *size)
 {
 	return size ? tell_word(id, "class", class, *size) : NVML_ERROR_INVALID_ARGUMENT;

@@ -131,6 +131,7 @@ class Drivers:
     def _leave_nvidia(self, card: Card, function: str) -> None:
         """vGPUs do not outlive the driver of their function; VFs outlive that of their PF, and are without one then."""
         if function == card.address:
+            self._state.opened = [address for address in self._state.opened if address != function]
             if self._state.is_used(card) or usage.is_used(self._state, card):
                 # NVIDIA's driver says this and lets the writer sleep; here nobody sleeps.
                 self._machine.log(

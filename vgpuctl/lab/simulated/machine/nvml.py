@@ -5,6 +5,7 @@
 """
 
 import re
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -13,9 +14,12 @@ from vgpuctl.lab.simulated.machine.nvml_session import DeviceHandle
 from vgpuctl.lab.simulated.machine.nvml_values import CONSTANTS, MIB, NO_INSTANCE, STRUCTS, NvmlError
 from vgpuctl.lab.simulated.machine.nvml_vgpus import VgpuFunctions
 from vgpuctl.lab.simulated.machine.readings import ecc_errors, power_mw, temperature_c, utilization_percent
+from vgpuctl.lab.simulated.machine.state import MachineFolder
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_VERSION = re.compile(r"_v\d$")
 _FUNCTION_NOT_FOUND = 13
+CODES = "/etc/vgpulab/nvml_codes"
 
 
 class SimulatedNvml(MigFunctions, VgpuFunctions):
@@ -29,11 +33,14 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
             return STRUCTS[name]
         if not name.startswith("nvml"):
             raise AttributeError(name)
+        code = self.injected.get(_VERSION.sub("", name))
+        if code is not None:
+            return partial(_refuse, code)
         method = _CAPITAL.sub("_", name.removeprefix("nvml")).lower()
         try:
             return object.__getattribute__(self, method)
         except AttributeError:
-            return _missing
+            return partial(_refuse, _FUNCTION_NOT_FOUND)
 
     # The library
 
@@ -42,6 +49,8 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
         if not self.has_driver():
             raise NvmlError(CONSTANTS["NVML_ERROR_DRIVER_NOT_LOADED"])
         self.is_open = True
+        self.injected = read_injected(self.machine)
+        self.note_opened()
 
     def shutdown(self) -> None:
         """nvmlShutdown."""
@@ -169,5 +178,14 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
         return value
 
 
-def _missing(*_arguments: object) -> NoReturn:
-    raise NvmlError(_FUNCTION_NOT_FOUND)
+def read_injected(machine: MachineFolder) -> dict[str, int]:
+    """The codes that somebody wants functions to return: lines `nvmlDeviceGetMemoryInfo 999` of a file on the disk."""
+    try:
+        lines = (machine.root / CODES.lstrip("/")).read_text().splitlines()
+    except FileNotFoundError:
+        return {}
+    return {_VERSION.sub("", name): int(code) for name, code in (line.split() for line in lines)}
+
+
+def _refuse(code: int, *_arguments: object) -> NoReturn:
+    raise NvmlError(code)

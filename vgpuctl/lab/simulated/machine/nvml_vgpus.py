@@ -99,12 +99,15 @@ class VgpuFunctions(Session):
         if not card.types:
             raise NvmlError(_NOT_SUPPORTED)
         now = modes.scheduler(self.state, card)
+        # The numbers are those of what is scheduled now: 0 while that is nothing.
+        is_scheduling = now.policy != modes.BEST_EFFORT and self.state.is_used(card)
+        slice_ns, average = (now.slice_ns, now.average) if is_scheduling else (0, 0)
         return SimpleNamespace(
             schedulerPolicy=now.policy,
             arrMode=now.arr,
             schedulerParams=SimpleNamespace(
-                vgpuSchedData=SimpleNamespace(timeslice=now.slice_ns),
-                vgpuSchedDataWithARR=SimpleNamespace(avgFactor=now.average, timeslice=now.slice_ns),
+                vgpuSchedData=SimpleNamespace(timeslice=slice_ns),
+                vgpuSchedDataWithARR=SimpleNamespace(avgFactor=average, timeslice=slice_ns),
             ),
         )
 

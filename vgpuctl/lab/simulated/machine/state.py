@@ -137,6 +137,7 @@ class State:
     None for a file that is not there; they outlive a reboot.
     unregistered: PFs whose VFs offer no types. stub_ids: what pci-pf-stub claims beside its own, as `10de 2235`.
     skipped_s: seconds of waits that somebody passed over.
+    opened: cards that somebody has used since their driver took them.
     """
 
     boot_id: str
@@ -164,6 +165,7 @@ class State:
     unregistered: list[str] = field(default_factory=list)
     stub_ids: list[str] = field(default_factory=list)
     skipped_s: float = 0.0
+    opened: list[str] = field(default_factory=list, compare=False)
 
     def now(self) -> float:
         """Seconds since the epoch, by a clock that nobody has set wrong."""

@@ -14,6 +14,9 @@ from vgpuctl.lab.simulated.machine.state import State, Vgpu, is_nvidia
 
 NO_GPU_INSTANCE = 0xFFFFFFFF
 PAGE_SIZES = ("2048", "1048576")
+# Drivers before this branch print question marks for a UUID they do not know; this one leaves the line out.
+_FIRST_WITHOUT_UUID = 590
+_UNKNOWN_UUID = "GPU-????????-????-????-????-????????????"
 VGPU_CONFIG = "/usr/share/nvidia/vgpu/vgpuConfig.xml"
 # The one build that matters here, as Debian's ovmf describes it.
 FIRMWARES = {
@@ -68,7 +71,7 @@ def build(shape: Shape, state: State) -> Tree:
         for name in ("bind", "unbind", "new_id", "remove_id"):
             tree[f"/sys/bus/pci/drivers/{driver}/{name}"] = ""
     for card in shape.cards:
-        _add_card(tree, state, card)
+        _add_card(tree, state, card, shape.nvidia_driver)
     for process in state.running():
         tree[f"/proc/{process.pid}/cmdline"] = f"/usr/bin/{process.name}\0"
         tree[f"/proc/{process.pid}/comm"] = process.name[:15]
@@ -168,7 +171,7 @@ def _add_cores(tree: Tree, first: int, last: int) -> None:
             tree[f"/sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list"] = f"{cpu},{cpu + cores}"
 
 
-def _add_card(tree: Tree, state: State, card: Card) -> None:
+def _add_card(tree: Tree, state: State, card: Card, driver_version: str) -> None:
     folder = device(card.address)
     _add_function(tree, state, card.address, card.vendor, card.device, card.pci_class, card.group())
     vendor, subsystem = card.subsystem.split(":")
@@ -198,11 +201,20 @@ def _add_card(tree: Tree, state: State, card: Card) -> None:
     if is_nvidia(card) and state.drivers.get(card.address) == rules.DRIVER:
         proc = f"/proc/driver/nvidia/gpus/{card.address}"
         tree[f"{proc}/information"] = (
-            f"Model: \t\t {card.model}\nGPU UUID: \t {card.uuid}\nBus Type: \t PCIe\n"
+            f"Model: \t\t {card.model}\n{_uuid_line(state, card, driver_version)}Bus Type: \t PCIe\n"
             f"Bus Location: \t {card.address}\nDevice Minor: \t {card.number}"
         )
         if card.types:
             tree[f"{proc}/unbindLock"] = "1" if card.address in state.unbind_locks else "0"
+
+
+def _uuid_line(state: State, card: Card, driver_version: str) -> str:
+    """What the driver prints of a card's UUID, which it does not know until somebody uses the card."""
+    if card.address in state.opened:
+        return f"GPU UUID: \t {card.uuid}\n"
+    if int(driver_version.partition(".")[0]) >= _FIRST_WITHOUT_UUID:
+        return ""
+    return f"GPU UUID: \t {_UNKNOWN_UUID}\n"
 
 
 def _add_function(

@@ -29,7 +29,7 @@ class FakeKernel(Host):
 
     written: every (path, text). refusals: errno to answer the next writes to a path's end with, in turn.
     kernel_says: put into the kernel log at each refusal. native: the driver a function gets without override.
-    unbindable: drivers that claim nothing. on_wait: called at each wait.
+    unbindable: drivers that claim nothing. on_wait: called at each wait. has_root: what the agent says of its rights.
     """
 
     def __init__(self, root: Path) -> None:
@@ -42,7 +42,11 @@ class FakeKernel(Host):
         self.waited_s = 0.0
         self.on_wait: Callable[[], None] = lambda: None
         self.removal_takes_waits = 0
+        self.has_root = True
         self._going: dict[str, int] = {}
+
+    def is_root(self) -> bool:
+        return self.has_root
 
     def wait(self, seconds: float) -> None:
         self.waited_s += seconds
@@ -145,8 +149,12 @@ class FakeKernel(Host):
         current = (folder / "current_vgpu_type").read_text().strip()
         if type_id != "0":
             listed = re.findall(r"^(\d+)", (folder / "creatable_vgpu_types").read_text(), re.MULTILINE)
-            if current != "0" or type_id not in listed:
+            if current != "0":
+                self._refuse(errno.EPERM)
+            if type_id not in listed:
                 self._refuse(errno.EIO)
+        elif current == "0":
+            self._refuse(errno.EPERM)
         (folder / "current_vgpu_type").write_text(f"{type_id}\n")
         types = tuple(machine.VF_TYPES) if type_id == "0" else ()
         (folder / "creatable_vgpu_types").write_text(machine.creatable(types))

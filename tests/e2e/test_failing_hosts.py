@@ -88,3 +88,16 @@ def test_a_vm_of_the_queue_goes_to_another_host(operator: Operator, fleet: lab.L
     with failing(fleet, first, "libvirtd"):
         operator.does("create-vm", "other", "--queue", "--gpu", "A40-8Q", *SMALL)
     assert operator.json("list-vms")[0]["vm"]["host"] != first
+
+
+@pytest.mark.parametrize("command", [("delete-vm", "--yes"), ("stop-vm", "--hold", "release")])
+def test_a_vgpu_that_the_driver_lets_go_late_is_given_back(
+    command: tuple[str, ...], operator: Operator, fleet: lab.LabFolder, fleet_witness: FleetWitness
+) -> None:
+    before = fleet_witness.state()
+    operator.does(*CREATE)
+    ((vm,),) = ([one["vm"] for one in operator.json("list-vms")],)
+    name, *options = command
+    with failing(fleet, vm["host"], "removal-delay"):
+        operator.does(name, "web", *ACME, *options, "--timeout", "0")
+    assert fleet_witness.state() == before

@@ -4,11 +4,13 @@
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 from typing import List, Optional
 
 from vgpuctl import __version__
+from vgpuctl.agent import time_limits
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Problem, Reply, reply_to_json, request_from_json
@@ -47,6 +49,7 @@ def serve(host: Host) -> None:
     Requests that were read are answered also when stdin has closed meanwhile; only waits end early then, so a
     change is never left in the middle of a write.
     """
+    signal.signal(signal.SIGTERM, _end)
     output = os.dup(1)
     # Nothing but replies may reach the real stdout, whatever a library prints.
     os.dup2(2, 1)
@@ -64,6 +67,12 @@ def serve(host: Host) -> None:
     sys.stderr.flush()
     # The reader may still sit in a read of stdin; there is nothing to tidy up.
     os._exit(0)
+
+
+def _end(number: int, _frame: object) -> None:
+    """End with the programs that were started: they are in process groups of their own."""
+    time_limits.end_programs()
+    os._exit(128 + number)
 
 
 def answer_line(host: Host, line: bytes) -> Reply:

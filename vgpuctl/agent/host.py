@@ -8,17 +8,20 @@ import errno as errnos
 import os
 import shutil
 import stat
-import subprocess
 import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, BinaryIO, ContextManager, Dict, List, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, ContextManager, Dict, List, Optional, Sequence, Set, Tuple
 
+from vgpuctl.agent import time_limits
+from vgpuctl.agent.file_problems import errno_name, put_problem, read_problem, write_blocked
 from vgpuctl.agent.kernel_log import KernelLog
 from vgpuctl.agent.wire.envelope import Problem
 
 LOCK_TIMEOUT_S = 30.0
+# Longer than sriov_numvfs of a whole card or a reset takes, shorter than the operator's machine waits for the steps.
+WRITE_TIMEOUT_S = 120.0
 PROGRAM_FOLDERS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec")
 
 
@@ -35,14 +38,15 @@ class Host:
     """One machine under `root`.
 
     writes: how often this process has tried to write to the machine. versions: of programs, by path, as asked once.
-    stopping: set from outside to end every
-    wait early.
+    stopping: set from outside to end every wait early. write_timeout_s: how long one write may block in the kernel.
     """
 
     def __init__(self, root: str = "/") -> None:
         self.root = os.path.abspath(root)
         self.writes = 0
         self.versions: Dict[str, str] = {}
+        self.write_timeout_s = WRITE_TIMEOUT_S
+        self._blocked: Set[str] = set()
         self.stopping = threading.Event()
 
     # Reading
@@ -163,10 +167,19 @@ class Host:
     # Changing
 
     def write(self, path: str, text: str) -> None:
-        """Write `text` to an existing file, in one go as sysfs wants it. Raises Problem with the errno."""
+        """Write `text` to an existing file, in one go as sysfs wants it.
+
+        Raises Problem with the errno; `write-blocked` when it has not ended after write_timeout_s: it may still take
+        effect, and later writes to the same file are refused.
+        """
+        if path in self._blocked:
+            raise write_blocked(path, text, self.write_timeout_s)
         self.writes += 1
         try:
-            self.write_text(path, text)
+            time_limits.call_within(self.write_timeout_s, lambda: self.write_text(path, text))
+        except time_limits.StillRunning as error:
+            self._blocked.add(path)
+            raise write_blocked(path, text, self.write_timeout_s) from error
         except OSError as error:
             name = errno_name(error)
             code = "not-found" if error.errno == errnos.ENOENT and not self.exists(path) else "write-refused"
@@ -237,7 +250,7 @@ class Host:
                 os.fsync(file.fileno())
             os.rename(temporary, place)
         except OSError as error:
-            raise _put_problem(path, error) from error
+            raise put_problem(path, error) from error
 
     def put_link(self, path: str, target: str) -> None:
         """Make a symbolic link of the disk, in place of what is there. Raises Problem."""
@@ -249,7 +262,7 @@ class Host:
             os.symlink(target, temporary)
             os.rename(temporary, place)
         except OSError as error:
-            raise _put_problem(path, error) from error
+            raise put_problem(path, error) from error
 
     def remove_file(self, path: str) -> bool:
         """Remove a file of the disk. Returns whether it was there. Raises Problem."""
@@ -258,12 +271,12 @@ class Host:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            raise _put_problem(path, error) from error
+            raise put_problem(path, error) from error
         self.writes += 1
         return True
 
     def run(self, argv: Sequence[str], *, timeout_s: float, changes: bool = False) -> Completed:
-        """Run a program to its end; `changes` counts it as a write.
+        """Run a program to its end; `changes` counts it as a write. At time-out its whole process group is ended.
 
         Raises Problem: `program-missing`, `program-timed-out`.
         """
@@ -276,18 +289,13 @@ class Host:
         if self.root != "/":
             environment["VGPUCTL_ROOT"] = self.root
         try:
-            done = subprocess.run(
-                [program, *argv[1:]],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=timeout_s,
-                env=environment,
-                check=False,
+            status, output, errors = time_limits.run_group(
+                [program, *argv[1:]], timeout_s=timeout_s, environment=environment
             )
-        except subprocess.TimeoutExpired as error:
-            raise Problem(
-                "program-timed-out", f"{' '.join(argv)} did not end within {timeout_s:g} s", path=argv[0]
-            ) from error
+        except time_limits.StillRunning as error:
+            left = "it and its children were ended" if error.is_ended else "part of it still runs and cannot be ended"
+            message = f"{' '.join(argv)} did not end within {timeout_s:g} s; {left}"
+            raise Problem("program-timed-out", message, path=argv[0]) from error
         except OSError as error:
             raise Problem(
                 "program-missing",
@@ -295,7 +303,7 @@ class Host:
                 path=argv[0],
                 errno=errno_name(error),
             ) from error
-        return Completed(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+        return Completed(status, output.decode(errors="replace"), errors.decode(errors="replace"))
 
     def find_program(self, name: str) -> Optional[str]:
         """Return the path to run for a program's name or absolute path, None when it is not there."""
@@ -349,23 +357,3 @@ class Host:
     def path(self, path: str) -> str:
         """Return where a path of the machine lies on this one."""
         return path if self.root == "/" else self.root + path
-
-
-def read_problem(path: str, error: OSError) -> Problem:
-    """Translate a failed read: could not be read is never the same as empty."""
-    name = errno_name(error)
-    return Problem("unreadable", f"{path} cannot be read: {name} ({error.strerror})", path=path, errno=name)
-
-
-def _put_problem(path: str, error: OSError) -> Problem:
-    name = errno_name(error)
-    hint = None
-    if error.errno in (errnos.ENOSPC, errnos.EDQUOT, errnos.EROFS):
-        hint = f"free some space there, or make the file system writable: `df -h {os.path.dirname(path)}` on the host"
-    message = f"{path} cannot be written: {name} ({error.strerror})"
-    return Problem("write-refused", message, path=path, errno=name, hint=hint)
-
-
-def errno_name(error: OSError) -> str:
-    """Return the kernel's symbol of an error, such as `EBUSY`."""
-    return errnos.errorcode.get(error.errno or 0, str(error.errno))

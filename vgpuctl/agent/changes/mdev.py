@@ -1,20 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Create and remove mediated devices (reference 2.1)."""
 
-from typing import Optional
-
+from vgpuctl.agent.changes import letting_go
 from vgpuctl.agent.changes.refusal import vgpu_refused
 from vgpuctl.agent.facts import mdev, pci
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.steps import Change, CreateMdev, DeleteMdev
-
-# Just after a VM stopped the driver still winds its vGPU down; Proxmox waits as long.
-_REMOVE_TRIES = 20
-_REMOVE_PAUSE_S = 0.5
-_WINDING_DOWN = ("EAGAIN", "EBUSY", "EIO")
-_GONE = ("ENODEV", "ENOENT")
 
 
 def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
@@ -55,7 +48,7 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
             host.write(f"{folder}/{type_id}/create", uuid)
         except Problem as problem:
             what = f"creating {type_id} on {step.parent}"
-            raise vgpu_refused(what, problem, log.lines()) from problem
+            raise vgpu_refused(what, problem, log.lines(), is_root=host.is_root()) from problem
     created = mdev.read(host, uuid)
     if created is None or f"{created.parent} {created.type_id}" != wanted:
         raise Problem(
@@ -67,9 +60,10 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
 
 
 def ensure_deleted(host: Host, step: DeleteMdev, *, dry_run: bool) -> Change:
-    """Remove one mediated device, waiting up to 10 s for the driver; one that is gone already is no error.
+    """Remove one mediated device, waiting for a driver that lets go late; one that is gone already is no error.
 
-    Raises Problem: `held` while a process has it open, `write-refused`, `still-there`.
+    Linux since 5.2 passes no refusal of the vendor's driver on: there the write may block instead.
+    Raises Problem: `held` while a process has it open, `vgpu-refused`, `write-blocked`, `still-there`.
     """
     uuid = mdev.check_uuid(step.uuid)
     existing = mdev.read(host, uuid)
@@ -80,31 +74,20 @@ def ensure_deleted(host: Host, step: DeleteMdev, *, dry_run: bool) -> Change:
     require_unheld(nodes, f"the mediated device {uuid}", nodes.holders_of_mdev(uuid))
     if dry_run:
         return Change(step.op, uuid, before, None, changed=True)
-    problem: Optional[Problem] = None
-    is_accepted = False
-    for attempt in range(_REMOVE_TRIES):
-        if attempt:
-            host.wait(_REMOVE_PAUSE_S)
-        if not host.exists(f"{mdev.BUS}/{uuid}"):
-            return Change(step.op, uuid, before, None, changed=True)
-        if is_accepted:
-            continue
-        try:
-            host.write(f"{mdev.BUS}/{uuid}/remove", "1")
-            is_accepted = True
-        except Problem as refused:
-            problem = refused
-            if refused.errno not in (*_WINDING_DOWN, *_GONE):
-                raise
-        if not host.exists(f"{mdev.BUS}/{uuid}"):
-            return Change(step.op, uuid, before, None, changed=True)
-    seconds = _REMOVE_TRIES * _REMOVE_PAUSE_S
-    if problem is not None and not is_accepted:
-        raise problem
+    path = f"{mdev.BUS}/{uuid}"
+    is_gone = letting_go.write_until_gone(
+        host,
+        f"{path}/remove",
+        "1",
+        what=f"removing the mediated device {uuid}",
+        is_gone=lambda: not host.exists(path),
+    )
+    if is_gone:
+        return Change(step.op, uuid, before, None, changed=True)
     raise Problem(
         "still-there",
-        f"the mediated device {uuid} is still there {seconds:g} s after its removal",
-        path=f"{mdev.BUS}/{uuid}",
+        f"the mediated device {uuid} is still there {letting_go.LIMIT_S:g} s after its removal",
+        path=path,
         hint="look at dmesg for what the driver waits for",
     )
 

@@ -27,9 +27,13 @@ ERRNO_MEANINGS = {
     "EUSERS": "the parent has no instance of this type left",
     "ENOSPC": "the parent has no instance of this type left",
     "EIO": "the driver refused",
-    "EPERM": "the agent is not allowed to; it must run as root",
-    "EACCES": "the agent is not allowed to; it must run as root",
+    "EBUSY": "the vGPU's plugin still runs",
+    "EPERM": "the VF has a vGPU already, or the VFIO device of its vGPU is still in use",
 }
+_NOT_ROOT = "the agent is not allowed to; it must run as root"
+_NOT_ROOT_HINT = "let the agent run as root: ansible_become=true"
+_STILL_USED_HINT = "see dmesg for what the driver waits for; `vgpuctl repair` tries again"
+_ROOM_HINT = "run `vgpuctl inspect-host` to see what the GPU can still take"
 
 
 def rm_code(kernel_lines: Sequence[str]) -> Optional[str]:
@@ -38,17 +42,23 @@ def rm_code(kernel_lines: Sequence[str]) -> Optional[str]:
     return found[-1] if found else None
 
 
-def vgpu_refused(what: str, problem: Problem, kernel_lines: Sequence[str]) -> Problem:
-    """Build the `vgpu-refused` problem from a failed write and what the kernel logged during it."""
+def vgpu_refused(what: str, problem: Problem, kernel_lines: Sequence[str], *, is_root: bool) -> Problem:
+    """Build the `vgpu-refused` problem from a failed write and what the kernel logged during it.
+
+    is_root: the agent's own rights; EPERM to root is the driver's answer about the device.
+    """
     code = rm_code(kernel_lines)
+    lacks_rights = problem.errno == "EACCES" or (problem.errno == "EPERM" and not is_root)
     meaning = RM_MEANINGS.get(code or "") or ERRNO_MEANINGS.get(problem.errno or "") or problem.message
+    if lacks_rights:
+        meaning, hint = _NOT_ROOT, _NOT_ROOT_HINT
+    else:
+        hint = _STILL_USED_HINT if problem.errno in ("EPERM", "EBUSY") else _ROOM_HINT
     return replace(
         problem,
         code="vgpu-refused",
         message=f"{what} was refused ({problem.errno}{f', {code}' if code else ''}): {meaning}",
         rm_code=code,
         kernel_lines=tuple(kernel_lines),
-        hint="let the agent run as root: ansible_become=true"
-        if problem.errno in ("EPERM", "EACCES")
-        else "run `vgpuctl inspect-host` to see what the GPU can still take",
+        hint=hint,
     )

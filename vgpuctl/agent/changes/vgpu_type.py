@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Set and clear the vGPU type of a VF with vendor-specific VFIO (reference 4.2)."""
 
+from vgpuctl.agent.changes import letting_go
 from vgpuctl.agent.changes.refusal import vgpu_refused
 from vgpuctl.agent.facts import pci, vgpu_profile
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
@@ -8,11 +9,6 @@ from vgpuctl.agent.facts.vgpu_profile import NO_TYPE
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.steps import Change, SetVgpuType
-
-# Just after the VM's end the driver still winds its vGPU down; Proxmox tries as often.
-_CLEAR_TRIES = 10
-_CLEAR_PAUSE_S = 1.0
-_WINDING_DOWN = ("EAGAIN", "EBUSY", "EIO")
 
 
 def ensure(host: Host, step: SetVgpuType, *, dry_run: bool) -> Change:
@@ -48,26 +44,19 @@ def ensure(host: Host, step: SetVgpuType, *, dry_run: bool) -> Change:
                 host.write(path, wanted)
             except Problem as problem:
                 what = f"setting the vGPU type {wanted} on {address}"
-                raise vgpu_refused(what, problem, log.lines()) from problem
+                raise vgpu_refused(what, problem, log.lines(), is_root=host.is_root()) from problem
             _check_read_back(host, address, wanted, log.lines())
     return Change(step.op, address, before, wanted, changed=True)
 
 
 def _clear(host: Host, address: str) -> None:
     path = vgpu_profile.current_path(address)
+    what = f"clearing the vGPU of {address}"
     with host.kernel_log() as log:
-        for attempt in range(_CLEAR_TRIES):
-            if attempt:
-                host.wait(_CLEAR_PAUSE_S)
-            try:
-                host.write(path, NO_TYPE)
-            except Problem as problem:
-                if problem.errno not in _WINDING_DOWN or attempt == _CLEAR_TRIES - 1:
-                    raise vgpu_refused(f"clearing the vGPU of {address}", problem, log.lines()) from problem
-                continue
-            if vgpu_profile.read_current(host, address) == NO_TYPE:
-                return
-        _check_read_back(host, address, NO_TYPE, log.lines())
+        if not letting_go.write_until_gone(
+            host, path, NO_TYPE, what=what, is_gone=lambda: vgpu_profile.read_current(host, address) == NO_TYPE
+        ):
+            _check_read_back(host, address, NO_TYPE, log.lines())
 
 
 def _check_read_back(host: Host, address: str, wanted: str, kernel_lines: "tuple[str, ...]") -> None:

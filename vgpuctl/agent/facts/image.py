@@ -6,7 +6,8 @@ import os
 import struct
 from typing import BinaryIO, Optional
 
-from vgpuctl.agent.host import Host, read_problem
+from vgpuctl.agent.file_problems import read_problem
+from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.image import ImageFile, Qcow2Header
 

@@ -44,14 +44,22 @@ static int delete_vgpu_locked(struct vgpulab_function *function)
 	unsigned long delay = msecs_to_jiffies(max(READ_ONCE(vgpulab_removal_delay_ms),
 						   function->card->faults.removal_delay_ms));
 
-	if (!vgpu)
-		return 0;
-	if (vgpu->is_in_use)
-		return -EBUSY;
-	/* NVIDIA's manager needs a while after a VM's end, in which the write fails. */
-	if (vgpu->was_used && delay && time_before(jiffies, vgpu->closed_at + delay)) {
-		pr_err("NVRM: Failed to add vgpu delete request: 0x%x\n", RM_BUSY_RETRY);
-		return -EIO;
+	/* A free VF, or one whose VFIO device counts as used. */
+	if (!vgpu || vgpu->is_in_use)
+		return -EPERM;
+	/*
+	 * The driver needs a while after a VM's end: the VFIO device still counts as used, then the plugin
+	 * lives, then RM refuses. Each takes a third of the delay.
+	 */
+	if (vgpu->was_used && delay) {
+		if (time_before(jiffies, vgpu->closed_at + delay / 3))
+			return -EPERM;
+		if (time_before(jiffies, vgpu->closed_at + 2 * (delay / 3)))
+			return -EBUSY;
+		if (time_before(jiffies, vgpu->closed_at + delay)) {
+			pr_err("NVRM: Failed to add vgpu delete request: 0x%x\n", RM_BUSY_RETRY);
+			return -EIO;
+		}
 	}
 	vgpulab_vgpu_destroy_locked(vgpu);
 	function->vgpu = NULL;
@@ -63,6 +71,8 @@ static int create_vgpu_locked(struct vgpulab_function *function, unsigned int id
 	struct vgpulab_card *card = function->card;
 	struct vgpulab_vgpu *vgpu;
 
+	if (function->vgpu)
+		return -EPERM;
 	vgpu = vgpulab_vgpu_create_locked(card, function->pdev, vgpulab_find_type(card, id));
 	if (IS_ERR(vgpu))
 		return PTR_ERR(vgpu);

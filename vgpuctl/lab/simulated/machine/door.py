@@ -9,7 +9,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from vgpuctl.agent.host import Completed, Host, read_problem
+from vgpuctl.agent.file_problems import read_problem
+from vgpuctl.agent.host import Completed, Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.lab.simulated.machine import ovn, systemd_analyze
 from vgpuctl.lab.simulated.machine.kernel import Kernel

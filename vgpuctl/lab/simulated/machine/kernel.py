@@ -92,19 +92,22 @@ class Kernel:
         self._delete(vgpu)
 
     def _delete(self, vgpu: Vgpu) -> None:
-        if self._state.holder_of(vgpu) is not None:
-            refuse(errno.EBUSY)
-        if rules.still_winds_down(self._machine.shape, self._state, self._card_of(vgpu.function), vgpu):
+        number = rules.removal_errno(self._machine.shape, self._state, self._card_of(vgpu.function), vgpu)
+        if number == errno.EIO:
             self._machine.log(f"NVRM: Failed to add vgpu delete request: {rules.BUSY_RETRY:#x}")
-            refuse(errno.EIO)
+        if number:
+            refuse(number)
         self._state.vgpus.remove(vgpu)
 
     def _set_type(self, function: str, text: str) -> None:
         type_id = number(text)
         vgpu = self._vgpu_on(function)
-        if type_id:
+        # A type on a VF that has one, and 0 on a free VF, are not permitted.
+        if bool(type_id) == (vgpu is not None):
+            refuse(errno.EPERM)
+        if vgpu is None:
             self._create(self._card_of(function), function, type_id)
-        elif vgpu is not None:
+        else:
             self._delete(vgpu)
 
     def _set_number(self, function: str, name: str, text: str) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's resource manager: which vGPUs a card can still take, and where (reference 2.2, 3.3, 5.3)."""
 
+import errno
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -172,10 +173,19 @@ def move_to_instance(state: State, card: Card, vgpu: Vgpu, number: int) -> int:
     return status
 
 
-def still_winds_down(shape: Shape, state: State, card: Card, vgpu: Vgpu) -> bool:
-    """Whether the VM ended so short ago that the driver does not let go of its vGPU yet."""
+def removal_errno(shape: Shape, state: State, card: Card, vgpu: Vgpu) -> int:
+    """Return the errno with which the driver keeps a vGPU, 0 when it lets go.
+
+    EPERM while its VFIO device counts as used, which outlives the QEMU process; then EBUSY while its plugin lives; then
+    EIO while RM refuses. Each takes a third of the delay.
+    """
+    if state.holder_of(vgpu) is not None:
+        return errno.EPERM
     delay_s = max(shape.removal_delay_s, state.fault(card, "removal-delay") / 1000)
-    return vgpu.closed_at is not None and time.time() < vgpu.closed_at + delay_s
+    if vgpu.closed_at is None or delay_s <= 0:
+        return 0
+    stage = int((time.time() - vgpu.closed_at) * 3 // delay_s)
+    return (errno.EPERM, errno.EBUSY, errno.EIO)[max(stage, 0)] if stage < 3 else 0
 
 
 def is_on_vfs(card: Card) -> bool:

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failed reads and writes of the machine's files as Problems."""
+
+import errno as errnos
+import os
+
+from vgpuctl.agent.wire.envelope import Problem
+
+
+def read_problem(path: str, error: OSError) -> Problem:
+    """Translate a failed read: could not be read is never the same as empty."""
+    name = errno_name(error)
+    return Problem("unreadable", f"{path} cannot be read: {name} ({error.strerror})", path=path, errno=name)
+
+
+def put_problem(path: str, error: OSError) -> Problem:
+    """Translate a failed write of a file."""
+    name = errno_name(error)
+    hint = None
+    if error.errno in (errnos.ENOSPC, errnos.EDQUOT, errnos.EROFS):
+        hint = f"free some space there, or make the file system writable: `df -h {os.path.dirname(path)}` on the host"
+    message = f"{path} cannot be written: {name} ({error.strerror})"
+    return Problem("write-refused", message, path=path, errno=name, hint=hint)
+
+
+def errno_name(error: OSError) -> str:
+    """Return the kernel's symbol of an error, such as `EBUSY`."""
+    return errnos.errorcode.get(error.errno or 0, str(error.errno))
+
+
+def write_blocked(path: str, text: str, timeout_s: float) -> Problem:
+    """Say that a write has not come back from the kernel, where nothing can end it."""
+    return Problem(
+        "write-blocked",
+        f"writing {text!r} to {path} has not ended within {timeout_s:g} s: the kernel still works on it, "
+        "and it may take effect later",
+        path=path,
+        hint="see `dmesg` on the host for what the driver waits for; once it is done, run `vgpuctl repair`, "
+        "and reboot the host if it never is",
+    )

@@ -184,7 +184,8 @@ def unread(seen: Examined) -> Iterator[Finding]:
         of_vfs = {function.problem for function in gpu.vfs}
         for text in (one for one in gpu.unread if one not in of_vfs):
             mend = "look at the host: `vgpuctl inspect-host`; the agent must run as root"
-            yield Finding("unread", Severity.ERROR, gpu.address, text, mend)
+            severity = Severity.ERROR if text in gpu.problems else Severity.WARNING
+            yield Finding("unread", severity, gpu.address, text, mend)
         for function in gpu.vfs:
             if function.problem is not None:
                 mend = "no VM gets this VF; see the kernel's log of the host"

@@ -83,7 +83,7 @@ def stop_race(seen: Examined) -> Iterator[Finding]:
             read = f"lease of {lease.slice.device} (VM {lease.vm_name} of {lease.tenant}): {lease.problem or 'broken'}"
             yield Finding("stop-race", Severity.ERROR, lease.slice.gpu, read, "`vgpuctl repair` tries again")
     for text in seen.said("stop-race"):
-        mend = "the driver was asked too early; vgpuctl tries for 10 s: `vgpuctl repair` where a lease is left"
+        mend = "the driver was asked too early; vgpuctl tries for 45 s: `vgpuctl repair` where a lease is left"
         yield Finding("stop-race", Severity.NOTE, HOST, text, mend)
 
 

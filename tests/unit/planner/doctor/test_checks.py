@@ -237,6 +237,8 @@ def test_units_of_others_that_change_sriov_are_warned_of(name: str) -> None:
     assert name in finding.read
 
 
-def test_an_unread_part_is_an_error_of_its_own() -> None:
-    (finding,) = examine(seen(a40(unread=("numa_node cannot be read",))))
+def test_an_unread_part_is_an_error_where_it_keeps_vms_away_and_else_a_warning() -> None:
+    (finding,) = examine(seen(a40(unread=("numa_node cannot be read",), problems=("numa_node cannot be read",))))
     assert (finding.check, finding.severity) == ("unread", Severity.ERROR)
+    (finding,) = examine(seen(a40(unread=("NVML does not tell its name",))))
+    assert (finding.check, finding.severity) == ("unread", Severity.WARNING)

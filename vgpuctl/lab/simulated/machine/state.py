@@ -165,7 +165,7 @@ class State:
     unregistered: list[str] = field(default_factory=list)
     stub_ids: list[str] = field(default_factory=list)
     skipped_s: float = 0.0
-    opened: list[str] = field(default_factory=list, compare=False)
+    opened: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def now(self) -> float:
         """Seconds since the epoch, by a clock that nobody has set wrong."""

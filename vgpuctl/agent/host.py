@@ -68,6 +68,11 @@ class Host:
         except OSError as error:
             raise read_problem(path, error) from error
 
+    @staticmethod
+    def unreadable(path: str, error: OSError) -> Problem:
+        """Return the problem of a failed read."""
+        return read_problem(path, error)
+
     def listdir(self, path: str) -> List[str]:
         """Return a folder's names in order. Raises Problem, `not-found` when it is missing."""
         names = self.listdir_optional(path)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from vgpuctl.agent.file_problems import read_problem
 from vgpuctl.agent.host import Completed, Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.lab.simulated.machine import ovn, systemd_analyze
@@ -39,7 +38,7 @@ class SimulatedHost(Host):
         content = self._tree_now().get(self._resolve(path))
         if isinstance(content, Unreadable):
             error = OSError(content.errno, os.strerror(content.errno))
-            raise read_problem(path, error) from error
+            raise self.unreadable(path, error) from error
         # What the tree does not have may lie on the machine's disk, which is real.
         return content if isinstance(content, str) else super().read_optional(path)
 

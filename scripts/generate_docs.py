@@ -14,6 +14,7 @@ from vgpuctl import errors
 from vgpuctl.agent.wire.signs import LOG_PATTERNS
 from vgpuctl.cli.main import command
 from vgpuctl.planner.doctor import CHECKS
+from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,6 +81,9 @@ def _doctor_page() -> str:
         logs = "yes" if check.id in {name for name, _, _ in LOG_PATTERNS} else ""
         rows.append(f"| `{check.id}` | {check.worst} | {meaning[:1].upper()}{meaning[1:]} | {logs} |")
     table = "\n".join(rows)
+    prerequisites = "\n".join(
+        f"| `{one.id}` | {one.worst} | {(one.find.__doc__ or '').splitlines()[0]} |" for one in PREREQUISITES
+    )
     return f"""<!-- made by scripts/generate_docs.py -->
 # What check-hosts looks for
 
@@ -97,6 +101,22 @@ So a finding from a log stays until the next boot or start.
 {table}
 
 A host whose libvirt does not answer has the finding `libvirt`, and is checked without its domains.
+
+## Before the first use: check-hosts --prepare
+
+`vgpuctl check-hosts --prepare` tells for each host what it lacks, before anything is changed, with the command that
+fixes it in the host's own distribution (Debian and Ubuntu; Fedora, RHEL and its kin; SUSE).
+It needs a login with a shell, and neither Python nor root: plain `sh` reads what every login may see.
+Where sudo and the agent work, all the checks above are made too, and a trouble that both find is told once.
+`--script` prints the commands as a block per host for a root shell there; vgpuctl itself runs none of them.
+`--json` has `host`, `operating_system`, `is_ready`, `has_agent` (the agent ran), `findings` and `error`.
+The exit code is 1 when a host lacks something that vgpuctl needs (an `error`), and that of the failure when a host
+could not be reached.
+Commands for packages, boot loaders and firewalls follow the distributions' documentation; they were not tried on each.
+
+| prerequisite | at worst | what it is |
+|---|---|---|
+{prerequisites}
 """
 
 

@@ -21,14 +21,26 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 @click.option("--diff", is_flag=True, help="Show what is there and what is declared.")
 @click.option("--after-reboot", is_flag=True, help="Compare with the snapshot taken before the reboot.")
 @click.option("--snapshot", is_flag=True, help="Take the snapshot that --after-reboot compares with; apply-hosts does.")
+@click.option("--prepare", is_flag=True, help="List what hosts lack for vgpuctl; needs no Python or root on them.")
+@click.option("--script", is_flag=True, help="With --prepare: print the fixing commands as a shell script.")
 @options.database
 @options.ssh
 @options.as_json
-def command(diff: bool, after_reboot: bool, snapshot: bool, as_json: bool, **where: Any) -> int:
+def command(
+    diff: bool, after_reboot: bool, snapshot: bool, prepare: bool, script: bool, as_json: bool, **where: Any
+) -> int:
     """Check every host against its declared layout and for the known failure modes (docs/doctor.md).
 
     Exit code 1 means that a host is not as declared, or that a check found an error; nothing is written on hosts.
     """
+    if script and not prepare:
+        raise click.UsageError("--script needs --prepare.")
+    if prepare:
+        if diff or after_reboot or snapshot or (script and as_json):
+            raise click.UsageError("--prepare goes with --script or --json, and with no other kind of check.")
+        from vgpuctl.cli.prepare_output import prepare_and_print
+
+        return prepare_and_print(script=script, as_json=as_json, **where)
     from vgpuctl.cli.layout_output import RunDisplay, error_object, failure_text, plan_object
     from vgpuctl.cli.services import report_hosts, services
     from vgpuctl.usecases.check_hosts import check_hosts

@@ -3,8 +3,8 @@
 
 from vgpuctl.errors import PythonMissing
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.preparation import PYTHON_FLOOR
 
-PYTHON_FLOOR = (3, 9)
 # Runs on every Python since 2.6, so that an old one can be named.
 VERSION_PROGRAM = "import sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
 

@@ -4,6 +4,8 @@
 Texts for people; nothing here is run by vgpuctl.
 """
 
+import re
+import shlex
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
@@ -63,7 +65,11 @@ _PACKAGES = {
         Family.SUSE: "openvswitch ovn ovn-host",
     },
 }
-_INSTALL = {Family.DEBIAN: "apt-get install", Family.EL: "dnf install", Family.SUSE: "zypper install"}
+_INSTALL = {
+    Family.DEBIAN: "apt-get install -y",
+    Family.EL: "dnf install -y",
+    Family.SUSE: "zypper --non-interactive install",
+}
 _NAMES = {Family.DEBIAN: "Debian, Ubuntu", Family.EL: "Fedora, RHEL and its kin", Family.SUSE: "SUSE"}
 
 
@@ -93,12 +99,13 @@ def install(packages: Iterable[Package], family: Family) -> str:
 def kernel_arguments(arguments: str, family: Family) -> str:
     """Return the command that adds arguments to the kernel's command line; a reboot must follow."""
     if family is Family.EL:
-        return f"grubby --update-kernel=ALL --args='{arguments}' && reboot"
+        return f"grubby --update-kernel=ALL --args={shlex.quote(arguments)}"
     if family in (Family.DEBIAN, Family.SUSE):
         update = "update-grub" if family is Family.DEBIAN else "grub2-mkconfig -o /boot/grub2/grub.cfg"
-        edit = rf"""sed -i 's/^GRUB_CMDLINE_LINUX="/&{arguments} /' /etc/default/grub"""
-        return f"{edit} && {update} && reboot"
-    return f"add {arguments} to the kernel's arguments in the boot loader's configuration, and reboot"
+        escaped = re.sub(r'[|&\\"]', r"\\\g<0>", arguments)
+        expression = f's|^GRUB_CMDLINE_LINUX="|&{escaped} |'
+        return f"sed -i {shlex.quote(expression)} /etc/default/grub && {update}"
+    return f"add {arguments} to the kernel's arguments in the boot loader's configuration"
 
 
 def rebuild_initramfs(family: Family) -> str:

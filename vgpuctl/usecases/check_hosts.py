@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """check-hosts: whether every host is in its declared layout, in health, and after a reboot as it was before."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
@@ -65,27 +65,34 @@ def _check(
     after_reboot: bool,
     take_snapshot: bool,
 ) -> CheckedHost:
-    host, layout = services.host(name), layouts[name]
+    layout = layouts[name]
+    seen, findings = examine_host(services, name, layout)
+    now = snapshot_of(seen.facts, active_names(seen.domains))
+    since = _compare(services, name, now) if after_reboot else None
+    if take_snapshot:
+        save_snapshot(services, name, now)
+    services.forget_host(name)
+    plan = plan_host(layout, seen.facts, seen.leases, seen.made) if layout is not None else None
+    return CheckedHost(name, plan, findings, since)
+
+
+def examine_host(services: Services, name: str, layout: HostLayout | None) -> tuple[Examined, tuple[Finding, ...]]:
+    """Read a host by its agent and libvirt: what was read, with every finding. Raises what the agent raises."""
+    host = services.host(name)
     facts = host.agent.facts()
     signs = host.agent.signs()
     domains, failure = _read_domains(services, name)
     with services.store.reading() as session:
         leases = session.leases(host=name)
-    made = slices_made(services, name, facts)
-    findings = examine(Examined(facts, signs, layout, leases, made, domains))
+    seen = Examined(facts, signs, layout, leases, slices_made(services, name, facts), domains)
+    findings = examine(seen)
     if failure is not None:
         mend = failure.hint or "see whether libvirtd runs on the host"
         findings += (Finding("libvirt", Severity.ERROR, "host", failure.message, mend),)
-    now = snapshot_of(facts, active_names(domains))
-    since = _compare(services, name, now) if after_reboot else None
-    if take_snapshot:
-        save_snapshot(services, name, now)
-    services.forget_host(name)
-    plan = plan_host(layout, facts, leases, made) if layout is not None else None
-    return CheckedHost(name, plan, findings, since)
+    return seen, findings
 
 
-def active_names(domains: tuple[DomainSigns, ...] | None) -> tuple[str, ...] | None:
+def active_names(domains: Sequence[DomainSigns] | None) -> tuple[str, ...] | None:
     """Names of the running domains."""
     return None if domains is None else tuple(sorted(domain.name for domain in domains if domain.is_active))
 

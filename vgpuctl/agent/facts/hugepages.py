@@ -2,17 +2,15 @@
 """The pools of huge pages, over all NUMA nodes and of each (Linux admin-guide/mm/hugetlbpage)."""
 
 import re
-from typing import Optional, Set, Tuple
+from typing import Tuple
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.facts import HugepageFacts
+from vgpuctl.agent.wire.mounts import read_hugetlbfs_sizes
 
 FOLDER = "/sys/kernel/mm/hugepages"
 _SIZE = re.compile(r"hugepages-(\d+)kB")
 _DEFAULT = re.compile(r"^Hugepagesize:\s*(\d+) kB", re.MULTILINE)
-# The kernel prints `pagesize=2M` and `pagesize=1024M` (fs/hugetlbfs/inode.c).
-_MOUNTED = re.compile(r"(?:^|,)pagesize=(\d+)([KMGkmg])")
-_KIB = {"K": 1, "M": 1 << 10, "G": 1 << 20}
 
 
 def read(host: Host, folder: str = FOLDER) -> Tuple[HugepageFacts, ...]:
@@ -36,23 +34,8 @@ def read_with_mounts(host: Host) -> Tuple[HugepageFacts, ...]:
     if mounts is None:
         return pools
     default = _DEFAULT.search(host.read_optional("/proc/meminfo") or "")
-    sizes = read_mounted_sizes(mounts, int(default[1]) if default else None)
+    sizes = read_hugetlbfs_sizes(mounts, int(default[1]) if default else None)
     return tuple(HugepageFacts(one.size_kib, one.total, one.free, one.size_kib in sizes) for one in pools)
-
-
-def read_mounted_sizes(mounts: str, default_kib: Optional[int]) -> Set[int]:
-    """Return the page sizes in KiB of every hugetlbfs in the text of /proc/mounts; without `pagesize` the default's."""
-    found = set()
-    for line in mounts.splitlines():
-        words = line.split()
-        if len(words) < 4 or words[2] != "hugetlbfs":
-            continue
-        size = _MOUNTED.search(words[3])
-        if size:
-            found.add(int(size[1]) * _KIB[size[2].upper()])
-        elif default_kib is not None:
-            found.add(default_kib)
-    return found
 
 
 def node_folder(number: int) -> str:

@@ -46,6 +46,8 @@ while [ $# -gt 0 ]; do
     *) break ;;
     esac
 done
+# As sudo answers itself; the shell's own words would be taken for a sudo that is not there.
+command -v "$1" >/dev/null || { echo "sudo: $1: command not found" >&2; exit 1; }
 exec "$@"
 """
 
@@ -243,6 +245,7 @@ def _prepare(lab: SimulatedFolder) -> None:
     shebang = f"#!{sys.executable} -IS\n"
     write_private(lab.programs / "python3", shebang + (_SOURCES / "interpreter.py").read_text(), 0o700)
     write_private(lab.programs / "virt-ssh-helper", shebang + (_SOURCES / "helper.py").read_text(), 0o700)
+    write_private(lab.programs / "sh", shebang + (_SOURCES / "shell.py").read_text(), 0o700)
     write_private(lab.programs / "sudo", _SUDO, 0o700)
     for program in PROGRAMS:
         write_private(lab.programs / program, shebang + (_SOURCES / "program.py").read_text(), 0o700)

@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 
 from vgpuctl.catalog import type_by_name, types_of
+from vgpuctl.model.distribution import family_of, rebuild_initramfs
 from vgpuctl.model.layout import LayoutKind, VgpuLayout
 from vgpuctl.model.occupancy import describe_holders
 from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
@@ -33,9 +34,10 @@ def sriov_resources(seen: Examined) -> Iterator[Finding]:
 
 def foreign_driver(seen: Examined) -> Iterator[Finding]:
     """Row 3: the kernel's own driver has the card."""
+    rebuild = rebuild_initramfs(family_of(seen.facts.distribution))
     for gpu in seen.nvidia_gpus():
         if gpu.driver in FOREIGN:
-            mend = f"blacklist {gpu.driver}, rebuild the initramfs, reboot"
+            mend = f"blacklist {gpu.driver}; {rebuild}; reboot"
             yield Finding("foreign-driver", Severity.ERROR, gpu.address, f"driver is {gpu.driver}", mend)
     for text in seen.said("foreign-driver"):
         mend = "see which driver has the card (lspci -k), blacklist it, rebuild the initramfs, reboot"

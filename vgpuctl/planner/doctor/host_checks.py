@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 
 from vgpuctl.agent.wire.boot import UNIT_NAME
+from vgpuctl.model.distribution import family_of, kernel_arguments
 from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
 from vgpuctl.planner.doctor.finding import Finding, Severity
 
@@ -15,7 +16,8 @@ _NEWEST, _BEFORE_OPEN_MODULES = ("Blackwell", "Blackwell Ultra"), ("Maxwell", "P
 
 def iommu_off(seen: Examined) -> Iterator[Finding]:
     """Row 1: without an IOMMU no device can be given to a VM."""
-    mend = "enable VT-d or AMD-Vi in the firmware, add intel_iommu=on iommu=pt to the kernel's arguments, reboot"
+    arguments = kernel_arguments("intel_iommu=on iommu=pt", family_of(seen.facts.distribution))
+    mend = f"enable VT-d or AMD-Vi in the firmware; {arguments}; reboot"
     if not seen.facts.iommu_active:
         yield Finding("iommu-off", Severity.ERROR, HOST, "/sys/class/iommu is empty", mend)
     for text in seen.said("iommu-off"):

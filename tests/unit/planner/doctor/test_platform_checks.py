@@ -30,9 +30,9 @@ def declaring(page_kib: int, count: int) -> Examined:
 @pytest.mark.parametrize(
     ("check", "found", "fix"),
     [
-        ("guest-firmware", with_builds(), "apt-get install ovmf"),
-        ("guest-firmware", with_builds(ENROLLED, ids=ROCKY), "dnf install edk2-ovmf"),
-        ("guest-firmware", with_builds(ids=SUSE), "zypper install qemu-ovmf-x86_64"),
+        ("guest-firmware", with_builds(), "apt-get install -y ovmf"),
+        ("guest-firmware", with_builds(ENROLLED, ids=ROCKY), "dnf install -y edk2-ovmf"),
+        ("guest-firmware", with_builds(ids=SUSE), "zypper --non-interactive install qemu-ovmf-x86_64"),
         ("guest-firmware", with_builds(ids=("void",)), "ovmf (Debian, Ubuntu), or edk2-ovmf"),
         ("hugepages-mount", seen(a40(), facts={"hugepages": (UNMOUNTED,)}), "mount -t hugetlbfs -o pagesize=1G"),
         ("hugepages-mount", declaring(1 << 20, 8), "/dev/hugepages1G"),

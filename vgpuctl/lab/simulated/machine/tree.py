@@ -37,6 +37,7 @@ FIRMWARES = {
 }
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 _UNKNOWN_BOARD = "board-unknown"
+_LIBVIRT_SOCKETS = ("/run/libvirt/libvirt-sock", "/run/libvirt/virtlogd-sock")
 KNOWN_DRIVERS = ("nvidia", "vfio-pci", "pci-pf-stub", "snd_hda_intel", "xe", "i915", "gim", "amdgpu", "nouveau")
 
 
@@ -124,6 +125,7 @@ def _system(shape: Shape, state: State) -> Tree:
             for size_kib in PAGE_SIZES
         ),
         **FIRMWARES,
+        **{path: "" for path in _LIBVIRT_SOCKETS if state.services.get("libvirtd.service", True)},
         "/dev/kvm": "",
         "/run/systemd/system/.keep": "",
         "/sys/class/net/lo/operstate": "unknown",

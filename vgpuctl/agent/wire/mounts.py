@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of /proc/mounts, as the agent and the probe by plain sh have it."""
+
+import re
+from typing import Optional, Set
+
+# The kernel prints `pagesize=2M` and `pagesize=1024M` (fs/hugetlbfs/inode.c).
+_MOUNTED = re.compile(r"(?:^|,)pagesize=(\d+)([KMGkmg])")
+_KIB = {"K": 1, "M": 1 << 10, "G": 1 << 20}
+
+
+def read_hugetlbfs_sizes(mounts: str, default_kib: Optional[int]) -> Set[int]:
+    """Return the page sizes in KiB of every hugetlbfs in the text of /proc/mounts; without `pagesize` the default's."""
+    found = set()
+    for line in mounts.splitlines():
+        words = line.split()
+        if len(words) < 4 or words[2] != "hugetlbfs":
+            continue
+        size = _MOUNTED.search(words[3])
+        if size:
+            found.add(int(size[1]) * _KIB[size[2].upper()])
+        elif default_kib is not None:
+            found.add(default_kib)
+    return found

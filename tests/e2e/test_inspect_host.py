@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is found on a host: the four commands that only look, as tables and as JSON."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,3 +98,11 @@ def test_one_host_that_does_not_answer_never_hides_the_others(operator: Operator
     assert (refused["reference"], refused["exit_code"]) == ("host-unreachable", 4)
     assert "127.0.0.1" in refused["message"]
     assert two.is_refused("inspect-host", "gpu1x")["reference"] == "inventory"
+
+
+def test_prepare_sees_by_plain_sh_what_a_real_kernel_shows(operator: Operator) -> None:
+    done = operator.run("check-hosts", "--prepare", "--json")
+    (host,) = json.loads(done.out)
+    missing = {one["check"] for one in host["findings"] if one["severity"] == "error"}
+    # The emulated host's processor has no virtualisation of its own, and nothing else is missing.
+    assert host["has_agent"] and missing <= {"kvm"}, host["findings"]

@@ -40,6 +40,25 @@ GATES = [
         on="hypervisor",
     ),
     guarded(
+        "which UEFI build a guest boots is decided once, and the check asks the same function",
+        "unwanted_feature",
+        "model/guest_firmware.py",
+        "guests/view.py:domain_view",
+        "planner/doctor/platform_checks.py:guest_firmware",
+    ),
+    guarded(
+        "huge pages that libvirt cannot give are left out of every placement by one function",
+        "unmounted_sizes",
+        "scheduler/host_nodes.py",
+        "scheduler/host_rules.py:_refuse_unmounted",
+    ),
+    guarded(
+        "hosts are looked at without the agent for check-hosts --prepare alone",
+        "probe",
+        "hosts/preparation_probe.py",
+        "usecases/prepare_hosts.py:_look_at",
+    ),
+    guarded(
         "a domain is defined after its name was found free or its own",
         "define",
         "guests/hypervisor.py",

@@ -14,7 +14,7 @@ from vgpuctl.planner.doctor.prerequisites import HOST, Newcomer
 from vgpuctl.planner.layout.vgpu_boards import FIRMWARE
 
 _VGPU_KINDS = (LayoutKind.VGPU, LayoutKind.MIG_VGPU)
-_INTEL = "vmx"
+_INTEL, _AMD = "vmx", "svm"
 
 
 def kvm(host: Newcomer) -> Iterator[Finding]:
@@ -33,10 +33,11 @@ def iommu_off(host: Newcomer) -> Iterator[Finding]:
     """No IOMMU is at work, so no device can be given to a VM."""
     if host.there.has_iommu:
         return
-    is_intel = host.there.cpu_virtualisation == _INTEL
-    wanted = ("intel_iommu=on", "iommu=pt") if is_intel else ("iommu=pt",)
+    setting = {_INTEL: "VT-d", _AMD: "AMD-Vi (IOMMU)"}.get(host.there.cpu_virtualisation, "VT-d or AMD-Vi")
+    # AMD's is on unless switched off; its driver ignores Intel's argument.
+    wanted = ("iommu=pt",) if host.there.cpu_virtualisation == _AMD else ("intel_iommu=on", "iommu=pt")
     missing = [one for one in wanted if one not in host.there.command_line.split()]
-    firmware = f"enable {'VT-d' if is_intel else 'AMD-Vi (IOMMU)'} in the firmware"
+    firmware = f"enable {setting} in the firmware"
     command = kernel_arguments(" ".join(missing), host.family) if missing else None
     fix = f"{firmware}; {command}; reboot" if command else f"{firmware}; reboot"
     yield Finding("iommu-off", Severity.ERROR, HOST, "/sys/class/iommu is empty", fix, _runnable(command, host))

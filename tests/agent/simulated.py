@@ -24,6 +24,9 @@ class PatientHost(SimulatedHost):
 
     waited_s = 0.0
 
+    def monotonic(self) -> float:
+        return self.waited_s
+
     def wait(self, seconds: float) -> None:
         self.waited_s += seconds
         with self.machine.change() as state:

@@ -140,10 +140,12 @@ def test_an_unknown_board_is_named_with_those_that_the_script_knows(tmp_path: Pa
 
 def test_a_card_goes_to_vfio_pci_only_with_its_lock(tmp_path: Path) -> None:
     machine = Machine(tmp_path, A40, host=PatientHost)
+    assert isinstance(machine.host, PatientHost)
     machine.begin("unbind-lock")
     refused = machine.refused(BindDriver((PF,), "vfio-pci"))
     assert refused.code == "unbind-lock"
     assert machine.gpu().driver == "nvidia" and machine.files.state().overrides == {}
+    assert "failed too" not in refused.message and machine.host.waited_s == 4, "what was not changed is not given back"
     machine.begin("unbind-lock", 0)
     assert machine.done(BindDriver((PF,), "vfio-pci"))
     assert machine.gpu().driver == "vfio-pci"

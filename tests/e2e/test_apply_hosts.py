@@ -187,6 +187,26 @@ def test_batches_end_with_the_failures_that_are_allowed(layouts: LayoutFleet) ->
     assert refused["exit_code"] == 2
 
 
+def test_sick_vfs_are_named_and_repaired_without_an_operator(layouts: LayoutFleet) -> None:
+    """The number of VFs is right all the time."""
+    layouts.declare(sim_002=EQUAL)
+    applied(layouts, "--limit", "sim-002")
+    lab.faults.begin("sim-002", "vfs-on-stub", card=GPU, folder=layouts.folder)
+    assert layouts.vfs("sim-002")[GPU] == 32
+    done = layouts.operator.run("check-hosts", "--limit", "sim-002", "--json")
+    (checked,) = json.loads(done.out)
+    assert ("vfs-on-stub", "error") in {(one["check"], one["severity"]) for one in checked["findings"]}
+    (planned,) = layouts.operator.json("plan-hosts", "--limit", "sim-002")
+    assert "32 of 32 VFs on pci-pf-stub" in planned["plan"]["steps"][0]["summary"]
+    repaired = applied(layouts, "--limit", "sim-002")["sim-002"]
+    assert repaired["error"] is None and repaired["changed"] == 1
+    drivers = layouts.machine("sim-002").state().drivers
+    assert {driver for function, driver in drivers.items() if function.startswith("0000:41:")} == {"nvidia"}
+    again = applied(layouts, "--limit", "sim-002")["sim-002"]
+    assert (again["changed"], again["writes"]) == (0, 0)
+    assert lab.faults.active("sim-002", folder=layouts.folder) == []
+
+
 def test_a_tenants_vm_is_disturbed_only_with_leave_and_runs_again(layouts: LayoutFleet) -> None:
     operator = layouts.operator
     layouts.declare(sim_001=EQUAL)

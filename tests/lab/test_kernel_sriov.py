@@ -109,7 +109,10 @@ def test_sriov_manage_says_what_it_does_and_wipes_the_vgpus(cards: dict[str, Car
 
 
 def test_a_gpu_in_use_gives_no_unbind_lock(cards: dict[str, Card], do: Do) -> None:
-    """[3.1] Granted only at usage count 0; the write itself always succeeds; nobody opens a locked GPU."""
+    """[3.1] Granted only at usage count 0; the write itself always succeeds; nobody opens a locked GPU.
+
+    sriov-manage -d has taken the VFs from their driver by then.
+    """
     card = cards["mdev-vf"]
     lock = f"/proc/driver/nvidia/gpus/{card.address}/unbindLock"
     information: str = do(["read", f"/proc/driver/nvidia/gpus/{card.address}/information"])[0]
@@ -119,6 +122,9 @@ def test_a_gpu_in_use_gives_no_unbind_lock(cards: dict[str, Card], do: Do) -> No
         ["write", lock, "1"],
         ["read", lock],
         ["program", SRIOV_MANAGE, "-d", card.address],
+        ["exists", f"{DEVICES}/{card.function(0)}/driver"],
+        ["exists", f"{DEVICES}/{card.function(card.total_vfs - 1)}/driver"],
+        ["program", SRIOV_MANAGE, "-e", card.address],
         ["release", node],
         ["write", lock, "1"],
         ["read", lock],
@@ -130,13 +136,50 @@ def test_a_gpu_in_use_gives_no_unbind_lock(cards: dict[str, Card], do: Do) -> No
         ["log"],
     )
     assert answers[:3] == ["ok", "ok", "0"]
-    assert answers[3] == [1, f"Disabling VFs on {card.address}\nCannot obtain unbindLock for {card.address}\n"]
-    assert answers[4:12] == ["ok", "ok", "1", "EBUSY", "ok", "0", "ok", "ok"]
-    said = [line for line in answers[12] if "UnbindLock" in line]
+    assert answers[3] == [1, f"Disabling VFs on {card.address}\n"], "the refusal itself is on stderr"
+    assert answers[4:6] == [False, False]
+    assert answers[6] == [0, f"GPU at {card.address} already has VFs enabled.\n"]
+    assert answers[7:15] == ["ok", "ok", "1", "EBUSY", "ok", "0", "ok", "ok"]
+    said = [line for line in answers[15] if "UnbindLock" in line]
     assert said == [
         "NVRM: Could not acquire UnbindLock", "NVRM: Could not acquire UnbindLock",
         "NVRM: UnbindLock acquired", "NVRM: UnbindLock released",
     ]  # fmt: skip
+    _off, on, driver = do(
+        ["program", SRIOV_MANAGE, "-d", card.address],
+        ["program", SRIOV_MANAGE, "-e", card.address],
+        ["link", f"{DEVICES}/{card.function(0)}/driver"],
+    )
+    assert (on, driver) == ([0, f"Enabling VFs on {card.address}\n"], "nvidia")
+
+
+def test_vfs_outlive_the_driver_of_their_card_without_one_of_their_own(cards: dict[str, Card], do: Do) -> None:
+    """[3.1] As after an unload of the driver; a new id of pci-pf-stub then claims them, as they have their PF's."""
+    card = cards["vf-profile"]
+    vendor, device = card.keys["device"].split(":")
+    first, last = (f"{DEVICES}/{card.function(number)}" for number in (0, card.total_vfs - 1))
+    nvidia, stub = "/sys/bus/pci/drivers/nvidia", "/sys/bus/pci/drivers/pci-pf-stub"
+    answers = do(
+        ["write", f"{nvidia}/unbind", card.address],
+        ["write", f"{nvidia}/bind", card.address],
+        ["read", f"{card.path}/sriov_numvfs"],
+        ["exists", f"{first}/driver"],
+        ["exists", f"{last}/driver"],
+        ["program", "/sbin/modprobe", "pci-pf-stub"],
+        ["write", f"{stub}/new_id", f"{vendor} {device}"],
+        ["write", f"{stub}/new_id", f"{vendor} {device}"],
+        ["link", f"{last}/driver"],
+        ["write", f"{stub}/remove_id", f"{vendor} {device}"],
+        ["program", SRIOV_MANAGE, "-d", card.address],
+        ["program", SRIOV_MANAGE, "-e", card.address],
+        ["link", f"{last}/driver"],
+        ["exists", f"{last}/nvidia/current_vgpu_type"],
+        ["log"],
+    )
+    assert answers[:5] == ["ok", "ok", card.keys["vfs"], False, False]
+    assert answers[6:10] == ["ok", "EEXIST", "pci-pf-stub", "ok"]
+    assert answers[12:14] == ["nvidia", True]
+    assert any("driver left SR-IOV enabled after remove" in line for line in answers[14])
 
 
 # Section 8.2: plain SR-IOV

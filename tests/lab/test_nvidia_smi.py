@@ -189,6 +189,12 @@ def test_a_reset_says_what_came_of_it(smi: Smi, module: ModuleDouble) -> None:
     assert smi("--gpu-reset", "-i", "0", exit_code=3) == f"Resetting GPU {A40_BUS} is not supported.\n"
 
 
+def test_persistence_is_said_for_every_gpu_as_sriov_manage_asks_for_it(smi: Smi) -> None:
+    enabled = [f"Enabled persistence mode for GPU {bus}." for bus in (A40_BUS, A100_BUS)]
+    assert smi("-pm", "1").splitlines() == [*enabled, "All done."]
+    assert "0 or 1 is wanted" in smi("-pm", "2", exit_code=2)
+
+
 def test_the_rows_of_a_query_have_units_and_what_is_missing_in_brackets(smi: Smi) -> None:
     """Reference 5.1 and 6.2."""
     fields = "--query-gpu=name,pci.bus_id,mig.mode.current,mig.mode.pending"

@@ -147,6 +147,10 @@ class Host:
         """Return the seconds since the epoch by the machine's clock."""
         return time.time()
 
+    def monotonic(self) -> float:
+        """Return seconds of a clock that nobody sets, from a start of its own."""
+        return time.monotonic()
+
     def python(self) -> str:
         """Return the version of the Python that runs the agent."""
         return ".".join(str(part) for part in sys.version_info[:3])

@@ -28,7 +28,7 @@ _TYPE_PAUSE_S = 0.5
 _PENDING = "mig-mode-pending"
 # The vGPU manager and other clients are still starting: they have the card open, or its VFs are not known to them yet.
 _EARLY = ("unbind-lock", "sriov-failed", "held", "reset-refused", "driver-missing", "nvml-in-use")
-# Longest waiting for one card in all, and the pause between two tries, which have waits of their own.
+# For how long after a card's first refusal its steps are tried again, and the pause between two tries.
 _CARD_LIMIT_S = 100.0
 _CARD_PAUSE_S = 10.0
 
@@ -40,7 +40,7 @@ class Restore:
         self._host = host
         self._arrival = Arrival(host, has_waited=is_second)
         self._left_alone: Set[str] = set()
-        self._waited_s: Dict[str, float] = {}
+        self._refused_at: Dict[str, float] = {}
         self.problems: List[str] = []
         self.slices: List[str] = []
 
@@ -130,11 +130,12 @@ class Restore:
 
     def _wait_for_card(self, one: ManifestStep, problem: Problem) -> None:
         """Wait before the next try. Raises the problem when it is not one that passes, or has lasted too long."""
-        waited_s = self._waited_s.get(one.gpu or "", 0.0)
-        if one.gpu is None or problem.code not in _EARLY or waited_s >= _CARD_LIMIT_S:
+        if one.gpu is None or problem.code not in _EARLY:
+            raise problem
+        now = self._host.monotonic()
+        if now - self._refused_at.setdefault(one.gpu, now) >= _CARD_LIMIT_S:
             raise problem
         _say(f"{one.gpu}: {one.step.op} is tried again in {_CARD_PAUSE_S:g} s: {problem.message}")
-        self._waited_s[one.gpu] = waited_s + _CARD_PAUSE_S
         self._host.wait(_CARD_PAUSE_S)
 
     def _complain(self, text: str) -> None:

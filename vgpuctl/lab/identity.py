@@ -4,6 +4,7 @@
 import uuid
 from pathlib import Path
 
+from vgpuctl.catalog import board, boards
 from vgpuctl.errors import LabError
 from vgpuctl.lab.builds import IN_HOST
 from vgpuctl.lab.card_table import card_table
@@ -150,8 +151,9 @@ def host_files(
             hint="run `make setup`, or apt-get install sudo",
         )
     files = {path: (content.encode(), mode) for path, (content, mode) in text.items()}
-    for name, mode in (("boot", 0o755), ("sriov-manage", 0o755), ("keep-mig-mode", 0o755)):
+    for name, mode in (("boot", 0o755), ("keep-mig-mode", 0o755)):
         files[name] = ((IN_HOST / name).read_bytes(), mode)
+    files["sriov-manage"] = (_sriov_manage().encode(), 0o755)
     files["etc/inittab"] = ((IN_HOST / "inittab").read_bytes(), 0o644)
     files["guest/initramfs"] = (guest_initramfs(), 0o644)
     files["guest/idle.img"] = (idle_disk(), 0o644)
@@ -164,6 +166,13 @@ def host_files(
             if file.is_file():
                 files[f"cache-libvirt/{file.relative_to(libvirt_cache)}"] = (file.read_bytes(), 0o600)
     return files
+
+
+def _sriov_manage() -> str:
+    """The script with the device ids of every board that has VFs for vGPUs, as NVIDIA's lists them."""
+    known = [board(one) for one in boards()]
+    ids = sorted({one.pci.partition(":")[2] for one in known if one.interface == "sriov-vf"})
+    return (IN_HOST / "sriov-manage").read_text().replace("@BOARDS@", " ".join(f"{one}:" for one in ids))
 
 
 def _accounts() -> dict[str, tuple[str, int]]:

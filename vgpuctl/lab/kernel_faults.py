@@ -47,13 +47,56 @@ fallocate -l $(df --output=avail -B1 /var/lib/vgpuctl | tail -1) {_FILL} 2>/dev/
 dd if=/dev/zero bs=4k count=1024 2>/dev/null >>{_FILL}
 [ $(df --output=avail -B1 /var/lib/vgpuctl | tail -1) -eq 0 ]
 """
-_STUB_BEGINS = """
-device=/sys/bus/pci/devices/{card}
+_WITHOUT_VFS = """
+device=/sys/bus/pci/devices/{card} nvidia=/sys/bus/pci/drivers/nvidia stub=/sys/bus/pci/drivers/pci-pf-stub
+[ -e $stub ] || modprobe pci-pf-stub || exit 1
 if [ "$(cat $device/sriov_numvfs 2>/dev/null || echo 0)" != 0 ]; then
     /usr/lib/nvidia/sriov-manage -d {card} || exit 1
 fi
-echo pci-pf-stub >$device/driver_override && echo {card} >$device/driver/unbind || exit 1
-echo {card} >/sys/bus/pci/drivers/pci-pf-stub/bind
+"""
+_VFS = """
+device=/sys/bus/pci/devices/{card} nvidia=/sys/bus/pci/drivers/nvidia stub=/sys/bus/pci/drivers/pci-pf-stub
+vfs=$(for link in $device/virtfn*; do [ ! -e $link ] || basename $(readlink $link); done)
+"""
+_STUB_BEGINS = f"""
+{_WITHOUT_VFS}
+echo pci-pf-stub >$device/driver_override && echo {{card}} >$device/driver/unbind || exit 1
+echo {{card}} >$stub/bind
+"""
+# The folder where sriov-manage counts the faults that are its own.
+_COUNTED = "/run/vgpulab-faults/{card}"
+_PF_UNBOUND_BEGINS = f"""
+{_WITHOUT_VFS}
+mkdir -p /run/vgpulab-faults && echo $(({{value}} - 1)) >{_COUNTED}.pf-unbound && echo {{card}} >$device/driver/unbind
+"""
+_PF_UNBOUND_ENDS = f"""
+rm -f {_COUNTED}.pf-unbound
+[ -e /sys/bus/pci/devices/{{card}}/driver ] || echo {{card}} >/sys/bus/pci/drivers/nvidia/bind
+"""
+_VFS_ON_STUB_BEGINS = f"""
+if [ "$(cat /sys/bus/pci/devices/{{card}}/sriov_numvfs)" = 0 ]; then
+    /usr/lib/nvidia/sriov-manage -e {{card}} || exit 1
+fi
+{_VFS}
+id="$(sed s/0x// $device/vendor) $(sed s/0x// $device/device)"
+[ -e $stub ] || modprobe pci-pf-stub || exit 1
+for vf in $vfs; do echo $vf >$nvidia/unbind || exit 1; done
+echo $id >$stub/new_id && echo $id >$stub/remove_id
+"""
+_VFS_ON_STUB_ENDS = f"""
+{_VFS}
+for vf in $vfs; do
+    [ ! -e $stub/$vf ] || {{{{ echo $vf >$stub/unbind && echo $vf >$nvidia/bind; }}}} || exit 1
+done
+"""
+# What the module was told counts when a VF is bound, so those that are there are bound once more.
+_BIND_AGAIN = f"""
+{_VFS}
+for vf in $vfs; do echo $vf >$device/../$vf/driver/unbind && echo $vf >$nvidia/bind || exit 1; done
+"""
+_UNKNOWN_BOARD_BEGINS = """
+id=$(sed s/0x// /sys/bus/pci/devices/{card}/device)
+sed -i "/^SRIOV_ENABLED_GPUS=/s/$id: *//" /usr/lib/nvidia/sriov-manage
 """
 _STUB_ENDS = """
 device=/sys/bus/pci/devices/{card}
@@ -66,12 +109,30 @@ BEGINS = {
     "disk-full": _DISK_BEGINS,
     "clock-skew": "date -s @$(($(date +%s) + {value})) >/dev/null",
     "pf-stub": _STUB_BEGINS,
+    "pf-unbound": _PF_UNBOUND_BEGINS,
+    "vfs-on-stub": _VFS_ON_STUB_BEGINS,
+    "sriov-silent": f"mkdir -p /run/vgpulab-faults && echo {{value}} >{_COUNTED}.sriov-silent",
+    "board-unknown": _UNKNOWN_BOARD_BEGINS,
 }
 ENDS = {
     "libvirtd": _LIBVIRTD_ENDS,
     "disk-full": f"rm -f {_FILL}",
     "clock-skew": "date -s @$(($(date +%s) - {value})) >/dev/null",
     "pf-stub": _STUB_ENDS,
+    "pf-unbound": _PF_UNBOUND_ENDS,
+    "vfs-on-stub": _VFS_ON_STUB_ENDS,
+    "sriov-silent": f"rm -f {_COUNTED}.sriov-silent",
+    "board-unknown": "cp /run/lab/sriov-manage /usr/lib/nvidia/sriov-manage",
+}
+_OF_SRIOV = ("pf-stub", "pf-unbound", "vfs-on-stub", "vfs-unregistered", "sriov-silent", "board-unknown")
+# Whether a fault that a repair ends, or that strikes so many times, is still there: the text then says its card.
+_STILL_THERE = {
+    "pf-stub": "[ ! -e /sys/bus/pci/drivers/pci-pf-stub/{card} ] || echo {card}",
+    "pf-unbound": f"[ -e /sys/bus/pci/devices/{{card}}/driver ] && ! grep -qs '[1-9]' {_COUNTED}.pf-unbound"
+    " || echo {card}",
+    "vfs-on-stub": "for link in /sys/bus/pci/devices/{card}/virtfn*; do"
+    " [ ! -e /sys/bus/pci/drivers/pci-pf-stub/$(basename $(readlink $link)) ] || {{ echo {card}; break; }}; done",
+    "sriov-silent": f"! grep -qs '[1-9]' {_COUNTED}.sriov-silent || echo {{card}}",
 }
 
 
@@ -92,8 +153,7 @@ def begin(lab: LabFolder, host: str, kind: str, value: int, card: str | None, *,
     elif kind == "network":
         _set_links(lab, host, up=False)
     else:
-        text = BEGINS[kind].format(value=value, card=where) if kind in BEGINS else _text_for_module(where, kind, value)
-        refused = _run(lab, host, text)
+        refused = _run(lab, host, _text_of_begin(where, kind, value))
         if refused is not None:
             raise LabError(f"{host} does not take the fault {kind}", context=refused)
     _write(lab, host, [*known, (kind, where, value)])
@@ -122,9 +182,17 @@ def end(lab: LabFolder, host: str, chosen: Sequence[Active]) -> None:
     _write(lab, host, [one for one in known if one not in chosen])
 
 
+def _text_of_begin(card: str | None, kind: str, value: int) -> str:
+    if kind in BEGINS:
+        return BEGINS[kind].format(value=value, card=card)
+    if kind == "vfs-unregistered":
+        return f"{_text_for_module(card, kind, value)} || exit 1\n{_BIND_AGAIN.format(card=card)}"
+    return _text_for_module(card, kind, value)
+
+
 def _text_of_end(one: Active) -> str:
     kind, card, value = one
-    return ENDS[kind].format(value=value, card=card) if kind in ENDS else _text_for_module(card, kind, 0)
+    return ENDS[kind].format(value=value, card=card) if kind in ENDS else _text_of_begin(card, kind, 0)
 
 
 def active(lab: LabFolder, host: str) -> list[Active]:
@@ -144,11 +212,14 @@ def active(lab: LabFolder, host: str) -> list[Active]:
         if not _sshd_answers(record.port):
             return known
         known = [one for one in known if one[0] != "sshd"]
-    if "pf-stub" in kinds:
-        # Setting the VFs again repairs a PF that was left on its stub.
+    doubtful = [one for one in known if one[0] in _STILL_THERE]
+    if doubtful:
+        # Setting the VFs again repairs what sriov-manage has left.
+        asked = [f"{_STILL_THERE[kind].format(card=card)}; echo -" for kind, card, _ in doubtful]
         with suppress(LabError):
-            _, stranded, _ = lifecycle.run(host, "ls /sys/bus/pci/drivers/pci-pf-stub", folder=lab)
-            known = [one for one in known if one[0] != "pf-stub" or one[1] in stranded.split()]
+            _, told, _ = lifecycle.run(host, "\n".join(asked), folder=lab)
+            over = [one for one, said in zip(doubtful, told.split("-\n"), strict=False) if not said.strip()]
+            known = [one for one in known if one not in over]
     return known
 
 
@@ -193,10 +264,10 @@ def _card(shape: HostShape, kind: str, wanted: str | None) -> str:
         for bus, card in zip(shape.buses, shape.cards, strict=True)
         if card.interface is not CardInterface.VF
     ]
-    able = [address for address, card in of_nvidia if kind != "pf-stub" or card.interface.has_virtual_functions()]
+    able = [address for address, card in of_nvidia if kind not in _OF_SRIOV or card.interface.has_virtual_functions()]
     if wanted in able or (wanted is None and able):
         return wanted or able[0]
-    what = "NVIDIA GPU with SR-IOV" if kind == "pf-stub" else "NVIDIA GPU"
+    what = "NVIDIA GPU with SR-IOV" if kind in _OF_SRIOV else "NVIDIA GPU"
     raise UsageError(f"{shape.name} has no {what} {wanted or ''}".rstrip(), hint=f"it has {', '.join(able) or 'none'}")
 
 

@@ -31,6 +31,7 @@ from vgpuctl.agent.wire.steps import (
 )
 from vgpuctl.errors import AgentProblem
 from vgpuctl.hosts.agent_client import AgentClient
+from vgpuctl.lab.folder import LabFolder
 from vgpuctl.lab.simulated.machine.door import SimulatedHost
 from vgpuctl.lab.simulated.machine.tree import VGPU_CONFIG
 
@@ -86,6 +87,10 @@ class Bench(ABC):
         assert wanted <= set(self._cards)
         if "mig" in self._cards:
             self.agent.apply([SetVirtualFunctions(self._cards["mig"].address, 0)])
+
+    def card(self, kind: str) -> Gpu:
+        """The card of a kind as it was with its VFs and without any vGPU."""
+        return self._cards[kind]
 
     def play(self, case: dict[str, Any]) -> tuple[list[Any], list[Any]]:
         """Take every step of a case and tidy up: the answers, and those that the case wants."""
@@ -220,8 +225,11 @@ class Bench(ABC):
 class SimulatedBench(Bench):
     """A simulated host; its door is opened in this process, as the agent on the host opens it."""
 
-    def __init__(self, agent: AgentClient, folder: Path, restart: Callable[[], AgentClient]) -> None:
+    def __init__(
+        self, agent: AgentClient, folder: Path, restart: Callable[[], AgentClient], lab_folder: LabFolder
+    ) -> None:
         super().__init__(agent)
+        self.lab_folder = lab_folder
         self._door = SimulatedHost(str(folder))
         self._restart = restart
 

@@ -15,6 +15,8 @@ from tests.lab.loaded_boards import loaded_boards
 from tests.lab.simulated_fixtures import need_simulated
 from tests.lab_fixtures import KernelHost
 from vgpuctl import lab
+from vgpuctl.agent.wire.steps import SetVirtualFunctions
+from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.hosts.agent_client import AgentClient
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings
@@ -55,7 +57,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
                 lab.simulated.reboot(host.name, folder=folder)
                 return connect()
 
-            bench = SimulatedBench(connect(), simulated_folder(folder).host(host.name), restart)
+            bench = SimulatedBench(connect(), simulated_folder(folder).host(host.name), restart, folder)
             bench.prepare()
             yield bench
     finally:
@@ -107,6 +109,32 @@ def test_the_agent_reads_the_same_card_on_both(card: str, simulated: Bench, kern
     one, other = simulated.summary(card), kernel.summary(card)
     # A host without NVML says nothing of modes.
     assert {key: one[key] for key in one if key in other} == other
+
+
+def _is_repaired(bench: Bench, host: str, folder: lab.LabFolder, kind: str) -> None:
+    """Let SR-IOV of the card with profiles fall ill, and set its VFs again."""
+    card = bench.card("vf-profile")
+    lab.faults.begin(host, kind, card=card.address, folder=folder)
+    (sick,) = (one for one in bench.agent.facts().gpus if one.address == card.address)
+    assert sick.driver is None or {is_usable(vf) for vf in sick.vfs} == {False}
+    (change,) = bench.agent.apply([SetVirtualFunctions(card.address, card.total_vfs)])
+    (repaired,) = (one for one in bench.agent.facts().gpus if one.address == card.address)
+    assert change.changed and len(repaired.vfs) == card.total_vfs
+    assert all(is_usable(vf) for vf in repaired.vfs)
+    assert lab.faults.active(host, folder=folder) == []
+
+
+# Without types until the VFs are made anew is waited for 30 s, and played in tests/agent/test_sriov_repair.py.
+@pytest.mark.parametrize("kind", ["vfs-on-stub", "pf-unbound"])
+def test_sick_vfs_of_a_simulated_host_are_repaired(kind: str, simulated: Bench) -> None:
+    assert isinstance(simulated, SimulatedBench)
+    _is_repaired(simulated, "sim-001", simulated.lab_folder, kind)
+
+
+@pytest.mark.kernel_lab
+@pytest.mark.parametrize("kind", ["vfs-on-stub", "pf-unbound", "vfs-unregistered"])
+def test_sick_vfs_on_a_real_kernel_are_repaired(kind: str, kernel: Bench, kernel_host: KernelHost) -> None:
+    _is_repaired(kernel, kernel_host.name, kernel_host.folder, kind)
 
 
 # Last, since the host's own cards are gone meanwhile.

@@ -89,6 +89,8 @@ def _give_back(host: Host, bindings: List[Binding], problem: Problem) -> Problem
     """Put functions back on what they had; say so in the problem, also when that fails."""
     message = problem.message
     for binding in reversed(bindings):
+        if _read(host, binding.address) == binding:
+            continue
         try:
             _rebind(host, binding.address, binding.override, previous=pci.read_driver(host, binding.address))
         except Problem as second:

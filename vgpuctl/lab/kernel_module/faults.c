@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Faults on demand, by the words of /proc/vgpulab/control. */
+#include <linux/jiffies.h>
+
 #include "vgpulab.h"
 
 static void log_xid(struct vgpulab_card *card, unsigned int xid, const char *text)
@@ -21,6 +23,12 @@ int vgpulab_set_fault_locked(struct vgpulab_card *card, const char *kind, unsign
 		faults->holds_unbind_lock = value;
 	} else if (!strcmp(kind, "busy")) {
 		faults->is_busy = value;
+	} else if (!strcmp(kind, "lock-busy")) {
+		faults->has_holder = value;
+		faults->held_until = jiffies + value * HZ;
+	} else if (!strcmp(kind, "vfs-unregistered")) {
+		/* Read without the lock where a VF is probed. */
+		WRITE_ONCE(faults->unregistered, value);
 	} else if (!strcmp(kind, "removal-delay")) {
 		faults->removal_delay_ms = value;
 	} else if (!strcmp(kind, "fallen")) {

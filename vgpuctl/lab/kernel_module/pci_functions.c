@@ -3,6 +3,7 @@
  * The PCI driver `nvidia`: binds physical functions and VFs of the cards in the table.
  *
  * It has no sriov_configure, as NVIDIA's has none: VFs come by sriov-manage through pci-pf-stub.
+ * VFs that came before the vGPU manager was ready are bound all the same, and offer no types (faults.c).
  * Its name is NVIDIA's because the mdev core puts the parent's driver name before the type id.
  */
 #include <linux/iommu.h>
@@ -42,6 +43,16 @@ unbind:
 	return ret;
 }
 
+/* VFs outlive their PF's driver, which leaves them without one, as when its module is unloaded. */
+static void strand_virtual_functions(struct pci_dev *pdev)
+{
+	struct pci_dev *vf = NULL;
+
+	while ((vf = pci_get_device(PCI_ANY_ID, PCI_ANY_ID, vf)))
+		if (vf->is_virtfn && vf->physfn == pdev && vf->dev.driver == &vgpulab_pci_driver.driver)
+			device_release_driver(&vf->dev);
+}
+
 static void physical_function_remove(struct vgpulab_function *function)
 {
 	struct vgpulab_card *card = function->card;
@@ -60,12 +71,13 @@ static void physical_function_remove(struct vgpulab_function *function)
 	wait_event(card->idle, !READ_ONCE(card->usage));
 	if (card->interface == VGPULAB_MDEV_PF)
 		vgpulab_mdev_remove(function);
-	/* VFs and their vGPUs do not outlive the driver of their PF. */
-	if (pci_num_vf(pdev))
-		pci_disable_sriov(pdev);
-	/* Instances and mixed-size mode neither. */
+	strand_virtual_functions(pdev);
+	/* Instances and mixed-size mode do not outlive it. */
 	mutex_lock(&card->lock);
 	vgpulab_modes_lost_locked(card);
+	/* The PF goes away with VFs only to have them taken away. */
+	if (pci_num_vf(pdev) && card->faults.unregistered)
+		WRITE_ONCE(card->faults.unregistered, card->faults.unregistered - 1);
 	mutex_unlock(&card->lock);
 	vgpulab_proc_remove_card(card);
 }
@@ -79,6 +91,11 @@ static int virtual_function_probe(struct vgpulab_function *function)
 		       pci_domain_nr(pdev->bus), pdev->bus->number,
 		       PCI_SLOT(pdev->devfn), PCI_FUNC(pdev->devfn));
 		return -ENODEV;
+	}
+	if (READ_ONCE(function->card->faults.unregistered)) {
+		pr_info("nvidia-vgpu-vfio: Parent device %s is not currently registered for mdev support\n",
+			pci_name(pdev));
+		return 0;
 	}
 	switch (function->card->interface) {
 	case VGPULAB_MDEV_VF:

@@ -174,7 +174,7 @@ static ssize_t unbind_lock_write(struct file *file, const char __user *buffer, s
 		if (card->has_unbind_lock)
 			pr_info("NVRM: UnbindLock released\n");
 		card->has_unbind_lock = false;
-	} else if (card->usage || card->faults.is_busy || card->faults.holds_unbind_lock ||
+	} else if (card->usage || vgpulab_is_busy_locked(card) || card->faults.holds_unbind_lock ||
 		   card->faults.is_fallen) {
 		pr_info("NVRM: Could not acquire UnbindLock\n");
 	} else if (!card->has_unbind_lock) {

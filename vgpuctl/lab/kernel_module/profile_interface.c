@@ -220,6 +220,8 @@ void vgpulab_profile_remove(struct vgpulab_function *function)
 {
 	struct vgpulab_card *card = function->card;
 
+	if (!function->vfio)
+		return;	/* never registered */
 	/* First the files, so that nobody creates a vGPU on a VF that goes. */
 	sysfs_remove_group(&function->pdev->dev.kobj, &profile_group);
 	/* Waits until the last user has closed it. */

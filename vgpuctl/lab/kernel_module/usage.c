@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Who uses a card: processes with /dev/nvidiaN open or on a GPU instance, and VMs. */
+#include <linux/jiffies.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 
@@ -73,5 +74,14 @@ bool vgpulab_used_by_others_locked(const struct vgpulab_card *card)
 	lockdep_assert_held(&card->lock);
 	list_for_each_entry(process, &card->processes, node)
 		own += process->gi < 0 && process->pid == task_tgid_nr(current);
-	return card->faults.is_busy || card->usage > own;
+	return vgpulab_is_busy_locked(card) || card->usage > own;
+}
+
+/* Whether a fault lets it count as used: for as long as it lasts, or for a while. */
+bool vgpulab_is_busy_locked(const struct vgpulab_card *card)
+{
+	const struct vgpulab_faults *faults = &card->faults;
+
+	lockdep_assert_held(&card->lock);
+	return faults->is_busy || (faults->has_holder && time_before(jiffies, faults->held_until));
 }

@@ -113,6 +113,9 @@ struct vgpulab_faults {
 	bool is_busy;
 	unsigned int removal_delay_ms;
 	bool is_fallen;			/* off the bus */
+	unsigned int unregistered;	/* how many more times its VFs come without types */
+	bool has_holder;		/* until: */
+	unsigned long held_until;	/* jiffies */
 	unsigned int last_xid;
 	unsigned int ecc_errors;
 };
@@ -267,6 +270,7 @@ void vgpulab_card_unuse_locked(struct vgpulab_card *card);
 struct vgpulab_process *vgpulab_process_add(struct vgpulab_card *card, int gi);
 void vgpulab_process_remove(struct vgpulab_process *process);
 bool vgpulab_used_by_others_locked(const struct vgpulab_card *card);
+bool vgpulab_is_busy_locked(const struct vgpulab_card *card);
 
 /* mig_instances.c: every int is NVML's return code */
 struct vgpulab_gpu_instance *vgpulab_find_instance_locked(const struct vgpulab_card *card, unsigned int id);

@@ -12,6 +12,7 @@ static const char usage[] =
 	"    nvidia-smi --version\n"
 	"    nvidia-smi [-i ID] -mig 0|1               set the MIG mode\n"
 	"    nvidia-smi [-i ID] --gpu-reset\n"
+	"    nvidia-smi [-i ID] -pm 0|1                said and forgotten: no daemon keeps the GPUs open here\n"
 	"    nvidia-smi [-i ID] --query-gpu=FIELDS --format=csv[,noheader][,nounits]\n"
 	"    nvidia-smi [-i ID] -q [-x]                all that is known of each GPU\n"
 	"    nvidia-smi vgpu [-i ID] [-q | -u | -s [-v] | -c [-v] | -ss | -ghm | -shm 0|1] [-gi ID]\n"
@@ -44,7 +45,7 @@ static int show_version(void)
 static int run_top_level(const struct options *options)
 {
 	static const char *const known[] = { "-i", "--id", "-L", "--list-gpus", "-mig", "--multi-instance-gpu", "-r",
-					     "--gpu-reset", "--query-gpu", "--format", "--version", "-q", "--query", "-x",
+					     "--gpu-reset", "-pm", "--persistence-mode", "--query-gpu", "--format", "--version", "-q", "--query", "-x",
 					     "--xml-format", NULL };
 	const char *strange = unknown_option(options, known);
 	struct selection selection;
@@ -65,6 +66,8 @@ static int run_top_level(const struct options *options)
 		return set_mig_mode(&selection, option(options, "-mig", "--multi-instance-gpu"));
 	if (has_option(options, "-r", "--gpu-reset"))
 		return reset_devices(&selection);
+	if (has_option(options, "-pm", "--persistence-mode"))
+		return set_persistence(&selection, option(options, "-pm", "--persistence-mode"));
 	if (has_option(options, "--query-gpu", "--query-gpu"))
 		return query_devices(&selection, option(options, "--query-gpu", "--query-gpu"),
 				     option(options, "--format", "--format"));

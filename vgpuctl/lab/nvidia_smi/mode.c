@@ -76,3 +76,19 @@ int reset_devices(const struct selection *selection)
 	puts("All done.");
 	return NVML_SUCCESS;
 }
+
+int set_persistence(const struct selection *selection, const char *text)
+{
+	unsigned int mode;
+
+	if (read_number(text, &mode) || mode > 1) {
+		puts("Invalid value for persistence mode: 0 or 1 is wanted. Please run 'nvidia-smi -h' for help.");
+		return NVML_ERROR_INVALID_ARGUMENT;
+	}
+	for (unsigned int i = 0; i < selection->count; i++)
+		if (!selection->devices[i].lost)
+			printf("%s persistence mode for GPU %s.\n", mode ? "Enabled" : "Disabled",
+			       selection->devices[i].bus_id);
+	puts("All done.");
+	return NVML_SUCCESS;
+}

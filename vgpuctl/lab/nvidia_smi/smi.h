@@ -55,6 +55,7 @@ int mig_command(const struct options *options);
 int change_instances(const struct selection *selection, const struct options *options);
 int set_mig_mode(const struct selection *selection, const char *mode);
 int reset_devices(const struct selection *selection);
+int set_persistence(const struct selection *selection, const char *mode);
 
 /* NVML's calls, as far as they are used. */
 nvmlReturn_t nvmlInit_v2(void);

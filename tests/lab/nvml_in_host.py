@@ -44,7 +44,9 @@ def smi(*arguments: str) -> list[object]:
 
 
 def program(*arguments: str) -> list[object]:
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120
+    )
     return [done.returncode, done.stdout]
 
 

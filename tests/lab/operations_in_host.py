@@ -161,9 +161,10 @@ def kernel_log() -> list[str]:
 
 
 def program(*arguments: str) -> list[object]:
-    """Exit status and stdout."""
+    """Exit status, stdout and stderr as one text."""
     reader, writer = os.pipe()
-    child = os.posix_spawn(arguments[0], arguments, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)])
+    both = [(os.POSIX_SPAWN_DUP2, writer, stream) for stream in (1, 2)]
+    child = os.posix_spawn(arguments[0], arguments, os.environ, file_actions=both)
     os.close(writer)
     with os.fdopen(reader) as output:
         text = output.read()

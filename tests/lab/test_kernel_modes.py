@@ -74,6 +74,16 @@ def _type(card: Card, name: str) -> int:
     return next(one.id for one in card.types if one.name.endswith(name))
 
 
+def _make_anew(card: Card, do: Do) -> None:
+    """Cycle the VFs, which a refused lock left without a driver."""
+    without, off, on = do(
+        ["exists", f"{DEVICES}/{card.function(0)}/driver"],
+        ["program", SRIOV_MANAGE, "-d", card.address],
+        _enable(card),
+    )
+    assert (without, off[0], on) == (False, 0, [0, f"Enabling VFs on {card.address}\n"])
+
+
 def _enable(card: Card) -> list[Any]:
     return ["program", SRIOV_MANAGE, "-e", card.address]
 
@@ -349,6 +359,7 @@ def test_faults_come_and_go_as_they_are_asked_for(sliced: Card, do: Do) -> None:
     assert answers[13] == "0"
     assert answers[16][1].endswith(f"Cannot obtain unbindLock for {at}\n")
     assert answers[17:] == [_IN_USE, "ok", "EINVAL"]
+    _make_anew(sliced, do)
 
 
 def test_a_gpu_that_fell_off_the_bus_answers_nothing_until_it_is_back(sliced: Card, do: Do) -> None:
@@ -376,6 +387,7 @@ def test_a_gpu_that_fell_off_the_bus_answers_nothing_until_it_is_back(sliced: Ca
     assert (_words(answers[9][0])["ecc_errors"], _words(answers[9][0])["retired_pages"]) == ("3", "3")
     assert any("Xid" in line and " 31, " in line for line in answers[11])
     assert _words(answers[12][0])["last_xid"] == "31"
+    _make_anew(sliced, do)
 
 
 def test_only_root_changes_anything(boards: dict[str, Card], kernel_host: KernelHost) -> None:

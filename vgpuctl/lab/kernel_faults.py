@@ -132,6 +132,10 @@ _STILL_THERE = {
     " || echo {card}",
     "vfs-on-stub": "for link in /sys/bus/pci/devices/{card}/virtfn*; do"
     " [ ! -e /sys/bus/pci/drivers/pci-pf-stub/$(basename $(readlink $link)) ] || {{ echo {card}; break; }}; done",
+    "vfs-unregistered": "grep -q '^card {card} .* unregistered=[1-9]' /proc/vgpulab/state && echo {card};"
+    " for link in /sys/bus/pci/devices/{card}/virtfn*; do [ ! -e $link/driver ] || [ -e $link/nvidia ] ||"
+    " [ -e $link/mdev_supported_types ] || {{ echo {card}; break; }}; done",
+    "lock-busy": "! grep -q '^card {card} .* busy=1' /proc/vgpulab/state || echo {card}",
     "sriov-silent": f"! grep -qs '[1-9]' {_COUNTED}.sriov-silent || echo {{card}}",
 }
 

@@ -132,7 +132,7 @@ def test_sick_vfs_of_a_simulated_host_are_repaired(kind: str, simulated: Bench) 
 
 
 @pytest.mark.kernel_lab
-@pytest.mark.parametrize("kind", ["vfs-on-stub", "pf-unbound", "vfs-unregistered"])
+@pytest.mark.parametrize("kind", ["vfs-on-stub", "vfs-unregistered"])
 def test_sick_vfs_on_a_real_kernel_are_repaired(kind: str, kernel: Bench, kernel_host: KernelHost) -> None:
     _is_repaired(kernel, kernel_host.name, kernel_host.folder, kind)
 

@@ -31,8 +31,9 @@ static void show_card(struct seq_file *file, const struct vgpulab_card *card)
 		   card->mig && card->mig->pending, card->is_heterogeneous);
 	seq_printf(file, " sched_policy=%u sched_arr=%u sched_slice_us=%u sched_frequency=%u",
 		   scheduler->policy, scheduler->arr, scheduler->slice_us, scheduler->frequency);
-	seq_printf(file, " fallen=%d ecc_errors=%u retired_pages=%u last_xid=%u\n", card->faults.is_fallen,
+	seq_printf(file, " fallen=%d ecc_errors=%u retired_pages=%u last_xid=%u", card->faults.is_fallen,
 		   card->faults.ecc_errors, card->faults.ecc_errors, card->faults.last_xid);
+	seq_printf(file, " busy=%d unregistered=%u\n", vgpulab_is_busy_locked(card), card->faults.unregistered);
 }
 
 static void show_instances(struct seq_file *file, const struct vgpulab_card *card)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from vgpuctl.agent.wire.facts import VgpuType
 from vgpuctl.agent.wire.steps import CreateMdev, DeleteMdev, SetVgpuType, Step
+from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.catalog import short_name
 from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus, has_type
 from vgpuctl.model.sharing import Sharing
@@ -125,5 +126,6 @@ def _free_functions(work: GpuWork) -> Iterator[str]:
     taken = {user.device for user in work.users}
     for function in work.gpu.vfs:
         is_free = not (has_type(function) or function.mdev_uuid or function.holders or function.problem)
-        if is_free and function.address not in taken:
+        can_carry = not work.is_nvidia or is_usable(function)
+        if is_free and can_carry and function.address not in taken:
             yield function.address

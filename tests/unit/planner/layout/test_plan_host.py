@@ -15,6 +15,7 @@ from vgpuctl.agent.wire.steps import (
     CreateMdev,
     DestroyGpuInstance,
     SetServiceActive,
+    SetVgpuType,
     SetVirtualFunctions,
 )
 from vgpuctl.model.layout import (
@@ -199,6 +200,18 @@ def test_sick_vfs_wait_while_a_vm_uses_the_card() -> None:
     assert plan.steps == () and plan.obstacles == ()
     [difference] = plan.differences
     assert "without a driver" in difference.found and "stop or move the VMs" in (difference.remedy or "")
+
+
+def test_a_slice_is_not_put_on_a_sick_vf() -> None:
+    gpu = SimulatedGpu(A40)
+    gpu.vf_count = gpu.total_vfs
+    gpu.vf_types[gpu.functions[0]] = "559"
+    gpu.hold(gpu.functions[0])
+    read = gpu.facts()
+    sick = replace(read, vfs=(read.vfs[0], replace(read.vfs[1], offers_types=False), *read.vfs[2:]))
+    facts = replace(SimulatedHost(gpu).facts(), gpus=(sick,))
+    [planned] = plan_host(declare(VgpuLayout(slices=(("A40-2Q", 1),))), facts).steps
+    assert isinstance(planned.step, SetVgpuType) and planned.step.address == gpu.functions[2]
 
 
 def test_vfs_of_a_card_that_lost_its_driver_are_made_anew() -> None:

@@ -1,37 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves who we are to an SSH server: keys of files and agent, then the password; and says what was tried."""
 
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from vgpuctl.errors import AuthenticationFailed, HostUnreachable
+from vgpuctl.hosts.key_agent import SIGN_TIMEOUT_S, AgentFailure, AgentKey, KeyAgent
+from vgpuctl.hosts.public_keys import PublicKey
 from vgpuctl.hosts.ssh_config import Endpoint
 
 if TYPE_CHECKING:
     import paramiko
 
-_AGENT_TIMEOUT_S = 5.0
+# For the server to say yes or no, beside the time to sign.
+_ANSWER_S = 20.0
 
 
 @dataclass
 class _Attempts:
-    """What was tried, for the error. encrypted: key files that ask for a passphrase."""
+    """What was tried, for the error. for_agent: key files that only an agent can use: passphrase, token."""
 
     tried: list[str] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
-    encrypted: list[Path] = field(default_factory=list)
+    for_agent: list[Path] = field(default_factory=list)
     allowed: list[str] = field(default_factory=list)
 
 
 def authenticate(transport: "paramiko.Transport", endpoint: Endpoint) -> None:
     """Log in as the endpoint's user.
 
-    Order: key files, keys of the agent, password. A server counts refused keys (MaxAuthTries), so the keys that
-    somebody named go first. Raises AuthenticationFailed with every method and key that was tried.
+    Order: key files, keys of the agent, password; a key's certificates before the key itself. A server counts refused
+    keys (MaxAuthTries), so the keys that somebody named go first. Raises AuthenticationFailed with every method and
+    key that was tried.
     """
     import paramiko
 
@@ -53,54 +57,89 @@ def authenticate(transport: "paramiko.Transport", endpoint: Endpoint) -> None:
 
 
 def _try_keys(
-    transport: "paramiko.Transport",
-    endpoint: Endpoint,
-    attempts: _Attempts,
-    agent_keys: "tuple[paramiko.AgentKey, ...]",
+    transport: "paramiko.Transport", endpoint: Endpoint, attempts: _Attempts, agent_keys: Sequence[AgentKey]
 ) -> bool:
-    offered: set[bytes] = set()
-    chosen: set[bytes] = set()
+    offer = _Offer(transport, endpoint, attempts)
+    certificates = _certificates(endpoint, attempts)
+    chosen: set[bytes] = {certificate.key.blob for certificate in certificates}
     for path in endpoint.identity_files:
-        public = _public_blob(path)
+        public = _public_key(path)
         if public is not None:
-            chosen.add(public)
+            chosen.add(public.blob)
         key = _load_key(path, endpoint, attempts)
         if key is None:
             continue
         chosen.add(key.asbytes())
-        offered.add(key.asbytes())
-        if _offer(transport, endpoint, key, f"key {path} ({key.fingerprint})", attempts):
+        if offer.with_certificates(key, f"key {path} ({key.fingerprint})", certificates):
             return True
     for agent_key in agent_keys:
-        blob = agent_key.asbytes()
-        if blob in offered or (endpoint.identities_only and blob not in chosen):
+        if endpoint.identities_only and agent_key.plain.blob not in chosen:
             continue
-        offered.add(blob)
-        label = f"agent key {agent_key.comment or agent_key.get_name()} ({agent_key.fingerprint})"
-        if _offer(transport, endpoint, agent_key, label, attempts):
+        kind = "agent certificate" if agent_key.public.is_certificate else "agent key"
+        label = f"{kind} {agent_key.comment or agent_key.get_name()} ({agent_key.fingerprint})"
+        if offer.with_certificates(agent_key, label, certificates):
             return True
     return False
 
 
-def _offer(
-    transport: "paramiko.Transport", endpoint: Endpoint, key: "paramiko.PKey", label: str, attempts: _Attempts
-) -> bool:
-    import paramiko
+@dataclass(frozen=True)
+class _Certificate:
+    """A certificate of a file. key: the plain key that it is about."""
 
-    attempts.tried.append(label)
-    try:
-        further = transport.auth_publickey(endpoint.user, key)
-    except paramiko.BadAuthenticationType as exc:
-        attempts.allowed = list(exc.allowed_types)
-        return False
-    except paramiko.AuthenticationException:
-        if not transport.is_active():
-            raise
-        return False
-    if further:
-        attempts.allowed = list(further)
-        return "password" in further and _try_password(transport, endpoint, attempts)
-    return True
+    path: Path
+    public: PublicKey
+    key: PublicKey
+    about: str
+
+
+class _Offer:
+    """Shows keys to the server, each at most once."""
+
+    def __init__(self, transport: "paramiko.Transport", endpoint: Endpoint, attempts: _Attempts) -> None:
+        self._transport = transport
+        self._endpoint = endpoint
+        self._attempts = attempts
+        self._offered: set[bytes] = set()
+
+    def with_certificates(
+        self, key: "paramiko.PKey | AgentKey", label: str, certificates: Sequence[_Certificate]
+    ) -> bool:
+        """Try the certificates about a key, then the key; True when the server let us in."""
+        import paramiko
+
+        for one in certificates:
+            if one.key.blob == key.asbytes():
+                key.public_blob = paramiko.pkey.PublicBlob(one.public.kind, one.public.blob)
+                if self._once(key, one.public.blob, f"{one.about} ({one.path}) with {label}"):
+                    return True
+        key.public_blob = None
+        return self._once(key, key.asbytes(), label)
+
+    def _once(self, key: "paramiko.PKey | AgentKey", blob: bytes, label: str) -> bool:
+        import paramiko
+
+        if blob in self._offered:
+            return False
+        self._offered.add(blob)
+        self._attempts.tried.append(label)
+        waits = self._endpoint.connect_timeout_s
+        self._transport.auth_timeout = max(waits, SIGN_TIMEOUT_S if isinstance(key, AgentKey) else 0.0) + _ANSWER_S
+        try:
+            further = self._transport.auth_publickey(self._endpoint.user, cast(paramiko.PKey, key))
+        except paramiko.BadAuthenticationType as exc:
+            self._attempts.allowed = list(exc.allowed_types)
+            return False
+        except paramiko.AuthenticationException:
+            if not self._transport.is_active():
+                raise
+            return False
+        finally:
+            if isinstance(key, AgentKey) and key.failure is not None:
+                self._attempts.tried[-1] += f": the agent did not sign: {key.failure}"
+        if further:
+            self._attempts.allowed = list(further)
+            return "password" in further and _try_password(self._transport, self._endpoint, self._attempts)
+        return True
 
 
 def _try_password(transport: "paramiko.Transport", endpoint: Endpoint, attempts: _Attempts) -> bool:
@@ -147,10 +186,15 @@ def _load_key(path: Path, endpoint: Endpoint, attempts: _Attempts) -> "paramiko.
         attempts.unusable.append(f"key {path}: {exc.strerror}")
         return None
     except (paramiko.PasswordRequiredException, TypeError):
-        attempts.encrypted.append(path)
+        attempts.for_agent.append(path)
         attempts.unusable.append(f"key {path}: encrypted, and no passphrase is asked for")
         return None
     except (paramiko.SSHException, paramiko.pkey.UnknownKeyType, ValueError) as exc:
+        public = _public_key(path)
+        if public is not None and public.needs_token:
+            attempts.for_agent.append(path)
+            attempts.unusable.append(f"key {path}: a FIDO key, whose token only an agent can ask")
+            return None
         attempts.unusable.append(f"key {path}: not a private key that can be used ({exc})")
         return None
     if key.can_sign():
@@ -159,50 +203,63 @@ def _load_key(path: Path, endpoint: Endpoint, attempts: _Attempts) -> "paramiko.
     return None
 
 
-def _public_blob(path: Path) -> bytes | None:
+def _public_key(path: Path) -> PublicKey | None:
     """Return the public half that lies beside a key file: the agent may hold the private one."""
-    import paramiko
-
     try:
-        blob = paramiko.pkey.PublicBlob.from_file(str(path if path.suffix == ".pub" else f"{path}.pub"))
-    except (OSError, ValueError, UnicodeDecodeError):
+        return PublicKey.of_file(path if path.suffix == ".pub" else Path(f"{path}.pub")).plain
+    except (OSError, ValueError):
         return None
-    return bytes(blob.key_blob)
+
+
+def _certificates(endpoint: Endpoint, attempts: _Attempts) -> list[_Certificate]:
+    """Read the certificates that ssh_config names (CertificateFile), and those beside the key files."""
+    found = []
+    beside = [Path(f"{path}-cert.pub") for path in endpoint.identity_files]
+    for path in dict.fromkeys((*endpoint.certificate_files, *beside)):
+        try:
+            public = PublicKey.of_file(path)
+            if not public.is_certificate:
+                raise ValueError(f"it is a key of type {public.kind}")
+            found.append(_Certificate(path, public, public.plain, public.about()))
+        except FileNotFoundError:
+            if path in endpoint.certificate_files:
+                attempts.unusable.append(f"certificate {path}: no such file")
+        except (OSError, ValueError, struct.error) as exc:
+            attempts.unusable.append(f"certificate {path}: {getattr(exc, 'strerror', None) or exc}")
+    return found
 
 
 @contextmanager
-def _agent_keys(endpoint: Endpoint, attempts: _Attempts) -> "Iterator[tuple[paramiko.AgentKey, ...]]":
+def _agent_keys(endpoint: Endpoint, attempts: _Attempts) -> Iterator[Sequence[AgentKey]]:
     """Yield the agent's keys; the agent stays connected meanwhile, because it signs."""
-    import paramiko
-    from paramiko.agent import AgentSSH
-
     if endpoint.agent_socket is None:
         yield ()
         return
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.settimeout(_AGENT_TIMEOUT_S)
-        agent = AgentSSH()
-        keys: tuple[paramiko.AgentKey, ...] = ()
+        agent = KeyAgent(endpoint.agent_socket)
+    except AgentFailure as exc:
+        attempts.unusable.append(f"agent {endpoint.agent_socket}: {exc}")
+        yield ()
+        return
+    with closing(agent):
         try:
-            connection.connect(endpoint.agent_socket)
-            # paramiko.Agent knows SSH_AUTH_SOCK only; IdentityAgent and tests name another socket.
-            agent._connect(connection)  # type: ignore[attr-defined]  # not in the stubs
-            keys = agent.get_keys()
-        except (OSError, paramiko.SSHException) as exc:
+            keys = agent.keys()
+        except AgentFailure as exc:
             attempts.unusable.append(f"agent {endpoint.agent_socket}: {exc}")
+            keys = []
         yield keys
-    finally:
-        connection.close()
 
 
 def _failed(endpoint: Endpoint, attempts: _Attempts) -> AuthenticationFailed:
     context = [f"tried: {what}" for what in attempts.tried] or ["tried: nothing, there was no key or password"]
     context += [f"not tried: {what}" for what in attempts.unusable]
+    context += [
+        f"not tried: {text}" for method, text in endpoint.ways_not_tried if method in (attempts.allowed or [method])
+    ]
     if attempts.allowed:
         context.append(f"the server accepts: {', '.join(attempts.allowed)}")
-    if attempts.encrypted:
-        hint = f"load the encrypted key into an agent: `ssh-add {attempts.encrypted[0]}`"
+    if attempts.for_agent:
+        hint = f"load the key into an agent: `ssh-add {attempts.for_agent[0]}`"
     elif not attempts.tried:
         hint = "set ansible_ssh_private_key_file, or load a key into an agent with ssh-add"
     else:

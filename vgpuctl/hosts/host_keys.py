@@ -14,23 +14,11 @@ from pathlib import Path
 
 from vgpuctl.errors import HostError, HostKeyChanged, HostKeyUnknown
 from vgpuctl.hosts.known_hosts_command import run_known_hosts_command
+from vgpuctl.hosts.public_keys import PublicKey
 from vgpuctl.hosts.ssh_config import Endpoint
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 
 _LOGGER = logging.getLogger("vgpuctl.hosts")
-
-
-@dataclass(frozen=True)
-class HostKey:
-    """A public key in SSH's wire format. kind: `ssh-ed25519`, `ssh-rsa`, ..."""
-
-    kind: str
-    blob: bytes
-
-    @property
-    def fingerprint(self) -> str:
-        """As `ssh-keygen -l` prints it: `SHA256:...`."""
-        return "SHA256:" + base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip("=")
 
 
 @dataclass(frozen=True)
@@ -41,7 +29,7 @@ class KnownHost:
     line: int
     marker: str
     patterns: str
-    key: HostKey
+    key: PublicKey
 
     @property
     def place(self) -> str:
@@ -61,7 +49,7 @@ class KnownHost:
         return has_matched
 
 
-def known_lines(endpoint: Endpoint, shown: HostKey | None = None) -> list[KnownHost]:
+def known_lines(endpoint: Endpoint, shown: PublicKey | None = None) -> list[KnownHost]:
     """Return the lines about an endpoint, in the files' order, then KnownHostsCommand's.
 
     A port other than 22 is looked up as `[host]:port`; as ssh does, a line without a port serves when there is
@@ -77,7 +65,7 @@ def known_lines(endpoint: Endpoint, shown: HostKey | None = None) -> list[KnownH
     return found
 
 
-def _lines_of_command(endpoint: Endpoint, shown: HostKey | None) -> list[KnownHost]:
+def _lines_of_command(endpoint: Endpoint, shown: PublicKey | None) -> list[KnownHost]:
     """Run KnownHostsCommand: before the key exchange for the order of algorithms, then about the key itself."""
     tokens = {"H": endpoint.known_hosts_name, "I": "ORDER", "t": "NONE", "f": "NONE", "K": "NONE"}
     if shown is not None:
@@ -98,7 +86,7 @@ def key_kind(algorithm: str) -> str:
     return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
 
 
-def verify(endpoint: Endpoint, lines: Sequence[KnownHost], shown: HostKey) -> None:
+def verify(endpoint: Endpoint, lines: Sequence[KnownHost], shown: PublicKey) -> None:
     """Accept the key that the server showed, or raise HostKeyUnknown or HostKeyChanged.
 
     Where unknown keys are accepted a warning is logged; a changed or revoked key is never accepted. Nothing is
@@ -122,7 +110,7 @@ def verify(endpoint: Endpoint, lines: Sequence[KnownHost], shown: HostKey) -> No
     _LOGGER.warning("%s: host key checking is off; accepted %s", error.message, shown.fingerprint)
 
 
-def _changed(endpoint: Endpoint, known: Sequence[KnownHost], shown: HostKey) -> HostError:
+def _changed(endpoint: Endpoint, known: Sequence[KnownHost], shown: PublicKey) -> HostError:
     same_kind = [line for line in known if line.key.kind == shown.kind]
     wanted = same_kind or known
     context = [f"shown by the server: {shown.kind} {shown.fingerprint}"]
@@ -140,7 +128,7 @@ def _changed(endpoint: Endpoint, known: Sequence[KnownHost], shown: HostKey) -> 
     )
 
 
-def _unknown(endpoint: Endpoint, lines: Sequence[KnownHost], shown: HostKey) -> HostKeyUnknown:
+def _unknown(endpoint: Endpoint, lines: Sequence[KnownHost], shown: PublicKey) -> HostKeyUnknown:
     file = endpoint.known_hosts_files[0]
     context = [f"{shown.kind} {shown.fingerprint}"]
     context += [
@@ -206,7 +194,7 @@ def _parse(path: Path, number: int, line: str) -> KnownHost | None:
         blob = base64.b64decode(words[2], validate=True)
     except (binascii.Error, ValueError):
         return None
-    return KnownHost(path, number, marker, words[0], HostKey(words[1], blob))
+    return KnownHost(path, number, marker, words[0], PublicKey(words[1], blob))
 
 
 def _matches_hash(text: str, host: str) -> bool:

@@ -13,6 +13,7 @@ from vgpuctl.hosts import host_keys
 from vgpuctl.hosts.authentication import authenticate
 from vgpuctl.hosts.bounds import LASTING_PER_SECOND, MOST_IN_SESSION, SocketLike, WatchedStream
 from vgpuctl.hosts.proxy_command import ProxyCommand
+from vgpuctl.hosts.public_keys import PublicKey
 from vgpuctl.hosts.ssh_config import Endpoint
 from vgpuctl.hosts.statistics import ConnectionStatistics
 
@@ -149,7 +150,6 @@ def _handshake(
     security = transport.get_security_options()
     security.key_types = host_keys.preferred_algorithms(lines, security.key_types)
     transport.banner_timeout = endpoint.connect_timeout_s
-    transport.auth_timeout = max(endpoint.connect_timeout_s, 30.0)
     where = f"{endpoint.host} port {endpoint.port}"
     try:
         transport.start_client(timeout=endpoint.connect_timeout_s)
@@ -168,7 +168,7 @@ def _handshake(
             f"{endpoint.connect_timeout_s:g} s"
         )
     key = transport.get_remote_server_key()
-    shown = host_keys.HostKey(key.get_name(), key.asbytes())
+    shown = PublicKey(key.get_name(), key.asbytes())
     if endpoint.known_hosts_command:
         lines = host_keys.known_lines(endpoint, shown)
     host_keys.verify(endpoint, lines, shown)

@@ -35,7 +35,8 @@ class Endpoint:
 
     name: the inventory's, or the hop as written. via: the jump hosts, first hop first. known_as: what known_hosts
     is searched for when HostKeyAlias is set. known_hosts_command: its words, with KEY_TOKENS left in them.
-    accepts_unknown_key: never a changed or revoked one. ways_not_tried: other ways to log in that ssh_config asks for.
+    accepts_unknown_key: never a changed or revoked one. ways_not_tried: other ways to log in that
+    ssh_config asks for, each by its name in the protocol and in words.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Endpoint:
     address_family: str = "any"
     proxy_command: str | None = None
     via: tuple["Endpoint", ...] = ()
-    ways_not_tried: tuple[str, ...] = ()
+    ways_not_tried: tuple[tuple[str, str], ...] = ()
     password: str | None = field(default=None, repr=False)
 
     @property
@@ -237,15 +238,15 @@ def _agent_socket(text: str, tokens: Tokens) -> str | None:
     return str(tokens.path(text))
 
 
-def _ways_not_tried(options: dict[str, str]) -> tuple[str, ...]:
-    """Name the ways to log in that ssh_config asks for and vgpuctl does not know."""
+def _ways_not_tried(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Name, by the method in the protocol, the ways to log in that ssh_config asks for and vgpuctl does not know."""
     ways = []
     if options.get("gssapiauthentication") in ("yes", "true"):
-        ways.append("Kerberos tickets (GSSAPIAuthentication): not supported")
+        ways.append(("gssapi-with-mic", "Kerberos tickets (GSSAPIAuthentication): not supported"))
     if options.get("pkcs11provider", "none") != "none":
-        ways.append("PKCS11Provider: not supported; load its keys into an agent with `ssh-add -s`")
+        ways.append(("publickey", "PKCS11Provider: not supported; load its keys into an agent with `ssh-add -s`"))
     if options.get("hostbasedauthentication") in ("yes", "true"):
-        ways.append("HostbasedAuthentication: not supported")
+        ways.append(("hostbased", "HostbasedAuthentication: not supported"))
     return tuple(ways)
 
 

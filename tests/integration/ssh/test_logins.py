@@ -160,7 +160,7 @@ def test_an_encrypted_key_asks_for_the_agent_and_works_with_it(sshd: LoopbackSsh
     make_key(locked, "ed25519", passphrase="secret words")
     with pytest.raises(AuthenticationFailed) as caught:
         open_and_close(sshd.target(private_key_file=str(locked)), sshd.settings())
-    assert caught.value.hint == f"load the encrypted key into an agent: `ssh-add {locked}`"
+    assert caught.value.hint == f"load the key into an agent: `ssh-add {locked}`"
     with running_agent(tmp_path) as agent:
         add_to_agent(agent, sshd.client_key)
         target = sshd.target(private_key_file=str(locked))

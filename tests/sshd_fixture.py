@@ -116,6 +116,13 @@ class LoopbackSshd:
         path = self.folder / "sshd.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
+    @property
+    def sessions(self) -> list[int]:
+        """The processes of the connections; of a server without a namespace."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        return [int(number) for number in children.read_text().split()]
+
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._has_accounts:
@@ -197,8 +204,10 @@ class LoopbackSshd:
             "KbdInteractiveAuthentication no",
             "UseDNS no",
             "LogLevel VERBOSE",
-            "MaxStartups 100",
         ]
+        # Of this option alone sshd takes the last value.
+        if not any(option.startswith("MaxStartups ") for option in self._options):
+            lines.append("MaxStartups 100")
         lines.append("SetEnv " + " ".join(f"{name}={value}" for name, value in self._environment.items()))
         return "\n".join(lines) + "\n"
 

@@ -30,6 +30,12 @@ class ByteBudget:
         """Why nothing more is taken; None while there is room."""
         return self._refusal
 
+    def widen(self, most: int, per_second: int) -> None:
+        """Let the sender send more: it serves one more of us."""
+        with self._lock:
+            self._most += most
+            self._per_second += per_second
+
     def take(self, size: int) -> None:
         """Count bytes that came. Raises OSError(EMSGSIZE) when they are too many, and from then on."""
         with self._lock:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vgpuctl.guests.hypervisor import Hypervisor
     from vgpuctl.hosts.agent_client import AgentClient
     from vgpuctl.hosts.connection import Connection
+    from vgpuctl.hosts.jump_hosts import JumpHosts
     from vgpuctl.hosts.settings import SshSettings
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.ovn.authority import Authority
@@ -69,10 +70,17 @@ def open_services(
 
         return SshSettings(known_hosts_file=settings.known_hosts, connect_timeout_s=settings.connect_timeout_s)
 
+    @functools.cache
+    def jump_hosts() -> "JumpHosts":
+        from vgpuctl.hosts.jump_hosts import JumpHosts
+
+        return JumpHosts()
+
     def session(inventory: "Inventory", name: str) -> HostSession:
         from vgpuctl.hosts.connection import Connection
 
-        return HostSession(name, Connection(inventory.target(name), settings=ssh()), open_agent, _hypervisor)
+        connection = Connection(inventory.target(name), settings=ssh(), jump_hosts=jump_hosts())
+        return HostSession(name, connection, open_agent, _hypervisor)
 
     def open_agent(connection: "Connection") -> "AgentClient":
         from vgpuctl.hosts.agent_client import AgentClient

@@ -15,6 +15,7 @@ KEPT_ERRORS = 64 * 1024
 """Of stderr, at its beginning and at its end."""
 # OpenSSH's PACKET_MAX_SIZE is 256 KiB (packet.h); paramiko takes what the other side announces, up to 4 GiB.
 LARGEST_PACKET = 2**20
+_KEPT_GREETING = 256
 # A banner, the key exchange and the login with its own banner; OpenSSH needs some 10 KiB.
 MOST_BEFORE_LOGIN = 4 * 2**20
 # Of one host in one command, over all its connections: 250 readings of the largest host, or a console that prints.
@@ -69,6 +70,9 @@ class WatchedStream:
         self._budget = budget
         self._statistics = statistics
         self._before_login: ByteBudget | None = ByteBudget("the host", MOST_BEFORE_LOGIN)
+        self.greeting = b""
+        """The first bytes that came: a server that refuses the start says so before its version."""
+        self.has_ended = False
         # paramiko's Transport.stop_thread reads this attribute of its socket.
         self._closed = False
 
@@ -87,7 +91,14 @@ class WatchedStream:
         """Receive as `socket.recv`. Raises OSError(EMSGSIZE) for more than a host may send."""
         if size > LARGEST_PACKET:
             raise OSError(errno.EMSGSIZE, f"{os.strerror(errno.EMSGSIZE)}: the host announces a packet of {size} bytes")
-        data = self._stream.recv(size)
+        try:
+            data = self._stream.recv(size)
+        except ConnectionError:
+            self.has_ended = True
+            raise
+        self.has_ended = not data
+        if len(self.greeting) < _KEPT_GREETING:
+            self.greeting += data[:_KEPT_GREETING]
         if self._statistics is not None:
             self._statistics.count_received(len(data))
         if self._before_login is not None:

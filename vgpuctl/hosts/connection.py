@@ -14,6 +14,7 @@ from vgpuctl.byte_budget import ByteBudget
 from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, HostUnreachable, TooMuchOutput
 from vgpuctl.hosts import become as sudo
 from vgpuctl.hosts import login
+from vgpuctl.hosts.jump_hosts import JumpHosts
 from vgpuctl.hosts.libvirt_tunnel import LibvirtTunnel
 from vgpuctl.hosts.python_check import VERSION_PROGRAM, python_version
 from vgpuctl.hosts.quiet_paramiko import load_paramiko
@@ -80,11 +81,19 @@ class Connection:
     """The SSH connection of one host, opened on first use and again after it was lost. Thread-safe.
 
     Many commands can run at once; where the server allows fewer sessions than are asked for (OpenSSH's
-    MaxSessions is 10) the rest waits its turn.
+    MaxSessions is 10) the rest waits its turn. jump_hosts: shared by the connections of a run.
     """
 
-    def __init__(self, target: HostTarget, *, settings: SshSettings, budget: ByteBudget | None = None) -> None:
+    def __init__(
+        self,
+        target: HostTarget,
+        *,
+        settings: SshSettings,
+        budget: ByteBudget | None = None,
+        jump_hosts: JumpHosts | None = None,
+    ) -> None:
         self.target = target
+        self._jump_hosts = jump_hosts or JumpHosts()
         self._budget = budget or login.session_budget("the host")
         self.settings = settings
         self.statistics = ConnectionStatistics()
@@ -287,7 +296,7 @@ class Connection:
                 port=there.port,
                 user=there.user,
             ):
-                self._login = login.log_in(there, self.statistics, self._budget)
+                self._login = login.log_in(there, self.statistics, self._budget, self._jump_hosts)
             return self._login.transport
 
     def _dropped(self, doing: str, exc: BaseException | None = None) -> HostError:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens the stream to a host (TCP, jump hosts, ProxyCommand), speaks SSH, checks the host key and logs in."""
 
+import logging
+import random
+import re
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -12,6 +16,7 @@ from vgpuctl.errors import HostUnreachable
 from vgpuctl.hosts import host_keys
 from vgpuctl.hosts.authentication import authenticate
 from vgpuctl.hosts.bounds import LASTING_PER_SECOND, MOST_IN_SESSION, SocketLike, WatchedStream
+from vgpuctl.hosts.jump_hosts import Chain, JumpHosts
 from vgpuctl.hosts.proxy_command import ProxyCommand
 from vgpuctl.hosts.public_keys import PublicKey
 from vgpuctl.hosts.ssh_config import Endpoint
@@ -20,7 +25,13 @@ from vgpuctl.hosts.statistics import ConnectionStatistics
 if TYPE_CHECKING:
     import paramiko
 
+_LOGGER = logging.getLogger("vgpuctl.hosts")
 _JOIN_TIMEOUT_S = 5.0
+PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+"""Before a refused start is tried again; a penalty of PerSourcePenalties lasts 15 s and longer."""
+# An sshd before 8.5 says nothing, and neither does a port that leads nowhere.
+_SILENT_TRIES = 3
+_REFUSED_START = re.compile(rb"Exceeded MaxStartups|Not allowed at this time")
 _USER_TIMEOUT_MS = 30_000
 _FAMILIES = {"any": socket.AF_UNSPEC, "inet": socket.AF_INET, "inet6": socket.AF_INET6}
 
@@ -42,33 +53,96 @@ def session_budget(sender: str) -> ByteBudget:
     return ByteBudget(sender, MOST_IN_SESSION, per_second=LASTING_PER_SECOND)
 
 
-def log_in(endpoint: Endpoint, statistics: ConnectionStatistics, budget: ByteBudget) -> Login:
+def log_in(endpoint: Endpoint, statistics: ConnectionStatistics, budget: ByteBudget, jump_hosts: JumpHosts) -> Login:
     """Reach an endpoint through its jump hosts and log in; every hop's key is checked.
 
     budget: of the endpoint; each jump host has one of its own.
     Raises HostUnreachable, HostKeyUnknown, HostKeyChanged, AuthenticationFailed.
     """
+
+    def log_in_hop(chain: Chain, stack: ExitStack, hop_budget: ByteBudget) -> "paramiko.Transport":
+        *earlier, hop = chain
+        before = None
+        if earlier:
+            before = stack.enter_context(jump_hosts.through(tuple(earlier), log_in_hop, name=hop.name))
+        return _log_in_one(hop, before, statistics, stack, lambda stream: WatchedStream(stream, hop_budget))
+
     with ExitStack() as stack:
-        before: paramiko.Transport | None = None
-        for hop in (*endpoint.via, endpoint):
-            is_target = hop is endpoint
+        before = None
+        if endpoint.via:
+            before = stack.enter_context(jump_hosts.through(endpoint.via, log_in_hop, name=endpoint.name))
+        transport = _log_in_one(
+            endpoint, before, statistics, stack, lambda stream: WatchedStream(stream, budget, statistics)
+        )
+        return Login(transport, stack.pop_all())
+
+
+def _log_in_one(
+    endpoint: Endpoint,
+    before: "paramiko.Transport | None",
+    statistics: ConnectionStatistics,
+    stack: ExitStack,
+    watch: Callable[[SocketLike], WatchedStream],
+) -> "paramiko.Transport":
+    transport, watched = _start(endpoint, before, statistics, stack, watch)
+    authenticate(transport, endpoint)
+    watched.log_in_done()
+    statistics.count_login()
+    transport.set_keepalive(endpoint.keepalive_s)
+    return transport
+
+
+class _StartRefused(Exception):
+    """The server closed the connection before its version: it has too many logins under way, or punishes us."""
+
+
+def _start(
+    endpoint: Endpoint,
+    before: "paramiko.Transport | None",
+    statistics: ConnectionStatistics,
+    stack: ExitStack,
+    watch: Callable[[SocketLike], WatchedStream],
+) -> "tuple[paramiko.Transport, WatchedStream]":
+    """Open the stream and exchange keys; a start that the server refuses is tried again for some 30 s.
+
+    The pauses double and have jitter, as those of many hosts' logins at once must not end together.
+    """
+    tried = 0
+    while True:
+        with ExitStack() as attempt:
             if before is None:
-                stream, proxy = _first_stream(hop, statistics, stack)
+                stream, proxy = _first_stream(endpoint, statistics, attempt)
             else:
-                stream, proxy = _through(before, hop, endpoint.name), None
-            watched = (
-                WatchedStream(stream, budget, statistics)
-                if is_target
-                else WatchedStream(stream, session_budget(f"jump host {hop.name}"))
-            )
-            transport = _handshake(watched, hop, endpoint.name, stack, proxy)
-            authenticate(transport, hop)
-            watched.log_in_done()
-            statistics.count_login()
-            transport.set_keepalive(hop.keepalive_s)
-            before = transport
-        assert before is not None
-        return Login(before, stack.pop_all())
+                stream, proxy = _through(before, endpoint), None
+            watched = watch(stream)
+            try:
+                transport = _handshake(watched, endpoint, attempt, proxy)
+            except _StartRefused as exc:
+                refused = exc
+            else:
+                stack.push(attempt.pop_all())
+                return transport, watched
+        said = str(refused)
+        pauses_s = PAUSES_S if said else PAUSES_S[:_SILENT_TRIES]
+        if tried == len(pauses_s):
+            where = f"{endpoint.host} port {endpoint.port}"
+            raise HostUnreachable(
+                f"{endpoint.name}: {where} accepted the connection but closed it at once, {tried + 1} times: "
+                f"{said or 'it said nothing'}",
+                hint="raise MaxStartups in its sshd_config or lower --forks; PerSourcePenalties, hosts.deny and a "
+                "port that is forwarded to nobody look the same; the server's log tells",
+            ) from refused
+        pause_s = pauses_s[tried] * random.uniform(0.5, 1.0)
+        tried += 1
+        _LOGGER.warning(
+            "%s: the SSH server refused to begin (%s); try %d of %d in %.1f s",
+            endpoint.name,
+            said or "closed without a word",
+            tried + 1,
+            len(pauses_s) + 1,
+            pause_s,
+        )
+        time.sleep(pause_s)
 
 
 def _first_stream(
@@ -122,7 +196,7 @@ def _connect(endpoint: Endpoint) -> socket.socket:
     )
 
 
-def _through(before: "paramiko.Transport", hop: Endpoint, name: str) -> SocketLike:
+def _through(before: "paramiko.Transport", hop: Endpoint) -> SocketLike:
     """Open a stream to the next hop from inside the one before."""
     import paramiko
 
@@ -132,18 +206,19 @@ def _through(before: "paramiko.Transport", hop: Endpoint, name: str) -> SocketLi
         )
     except (paramiko.SSHException, OSError, EOFError) as exc:
         raise HostUnreachable(
-            f"{name}: the jump host before it could not reach {hop.host} port {hop.port}: {exc}",
+            f"{hop.name}: the jump host before it could not reach {hop.host} port {hop.port}: {exc}",
             hint="check the address as the jump host sees it, and AllowTcpForwarding in its sshd_config",
         ) from exc
     return cast(SocketLike, channel)
 
 
 def _handshake(
-    stream: SocketLike, endpoint: Endpoint, name: str, stack: ExitStack, proxy: ProxyCommand | None
+    stream: WatchedStream, endpoint: Endpoint, stack: ExitStack, proxy: ProxyCommand | None
 ) -> "paramiko.Transport":
     """Exchange keys and check the server's. The transport is closed by the stack from the start."""
     import paramiko
 
+    name = endpoint.name
     lines = host_keys.known_lines(endpoint)
     transport = paramiko.Transport(cast(socket.socket, stream))
     stack.callback(_close_transport, transport, stream)
@@ -156,6 +231,8 @@ def _handshake(
     except (paramiko.SSHException, OSError, EOFError) as exc:
         if proxy is not None:
             raise proxy.failure(name, endpoint.connect_timeout_s) from exc
+        if stream.has_ended and (not stream.greeting or _REFUSED_START.match(stream.greeting)):
+            raise _StartRefused(stream.greeting.decode("utf-8", "replace").strip()) from exc
         raise HostUnreachable(
             f"{name}: {where} accepted the connection but the SSH handshake failed: {exc or 'connection closed'}",
             hint="check that an SSH server listens there; its log tells more (MaxStartups, algorithms, hosts.deny)",

@@ -100,6 +100,7 @@ class Connection:
         self._lock = threading.Lock()
         self._places = threading.Condition()
         self._open_channels = 0
+        self._lasting_channels = 0
         self._login: login.Login | None = None
         self._endpoint: Endpoint | None = None
         self._is_closed = False
@@ -150,7 +151,7 @@ class Connection:
     def open_process(self, argv: Sequence[str], *, become: bool | None = None) -> RemoteProcess:
         """Start a command and talk with it; the caller closes it."""
         with timed("ssh-start", host=self.target.name, program=argv[0]):
-            return self._start(argv, TimeLimit(_START_TIMEOUT_S), become=become)
+            return self._start(argv, TimeLimit(_START_TIMEOUT_S), become=become, is_lasting=True)
 
     def upload(
         self,
@@ -208,14 +209,16 @@ class Connection:
         self.open()
         return LibvirtTunnel(self.target, self.settings.libvirt_helper, self.open_process)
 
-    def _start(self, argv: Sequence[str], limit: TimeLimit, *, become: bool | None) -> RemoteProcess:
+    def _start(
+        self, argv: Sequence[str], limit: TimeLimit, *, become: bool | None, is_lasting: bool = False
+    ) -> RemoteProcess:
         command = sudo.wrap(argv, self.target, become=self.target.become if become is None else become)
-        channel = self._open_channel(limit)
+        channel = self._open_channel(limit, is_lasting=is_lasting)
         owner = ProcessOwner(
             self.target,
             self._dropped,
             lambda groups: self._end_groups(groups, become=become) if argv[2:3] != [_END_GROUPS] else Ending.UNKNOWN,
-            self._release_channel,
+            lambda: self._release_channel(is_lasting=is_lasting),
         )
         process = RemoteProcess(channel, command, owner)
         try:
@@ -243,7 +246,7 @@ class Connection:
             guard.cancel()
         self.statistics.count_channel()
 
-    def _open_channel(self, limit: TimeLimit) -> "paramiko.Channel":
+    def _open_channel(self, limit: TimeLimit, *, is_lasting: bool) -> "paramiko.Channel":
         transport = self._transport()
         import paramiko
 
@@ -251,28 +254,42 @@ class Connection:
         while True:
             with self._places:
                 self._open_channels += 1
+                self._lasting_channels += is_lasting
             try:
                 return transport.open_session(timeout=limit.left_s())
             except (paramiko.SSHException, OSError, EOFError) as exc:
-                self._release_channel()
+                self._release_channel(is_lasting=is_lasting)
                 if not transport.is_active():
                     raise self._dropped("a channel was being opened", exc) from exc
                 now = time.monotonic()
                 refused_since = now if refused_since is None else refused_since
                 with self._places:
-                    others = self._open_channels
+                    others, lasting = self._open_channels, self._lasting_channels
                     if limit.is_over():
                         raise self._not_started(limit, [f"{others} other sessions are open", str(exc)]) from exc
-                    if others == 0 and now - refused_since > _REFUSED_GRACE_S:
-                        raise HostUnreachable(
-                            f"{self.target.name}: the SSH server opened no session: {exc}",
-                            hint="raise MaxSessions in the host's sshd_config, or look at its log",
-                        ) from exc
+                    if others == lasting and now - refused_since > _REFUSED_GRACE_S:
+                        raise self._no_session_left(others, exc) from exc
                     self._places.wait(_POLL_S)
 
-    def _release_channel(self) -> None:
+    def _no_session_left(self, others: int, exc: BaseException) -> HostUnreachable:
+        """Build the error for sessions that nobody will give back: the agent and libvirt keep theirs."""
+        name = self.target.name
+        if others == 0:
+            return HostUnreachable(
+                f"{name}: the SSH server opened no session: {exc}",
+                hint="raise MaxSessions in the host's sshd_config, or look at its log",
+            )
+        sessions = "1 session" if others == 1 else f"{others} sessions"
+        return HostUnreachable(
+            f"{name}: the SSH server allows {sessions} on a connection (MaxSessions), and vgpuctl needs more",
+            context=["the agent and libvirt keep one each, and a command beside them takes a third", str(exc)],
+            hint="set MaxSessions to 10, OpenSSH's default, in the host's sshd_config and reload sshd",
+        )
+
+    def _release_channel(self, *, is_lasting: bool) -> None:
         with self._places:
             self._open_channels -= 1
+            self._lasting_channels -= is_lasting
             self._places.notify_all()
 
     def _transport(self) -> "paramiko.Transport":

@@ -10,11 +10,13 @@ import ast
 
 import pytest
 
+from tests.unit.gates_of_logins import LOGINS
 from tests.unit.gates_of_preemption import PREEMPTION
 from tests.unit.uses_of_names import PACKAGE, Guarded, guarded, uses
 
 GATES = [
     *PREEMPTION,
+    *LOGINS,
     guarded(
         "a domain is undefined only after its UUID was compared",
         "undefine",
@@ -392,16 +394,6 @@ GATES = [
         "usecases/adopt_host.py:_save",
         "usecases/create_vm.py:build",
         on="session",
-    ),
-    guarded(
-        "all that another machine sends in a session is counted against one budget",
-        "ByteBudget",
-        "byte_budget.py",
-        "hosts/bounds.py:__init__",
-        "hosts/login.py:session_budget",
-        "ovn/northbound.py:__init__",
-        "ovn/bounded_streams.py:fetch_schema",
-        calls_only=True,
     ),
     guarded("one renderer of refusals", "group_refusals", "scheduler/refusals.py", "cli/explain_vm.py:_show_groups"),
     guarded(

@@ -23,6 +23,7 @@ _HONOURED = frozenset(
         "port",
         "proxycommand",
         "proxyjump",
+        "revokedhostkeys",
         "serveraliveinterval",
         "stricthostkeychecking",
         "tag",

@@ -15,6 +15,7 @@ from pathlib import Path
 from vgpuctl.errors import HostError, HostKeyChanged, HostKeyUnknown
 from vgpuctl.hosts.known_hosts_command import run_known_hosts_command
 from vgpuctl.hosts.public_keys import PublicKey
+from vgpuctl.hosts.revoked_keys import is_revoked
 from vgpuctl.hosts.ssh_config import Endpoint
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 
@@ -94,11 +95,10 @@ def verify(endpoint: Endpoint, lines: Sequence[KnownHost], shown: PublicKey) -> 
     """
     for line in lines:
         if line.marker == "@revoked" and line.key == shown:
-            raise HostKeyChanged(
-                f"{endpoint.name}: the {shown.kind} key of {_where(endpoint)} is revoked by {line.place}",
-                context=[f"shown by the server: {shown.fingerprint}"],
-                hint="ask who revoked it: someone may hold the host's old key",
-            )
+            raise _revoked(endpoint, shown, line.place)
+    list_of_revoked = endpoint.revoked_host_keys
+    if list_of_revoked is not None and is_revoked(list_of_revoked, shown, name=endpoint.name):
+        raise _revoked(endpoint, shown, f"{list_of_revoked} (RevokedHostKeys)")
     plain = [line for line in lines if not line.marker]
     if any(line.key == shown for line in plain):
         return
@@ -108,6 +108,14 @@ def verify(endpoint: Endpoint, lines: Sequence[KnownHost], shown: PublicKey) -> 
     if not endpoint.accepts_unknown_key:
         raise error
     _LOGGER.warning("%s: host key checking is off; accepted %s", error.message, shown.fingerprint)
+
+
+def _revoked(endpoint: Endpoint, shown: PublicKey, place: str) -> HostKeyChanged:
+    return HostKeyChanged(
+        f"{endpoint.name}: the {shown.kind} key of {_where(endpoint)} is revoked by {place}",
+        context=[f"shown by the server: {shown.fingerprint}"],
+        hint="ask who revoked it: someone may hold the host's old key",
+    )
 
 
 def _changed(endpoint: Endpoint, known: Sequence[KnownHost], shown: PublicKey) -> HostError:

@@ -45,6 +45,7 @@ class Endpoint:
     user: str
     known_hosts_files: tuple[Path, ...]
     known_hosts_command: tuple[str, ...] = ()
+    revoked_host_keys: Path | None = None
     identity_files: tuple[Path, ...] = ()
     certificate_files: tuple[Path, ...] = ()
     has_chosen_identities: bool = False
@@ -135,6 +136,7 @@ def _endpoint(name: str, address: str, answer: Answer, settings: SshSettings) ->
     tokens = login_tokens(name, address=address, host=host, port=port, user=user, alias=alias)
     identity_files = _without_none(answer.get("identityfile", ()))
     command = options.get("proxycommand", "none")
+    revoked = options.get("revokedhostkeys", "none")
     return Endpoint(
         name=name,
         host=host,
@@ -145,6 +147,7 @@ def _endpoint(name: str, address: str, answer: Answer, settings: SshSettings) ->
             *_paths(options.get("globalknownhostsfile", "none"), tokens),
         ),
         known_hosts_command=_known_hosts_command(options.get("knownhostscommand", "none"), tokens),
+        revoked_host_keys=None if revoked == "none" else tokens.in_home(tokens.variables(revoked)),
         identity_files=tuple(tokens.path(text) for text in identity_files),
         certificate_files=tuple(tokens.path(text) for text in _without_none(answer.get("certificatefile", ()))),
         has_chosen_identities=any(not _DEFAULT_KEY.fullmatch(text) for text in identity_files),

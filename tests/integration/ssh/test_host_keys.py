@@ -145,3 +145,37 @@ def test_an_alias_and_several_files_are_honoured(sshd: LoopbackSshd, tmp_path: P
 def test_a_known_hosts_file_that_cannot_be_read_is_no_empty_one(sshd: LoopbackSshd, tmp_path: Path) -> None:
     with pytest.raises(HostKeyUnknown, match=r"cannot be read: Is a directory"):
         log_in(sshd, tmp_path, host_key_checking=False)
+
+
+def test_a_key_of_revoked_host_keys_is_refused_whatever_known_hosts_says(sshd: LoopbackSshd, tmp_path: Path) -> None:
+    key = tmp_path / "host.pub"
+    key.write_text(f"{sshd.public_key()} host\n")
+    krl = tmp_path / "krl"
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", str(krl), str(key)], check=True)
+    for revoked in (key, krl):
+        target = sshd.target(host_key_checking=False)
+        with (
+            Connection(target, settings=sshd.settings(f"RevokedHostKeys {revoked}")) as connection,
+            pytest.raises(HostKeyChanged, match=f"is revoked by {revoked} "),
+        ):
+            connection.open()
+
+
+def test_a_list_of_revoked_keys_that_cannot_be_read_trusts_nobody(sshd: LoopbackSshd, tmp_path: Path) -> None:
+    (tmp_path / "cut").write_bytes(b"SSHKRL\n\0cut")
+    for name in ("missing", "cut"):
+        settings = sshd.settings(f"RevokedHostKeys {tmp_path}/{name}")
+        with (
+            Connection(sshd.target(), settings=settings) as connection,
+            pytest.raises(HostKeyUnknown, match=f"RevokedHostKeys {tmp_path}/{name} of ssh_config: "),
+        ):
+            connection.open()
+
+
+def test_other_revoked_keys_do_not_matter(sshd: LoopbackSshd, tmp_path: Path) -> None:
+    make_key(tmp_path / "other", "ed25519")
+    krl = tmp_path / "krl"
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", str(krl), f"{tmp_path}/other.pub"], check=True)
+    for revoked in (tmp_path / "other.pub", krl):
+        with Connection(sshd.target(), settings=sshd.settings(f"RevokedHostKeys {revoked}")) as connection:
+            connection.open()

@@ -99,7 +99,7 @@ def test_each_host_is_told_what_it_lacks_in_its_own_distributions_words(newcomer
     assert "ovn-host" in told["ovn"] and "--add-port=6081/udp" in told["firewall"]
     told = fixes(sles)
     assert "zypper --non-interactive install python311" in told["python"]
-    assert "virtqemud.socket virtstoraged.socket" in told["libvirt"]
+    assert "virtqemud.socket virtstoraged.socket" in told["libvirt-daemons"]
     assert told["guest-firmware"] == "zypper --non-interactive install qemu-ovmf-x86_64"
     assert newcomers.states() == before
 

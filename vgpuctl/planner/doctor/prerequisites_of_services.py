@@ -22,19 +22,21 @@ def qemu(host: Newcomer) -> Iterator[Finding]:
 
 
 def libvirt(host: Newcomer) -> Iterator[Finding]:
-    """libvirt is not installed, or its daemons do not listen."""
-    there = host.there
-    if not {_MONOLITHIC, _MODULAR} & there.programs:
+    """libvirt is not installed."""
+    if not {_MONOLITHIC, _MODULAR} & host.there.programs:
         yield installing(Package.LIBVIRT, host, "libvirt", "neither libvirtd nor virtqemud is there")
-        return
-    if "virt-ssh-helper" not in there.programs:
+    elif "virt-ssh-helper" not in host.there.programs:
         read = "virt-ssh-helper is not there, which libvirt before 6.7 had not"
         yield installing(Package.LIBVIRT, host, "libvirt", read)
-    silent = _silent_daemons(host)
+
+
+def libvirt_daemons(host: Newcomer) -> Iterator[Finding]:
+    """libvirt is installed, and one of its daemons does not listen."""
+    silent = _silent_daemons(host) if {_MONOLITHIC, _MODULAR} & host.there.programs else []
     if silent:
         command = f"systemctl enable --now {' '.join(f'{name}.socket' for name in silent)}"
         read = f"{', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not listen in /run/libvirt"
-        yield Finding("libvirt", Severity.ERROR, HOST, read, command, command)
+        yield Finding("libvirt-daemons", Severity.ERROR, HOST, read, command, command)
 
 
 def _silent_daemons(host: Newcomer) -> list[str]:

@@ -24,6 +24,7 @@ PREREQUISITES: tuple[Prerequisite, ...] = (
     Prerequisite("secure-boot", prerequisites_of_devices.secure_boot, Severity.WARNING),
     Prerequisite("qemu", prerequisites_of_services.qemu),
     Prerequisite("libvirt", prerequisites_of_services.libvirt),
+    Prerequisite("libvirt-daemons", prerequisites_of_services.libvirt_daemons),
     Prerequisite("libvirt-network", prerequisites_of_services.libvirt_network, Severity.NOTE),
     Prerequisite("guest-firmware", prerequisites_of_services.guest_firmware, Severity.WARNING),
     Prerequisite("hugepages-mount", prerequisites_of_services.hugepages_mount),

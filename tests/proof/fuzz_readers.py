@@ -21,6 +21,7 @@ from vgpuctl.guests.networks import read_bridge, read_entries
 from vgpuctl.guests.port_filter import read_networks
 from vgpuctl.guests.seed import check_ssh_key, check_user_data, seed_files
 from vgpuctl.hosts.facts_check import check_facts
+from vgpuctl.hosts.preparation_probe import read_preparation
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import resolve
 from vgpuctl.hosts.ssh_program import Answer, SshProgram, read_answer
@@ -256,6 +257,12 @@ READERS: dict[str, Reader] = {
     "tenant file": _files(lambda path: read_tenant_file(path, default_backend=Backend.LIBVIRT), _TENANT_FILE),
     "lab file": _files(
         read_lab_file, "hosts: {gpu1: [a40, l40s@1]}\nmemory: 4GiB\nsimulated: {count: 3, latency_ms: 2}\n"
+    ),
+    "what plain sh prints of a host": _values(
+        read_preparation,
+        'user_id=0\nos_release=ID="rocky"\nmount=x /p hugetlbfs rw,pagesize=2M 0 0\npages=2048kB 7\ndefault_page=2048\n'
+        "python=/usr/bin/python3 3.6\ncard=0000:41:00.0 0x10de 0x2235 10de:145a nvidia 32 1\n"
+        "bar=0000:41:00.0 0x0 0x1 0x200\n",
     ),
     "owners file": _files(lambda path: read_owners(str(path)), "web-1: acme\ndb: acme/db-1\n"),
     "mig-parted": _files(

@@ -17,7 +17,9 @@ from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.preparation import Card, Preparation, PythonThere
 
 _TIMEOUT_S = 60.0
-_VERSION = re.compile(r"(\d+)\.(\d+)")
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
+# More digits than any host has are no number; int() refuses thousands of them.
+_NUMBER = re.compile(r"[0-9]{1,12}")
 _NVIDIA_VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)*)\b")
 _BARS = 6
 _IS_MEMORY = 0x200  # IORESOURCE_MEM, include/linux/ioport.h
@@ -145,7 +147,7 @@ def read_preparation(text: str) -> Preparation:
 
     release = read_os_release("\n".join(found.get("os_release", ())))
     default = last("default_page")
-    mounted = read_hugetlbfs_sizes("\n".join(found.get("mount", ())), int(default) if default.isdigit() else None)
+    mounted = read_hugetlbfs_sizes("\n".join(found.get("mount", ())), _number(default))
     driver = _NVIDIA_VERSION.search(" ".join(found.get("nvidia", ())))
     return Preparation(
         distribution=tuple(one for one in (release.get("ID", ""), *release.get("ID_LIKE", "").split()) if one),
@@ -153,7 +155,7 @@ def read_preparation(text: str) -> Preparation:
         kernel=last("kernel"),
         machine=last("machine"),
         command_line=last("command_line"),
-        user_id=int(last("user_id")) if last("user_id").isdigit() else 0,
+        user_id=_number(last("user_id")) or 0,
         pythons=tuple(_pythons(found.get("python", ()))),
         programs=frozenset(found.get("program", ())),
         modules=frozenset(found.get("module", ())),
@@ -176,6 +178,10 @@ def read_preparation(text: str) -> Preparation:
     )
 
 
+def _number(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
 def _pythons(lines: Iterable[str]) -> Iterable[PythonThere]:
     for line in lines:
         path, _, version = line.partition(" ")
@@ -187,8 +193,9 @@ def _pythons(lines: Iterable[str]) -> Iterable[PythonThere]:
 def _pages(lines: Iterable[str]) -> Iterable[tuple[int, int]]:
     for line in lines:
         size, _, count = line.partition("kB ")
-        if size.isdigit() and count.isdigit():
-            yield int(size), int(count)
+        numbers = _number(size), _number(count)
+        if numbers[0] is not None and numbers[1] is not None:
+            yield numbers[0], numbers[1]
 
 
 def _cards(lines: Iterable[str], bars: Iterable[str]) -> Iterable[Card]:
@@ -204,7 +211,7 @@ def _cards(lines: Iterable[str], bars: Iterable[str]) -> Iterable[Card]:
             device.removeprefix("0x"),
             subsystem,
             None if driver == "-" else driver,
-            int(vfs) if vfs.isdigit() else None,
+            _number(vfs),
             address in unassigned,
             lock == "1",
         )

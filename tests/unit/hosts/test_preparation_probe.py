@@ -78,6 +78,16 @@ def test_a_host_that_shows_nothing_at_all_is_read_too(shell: str, tmp_path: Path
     assert (there.distribution, there.pythons, there.cards, there.programs) == ((), (), (), frozenset())
 
 
+def test_numbers_that_no_host_has_are_none() -> None:
+    many = "9" * 5000
+    card = f"card=0000:41:00.0 0x10de 0x2235 10de:145a - {many} -"
+    text = f"user_id={many}\npages={many}kB 1\ndefault_page=\u00b2\npython=/p {many}.1\n{card}\n"
+    text += f"mount=x /p hugetlbfs pagesize={many}M 0 0\n"
+    there = read_preparation(text)
+    assert (there.user_id, there.pages, there.pythons, there.mounted_pages_kib) == (0, (), (), frozenset())
+    assert [one.total_vfs for one in there.cards] == [None]
+
+
 def test_lines_that_no_host_prints_are_left_out() -> None:
     text = "card=0000:41:00.0 0x10de\npython=/usr/bin/python3 x.y\npages=one two\nbar=a b c d\nuser_id=-1\nnothing\n"
     assert read_preparation(text) == Preparation()

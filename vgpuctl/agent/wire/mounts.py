@@ -5,7 +5,7 @@ import re
 from typing import Optional, Set
 
 # The kernel prints `pagesize=2M` and `pagesize=1024M` (fs/hugetlbfs/inode.c).
-_MOUNTED = re.compile(r"(?:^|,)pagesize=(\d+)([KMGkmg])")
+_MOUNTED = re.compile(r"(?:^|,)pagesize=([0-9]{1,12})([KMGkmg])")
 _KIB = {"K": 1, "M": 1 << 10, "G": 1 << 20}
 
 

@@ -245,21 +245,48 @@ class Host:
         except OSError as error:
             raise read_problem(path, error) from error
 
-    def put_file(self, path: str, data: bytes, mode: int) -> None:
-        """Write a whole file of the disk: under another name beside it, then renamed. Raises Problem."""
+    def put_file(self, path: str, data: bytes, mode: int, *, owner: int = 0) -> None:
+        """Write a whole file of the disk: under another name beside it, then renamed. Raises Problem.
+
+        mode: whatever the umask is; a new folder above it gets 0755. owner: a user id; a file of root's stays its
+        writer's.
+        """
         self.writes += 1
         place = self.path(path)
         temporary = f"{place}.{os.getpid()}"
         try:
-            os.makedirs(os.path.dirname(place), mode=0o755, exist_ok=True)
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+            _make_folders(os.path.dirname(place))
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with open(descriptor, "wb") as file:
                 file.write(data)
+                self.give(descriptor, path, owner)
+                os.fchmod(descriptor, mode)
                 file.flush()
                 os.fsync(file.fileno())
             os.rename(temporary, place)
         except OSError as error:
             raise put_problem(path, error) from error
+
+    def user_id(self, name: str) -> int:
+        """Return the id of a user of the machine. Raises Problem `no-such-user`."""
+        import pwd
+
+        try:
+            return pwd.getpwnam(name).pw_uid
+        except KeyError:
+            raise Problem("no-such-user", f"this host has no user {name}") from None
+
+    def owner_of(self, path: str) -> Optional[int]:
+        """Return the user id that owns a file of the disk, None where there is none."""
+        try:
+            return os.stat(self.path(path)).st_uid
+        except OSError:
+            return None
+
+    def give(self, descriptor: int, path: str, owner: int) -> None:
+        """Give an open file to a user. Raises OSError; a simulated machine answers here."""
+        if owner:
+            os.fchown(descriptor, owner, -1)
 
     def put_link(self, path: str, target: str) -> None:
         """Make a symbolic link of the disk, in place of what is there. Raises Problem."""
@@ -267,7 +294,7 @@ class Host:
         place = self.path(path)
         temporary = f"{place}.{os.getpid()}"
         try:
-            os.makedirs(os.path.dirname(place), mode=0o755, exist_ok=True)
+            _make_folders(os.path.dirname(place))
             os.symlink(target, temporary)
             os.rename(temporary, place)
         except OSError as error:
@@ -366,3 +393,15 @@ class Host:
     def path(self, path: str) -> str:
         """Return where a path of the machine lies on this one."""
         return path if self.root == "/" else self.root + path
+
+
+def _make_folders(place: str) -> None:
+    """Make what is missing of a folder, with 0755 whatever the umask is. Raises OSError."""
+    if os.path.isdir(place):
+        return
+    _make_folders(os.path.dirname(place))
+    try:
+        os.mkdir(place)
+    except FileExistsError:
+        return
+    os.chmod(place, 0o755)

@@ -69,7 +69,7 @@ def initramfs(kernel: Kernel, host_files: Mapping[str, tuple[bytes, int]]) -> by
     for folder in ("dev", "proc", "sys", "lower", "upper", "newroot"):
         archive.add_folder(folder)
     archive.add_character_device("dev/console", 5, 1)
-    archive.add("bin/busybox", _busybox(), 0o755)
+    archive.add("bin/busybox", busybox(), 0o755)
     archive.add_link("bin/sh", "busybox")
     archive.add("init", (IN_HOST / "init").read_bytes(), 0o755)
     files = modules_in_order((kernel.modules / "modules.dep").read_text())
@@ -86,7 +86,7 @@ def guest_initramfs() -> bytes:
     archive = Archive()
     archive.add_folder("dev")
     archive.add_character_device("dev/console", 5, 1)
-    archive.add("bin/busybox", _busybox(), 0o755)
+    archive.add("bin/busybox", busybox(), 0o755)
     archive.add("init", (IN_HOST / "guest-init").read_bytes(), 0o755)
     return archive.finished()
 
@@ -109,7 +109,8 @@ def modules_in_order(dependencies: str) -> list[str]:
     return ordered
 
 
-def _busybox() -> bytes:
+def busybox() -> bytes:
+    """This machine's statically linked busybox. Raises LabError without one."""
     for path in _BUSYBOX:
         try:
             content = path.read_bytes()

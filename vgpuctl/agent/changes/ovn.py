@@ -5,7 +5,7 @@ import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.changes import service
-from vgpuctl.agent.facts import ovn, services
+from vgpuctl.agent.facts import ovn, ovn_services, services
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import ovn as wire
 from vgpuctl.agent.wire.envelope import Problem
@@ -21,7 +21,6 @@ from vgpuctl.agent.wire.steps import (
 
 # ovs-ctl writes the name in here over the database's when Open vSwitch starts (ovs-ctl(8), --system-id=random).
 SYSTEM_ID = "/etc/openvswitch/system-id.conf"
-_UNITS = {"switch": "openvswitch-switch.service", "controller": "ovn-controller.service"}
 _OVS_CTL, _OVN_CTL = "/usr/share/openvswitch/scripts/ovs-ctl", "/usr/share/ovn/scripts/ovn-ctl"
 # The scripts leave a monitor that starts a daemon again when it crashes, as systemd does; ovn-controller 23.03 was seen
 # to crash when its database came back.
@@ -39,34 +38,59 @@ _UP = 1  # IFF_UP, Linux if.h
 
 
 def ensure_daemon(host: Host, step: SetOvnDaemon, *, dry_run: bool) -> Change:
-    """Start or stop one part and wait until it is so.
+    """Start one part and have systemd start it at boot, or stop it; wait until it is so.
 
-    Raises Problem: `bad-daemon`, those of a service, `daemon-did-not-start`, `daemon-did-not-stop`.
+    A part that is stopped stays enabled: its owner may have done that.
+    Raises Problem: `bad-daemon`, those of a service, `daemon-did-not-start`, `daemon-did-not-stop`,
+    `service-not-enabled`.
     """
-    if step.part not in _UNITS:
+    if step.part not in ovn_services.PARTS:
         raise Problem("bad-daemon", f"OVN has no part {step.part!r} on a host")
-    words = {True: "active", False: "inactive"}
-    before = ovn.is_running(host, step.part)
-    if before == step.active:
-        return Change(step.op, step.part, words[before], words[before], changed=False)
+    is_active = ovn.is_running(host, step.part)
+    is_enabled = not step.active or step.part not in ovn_services.not_enabled(host)
+    before = _words(is_active, is_enabled=is_enabled)
+    if is_active == step.active and is_enabled:
+        return Change(step.op, step.part, before, before, changed=False)
     if not dry_run:
-        if services.has_systemd(host):
-            service.ensure(host, SetServiceActive(_UNITS[step.part], step.active), dry_run=False)
-        else:
-            _run(host, _SCRIPTS[step.part, step.active], _START_TIMEOUT_S)
-        for _ in range(int(_WAIT_S / _PAUSE_S)):
-            if ovn.is_running(host, step.part) == step.active:
-                break
-            host.wait(_PAUSE_S)
-        else:
-            verb = "start" if step.active else "stop"
-            raise Problem(
-                f"daemon-did-not-{verb}",
-                f"OVN's {step.part} did not {verb} within {_WAIT_S:g} s",
-                path=ovn.PID_FILES[step.part],
-                hint="see /var/log/openvswitch and /var/log/ovn on the host",
-            )
-    return Change(step.op, step.part, words[before], words[step.active], changed=True)
+        if not is_enabled:
+            _enable(host, ovn_services.boot_unit_of(host, step.part))
+        if is_active != step.active:
+            _switch(host, step)
+    return Change(step.op, step.part, before, _words(step.active, is_enabled=True), changed=True)
+
+
+def _words(is_active: bool, *, is_enabled: bool) -> str:
+    return ("active" if is_active else "inactive") + ("" if is_enabled else ", not started at boot")
+
+
+def _enable(host: Host, unit: str) -> None:
+    done = host.run([services.SYSTEMCTL, "enable", "--", unit], timeout_s=_TIMEOUT_S, changes=True)
+    if done.status or services.read_states(host, unit)["UnitFileState"] == "disabled":
+        said = (done.errors + done.output).strip() or "it said nothing"
+        raise Problem(
+            "service-not-enabled",
+            f"{unit} would not start at boot: systemctl enable ended with {done.status}: {said}",
+            path=services.SYSTEMCTL,
+            hint=f"run `systemctl enable {unit}` on the host and see what keeps it",
+        )
+
+
+def _switch(host: Host, step: SetOvnDaemon) -> None:
+    if services.has_systemd(host):
+        service.ensure(host, SetServiceActive(ovn_services.unit_of(host, step.part), step.active), dry_run=False)
+    else:
+        _run(host, _SCRIPTS[step.part, step.active], _START_TIMEOUT_S)
+    for _ in range(int(_WAIT_S / _PAUSE_S)):
+        if ovn.is_running(host, step.part) == step.active:
+            return
+        host.wait(_PAUSE_S)
+    verb = "start" if step.active else "stop"
+    raise Problem(
+        f"daemon-did-not-{verb}",
+        f"OVN's {step.part} did not {verb} within {_WAIT_S:g} s",
+        path=ovn.PID_FILES[step.part],
+        hint="see /var/log/openvswitch and /var/log/ovn on the host",
+    )
 
 
 def ensure_chassis(host: Host, step: SetOvnChassis, *, dry_run: bool) -> Change:

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from vgpuctl.agent.facts import ovn_services
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import ovn as wire
 from vgpuctl.agent.wire.envelope import Problem
@@ -44,8 +45,16 @@ def read(host: Host) -> Optional[OvnFacts]:
         chassis=chassis,
         bridges=bridges,
         interfaces=_read_interfaces(host),
-        has_certificate=all(host.exists(path) for path in (wire.KEY, wire.CERTIFICATE, wire.AUTHORITY)),
+        has_certificate=_has_certificate(host),
+        not_enabled=ovn_services.not_enabled(host),
     )
+
+
+def _has_certificate(host: Host) -> bool:
+    if not all(host.exists(path) for path in (wire.KEY, wire.CERTIFICATE, wire.AUTHORITY)):
+        return False
+    # Root reads every file, whoever owns it.
+    return ovn_services.controller_user(host) in (0, host.owner_of(wire.KEY))
 
 
 def is_running(host: Host, part: str) -> bool:

@@ -11,6 +11,7 @@ SYSTEMCTL = "systemctl"
 # sd_booted(3): systemd is process 1 when this folder is there.
 _BOOTED = "/run/systemd/system"
 _TIMEOUT_S = 20.0
+_STATES = ("LoadState", "ActiveState", "UnitFileState")
 
 
 def has_systemd(host: Host) -> bool:
@@ -36,11 +37,13 @@ def read(host: Host) -> Optional[Tuple[ServiceFacts, ...]]:
 
 
 def read_states(host: Host, name: str) -> Dict[str, str]:
-    """Return what systemd says of one unit: LoadState (`loaded`, `not-found`) and ActiveState. Raises Problem."""
-    argv = [SYSTEMCTL, "show", "--property=LoadState", "--property=ActiveState", "--", name]
+    """Return what systemd says of one unit: LoadState (`loaded`, `not-found`), ActiveState, UnitFileState (`enabled`,
+    `disabled`, `static`, empty for none). Raises Problem.
+    """
+    argv = [SYSTEMCTL, "show", *(f"--property={key}" for key in _STATES), "--", name]
     done = host.run(argv, timeout_s=_TIMEOUT_S)
     pairs = (line.partition("=") for line in done.output.splitlines())
     states = {key: value for key, equals, value in pairs if equals}
     if done.status or not {"LoadState", "ActiveState"} <= set(states):
         raise Problem("unreadable", f"systemctl does not show {name}: {done.errors.strip()}", path=SYSTEMCTL)
-    return states
+    return {**dict.fromkeys(_STATES, ""), **states}

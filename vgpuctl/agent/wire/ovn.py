@@ -45,7 +45,8 @@ class OvnFacts:
 
     missing: programs that are not installed. modules: those of `openvswitch`, `geneve` and `vxlan` that the
     running kernel has or can load. chassis: None while Open vSwitch does not run. has_certificate: whether all three
-    files of FOLDER are there.
+    files of FOLDER are there and ovn-controller's user can read the key. not_enabled: parts (`switch`, `controller`)
+    that systemd would not start at boot.
     """
 
     missing: Tuple[str, ...] = ()
@@ -56,6 +57,7 @@ class OvnFacts:
     bridges: Tuple[BridgeFacts, ...] = ()
     interfaces: Tuple[InterfaceFacts, ...] = ()
     has_certificate: bool = False
+    not_enabled: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from vgpuctl.lab.boards import (
     vgpu_types,
 )
 from vgpuctl.lab.placements import layout_of, placements
+from vgpuctl.lab.simulated.machine.distribution import DEFAULT as DEFAULT_DISTRIBUTION
+from vgpuctl.lab.simulated.machine.distribution import DISTRIBUTIONS
 from vgpuctl.lab.simulated.machine.shape import (
     MDEV,
     MDEV_VF,
@@ -61,23 +63,30 @@ class MixPart:
     cards: tuple[SimulatedCard, ...]
     weight: int
     text: str
+    distribution: str = DEFAULT_DISTRIBUTION
 
 
 def parse_mix(text: str) -> tuple[MixPart, ...]:
-    """Read `BOARD[/INTERFACE][*N][+BOARD…]:WEIGHT,…`. Raises UsageError.
+    """Read `BOARD[/INTERFACE][*N][+BOARD…][@DISTRIBUTION]:WEIGHT,…`. Raises UsageError.
 
-    `a40/mdev-vf*4+t4:10` means hosts of four A40 and one T4. Without an interface a card has the one that its
-    board has on a current host.
+    `a40/mdev-vf*4+t4:10` means hosts of four A40 and one T4, `a40@rhel` one with RHEL's names of services. Without an
+    interface a card has the one that its board has on a current host.
     """
     parts = []
     for word in (one.strip() for one in text.split(",")):
         cards, colon, weight = word.partition(":")
         if not cards or (colon and not (weight.isdecimal() and len(weight) <= 9 and int(weight))):
             raise UsageError(f"mix {text!r}: {word!r} is not BOARD:WEIGHT", hint="for example --mix a40:50,t4:20")
+        cards, at, distribution = cards.partition("@")
+        if at and distribution not in DISTRIBUTIONS:
+            names = ", ".join(DISTRIBUTIONS)
+            raise UsageError(f"mix {word!r}: there is no distribution {distribution!r}", hint=f"there are {names}")
         found = tuple(card for one in cards.split("+") for card in _parse_cards(one))
         if len(found) > MOST_CARDS:
             raise UsageError(f"mix {word!r}: {len(found)} cards", hint=f"a host takes up to {MOST_CARDS}")
-        parts.append(MixPart(found, int(weight or 1), cards))
+        parts.append(
+            MixPart(found, int(weight or 1), f"{cards}{at}{distribution}", distribution or DEFAULT_DISTRIBUTION)
+        )
     return tuple(parts)
 
 
@@ -104,11 +113,12 @@ def shape_of(name: str, part: MixPart, versions: Mapping[str, str], *, with_vfs:
         cpus=64,
         memory_mib=512 * 1024,
         kernel="6.8.0-simulated",
-        operating_system="Simulated host of vgpuctl's lab",
+        operating_system=DISTRIBUTIONS[part.distribution].operating_system,
         nvidia_driver="580.105.06",
         versions=dict(versions),
         cards=cards,
         enabled_vfs=enabled if with_vfs else {},
+        distribution=part.distribution,
     )
 
 

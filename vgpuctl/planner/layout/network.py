@@ -10,7 +10,9 @@ from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUp
 from vgpuctl.model.layout import HostLayout, NetworkLayout
 from vgpuctl.planner.layout.result import Difference, HostPlan, Obstacle, Phase, PlannedStep
 
-PACKAGES = "apt-get install openvswitch-switch ovn-host"
+PACKAGES = (
+    "install Open vSwitch and ovn-host (Debian, Ubuntu: openvswitch-switch ovn-host; RHEL, SUSE: openvswitch ovn-host)"
+)
 _SWITCH, _CONTROLLER = "switch", "controller"
 _LONGEST_NAME = 15
 _NAMES = (
@@ -54,11 +56,13 @@ def plan_network(layout: HostLayout, facts: HostFacts) -> HostPlan:
             Difference(None, "certificate", files, "not all there", "`vgpuctl apply-hosts` puts it there")
         )
     for part, active in ((_SWITCH, found.switch_active), (_CONTROLLER, found.controller_active)):
-        if active:
-            continue
-        differences.append(Difference(None, f"ovn-{part}", "active", "not active"))
         start, stop = SetOvnDaemon(part, True), SetOvnDaemon(part, False)
-        steps.append(PlannedStep(Phase.HOST, start, f"start OVN's {part}", undo=(stop,)))
+        if not active:
+            differences.append(Difference(None, f"ovn-{part}", "active", "not active"))
+            steps.append(PlannedStep(Phase.HOST, start, f"start OVN's {part}", undo=(stop,)))
+        elif part in found.not_enabled:
+            differences.append(Difference(None, f"ovn-{part}", "started at boot", "not started at boot"))
+            steps.append(PlannedStep(Phase.HOST, start, f"let systemd start OVN's {part} at boot"))
     if found.chassis is None:
         return HostPlan(tuple(steps[:1]), tuple(differences), later=("OVN's settings, once Open vSwitch runs",))
     between = [*_plan_uplinks(layout, found), *_plan_chassis(layout, network, found)]

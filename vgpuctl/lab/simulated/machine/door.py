@@ -12,6 +12,7 @@ from pathlib import Path
 from vgpuctl.agent.host import Completed, Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.lab.simulated.machine import ovn, systemd_analyze
+from vgpuctl.lab.simulated.machine.distribution import distribution_of
 from vgpuctl.lab.simulated.machine.kernel import Kernel
 from vgpuctl.lab.simulated.machine.nvml import SimulatedNvml
 from vgpuctl.lab.simulated.machine.programs import has_nvidia, run_program
@@ -74,6 +75,22 @@ class SimulatedHost(Host):
         if not has_nvidia(self.machine):
             raise Problem("nvml-missing", "NVML cannot be used: NVML Shared Library Not Found")
         return SimulatedNvml(self.machine)
+
+    def user_id(self, name: str) -> int:
+        """Return the id of a user of the machine. Raises Problem `no-such-user`."""
+        users = distribution_of(self.machine.shape).users
+        if name not in users:
+            raise Problem("no-such-user", f"this host has no user {name}")
+        return users[name]
+
+    def owner_of(self, path: str) -> int | None:
+        """Return who owns a file of the disk; this machine's users are others, so the state says it."""
+        return None if super().owner_of(path) is None else self.machine.state().owners.get(path, 0)
+
+    def give(self, descriptor: int, path: str, owner: int) -> None:
+        """Give a file to a user of the machine."""
+        with self.machine.change() as state:
+            state.owners[path] = owner
 
     def is_root(self) -> bool:
         """Whoever logs in may change the machine."""

@@ -5,20 +5,24 @@ import json
 from collections.abc import Sequence
 from itertools import groupby
 
+from vgpuctl.lab.simulated.machine.distribution import distribution_of
+from vgpuctl.lab.simulated.machine.shape import Shape
 from vgpuctl.lab.simulated.machine.state import MachineFolder, Ovn, State
 
 PROGRAMS = ("ovs-vsctl", "ovsdb-client", "ovn-appctl", "ip")
-_SWITCH, _CONTROLLER = "openvswitch-switch.service", "ovn-controller.service"
-_PIDS = {_SWITCH: ("/run/openvswitch/ovs-vswitchd.pid", 801), _CONTROLLER: ("/run/ovn/ovn-controller.pid", 802)}
+_PIDS = (("/run/openvswitch/ovs-vswitchd.pid", 801), ("/run/ovn/ovn-controller.pid", 802))
+_KEY = "/etc/vgpuctl/ovn/key.pem"
 _INTERFACES = ("eno1", "eno2")
 
 
-def files(state: State) -> dict[str, str]:
-    """What the host's kernel and the two daemons show of themselves."""
-    found = {f"/sys/module/{name}/initstate": "live" for name in ("openvswitch", "geneve", "vxlan")}
+def files(shape: Shape, state: State) -> dict[str, str]:
+    """What the host's kernel, the two daemons and their packages show of themselves."""
+    distribution = distribution_of(shape)
+    found = dict(distribution.files)
+    found |= {f"/sys/module/{name}/initstate": "live" for name in ("openvswitch", "geneve", "vxlan")}
     for name in _INTERFACES:
         found |= {f"/sys/class/net/{name}/mtu": str(state.ovn.mtu), f"/sys/class/net/{name}/flags": "0x1003"}
-    for service, (path, pid) in _PIDS.items():
+    for service, (path, pid) in zip(distribution.ovn_services, _PIDS, strict=True):
         if state.services.get(service):
             found |= {path: str(pid), f"/proc/{pid}/comm": service.partition(".")[0]}
     return found
@@ -39,8 +43,8 @@ def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple
         return 0, shown if "show" in words else "", ""
     state = machine.state()
     if program == "ovn-appctl":
-        return 0, f"{state.ovn.connection if state.ovn.external_ids.get('ovn-remote') else 'not connected'}\n", ""
-    if not state.services.get(_SWITCH):
+        return 0, f"{_connection(machine, state)}\n", ""
+    if not state.services.get(distribution_of(machine.shape).switch):
         return 1, "", "database connection failed (No such file or directory)\n"
     if program == "ovsdb-client":
         is_southbound = "query" in words
@@ -52,6 +56,16 @@ def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple
             if not is_border:
                 _change(state.ovn, list(group))
     return 0, "", ""
+
+
+def _connection(machine: MachineFolder, state: State) -> str:
+    """What ovn-controller says; without a key that it can read it has no TLS."""
+    distribution = distribution_of(machine.shape)
+    key = machine.root / _KEY[1:]
+    user = distribution.users[distribution.ovn_user]
+    has_key = key.exists() and (user in (0, state.owners.get(_KEY, 0)) or bool(key.stat().st_mode & 0o004))
+    is_able = bool(state.ovn.external_ids.get("ovn-remote")) and (has_key or not state.ovn.uses_tls)
+    return state.ovn.connection if is_able else "not connected"
 
 
 def _change(ovn: Ovn, words: list[str]) -> None:

@@ -133,6 +133,7 @@ class Card:
 class Shape:
     """A whole host. versions: what programs print after --version. enabled_vfs: count by card once it is set up.
 
+    distribution: whose names its services have (distribution.py).
     removal_delay_s: how long after a VM's end the driver still refuses to take its vGPU away.
     """
 
@@ -146,6 +147,7 @@ class Shape:
     cards: tuple[Card, ...]
     enabled_vfs: dict[str, int]
     removal_delay_s: float = 0.0
+    distribution: str = "debian"
 
     @property
     def numa_nodes(self) -> int:

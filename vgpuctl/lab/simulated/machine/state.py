@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vgpuctl.lab.simulated.machine.distribution import distribution_of
 from vgpuctl.lab.simulated.machine.shape import NVIDIA, Card, Shape
 from vgpuctl.lab.simulated.machine.shape import read as read_shape
 
 FIRST_MDEV_GROUP = 100_000
 FIRST_PID = 10_000
-# Installed, and begun at boot once they were started.
-OVN_SERVICES = ("openvswitch-switch.service", "ovn-controller.service")
 # What a vGPU host has: of clients that hold the cards only what its owner starts. nvidia-vgpud ends by itself.
 _SERVICES = {
     "libvirtd.service": True,
@@ -29,7 +28,6 @@ _SERVICES = {
     "nvidia-vgpu-mgr.service": True,
     "nvidia-vgpud.service": False,
     "ssh.service": True,
-    **dict.fromkeys(OVN_SERVICES, False),
 }
 
 
@@ -133,8 +131,9 @@ class State:
 
     vf_counts, no_autoprobe, unbind_locks, mig_modes (current, pending), mixed_sizes, schedulers, faults (by kind):
     by physical function; what a card has not from its start is not in them. services: active ones that the host has,
-    and others. hugepages: by size in KiB. host_faults: what ails the host itself. files: texts in place of the tree's,
-    None for a file that is not there; they outlive a reboot.
+    and others. enabled: units that systemd starts at boot. owners: user ids by file, of those that are not root's.
+    hugepages: by size in KiB. host_faults: what ails the host itself. files: texts in place of the tree's, None for a
+    file that is not there; they outlive a reboot.
     unregistered: PFs whose VFs offer no types. stub_ids: what pci-pf-stub claims beside its own, as `10de 2235`.
     skipped_s: seconds of waits that somebody passed over.
     opened: cards that somebody has used since their driver took them.
@@ -160,6 +159,8 @@ class State:
     hugepages: dict[str, int] = field(default_factory=dict)
     faults: dict[str, dict[str, int]] = field(default_factory=dict)
     host_faults: dict[str, int] = field(default_factory=dict)
+    enabled: list[str] = field(default_factory=list)
+    owners: dict[str, int] = field(default_factory=dict)
     ovn: Ovn = field(default_factory=Ovn)
     files: dict[str, str | None] = field(default_factory=dict)
     unregistered: list[str] = field(default_factory=list)
@@ -249,11 +250,15 @@ def booted(shape: Shape, before: State | None = None) -> State:
         if before is not None and card.mig is not None and card.mig.needs_reset:
             pending = before.mig_mode(card)[1]
             state.mig_modes[card.address] = (pending, pending)
-    state.services = dict(_SERVICES)
+    distribution = distribution_of(shape)
+    state.services = {**_SERVICES, **dict.fromkeys(distribution.ovn_services, False)}
+    state.enabled = list(distribution.enabled)
     if before is not None:
-        state.ovn = before.ovn
+        state.ovn, state.enabled, state.owners = before.ovn, before.enabled, before.owners
         state.files = before.files
-        state.services |= {name: before.services.get(name, False) for name in OVN_SERVICES}
+        # Installed, and begun at boot once they were started; what cannot be enabled is started by a unit that is.
+        starting = [one for one in distribution.ovn_services if one in (*state.enabled, *distribution.static)]
+        state.services |= {name: before.services.get(name, False) for name in starting}
     return state
 
 

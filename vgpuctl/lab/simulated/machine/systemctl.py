@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`systemctl` of a simulated host: list-units, show, start, stop, daemon-reload."""
+"""`systemctl` of a simulated host: list-units, show, start, stop, enable, daemon-reload."""
 
 from collections.abc import Sequence
 
 from vgpuctl.lab.simulated.machine import usage
+from vgpuctl.lab.simulated.machine.distribution import Distribution, distribution_of
+from vgpuctl.lab.simulated.machine.shape import Shape
 from vgpuctl.lab.simulated.machine.state import MachineFolder, State
 
 _NOT_FOUND_STATUS = 5
@@ -24,7 +26,15 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
     if len(names) != 1:
         return 1, "", f"Too few or too many arguments for {verb}.\n"
     if verb == "show":
-        return 0, _shown(machine.state(), names[0]), ""
+        return 0, _shown(machine.shape, machine.state(), names[0]), ""
+    if verb == "enable":
+        distribution = distribution_of(machine.shape)
+        with machine.change() as state:
+            if not _is_known(distribution, state, names[0]):
+                return 1, "", f"Failed to enable unit: Unit {names[0]} does not exist\n"
+            if names[0] not in (*state.enabled, *distribution.static):
+                state.enabled.append(names[0])
+        return 0, "", ""
     if verb in ("start", "stop"):
         with machine.change() as state:
             if names[0] not in state.services:
@@ -37,7 +47,24 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
     return 1, "", f"Unknown command verb {verb}.\n"
 
 
-def _shown(state: State, name: str) -> str:
-    if name not in state.services:
-        return "LoadState=not-found\nActiveState=inactive\nResult=success\n"
-    return f"LoadState=loaded\nActiveState={'active' if state.services[name] else 'inactive'}\nResult=success\n"
+def _shown(shape: Shape, state: State, name: str) -> str:
+    distribution = distribution_of(shape)
+    is_known = _is_known(distribution, state, name)
+    file_state = "enabled" if name in state.enabled else "static" if name in distribution.static else "disabled"
+    shown = {
+        "LoadState": "loaded" if is_known else "not-found",
+        "ActiveState": "active" if state.services.get(name) else "inactive",
+        "Result": "success",
+        "UnitFileState": file_state if is_known else "",
+        "User": "",
+        "Environment": "",
+    }
+    files = [path for path in distribution.files if name == distribution.controller]
+    lines = [f"{key}={value}" for key, value in shown.items()]
+    return "".join(
+        f"{line}\n" for line in (*lines, *(f"EnvironmentFiles={path} (ignore_errors=yes)" for path in files))
+    )
+
+
+def _is_known(distribution: Distribution, state: State, name: str) -> bool:
+    return name in state.services or name in distribution.enabled

@@ -133,7 +133,7 @@ def _system(shape: Shape, state: State) -> Tree:
         "/sys/class/net/eno2/operstate": "up",
         "/sys/class/net/virbr0/operstate": "down",
         "/sys/bus/pci/drivers_probe": "",
-        **ovn.files(state),
+        **ovn.files(shape, state),
     }
     for size_kib in PAGE_SIZES:
         count = state.hugepages.get(size_kib, 0)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a distribution calls the services of Open vSwitch and OVN, who runs them, and what is enabled at first."""
+
+from dataclasses import dataclass, field
+
+from vgpuctl.lab.simulated.machine.shape import Shape
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One. switch, controller: its services. enabled: units that its packages enable. static: that cannot be.
+
+    users: its users by name. ovn_user: whom ovn-controller runs as. files: those of its packages.
+    """
+
+    operating_system: str
+    switch: str
+    controller: str
+    enabled: tuple[str, ...]
+    static: tuple[str, ...] = ()
+    users: dict[str, int] = field(default_factory=lambda: {"root": 0})
+    ovn_user: str = "root"
+    files: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ovn_services(self) -> tuple[str, str]:
+        """Switch and controller."""
+        return self.switch, self.controller
+
+
+DEFAULT = "debian"
+ENVIRONMENT = "/etc/sysconfig/ovn"
+# Debian's openvswitch-switch and ovn-host packages; Fedora's and RHEL's openvswitch and ovn-host (their spec files).
+DISTRIBUTIONS = {
+    DEFAULT: Distribution(
+        operating_system="Simulated host of vgpuctl's lab",
+        switch="openvswitch-switch.service",
+        controller="ovn-controller.service",
+        enabled=("openvswitch-switch.service", "ovn-host.service"),
+        static=("ovn-controller.service",),
+    ),
+    "rhel": Distribution(
+        operating_system="Simulated host of vgpuctl's lab with the names of RHEL",
+        switch="openvswitch.service",
+        controller="ovn-controller.service",
+        enabled=(),
+        users={"root": 0, "openvswitch": 985},
+        ovn_user="openvswitch",
+        files={ENVIRONMENT: '# OVN_USER_ID="root"\nOVN_USER_ID="openvswitch:hugetlbfs"\n'},
+    ),
+}
+
+
+def distribution_of(shape: Shape) -> Distribution:
+    """The distribution of a machine."""
+    return DISTRIBUTIONS[shape.distribution]

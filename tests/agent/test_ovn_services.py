@@ -12,7 +12,7 @@ from vgpuctl.agent.facts.ovn import read_signs
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.ovn import FOLDER, KEY, CertificateFiles, OvnFacts
-from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon
+from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, TakeOutUplink
 
 START = (SetOvnDaemon("switch", True), SetOvnDaemon("controller", True))
 FILES = CertificateFiles("certificate", "authority", "key")
@@ -102,6 +102,26 @@ def test_a_user_that_is_not_there_is_a_refusal(rhel: Machine) -> None:
         rhel.host.user_id("nobody-here")
     with pytest.raises(Problem, match="no user nobody-here"):
         Host().user_id("nobody-here")
+
+
+def test_network_manager_is_kept_from_an_uplink_as_long_as_it_is_in_the_bridge(rhel: Machine) -> None:
+    rhel.done(*START)
+    place = rhel.files.root / "etc/NetworkManager/conf.d/90-vgpuctl-eno2.conf"
+    for inside, outside in (
+        (SetUplinkBridge("br-provider", "eno2"), SetUplinkBridge("br-provider", None)),
+        (SetUplinkBridge("br-provider", "eno2"), TakeOutUplink("br-provider", "eno2")),
+    ):
+        assert [rhel.done(inside), rhel.done(inside)] == [True, False]
+        assert "interface-name:=eno2" in place.read_text() and facts(rhel).managed == ()
+        place.unlink()
+        assert facts(rhel).managed == ("eno2",)
+        assert [rhel.done(inside), rhel.done(inside)] == [True, False]
+        assert rhel.done(outside) and not place.exists()
+
+
+def test_a_host_without_network_manager_gets_no_file_of_it(debian: Machine) -> None:
+    debian.done(*START, SetUplinkBridge("br-provider", "eno2"))
+    assert not (debian.files.root / "etc/NetworkManager").exists()
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])

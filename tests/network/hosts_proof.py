@@ -147,6 +147,12 @@ class World:
         (checked,) = yaml.safe_load(done.out)
         return [f"{one['check']}: {one['read']}" for one in checked["findings"] if one["check"] in CHECKS]
 
+    def findings_of_all(self) -> list[str]:
+        """What check-hosts finds of OVN on both hosts in one run, in which both ends of a tunnel are seen."""
+        done = self.operator.run("check-hosts", "--json")
+        found = [one for checked in yaml.safe_load(done.out) for one in checked["findings"]]
+        return [f"{one['check']}: {one['read']}" for one in found if one["check"] in CHECKS]
+
 
 CHECKS = ("ovn", "ovn-role", "tunnel-mtu", "tunnel-down", "boot-contract")
 
@@ -364,6 +370,21 @@ def test_a_tunnel_that_is_down_or_too_narrow_is_found(world: World) -> None:
     assert b.run("ip link set dev eth1 mtu 1500; ip link set dev eth1 down")[0] == 0
     assert world.findings("a") == ["tunnel-down: 10.83.0.2 does not answer"]
     assert b.run("ip link set dev eth1 up")[0] == 0
+
+
+def test_a_firewall_that_admits_ping_and_drops_the_tunnels_is_found(world: World) -> None:
+    b = world.hosts["b"]
+    rule = "INPUT -i eth1 -p udp --dport 6081 -j"
+    wait_for(lambda: world.findings("b") == [], "the tunnel carries packets")
+    assert b.run(f"iptables -I {rule} DROP")[0] == 0
+    assert world.findings_of_all() == [
+        "tunnel-down: 10.83.0.1 answers ping, but none of the tunnel's packets from it arrive, UDP 6081"
+    ]
+    assert b.run(f"iptables -D {rule} DROP; iptables -I {rule} REJECT --reject-with icmp-host-prohibited")[0] == 0
+    assert world.findings("a") == [
+        "tunnel-down: 10.83.0.2 answers ping and refuses the tunnel's packets, UDP 6081: No route to host"
+    ]
+    assert b.run(f"iptables -D {rule} REJECT --reject-with icmp-host-prohibited")[0] == 0
 
 
 def test_offboarded_tenants_leave_nothing_in_ovn(world: World) -> None:

@@ -54,6 +54,10 @@ def answer(host: Host, request: Request) -> Reply:
             from vgpuctl.agent.facts import signs
 
             return Reply(__version__, host.writes, signs=signs.read(host))
+        if request.call == "tunnels":
+            from vgpuctl.agent.facts import tunnels
+
+            return Reply(__version__, host.writes, tunnels=tunnels.probe(host))
         if request.call == "image":
             from vgpuctl.agent.facts import image
 

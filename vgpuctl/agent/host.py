@@ -371,6 +371,15 @@ class Host:
 
         return ask(remotes, sizes, timeout_s=timeout_s)
 
+    def probe_tunnels(self, remotes: Sequence[str], kind: str, port: int) -> Dict[str, str]:
+        """Send each address a few packets as a tunnel has them. Returns why, for those that were refused.
+
+        A simulated machine answers here.
+        """
+        from vgpuctl.agent.tunnel_probe import send
+
+        return send(remotes, kind, port)
+
     def kernel_log(self) -> KernelLog:
         """Mark the kernel's log now, to read later what it said since."""
         return KernelLog(self.path("/dev/kmsg"))

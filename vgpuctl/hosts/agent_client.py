@@ -16,7 +16,7 @@ from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.image import ImageFile
-from vgpuctl.agent.wire.ovn import CertificateFiles
+from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.strict_json import read_strict_json
@@ -135,6 +135,10 @@ class AgentClient:
         if reply.signs is None:
             raise self._broken("it answered `signs` without any")
         return reply.signs
+
+    def tunnels(self) -> TunnelProbe | None:
+        """Read the tunnels' counters and send each a few packets; None without ovn-controller. Raises as `facts`."""
+        return self._ask(Request("tunnels"), self._timeout_s).tunnels
 
     def close(self) -> None:
         """End the agent; it ends by itself when the connection goes."""

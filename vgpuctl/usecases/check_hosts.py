@@ -8,11 +8,12 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.hosts.fleet import HostResult, run_on_hosts
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.planner.doctor import DomainSigns, Examined, Finding, Severity, examine
+from vgpuctl.planner.doctor import DomainSigns, Examined, Finding, Severity, TunnelState, examine
 from vgpuctl.planner.layout import Difference, HostPlan, plan_host
 from vgpuctl.usecases.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
 from vgpuctl.usecases.layout_records import slices_made
 from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.tunnel_check import check_tunnels
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,12 @@ def check_hosts(
     layouts = {name: services.inventory.layout(name) for name in services.hosts()}
     # Opened here, so that the threads of the fan-out find it open.
     services.store  # noqa: B018
+    chassis = [name for name, layout in layouts.items() if layout is not None and layout.network is not None]
+    tunnels = check_tunnels(services, chassis) if chassis else {}
 
     def work(name: str) -> CheckedHost:
-        return _check(services, name, layouts, after_reboot=after_reboot, take_snapshot=take_snapshot)
+        states = tunnels.get(name, ())
+        return _check(services, name, layouts, states, after_reboot=after_reboot, take_snapshot=take_snapshot)
 
     return run_on_hosts(list(layouts), work, forks=services.forks, tell=tell)
 
@@ -61,12 +65,13 @@ def _check(
     services: Services,
     name: str,
     layouts: Mapping[str, HostLayout | None],
+    tunnels: Sequence[TunnelState],
     *,
     after_reboot: bool,
     take_snapshot: bool,
 ) -> CheckedHost:
     layout = layouts[name]
-    seen, findings = examine_host(services, name, layout)
+    seen, findings = examine_host(services, name, layout, tunnels)
     now = snapshot_of(seen.facts, active_names(seen.domains))
     since = _compare(services, name, now) if after_reboot else None
     if take_snapshot:
@@ -76,7 +81,9 @@ def _check(
     return CheckedHost(name, plan, findings, since)
 
 
-def examine_host(services: Services, name: str, layout: HostLayout | None) -> tuple[Examined, tuple[Finding, ...]]:
+def examine_host(
+    services: Services, name: str, layout: HostLayout | None, tunnels: Sequence[TunnelState] = ()
+) -> tuple[Examined, tuple[Finding, ...]]:
     """Read a host by its agent and libvirt: what was read, with every finding. Raises what the agent raises."""
     host = services.host(name)
     facts = host.agent.facts()
@@ -84,7 +91,8 @@ def examine_host(services: Services, name: str, layout: HostLayout | None) -> tu
     domains, failure = _read_domains(services, name)
     with services.store.reading() as session:
         leases = session.leases(host=name)
-    seen = Examined(facts, signs, layout, leases, slices_made(services, name, facts), domains)
+    made = slices_made(services, name, facts)
+    seen = Examined(facts, signs, layout, leases, made, domains, tunnels)
     findings = examine(seen)
     if failure is not None:
         mend = failure.hint or "see whether libvirtd runs on the host"

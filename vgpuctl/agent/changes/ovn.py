@@ -4,7 +4,8 @@
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from vgpuctl.agent.changes import service
+from vgpuctl.agent.changes import network_manager, service
+from vgpuctl.agent.facts import network_manager as facts_of_manager
 from vgpuctl.agent.facts import ovn, ovn_services, services
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import ovn as wire
@@ -120,7 +121,8 @@ def ensure_chassis(host: Host, step: SetOvnChassis, *, dry_run: bool) -> Change:
 def ensure_uplink(host: Host, step: SetUplinkBridge, *, dry_run: bool) -> Change:
     """Have a bridge with one interface of the host in it, or not have it.
 
-    Raises Problem: `bad-name`, `switch-not-running`, `not-found`, `uplink-in-use`, `vsctl-refused`.
+    NetworkManager leaves the interface alone as long as it is in the bridge.
+    Raises Problem: `bad-name`, `switch-not-running`, `not-found`, `uplink-in-use`, `vsctl-refused`, `uplink-managed`.
     """
     _check_names(step.bridge, step.interface)
     _require_switch(host, f"the bridge {step.bridge}")
@@ -130,17 +132,22 @@ def ensure_uplink(host: Host, step: SetUplinkBridge, *, dry_run: bool) -> Change
     if step.interface is None:
         if inside is not None and not dry_run:
             _run(host, ["ovs-vsctl", "--timeout=30", "--if-exists", "del-br", step.bridge], _TIMEOUT_S)
+            for interface in inside:
+                network_manager.release(host, interface)
         return Change(step.op, step.bridge, before, None, changed=inside is not None)
     flags = host.read_optional(f"/sys/class/net/{step.interface}/flags")
     if flags is None:
         raise Problem("not-found", f"the host has no interface {step.interface}")
     is_inside = inside is not None and step.interface in inside
-    if is_inside and int(flags, 16) & _UP:
+    is_kept = facts_of_manager.is_kept_from(host, step.interface)
+    if is_inside and is_kept and int(flags, 16) & _UP:
         return Change(step.op, step.bridge, before, before, changed=False)
     other = [name for name, interfaces in bridges.items() if step.interface in interfaces and name != step.bridge]
     if other:
         raise Problem("uplink-in-use", f"{step.interface} is in the bridge {other[0]} already")
     if not dry_run:
+        # Before the bridge, so that no address comes in between.
+        network_manager.ensure_unmanaged(host, step.interface)
         words = ["--may-exist", "add-br", step.bridge, "--", "--may-exist", "add-port", step.bridge, step.interface]
         _run(host, ["ovs-vsctl", "--timeout=30", *words], _TIMEOUT_S)
         _run(host, ["ip", "link", "set", "dev", step.interface, "up"], _TIMEOUT_S)
@@ -158,6 +165,7 @@ def ensure_no_uplink(host: Host, step: TakeOutUplink, *, dry_run: bool) -> Chang
     after = tuple(one for one in before if one != step.interface)
     if is_inside and not dry_run:
         _run(host, ["ovs-vsctl", "--timeout=30", "--if-exists", "del-port", step.bridge, step.interface], _TIMEOUT_S)
+        network_manager.release(host, step.interface)
     return Change(step.op, step.bridge, ",".join(before) or "empty", ",".join(after) or "empty", changed=is_inside)
 
 

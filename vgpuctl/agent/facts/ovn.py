@@ -4,9 +4,10 @@
 import ipaddress
 import json
 import re
+from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from vgpuctl.agent.facts import ovn_services
+from vgpuctl.agent.facts import network_manager, ovn_services
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import ovn as wire
 from vgpuctl.agent.wire.envelope import Problem
@@ -47,7 +48,16 @@ def read(host: Host) -> Optional[OvnFacts]:
         interfaces=_read_interfaces(host),
         has_certificate=_has_certificate(host),
         not_enabled=ovn_services.not_enabled(host),
+        managed=_read_managed(host, bridges),
     )
+
+
+def _read_managed(host: Host, bridges: Sequence[BridgeFacts]) -> Tuple[str, ...]:
+    """Uplinks, which are those in other bridges than OVN's own, that NetworkManager is not kept from."""
+    uplinks = {name for one in bridges if one.name != wire.INTEGRATION_BRIDGE for name in one.interfaces}
+    # Patch ports have no device of the kernel's.
+    found = sorted(name for name in uplinks if host.exists(f"/sys/class/net/{name}"))
+    return tuple(name for name in found if not network_manager.is_kept_from(host, name))
 
 
 def _has_certificate(host: Host) -> bool:
@@ -100,6 +110,37 @@ def read_signs(host: Host) -> Optional[OvnSigns]:
     return OvnSigns(status, tuple(TunnelSigns(one, carried.get(one, 0)) for one in sorted(remotes)), has_role)
 
 
+@dataclass(frozen=True)
+class Tunnel:
+    """One tunnel's interface. number: of its port in the bridge. port: UDP, 0 for the usual one. bfd: its state."""
+
+    remote: str
+    kind: str
+    number: int
+    port: int
+    bfd: Optional[str]
+
+
+def read_tunnels(host: Host) -> Tuple[str, List[Tunnel]]:
+    """Return the address that the host's tunnels end at, and the tunnels. Raises Problem `unreadable`."""
+    root, _bridges, _ports, rows = _select(host)
+    found = []
+    for row in rows:
+        options, status, number = _map(row["options"]), _map(row["bfd_status"]), row["ofport"]
+        port = options.get("dst_port", "")
+        if options.get("remote_ip", "flow") != "flow":
+            found.append(
+                Tunnel(
+                    options["remote_ip"],
+                    str(row["type"]),
+                    number if isinstance(number, int) else 0,
+                    int(port) if port.isdigit() else 0,
+                    status.get("state"),
+                )
+            )
+    return _map(root["external_ids"]).get(KEYS["address"], ""), found
+
+
 def _ask_role(host: Host, remote: str) -> Optional[bool]:
     """Whether the southbound database's listener has the role `ovn-controller` (ovn-sb(5), Connection).
 
@@ -124,12 +165,13 @@ def _ask_role(host: Host, remote: str) -> Optional[bool]:
 
 def _select(host: Host) -> Tuple[Mapping[str, Any], List[Any], List[Any], List[Any]]:
     """The root row, the bridges, the ports and the tunnels' interfaces, in one transaction (RFC 7047, 5.2.2)."""
+    columns = ["type", "options", "ofport", "bfd_status"]
     wanted: Tuple[Tuple[str, List[Any], List[str]], ...] = (
         ("Open_vSwitch", [], ["external_ids", "ssl"]),
         ("Bridge", [], ["name", "ports"]),
         ("Port", [], ["_uuid", "name"]),
-        ("Interface", [["type", "==", "geneve"]], ["options"]),
-        ("Interface", [["type", "==", "vxlan"]], ["options"]),
+        ("Interface", [["type", "==", "geneve"]], columns),
+        ("Interface", [["type", "==", "vxlan"]], columns),
     )
     operations = [{"op": "select", "table": table, "where": where, "columns": names} for table, where, names in wanted]
     text = json.dumps(["Open_vSwitch", *operations])

@@ -22,12 +22,12 @@ from vgpuctl.agent.wire.decode import (
 )
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.image import ImageFile
-from vgpuctl.agent.wire.ovn import CertificateFiles
+from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 
 PROTOCOL = 1
-CALLS = ("ping", "facts", "apply", "holders", "signs", "boot", "certificate", "image")
+CALLS = ("ping", "facts", "apply", "holders", "signs", "boot", "certificate", "image", "tunnels")
 
 
 @dataclass(eq=False)
@@ -85,6 +85,7 @@ class Reply:
     problem: Optional[Problem] = None
     signs: Optional[HostSigns] = None
     image: Optional[ImageFile] = None
+    tunnels: Optional[TunnelProbe] = None
 
 
 def request_to_json(request: Request) -> Dict[str, Any]:

@@ -46,7 +46,7 @@ class OvnFacts:
     missing: programs that are not installed. modules: those of `openvswitch`, `geneve` and `vxlan` that the
     running kernel has or can load. chassis: None while Open vSwitch does not run. has_certificate: whether all three
     files of FOLDER are there and ovn-controller's user can read the key. not_enabled: parts (`switch`, `controller`)
-    that systemd would not start at boot.
+    that systemd would not start at boot. managed: interfaces in bridges that NetworkManager may give addresses to.
     """
 
     missing: Tuple[str, ...] = ()
@@ -58,6 +58,7 @@ class OvnFacts:
     interfaces: Tuple[InterfaceFacts, ...] = ()
     has_certificate: bool = False
     not_enabled: Tuple[str, ...] = ()
+    managed: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,26 @@ class OvnSigns:
     connection: str
     tunnels: Tuple[TunnelSigns, ...] = ()
     has_role: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class TunnelWay:
+    """One tunnel as its counters and a few packets show it.
+
+    received: packets from the other end since the tunnel was made. refused: the kernel's word when our packets were
+    refused on their way. bfd: `up`, `down` or None where OVN does not use BFD.
+    """
+
+    remote: str
+    port: int
+    received: int
+    refused: Optional[str] = None
+    bfd: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class TunnelProbe:
+    """What one probe of all tunnels found. address: this end's."""
+
+    address: str
+    ways: Tuple[TunnelWay, ...] = ()

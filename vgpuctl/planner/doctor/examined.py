@@ -26,8 +26,25 @@ class DomainSigns:
 
 
 @dataclass(frozen=True)
+class TunnelState:
+    """One tunnel of the host. port: UDP. is_silent: the other end sent packets and none arrived.
+
+    refused: the kernel's word when packets to the other end were refused. bfd: what BFD says, None without it.
+    """
+
+    remote: str
+    port: int
+    is_silent: bool = False
+    refused: str | None = None
+    bfd: str | None = None
+
+
+@dataclass(frozen=True)
 class Examined:
-    """One host. layout: None where none is declared. made: slices that a layout made. domains: None when not asked."""
+    """One host. layout: None where none is declared. made: slices that a layout made. domains: None when not asked.
+
+    tunnels: as packets between the hosts of this run show them.
+    """
 
     facts: HostFacts
     signs: HostSigns
@@ -35,6 +52,7 @@ class Examined:
     leases: Sequence[Lease] = ()
     made: Collection[str] = ()
     domains: Sequence[DomainSigns] | None = None
+    tunnels: Sequence[TunnelState] = ()
 
     def nvidia_gpus(self) -> Iterator[Gpu]:
         """NVIDIA's GPUs of the host."""

@@ -77,12 +77,25 @@ def tunnel_mtu(seen: Examined) -> Iterator[Finding]:
 
 
 def tunnel_down(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: the other end of a tunnel does not answer."""
+    """Beside the 24: the other end of a tunnel does not answer, or the tunnel's own packets do not pass."""
     network = seen.layout.network if seen.layout else None
     if network is None or seen.signs.ovn is None:
         return
-    for tunnel in seen.signs.ovn.tunnels:
-        if tunnel.carries == 0:
-            read = f"{tunnel.remote} does not answer"
-            mend = "see whether that host is up, and what lies between: VLAN, firewall (UDP 6081 geneve, 4789 vxlan)"
-            yield Finding("tunnel-down", Severity.ERROR, _HOST, read, mend)
+    unanswered = [tunnel.remote for tunnel in seen.signs.ovn.tunnels if tunnel.carries == 0]
+    for remote in unanswered:
+        mend = "see whether that host is up, and what lies between: VLAN, firewall (UDP 6081 geneve, 4789 vxlan)"
+        yield Finding("tunnel-down", Severity.ERROR, _HOST, f"{remote} does not answer", mend)
+    for state in seen.tunnels:
+        port = f"UDP {state.port}"
+        here = f"let {port} through: firewall-cmd --permanent --add-port={state.port}/udp; firewall-cmd --reload"
+        if state.remote in unanswered:
+            continue
+        if state.refused is not None:
+            read = f"{state.remote} answers ping and refuses the tunnel's packets, {port}: {state.refused}"
+            yield Finding("tunnel-down", Severity.ERROR, _HOST, read, f"on that host, {here}")
+        elif state.is_silent:
+            read = f"{state.remote} answers ping, but none of the tunnel's packets from it arrive, {port}"
+            yield Finding("tunnel-down", Severity.ERROR, _HOST, read, f"on this host, or on the way to it, {here}")
+        elif state.bfd == "down":
+            read = f"BFD says that the tunnel to {state.remote} is down"
+            yield Finding("tunnel-down", Severity.ERROR, _HOST, read, f"on both hosts, {here}")

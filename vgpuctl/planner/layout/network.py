@@ -127,7 +127,14 @@ def _plan_uplinks(layout: HostLayout, found: OvnFacts) -> list[tuple[PlannedStep
     for network, interface in layout.uplinks:
         bridge = bridge_name(network)
         inside = _bridge_with(interface, found)
-        if inside is not None or interface not in names:
+        if interface not in names:
+            continue
+        if inside is not None:
+            if interface in found.managed:
+                step = PlannedStep(
+                    Phase.HOST, SetUplinkBridge(bridge, interface), f"keep NetworkManager from {interface}"
+                )
+                planned.append((step, [Difference(None, "uplink", f"{interface} unmanaged", "NetworkManager's")]))
             continue
         has_bridge = any(one.name == bridge for one in found.bridges)
         undo = (TakeOutUplink(bridge, interface),) if has_bridge else (SetUplinkBridge(bridge, None),)

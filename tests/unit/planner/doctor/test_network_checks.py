@@ -10,7 +10,7 @@ from vgpuctl.agent.wire.ovn import InterfaceFacts, OvnFacts, OvnSigns, TunnelSig
 from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Chassis
 from vgpuctl.model.layout import HostLayout, NetworkLayout
-from vgpuctl.planner.doctor import Examined, examine
+from vgpuctl.planner.doctor import Examined, TunnelState, examine
 
 LAYOUT = HostLayout(network=NetworkLayout(("ssl:192.0.2.1:6642",), "10.83.0.0/24", "gpu1"))
 FACTS = OvnFacts(
@@ -63,3 +63,33 @@ def test_a_healthy_chassis_has_no_finding_and_neither_has_a_host_that_is_none() 
 def test_what_is_wrong_is_found(facts: OvnFacts | None, signs: OvnSigns | None, words: str) -> None:
     (text,) = found(facts, signs)
     assert words in text
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (TunnelState("10.83.0.2", 6081), []),
+        (
+            TunnelState("10.83.0.2", 6081, is_silent=True),
+            ["10.83.0.2 answers ping, but none of the tunnel's packets from it arrive, UDP 6081"],
+        ),
+        (
+            TunnelState("10.83.0.2", 4789, is_silent=True, refused="No route to host"),
+            ["10.83.0.2 answers ping and refuses the tunnel's packets, UDP 4789: No route to host"],
+        ),
+        (TunnelState("10.83.0.2", 6081, bfd="up"), []),
+        (TunnelState("10.83.0.2", 6081, bfd="down"), ["BFD says that the tunnel to 10.83.0.2 is down"]),
+    ],
+)
+def test_a_tunnel_that_answers_ping_and_carries_nothing_is_down(state: TunnelState, words: list[str]) -> None:
+    seen = Examined(replace(host_facts([]), ovn=FACTS), HostSigns((), ovn=SIGNS), LAYOUT, tunnels=(state,))
+    findings = [one for one in examine(seen) if one.check == "tunnel-down"]
+    assert [one.read for one in findings] == words
+    assert all(f"{state.port}/udp" in one.mend for one in findings if one.mend)
+
+
+def test_a_host_that_does_not_answer_at_all_is_told_once() -> None:
+    signs = OvnSigns("connected", (TunnelSigns("10.83.0.2", 0),))
+    tunnels = (TunnelState("10.83.0.2", 6081, is_silent=True),)
+    seen = Examined(replace(host_facts([]), ovn=FACTS), HostSigns((), ovn=signs), LAYOUT, tunnels=tunnels)
+    assert [one.read for one in examine(seen) if one.check == "tunnel-down"] == ["10.83.0.2 does not answer"]

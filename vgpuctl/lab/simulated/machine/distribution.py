@@ -10,7 +10,8 @@ from vgpuctl.lab.simulated.machine.shape import Shape
 class Distribution:
     """One. switch, controller: its services. enabled: units that its packages enable. static: that cannot be.
 
-    users: its users by name. ovn_user: whom ovn-controller runs as. files: those of its packages.
+    users: its users by name. ovn_user: whom ovn-controller runs as. files: those of its packages. has_network_manager:
+    whether NetworkManager runs, which takes every interface that it is not kept from.
     """
 
     operating_system: str
@@ -21,6 +22,7 @@ class Distribution:
     users: dict[str, int] = field(default_factory=lambda: {"root": 0})
     ovn_user: str = "root"
     files: dict[str, str] = field(default_factory=dict)
+    has_network_manager: bool = False
 
     @property
     def ovn_services(self) -> tuple[str, str]:
@@ -46,6 +48,7 @@ DISTRIBUTIONS = {
         enabled=(),
         users={"root": 0, "openvswitch": 985},
         ovn_user="openvswitch",
+        has_network_manager=True,
         files={ENVIRONMENT: '# OVN_USER_ID="root"\nOVN_USER_ID="openvswitch:hugetlbfs"\n'},
     ),
 }

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vgpuctl.agent.host import Completed, Host
+from vgpuctl.agent.tunnel_probe import PACKETS
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.lab.simulated.machine import ovn, systemd_analyze
 from vgpuctl.lab.simulated.machine.distribution import distribution_of
@@ -131,6 +132,10 @@ class SimulatedHost(Host):
         return {
             one: max((size for size in sizes if size <= carries.get(one, max(sizes))), default=0) for one in remotes
         }
+
+    def probe_tunnels(self, remotes: Sequence[str], kind: str, port: int) -> dict[str, str]:
+        """Let packets pass in both directions, or not."""
+        return ovn.probe(self.machine, remotes, PACKETS)
 
     def _tree_now(self) -> Tree:
         state = self.machine.state()

@@ -9,7 +9,7 @@ from vgpuctl.lab.simulated.machine.distribution import distribution_of
 from vgpuctl.lab.simulated.machine.shape import Shape
 from vgpuctl.lab.simulated.machine.state import MachineFolder, Ovn, State
 
-PROGRAMS = ("ovs-vsctl", "ovsdb-client", "ovn-appctl", "ip")
+PROGRAMS = ("ovs-vsctl", "ovsdb-client", "ovn-appctl", "ip", "nmcli", "ovs-ofctl")
 _PIDS = (("/run/openvswitch/ovs-vswitchd.pid", 801), ("/run/ovn/ovn-controller.pid", 802))
 _KEY = "/etc/vgpuctl/ovn/key.pem"
 _INTERFACES = ("eno1", "eno2")
@@ -28,6 +28,15 @@ def files(shape: Shape, state: State) -> dict[str, str]:
     return found
 
 
+def probe(machine: MachineFolder, remotes: Sequence[str], packets: int) -> dict[str, str]:
+    """The other ends probe as well, as it were: their packets arrive, but for those that a firewall here drops."""
+    with machine.change() as state:
+        for remote in remotes:
+            if remote not in state.ovn.dropped:
+                state.ovn.received[remote] = state.ovn.received.get(remote, 0) + packets
+        return {remote: word for remote, word in state.ovn.refused.items() if remote in remotes}
+
+
 def address_of(hostname: str) -> str:
     """The host's address in 10.84.0.0/16, by the digits of its name."""
     number = int("".join(one for one in hostname if one.isdigit()) or "1")
@@ -42,10 +51,19 @@ def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple
         shown = json.dumps([{"ifname": "eno1", "addr_info": [place]}])
         return 0, shown if "show" in words else "", ""
     state = machine.state()
+    if program == "nmcli":
+        return _nmcli(machine, state, words)
     if program == "ovn-appctl":
         return 0, f"{_connection(machine, state)}\n", ""
     if not state.services.get(distribution_of(machine.shape).switch):
         return 1, "", "database connection failed (No such file or directory)\n"
+    if program == "ovs-ofctl":
+        counted = [state.ovn.received.get(remote, 0) for remote in state.ovn.tunnels]
+        return (
+            0,
+            "".join(f"  port  {number}: rx pkts={count}, bytes=0\n" for number, count in enumerate(counted, 1)),
+            "",
+        )
     if program == "ovsdb-client":
         is_southbound = "query" in words
         role = "ovn-controller" if state.ovn.has_role else ""
@@ -56,6 +74,16 @@ def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple
             if not is_border:
                 _change(state.ovn, list(group))
     return 0, "", ""
+
+
+def _nmcli(machine: MachineFolder, state: State, words: Sequence[str]) -> tuple[int, str, str]:
+    """`device show NAME` says who has an interface; `device set` needs the file that keeps NetworkManager from it."""
+    if not state.services.get("NetworkManager.service"):
+        return 8, "", "Error: NetworkManager is not running.\n"
+    folder = machine.root / "etc/NetworkManager/conf.d"
+    texts = [one.read_text() for one in folder.glob("*.conf")] if folder.is_dir() else []
+    is_kept = any(f"interface-name:={words[-1]}\n" in text and "\nmanaged=0" in text for text in texts)
+    return 0, ("10 (unmanaged)\n" if is_kept else "100 (connected)\n") if "show" in words else "", ""
 
 
 def _connection(machine: MachineFolder, state: State) -> str:
@@ -92,7 +120,15 @@ def _change(ovn: Ovn, words: list[str]) -> None:
 def _tables(ovn: Ovn) -> list[object]:
     """The answer to the agent's one question: root, bridges, ports, tunnels by geneve and by vxlan."""
     ports = [name for bridge, inside in ovn.bridges.items() for name in (bridge, *inside)]
-    tunnels: list[object] = [{"options": ["map", [["remote_ip", remote]]]} for remote in ovn.tunnels]
+    tunnels: list[object] = [
+        {
+            "type": "geneve",
+            "options": ["map", [["remote_ip", remote]]],
+            "ofport": number,
+            "bfd_status": ["map", [["state", ovn.bfd[remote]]] if remote in ovn.bfd else []],
+        }
+        for number, remote in enumerate(ovn.tunnels, 1)
+    ]
     root = {
         "external_ids": ["map", [list(item) for item in ovn.external_ids.items()]],
         "ssl": ["uuid", "ssl"] if ovn.uses_tls else ["set", []],

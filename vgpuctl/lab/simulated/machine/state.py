@@ -113,7 +113,8 @@ class Domain:
 class Ovn:
     """Open vSwitch's database, which outlives a reboot, and how OVN fares. tunnels: what each one carries.
 
-    has_role: whether the southbound database listens with OVN's role for hosts.
+    has_role: whether the southbound database listens with OVN's role for hosts. received: packets by tunnel; dropped:
+    ends whose packets a firewall here drops; refused: ends that refuse ours, in the kernel's words; bfd: its states.
     """
 
     external_ids: dict[str, str] = field(default_factory=dict)
@@ -122,6 +123,10 @@ class Ovn:
     connection: str = "connected"
     has_role: bool = True
     tunnels: dict[str, int] = field(default_factory=dict)
+    received: dict[str, int] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    bfd: dict[str, str] = field(default_factory=dict)
     mtu: int = 1500
 
 
@@ -252,6 +257,8 @@ def booted(shape: Shape, before: State | None = None) -> State:
             state.mig_modes[card.address] = (pending, pending)
     distribution = distribution_of(shape)
     state.services = {**_SERVICES, **dict.fromkeys(distribution.ovn_services, False)}
+    if distribution.has_network_manager:
+        state.services["NetworkManager.service"] = True
     state.enabled = list(distribution.enabled)
     if before is not None:
         state.ovn, state.enabled, state.owners = before.ovn, before.enabled, before.owners

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`systemctl` of a simulated host: list-units, show, start, stop, enable, daemon-reload."""
+"""`systemctl` of a simulated host: list-units, show, start, stop, enable, reload, daemon-reload."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
             for name, active in sorted(machine.state().services.items())
         ]
         return 0, "".join(f"{line}\n" for line in lines), ""
-    if verb == "daemon-reload":
+    if verb in ("daemon-reload", "reload"):
         return 0, "", ""
     if len(names) != 1:
         return 1, "", f"Too few or too many arguments for {verb}.\n"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo clean-demo test test-quick test-network fuzz kill-test storm lint docs bench clean
+.PHONY: help setup demo clean-demo test test-quick test-network test-boot fuzz kill-test storm lint docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ test-quick: ## Run the tests that need no emulated host (about two minutes)
 test-network: ## Prove tenants' networks with packets between two emulated hosts (ten minutes, nothing beside it)
 	@bash scripts/setup test
 	@.venv/bin/python -m pytest -v tests/network/hosts_proof.py
+
+test-boot: ## Prove the boot restore in a Debian 13 host that systemd runs (five minutes, a download the first time)
+	@bash scripts/setup boot
+	@.venv/bin/python -m pytest -v --durations=0 tests/boot/debian13_proof.py
 
 fuzz: ## Damaged text for every reader, 100,000 cases; none may fail otherwise than by its own error (ten minutes)
 	@bash scripts/setup test

@@ -39,6 +39,7 @@ class Restore:
     def __init__(self, host: Host, *, is_second: bool = False) -> None:
         self._host = host
         self._arrival = Arrival(host, has_waited=is_second)
+        self._card_limit_s = 0.0 if is_second else _CARD_LIMIT_S
         self._left_alone: Set[str] = set()
         self._refused_at: Dict[str, float] = {}
         self.problems: List[str] = []
@@ -133,7 +134,7 @@ class Restore:
         if one.gpu is None or problem.code not in _EARLY:
             raise problem
         now = self._host.monotonic()
-        if now - self._refused_at.setdefault(one.gpu, now) >= _CARD_LIMIT_S:
+        if now - self._refused_at.setdefault(one.gpu, now) >= self._card_limit_s:
             raise problem
         _say(f"{one.gpu}: {one.step.op} is tried again in {_CARD_PAUSE_S:g} s: {problem.message}")
         self._host.wait(_CARD_PAUSE_S)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import paramiko
@@ -115,6 +115,8 @@ class Debian13:
         """Switch it on and wait until systemd has started everything."""
         self._machine.start(self._note)
         self.port = self._machine.forwarded_port()
+        # The inventory has it, also after a reboot.
+        self._machine = replace(self._machine, port=self.port)
         self.wait_for(self._logs_in, "sshd answers")
         self.wait_for(lambda: self.run("systemctl is-system-running")[1].strip() in ("running", "degraded"), "it is up")
 

@@ -152,6 +152,15 @@ GATES = [
         "usecases/adopt_host.py:_save",
         on="session",
     ),
+    *(
+        guarded(
+            "the boot unit reaches a host only through the agent's call that has systemd verify it",
+            name,
+            file,
+            "usecases/layout_run.py:_install_boot",
+        )
+        for name, file in (("install_boot", "hosts/agent_client.py"), ("render_boot_unit", "guests/boot_unit.py"))
+    ),
     guarded(
         "the row of a VM goes with its place in the queue",
         "delete_vm",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.agent.simulated import Machine
 from vgpuctl.agent.dispatch import answer
-from vgpuctl.agent.tunnel_probe import PACKETS, send
+from vgpuctl.agent.tunnel_probe import send
 from vgpuctl.agent.wire.envelope import Request
-from vgpuctl.agent.wire.ovn import TunnelProbe
+from vgpuctl.agent.wire.ovn import PROBE_PACKETS, TunnelProbe
 from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon
 
 CHASSIS = Chassis("gpu1", "tcp:192.0.2.1:6642", "geneve", "10.84.0.1")
@@ -20,7 +20,7 @@ def test_packets_arrive_as_geneve_and_vxlan_of_a_network_that_nobody_has() -> No
         other.settimeout(20)
         port = other.getsockname()[1]
         assert send(["127.0.0.1"], "geneve", port) == {}
-        received = [other.recv(2000) for _ in range(PACKETS)]
+        received = [other.recv(2000) for _ in range(PROBE_PACKETS)]
         assert {one[:8].hex() for one in received} == {"00006558fffffe00"}
         assert send(["127.0.0.1"], "vxlan", port) == {}
         assert other.recv(2000)[:8].hex() == "08000000fffffe00"

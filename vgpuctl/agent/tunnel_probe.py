@@ -11,8 +11,9 @@ import struct
 import time
 from typing import Dict, Sequence
 
+from vgpuctl.agent.wire.ovn import PROBE_PACKETS
+
 PORTS = {"geneve": 6081, "vxlan": 4789}
-PACKETS = 3
 _NETWORK = 0xFFFFFE
 # IEEE 802 local experimental type; addresses of the locally administered range, of no guest.
 _FRAME = bytes.fromhex("02000000fffe02000000ffff88b5") + bytes(46)
@@ -25,7 +26,7 @@ _IP_RECVERR = 11  # Linux include/uapi/linux/in.h: errors of all kinds reach a c
 
 
 def send(remotes: Sequence[str], kind: str, port: int) -> Dict[str, str]:
-    """Send PACKETS to every address. Returns the kernel's word for those that were refused, `No route to host`."""
+    """Send a few packets to every address. Returns the kernel's word for those refused, as `No route to host`."""
     refused: Dict[str, str] = {}
     senders: Dict[str, socket.socket] = {}
     try:
@@ -36,7 +37,7 @@ def send(remotes: Sequence[str], kind: str, port: int) -> Dict[str, str]:
                 sender.connect((remote, port))
             except OSError as error:
                 refused[remote] = os.strerror(error.errno or 0)
-        for _ in range(PACKETS):
+        for _ in range(PROBE_PACKETS):
             for remote, sender in senders.items():
                 if remote not in refused:
                     _send(sender, remote, _HEADERS[kind] + _FRAME, refused)

@@ -8,6 +8,8 @@ from vgpuctl.agent.wire.steps import Chassis
 
 PROGRAMS = ("ovs-vsctl", "ovsdb-client", "ovn-controller", "ovn-appctl")
 INTEGRATION_BRIDGE = "br-int"
+# How many each probe sends over each tunnel.
+PROBE_PACKETS = 3
 # Where a host has its key and certificate for OVN's databases, and the authority that it believes.
 FOLDER = "/etc/vgpuctl/ovn"
 KEY, CERTIFICATE, AUTHORITY = (f"{FOLDER}/{name}.pem" for name in ("key", "certificate", "authority"))

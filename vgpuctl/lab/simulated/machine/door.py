@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vgpuctl.agent.host import Completed, Host
-from vgpuctl.agent.tunnel_probe import PACKETS
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.ovn import PROBE_PACKETS
 from vgpuctl.lab.simulated.machine import ovn, systemd_analyze
 from vgpuctl.lab.simulated.machine.distribution import distribution_of
 from vgpuctl.lab.simulated.machine.kernel import Kernel
@@ -135,7 +135,7 @@ class SimulatedHost(Host):
 
     def probe_tunnels(self, remotes: Sequence[str], kind: str, port: int) -> dict[str, str]:
         """Let packets pass in both directions, or not."""
-        return ovn.probe(self.machine, remotes, PACKETS)
+        return ovn.probe(self.machine, remotes, PROBE_PACKETS)
 
     def _tree_now(self) -> Tree:
         state = self.machine.state()

@@ -32,19 +32,19 @@ def tunnel_states(
     first: Mapping[str, TunnelProbe], last: Mapping[str, TunnelProbe]
 ) -> dict[str, tuple[TunnelState, ...]]:
     """Judge two probes of both ends, between which everybody sent packets to everybody."""
-    senders = {probe.address: {way.remote for way in probe.ways} for probe in last.values()}
+    senders = {ended.address: {way.remote for way in ended.ways} for ended in last.values()}
     states = {}
-    for name, probe in last.items():
+    for name, ended in last.items():
         before = {way.remote: way.received for way in first[name].ways}
         states[name] = tuple(
             TunnelState(
                 way.remote,
                 way.port,
                 # Only an end that was seen to send can be said to be unheard.
-                is_silent=probe.address in senders.get(way.remote, ()) and before.get(way.remote) == way.received,
+                is_silent=ended.address in senders.get(way.remote, ()) and before.get(way.remote) == way.received,
                 refused=way.refused,
                 bfd=way.bfd,
             )
-            for way in probe.ways
+            for way in ended.ways
         )
     return states

@@ -8,8 +8,8 @@ from vgpuctl.guests.templating import render_template
 
 _AFTER = ("nvidia-vgpud.service", "nvidia-vgpu-mgr.service", "nvidia-fabricmanager.service")
 _BEFORE = ("libvirtd.service", "virtqemud.service", "virtnodedevd.service", "libvirt-guests.service")
-# One run of the agent: udev may take 120 s and OVN's daemons 120 s; each card is tried about ten times, and a try that
-# cycles its VFs waits for them for half a minute. A run that systemd ends before leaves no result.
+# One run of the agent: udev may take 120 s and OVN's daemons 120 s; each card is tried for about two minutes, and the
+# last try may still cycle its VFs and wait for them. A run that systemd ends before leaves no result.
 _HOST_TIMEOUT_S, _CARD_TIMEOUT_S = 300, 600
 
 

@@ -45,7 +45,7 @@ _FAMILIES = {
     "opensuse": Family.SUSE,
     "sles": Family.SUSE,
 }
-# Debian 12 and 13, RHEL 8 to 10 and Fedora, SLES 15 and Leap 15: the packages' own lists.
+# For Debian 12 and 13, RHEL 8 to 10 and Fedora, SLES 15 and Leap 15. Debian's were installed, the others' not.
 _PACKAGES = {
     Package.QEMU: {Family.DEBIAN: "qemu-system-x86", Family.EL: "qemu-kvm", Family.SUSE: "qemu-kvm"},
     Package.LIBVIRT: {

@@ -322,10 +322,10 @@ def test_a_missing_driver_is_named_after_modprobe_failed(tmp_path: Path) -> None
 
 
 def test_a_card_whose_node_is_open_keeps_its_driver(tmp_path: Path) -> None:
-    host = make(tmp_path, *CARD, machine.holder(8, "/dev/nvidia0", command="/usr/bin/nvidia-persistenced"))
+    host = make(tmp_path, *CARD, machine.holder(8, "/dev/nvidia0", command="/usr/bin/nv-hostengine"))
     refused = problem(take(host, BindDriver((PF,), "vfio-pci")))
     assert refused.code == "held"
-    assert "nvidia-persistenced, pid 8" in refused.message
+    assert "nv-hostengine, pid 8" in refused.message
 
 
 def test_a_card_with_vfs_or_mdevs_keeps_its_driver(tmp_path: Path) -> None:

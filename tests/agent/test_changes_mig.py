@@ -29,8 +29,8 @@ from vgpuctl.planner.mig_geometry import GeometryPlan, plan_geometry, table_of
 
 A100, H100, RTX = "a100-pcie-40gb", "h100-pcie", "rtx-pro-6000-blackwell-server"
 ON, OFF = SetMigMode(PF, True), SetMigMode(PF, False)
-WATCHED = SetServiceActive("nvidia-persistenced.service", True)
-UNWATCHED = SetServiceActive("nvidia-persistenced.service", False)
+WATCHED = SetServiceActive("nvidia-dcgm.service", True)
+UNWATCHED = SetServiceActive("nvidia-dcgm.service", False)
 
 # (steps before, the step): what must be true of every step.
 STEPS: dict[str, tuple[tuple[Step, ...], Step]] = {
@@ -129,11 +129,11 @@ def test_a_used_ampere_keeps_the_mode_pending_until_it_is_reset(tmp_path: Path) 
     machine.done(WATCHED)
     pending = machine.refused(ON)
     assert pending.code == "mig-mode-pending"
-    assert "nvidia-persistenced (pid" in pending.message
+    assert "nv-hostengine (pid" in pending.message
     mig = machine.gpu().mig
     assert mig is not None and (mig.current, mig.pending) == (False, True)
     assert "becomes enabled at the next reset" in machine.gpu().problems[0]
-    assert "nvidia-persistenced" in machine.refused(ResetGpu(PF)).message
+    assert "nv-hostengine" in machine.refused(ResetGpu(PF)).message
     machine.done(UNWATCHED, ResetGpu(PF))
     mig = machine.gpu().mig
     assert mig is not None and (mig.current, mig.pending) == (True, True)

@@ -99,7 +99,7 @@ PASSTHROUGH_BLOCKED: dict[str, tuple[ReadableTree, ...]] = {
         function("0000:42:00.0", vendor="8086", device="1533", pci_class="020000", driver="igb"),
     ),
     "a VM holds it": (a40(driver="vfio-pci"), machine.holder(7, "/dev/vfio/14", vm_uuid=VM)),
-    "the driver's node is open": (a40(), machine.holder(8, "/dev/nvidia0", command="nvidia-persistenced")),
+    "the driver's node is open": (a40(), machine.holder(8, "/dev/nvidia0", command="nv-hostengine")),
     "its VFs are enabled": (
         a40(total_vfs=1),
         profile_vf(0),

@@ -9,6 +9,8 @@ import pytest
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
 from vgpuctl import lab
+from vgpuctl.lab.simulated.layout import simulated_folder
+from vgpuctl.lab.simulated.machine.state import MachineFolder
 
 ACME = ("--tenant", "acme")
 SMALL = (*ACME, "--memory", "96MiB", "--vcpus", "1", "--network", "none")
@@ -101,3 +103,50 @@ def test_a_vgpu_that_the_driver_lets_go_late_is_given_back(
     with failing(fleet, vm["host"], "removal-delay"):
         operator.does(name, "web", *ACME, *options, "--timeout", "0")
     assert fleet_witness.state() == before
+
+
+def machine_of(fleet: lab.LabFolder, name: str) -> MachineFolder:
+    return MachineFolder(simulated_folder(fleet).host(name))
+
+
+def test_a_vf_that_no_vm_can_use_is_put_aside_named_and_lifted(operator: Operator, fleet: lab.LabFolder) -> None:
+    """Its files look healthy: QEMU alone finds out."""
+    first = chosen(operator, *CREATE)
+    pinned = (*CREATE, "--host", first)
+    (planned,) = operator.json(*pinned, "--dry-run")
+    machine = machine_of(fleet, first)
+    vfs = machine.state().vfs_of(machine.shape.cards[0])
+    wedged = [planned["leases"][0]["slice"]["function"]]
+    lab.faults.begin(first, "vf-wedged", vfs.index(wedged[0]) + 1, folder=fleet)
+    refused = operator.is_refused(*pinned)
+    assert f"vfio {wedged[0]}" in refused["message"]
+    operator.does(*pinned)
+    ((vm,),) = ([one["vm"] for one in operator.json("list-vms")],)
+    assert (vm["state"], vm["host"]) == ("running", first)
+    checked = operator.run("check-hosts", "--limit", first, "--json").out
+    assert '"vf-quarantined"' in checked and wedged[0] in checked
+    (machine.root / f"run/vgpuctl/quarantine/0000:41:00.0/{wedged[0]}").unlink()
+    assert '"vf-quarantined"' not in operator.run("check-hosts", "--limit", first, "--json").out
+
+
+def test_no_end_of_a_young_vm_kills_its_qemu(operator: Operator, fleet: lab.LabFolder) -> None:
+    first = chosen(operator, *CREATE)
+    machine = machine_of(fleet, first)
+    lab.faults.begin(first, "vf-wedged", 32, folder=fleet)
+    before = machine.state().wedged
+    assert len(before) == 1
+    operator.does(*CREATE, "--host", first)
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    operator.does("start-vm", "web", *ACME)
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+    assert machine.state().wedged == before
+
+
+def test_vms_take_turns_on_the_vfs(operator: Operator) -> None:
+    used = []
+    for _ in range(2):
+        operator.does(*CREATE)
+        (one,) = operator.json("list-vms")
+        used.append((one["vm"]["host"], one["leases"][0]["slice"]["function"]))
+        operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+    assert used[0][0] != used[1][0] or used[0][1] != used[1][1]

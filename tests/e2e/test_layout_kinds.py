@@ -94,7 +94,7 @@ def run(layouts: LayoutFleet, *arguments: str) -> dict[str, Any]:
 def test_a_gpu_is_reset_for_a_pending_mode_only_when_that_is_allowed(layouts: LayoutFleet) -> None:
     machine = layouts.machine("sim-003")
     with machine.change() as state:
-        usage.start_service(machine.shape, state, "nvidia-persistenced.service")
+        usage.start_service(machine.shape, state, "nvidia-dcgm.service")
     held = run(layouts, "apply-hosts", "--limit", "sim-003", "--no-boot")["sim-003"]
     assert held["error"]["reference"] == "layout-refused"
     said = [(line["outcome"], line["reason"], line["hint"]) for line in held["lines"]]
@@ -102,7 +102,7 @@ def test_a_gpu_is_reset_for_a_pending_mode_only_when_that_is_allowed(layouts: La
     assert ("failed", "--reset allows it") in [(outcome, hint) for outcome, _, hint in said]
     assert list(machine.state().mig_modes[GPU]) == [False, True]
     with machine.change() as state:
-        usage.stop_service(state, "nvidia-persistenced.service")
+        usage.stop_service(state, "nvidia-dcgm.service")
 
 
 def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None:

@@ -21,7 +21,7 @@ rm -rf /run/vgpulab-faults
 cp /run/lab/sriov-manage /usr/lib/nvidia/sriov-manage
 gpus=$(awk '$1 == "card" && $3 != "interface=vf" { print $2 }' /proc/vgpulab/cards)
 for address in $gpus; do
-    for fault in fallen busy unbind-lock removal-delay refuse xid ecc lock-busy vfs-unregistered; do
+    for fault in fallen vf-wedged busy unbind-lock removal-delay refuse xid ecc lock-busy vfs-unregistered; do
         control "fault $address $fault 0" || exit 1
     done
 done

@@ -51,7 +51,7 @@ def host_facts(
         numa_nodes=(NumaNode(0, f"0-{cpus - 1}", memory_mib),),
         iommu_active=iommu_active,
         kvm=True,
-        libvirt_version="9.0.0",
+        libvirt_version="10.0.0",
         qemu_version="7.2.0",
         nvidia_driver="580.105.06",
         nvml_version="13.580.105.06",

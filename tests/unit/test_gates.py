@@ -278,10 +278,16 @@ GATES = [
     ),
     guarded(
         "a VM starts only after others were kept off its CPUs",
-        "start",
-        "guests/hypervisor.py",
+        "start_domain",
+        "usecases/quarantine.py",
         "usecases/create_vm.py:build",
         "usecases/start_vm.py:_start",
+    ),
+    guarded(
+        "a VF that QEMU cannot open at a VM's start goes into quarantine",
+        "start",
+        "guests/hypervisor.py",
+        "usecases/quarantine.py:start_domain",
         on="hypervisor",
     ),
     guarded(

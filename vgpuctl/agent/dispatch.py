@@ -15,6 +15,7 @@ from vgpuctl.agent.wire.steps import (
     CreateMdev,
     DeleteMdev,
     DestroyGpuInstance,
+    QuarantineFunction,
     ResetFunction,
     ResetGpu,
     SetHeterogeneousMode,
@@ -104,6 +105,7 @@ def apply(host: Host, steps: Tuple[Step, ...], changes: List[Change], *, dry_run
                 changes.append(take(host, step, dry_run=dry_run))
                 if changes[-1].changed and not dry_run:
                     boot.note_slice(host, step)
+                    _note_functions(host, step)
             except Problem as problem:
                 if not dry_run:
                     raise
@@ -115,8 +117,40 @@ def apply(host: Host, steps: Tuple[Step, ...], changes: List[Change], *, dry_run
                 changes.append(change)
 
 
+def _note_functions(host: Host, step: Step) -> None:
+    """Keep the notes about VFs true after a step."""
+    from vgpuctl.agent.facts import vf_notes
+
+    if isinstance(step, SetVirtualFunctions):
+        vf_notes.forget(host, step.address)
+    elif isinstance(step, SetVgpuType) and step.type_id != "0":
+        vf_notes.note_use(host, step.address)
+    elif isinstance(step, CreateMdev):
+        vf_notes.note_use(host, step.parent)
+
+
 def take(host: Host, step: Step, *, dry_run: bool) -> Change:
-    """Take one step."""
+    """Take one step; nvidia-persistenced is away from a card that the step needs alone, and back after it."""
+    cards = _needed_alone(step)
+    if cards and not dry_run:
+        from vgpuctl.agent.changes import persistence
+
+        if persistence.holds(host, cards) and _take(host, step, dry_run=True).changed:
+            with persistence.paused(host, cards):
+                return _take(host, step, dry_run=False)
+    return _take(host, step, dry_run=dry_run)
+
+
+def _needed_alone(step: Step) -> Tuple[str, ...]:
+    """Functions that nobody may have open while the step is taken (reference 9, row 6)."""
+    if isinstance(step, BindDriver):
+        return step.addresses
+    if isinstance(step, (SetVirtualFunctions, SetMigMode, ResetGpu, ResetFunction)):
+        return (step.address,)
+    return ()
+
+
+def _take(host: Host, step: Step, *, dry_run: bool) -> Change:
     if isinstance(step, SetVirtualFunctions):
         from vgpuctl.agent.changes import sriov
 
@@ -135,6 +169,10 @@ def take(host: Host, step: Step, *, dry_run: bool) -> Change:
         from vgpuctl.agent.changes import driver
 
         return driver.ensure(host, step, dry_run=dry_run)
+    if isinstance(step, QuarantineFunction):
+        from vgpuctl.agent.changes import quarantine
+
+        return quarantine.ensure(host, step, dry_run=dry_run)
     if isinstance(step, ResetFunction):
         from vgpuctl.agent.changes import reset
 

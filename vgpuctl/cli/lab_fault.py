@@ -26,6 +26,7 @@ KINDS = (
     "sriov-silent",
     "board-unknown",
     "lock-busy",
+    "vf-wedged",
     "libvirtd",
     "sshd",
     "network",

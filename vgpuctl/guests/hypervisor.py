@@ -25,6 +25,7 @@ from vgpuctl.model.times import format_time_to_second
 
 PREEMPTION_NAMESPACE = "urn:vgpuctl:preemption:1"
 _POLL_S = 0.2
+_GRACEFUL_S = 60.0
 _DESTROY_LIMIT_S = 60.0
 _KEEP_ALIVE_S = 10
 _KEEP_ALIVE_COUNT = 6
@@ -41,6 +42,7 @@ class Hypervisor:
         self.uri = uri
         self.host = host or uri
         self._connection: Any = None
+        self.killed: set[str] = set()
 
     def __enter__(self) -> Self:
         """Open the connection. Raises LibvirtMissing."""
@@ -141,21 +143,26 @@ class Hypervisor:
     def destroy(self, name: str, *, uuid: str | None = None) -> bool:
         """Take the domain's power; False when it was off or gone.
 
-        QEMU can take long to die while the kernel unpins its memory; libvirt then answers EBUSY and the call
-        is repeated for up to 60 s.
+        QEMU gets SIGTERM for 60 s before libvirt may use SIGKILL: one that is killed in its first seconds can leave a
+        VF that no later guest can use. It can take long to die while the kernel unpins its memory; libvirt then answers
+        EBUSY and the call is repeated. killed: has the UUIDs of domains that did not end by SIGTERM.
         """
         library = libvirt_module()
-        deadline = time.monotonic() + _DESTROY_LIMIT_S
+        began = time.monotonic()
         while True:
             state = self.state(name, uuid=uuid)
             if state is None or not state.is_active():
                 return False
             try:
-                self._domain(name, uuid).destroy()
+                is_forced = time.monotonic() - began > _GRACEFUL_S
+                domain = self._domain(name, uuid)
+                if is_forced:
+                    self.killed.add(str(domain.UUIDString()))
+                domain.destroyFlags(0 if is_forced else library.VIR_DOMAIN_DESTROY_GRACEFUL)
             except library.libvirtError as refused:
                 # OPERATION_INVALID: it ended meanwhile, which the next look shows.
                 passing = (library.VIR_ERR_OPERATION_INVALID, library.VIR_ERR_SYSTEM_ERROR)
-                if error_code(refused) not in passing or time.monotonic() > deadline:
+                if error_code(refused) not in passing or time.monotonic() - began > _GRACEFUL_S + _DESTROY_LIMIT_S:
                     raise translate(refused, f"destroy domain {name} on {self.host}") from refused
                 time.sleep(_POLL_S)
             else:

@@ -7,7 +7,7 @@ from vgpuctl.model.lease import Slice
 from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.result import Plan
-from vgpuctl.planner.vgpu_checks import type_surprise, vf_surprise
+from vgpuctl.planner.vgpu_checks import carrier_surprise, type_surprise, vf_surprise
 
 
 def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
@@ -18,7 +18,7 @@ def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
                 return None
             return f"mdev {wanted.mdev_uuid} exists already, of type {existing.type_id} on {existing.function}"
     if wanted.sharing is Sharing.MDEV_VF:
-        surprise = vf_surprise(wanted, gpu)
+        surprise = vf_surprise(wanted, gpu) or carrier_surprise(wanted, gpu)
         if surprise is not None:
             return surprise
     return type_surprise(wanted, gpu)

@@ -2,8 +2,9 @@
 """Whole cards: libvirt binds the functions to vfio-pci (`managed='yes'`), so building takes no step of ours."""
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.steps import BindDriver
 from vgpuctl.model.lease import Slice
-from vgpuctl.planner.first_drivers import bind_back, release_functions
+from vgpuctl.planner.first_drivers import VFIO_PCI, bind_back, release_functions
 from vgpuctl.planner.result import Plan
 from vgpuctl.sharing.whole_card import find_obstacle
 
@@ -20,9 +21,14 @@ def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
 
 
 def build(wanted: Slice, gpu: Gpu) -> Plan:
-    """No step; the undo brings every function back to its first driver, should libvirt not have done so."""
+    """No step; the undo brings every function back to its first driver, should libvirt not have done so.
+
+    libvirt's unbinding would wait for nvidia-persistenced, so where that has the card open the agent binds it before:
+    the agent stops the daemon meanwhile, and libvirt takes a card that is on vfio-pci as it is.
+    """
     functions = ", ".join((wanted.function, *wanted.companions))
     return Plan(
+        steps=(BindDriver((wanted.function,), VFIO_PCI),) if gpu.persistence else (),
         undo=bind_back(wanted, {}),
         summary=(f"libvirt binds {functions} to vfio-pci when the VM starts",),
     )

@@ -4,14 +4,20 @@
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import SetVgpuType
 from vgpuctl.model.lease import Slice
+from vgpuctl.model.libvirt_version import refuse_vendor_vfio
 from vgpuctl.model.occupancy import has_type, vf_at
 from vgpuctl.planner.result import Plan
-from vgpuctl.planner.vgpu_checks import type_surprise, vf_surprise
+from vgpuctl.planner.vgpu_checks import carrier_surprise, type_surprise, vf_surprise
 
 
 def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
     """Why the VF can no longer take the type."""
-    return vf_surprise(wanted, gpu) or type_surprise(wanted, gpu)
+    return (
+        refuse_vendor_vfio(facts.libvirt_version)
+        or vf_surprise(wanted, gpu)
+        or carrier_surprise(wanted, gpu)
+        or type_surprise(wanted, gpu)
+    )
 
 
 def build(wanted: Slice, gpu: Gpu) -> Plan:

@@ -2,6 +2,7 @@
 """What every vGPU kind compares with the live host before anything is written."""
 
 from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.agent.wire.vf_health import VfState, describe, state_of
 from vgpuctl.catalog import short_name
 from vgpuctl.model.lease import Slice
 from vgpuctl.model.occupancy import describe_holders, existing_vgpus, vf_at
@@ -34,3 +35,14 @@ def vf_surprise(wanted: Slice, gpu: Gpu) -> str | None:
         if existing.function == function.address:
             return f"VF {function.address} carries a vGPU already (type {existing.type_id or 'unknown'})"
     return None
+
+
+def carrier_surprise(wanted: Slice, gpu: Gpu) -> str | None:
+    """Why NVIDIA's driver makes no vGPU on the VF now: it is sick or in quarantine."""
+    function = vf_at(gpu, wanted.function)
+    if function is None:
+        return None
+    if function.quarantine is not None:
+        return f"VF {function.address} is in quarantine: {function.quarantine}"
+    state = state_of(function.driver, function.offers_types)
+    return None if state is VfState.HEALTHY else f"VF {function.address} is sick: {describe((state,), 1)}"

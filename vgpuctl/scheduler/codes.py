@@ -39,6 +39,7 @@ class Code(StrEnum):
     VFS_NOT_ENABLED = "vfs-not-enabled"
     VFS_ENABLED = "vfs-enabled"
     NO_FREE_VF = "no-free-vf"
+    LIBVIRT_TOO_OLD = "libvirt-too-old"
     MIG_ON = "mig-on"
     NO_MIG_INSTANCE = "no-mig-instance"
     EQUAL_SIZE = "equal-size"

@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 
 from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.libvirt_version import takes_vendor_vfio
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuReading, GpuState
 from vgpuctl.scheduler.judge import free_part
@@ -133,9 +135,18 @@ def _counted(promised: Slice) -> tuple[str, int, int]:
 
 
 def _kinds(gpu: Gpu) -> dict[str, Hashable]:
-    """What the rules look at in each VF: its driver, whether it has an IOMMU group, and whether that is its own."""
+    """What the rules look at in each VF: whether it can carry a vGPU, has an IOMMU group, and has that for itself."""
     members = Counter([gpu.iommu_group, *(function.iommu_group for function in gpu.vfs)])
-    return {one.address: (one.driver, one.iommu_group is None, members[one.iommu_group] == 1) for one in gpu.vfs}
+    return {
+        one.address: (
+            one.driver,
+            is_usable(one),
+            one.quarantine is None,
+            one.iommu_group is None,
+            members[one.iommu_group] == 1,
+        )
+        for one in gpu.vfs
+    }
 
 
 def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
@@ -155,6 +166,7 @@ def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
         bool(gpu.holders),
         bool(gpu.users),
         reading.facts.iommu_active,
+        takes_vendor_vfio(reading.facts.libvirt_version),
         gpu.iommu_group is None,
         reading.obstacle.code if reading.obstacle else None,
         gpu.numa_node,

@@ -30,6 +30,7 @@ from vgpuctl.usecases.pools import usable_hosts
 from vgpuctl.usecases.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
 from vgpuctl.usecases.preempt_vms import NO_CONSENT, Consent, claims_end, make_room
 from vgpuctl.usecases.preemption import find_eviction
+from vgpuctl.usecases.quarantine import start_domain
 from vgpuctl.usecases.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.reservations import (
     placement_of,
@@ -339,7 +340,7 @@ def build(
     xml = guest.define(host, guest.DomainParts(vm, leases, facts, attachment, images, volumes, floating))
     keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.domain_name}: defined, starting")
-    host.hypervisor.start(vm.domain_name, uuid=vm.uuid)
+    start_domain(host, vm, leases)
     guest.prove_running(host, vm, leases)
     leases = _advance(services, leases, LeaseState.RUNNING)
     return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)

@@ -19,6 +19,7 @@ from vgpuctl.model.numa import Footprint
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.scheduler.guest_place import missing_on
+from vgpuctl.usecases.quarantine import quarantine
 from vgpuctl.usecases.services import HostSession
 from vgpuctl.usecases.volumes import find_own, refuse_taken_volumes
 
@@ -117,6 +118,8 @@ def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
     """
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is not DomainState.RUNNING:
+        if state is None or not state.is_active():
+            quarantine(host, leases, f"QEMU of {vm.domain_name} died right after its start")
         raise DomainRejected(f"{vm.domain_name} on {vm.host} was started, but libvirt says {state or 'no such domain'}")
     deadline = time.monotonic() + HOLD_TIMEOUT_S
     waiting = list(leases)

@@ -8,6 +8,7 @@ from vgpuctl.errors import HostError
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.planner.plan import plan_release
 from vgpuctl.usecases.cpu_pins import give_cpus_back
+from vgpuctl.usecases.quarantine import quarantine_killed
 from vgpuctl.usecases.services import HostSession, Services
 from vgpuctl.usecases.slices import apply
 
@@ -23,6 +24,7 @@ def release_slices(services: Services, host: HostSession, leases: Sequence[Lease
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.RELEASING)
+    quarantine_killed(host, leases)
     facts = host.agent.facts()
     for lease in leases:
         try:

@@ -55,6 +55,11 @@ class HostSession:
             self._hypervisor = self._opened.enter_context(self._open_hypervisor(uri, self.name))
         return self._hypervisor
 
+    @property
+    def killed(self) -> "set[str]":
+        """UUIDs of the domains that were killed over this connection."""
+        return self._hypervisor.killed if self._hypervisor is not None else set()
+
     def close(self) -> None:
         """End agent, libvirt and the connection."""
         with contextlib.ExitStack() as closing:

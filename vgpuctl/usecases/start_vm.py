@@ -22,6 +22,7 @@ from vgpuctl.usecases.operations import operation
 from vgpuctl.usecases.ports import attachment_of, connect
 from vgpuctl.usecases.preempt_vms import Consent, claims_end, make_room, refuse_while_preempted
 from vgpuctl.usecases.preemption import find_eviction
+from vgpuctl.usecases.quarantine import start_domain
 from vgpuctl.usecases.quota import refuse_over_quota
 from vgpuctl.usecases.reservations import with_promises
 from vgpuctl.usecases.services import HostSession, Services
@@ -95,7 +96,7 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is None or not state.is_active():
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid))
-    host.hypervisor.start(vm.domain_name, uuid=vm.uuid)
+    start_domain(host, vm, leases)
     guest.prove_running(host, vm, leases)
     with services.store.transaction() as session:
         for lease in leases:

@@ -11,6 +11,7 @@ from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observations import note_state
 from vgpuctl.usecases.operations import operation
+from vgpuctl.usecases.quarantine import quarantine_killed
 from vgpuctl.usecases.release import release_slices
 from vgpuctl.usecases.services import Services
 
@@ -51,6 +52,7 @@ def stop_vm(
             host = services.host(vm.host)
             services.say(f"{vm.domain_name}: shutting down")
             host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
+            quarantine_killed(host, leases)
         if changed or problem is not None or kept_until is not None:
             changed = changed or kept_until is not None
             with services.store.transaction() as session:

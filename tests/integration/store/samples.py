@@ -109,7 +109,7 @@ def host_facts(hostname: str = "gpu1", *, gpus: int = 2) -> HostFacts:
         numa_nodes=(NumaNode(0, "0-31", 257_000), NumaNode(1, "32-63", 258_000)),
         iommu_active=True,
         kvm=True,
-        libvirt_version="9.0.0",
+        libvirt_version="10.0.0",
         qemu_version="7.2.9",
         nvidia_driver="550.90.05",
         nvml_version=None,

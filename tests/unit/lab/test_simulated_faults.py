@@ -163,7 +163,7 @@ def test_sriov_manage_ends_with_persistence_for_every_card(tmp_path: Path) -> No
     with machine.files.change() as state:
         state.services["nvidia-persistenced.service"] = True
     machine.run("sriov-manage", "-e", PF)
-    assert [user.command for user in machine.gpu().users] == ["nvidia-persistenced"]
+    assert [user.command for user in machine.gpu().persistence] == ["nvidia-persistenced"]
 
 
 def test_sriov_manage_passes_over_what_it_does_not_know(tmp_path: Path) -> None:

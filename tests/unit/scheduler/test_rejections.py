@@ -130,7 +130,7 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
         vm("A40-8Q"),
         some(A40, vfs=tuple(replace(one, driver="vfio-pci") for one in A40.vfs)),
         (),
-        "bound to another driver than nvidia",
+        "32 cannot carry a vGPU",
     ),
     (
         "VFs without group",

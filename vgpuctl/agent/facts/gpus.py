@@ -2,7 +2,7 @@
 """Every GPU of the host with all that hangs on it. A part that cannot be read is a line in the GPU's problems."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 from xml.etree.ElementTree import Element
 
@@ -16,6 +16,7 @@ from vgpuctl.agent.facts import (
     scheduler_note,
     sriov,
     sriov_health,
+    vf_notes,
     vgpu_config,
     vgpu_profile,
     vgpu_room,
@@ -47,7 +48,7 @@ _MIB = 1 << 20
 class Shared:
     """What all GPUs of one reading share: open nodes, every mdev, NVML's and vgpuConfig.xml's knowledge.
 
-    schedulers: by address, as they were set last.
+    schedulers: by address, as they were set last. uses: by VF, the number of its last use.
     """
 
     nodes: OpenNodes
@@ -57,6 +58,7 @@ class Shared:
     vgpu_config_problem: Optional[str] = None
     unread_mdevs: Tuple[mdev.UnreadMdev, ...] = ()
     schedulers: Mapping[str, SchedulerFacts] = field(default_factory=dict)
+    uses: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
@@ -70,7 +72,8 @@ def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
     except Problem as error:
         problem = error.message
     mdevs, unread = mdev.read_every(host)
-    return Shared(OpenNodes(host), tuple(mdevs), nvml, config, problem, tuple(unread), scheduler_note.read(host))
+    schedulers, uses = scheduler_note.read(host), vf_notes.read_uses(host)
+    return Shared(OpenNodes(host), tuple(mdevs), nvml, config, problem, tuple(unread), schedulers, uses)
 
 
 def read_gpus(host: Host, shared: Shared) -> Tuple[Tuple[Gpu, ...], Tuple[UnreadFunction, ...]]:
@@ -158,6 +161,7 @@ class _Reader:
             utilisation_percent=self._part(self._read_utilisation, None),
             strangers=strangers,
             displays=self._part(lambda: display.read(host, address), ()),
+            persistence=self._part(lambda: self._shared.nodes.persistence(address), ()),
         )
 
     def _part(self, read: Callable[[], T], missing: M) -> Union[T, M]:
@@ -199,12 +203,14 @@ class _Reader:
     def _read_vfs(self) -> Tuple[VirtualFunction, ...]:
         parents = {device.parent: device.uuid for device in self._shared.mdevs}
         broken = {device.parent: device for device in self._shared.unread_mdevs}
+        kept = vf_notes.read_quarantine(self._host, self._address)
         found = []
         for number, address in sriov.read_functions(self._host, self._address):
             try:
                 if address in broken:
                     raise Problem("unreadable", broken[address].problem)
-                found.append(self._read_vf(number, address, parents.get(address)))
+                vf = self._read_vf(number, address, parents.get(address))
+                found.append(replace(vf, last_use=self._shared.uses.get(address, 0), quarantine=kept.get(address)))
             except (Problem, ValueError) as error:
                 text = f"VF {address} could not be read: {error}"
                 self._unread.append(text)

@@ -11,6 +11,7 @@ from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import Holder
 
 _NODES = ("/dev/vfio/", "/dev/nvidia", "/dev/dri/", "/dev/snd/", kfd.NODE)
+_PERSISTENCED = "nvidia-persistenced"
 _DRM_NODE = re.compile(r"(?:card|renderD|controlD)[0-9]+")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
@@ -36,7 +37,17 @@ class OpenNodes:
         return self._holders(vfio_nodes(self._host, f"/sys/bus/mdev/devices/{uuid}"))
 
     def users(self, address: str) -> Tuple[Holder, ...]:
-        """Return who has a node of a card's driver open, or computes on it through /dev/kfd, by pid."""
+        """Return who has a node of a card's driver open, or computes on it through /dev/kfd, by pid.
+
+        nvidia-persistenced is none of them: it keeps cards open for nobody.
+        """
+        return tuple(one for one in self._node_holders(address) if not _is_persistence(one))
+
+    def persistence(self, address: str) -> Tuple[Holder, ...]:
+        """Return nvidia-persistenced where it has a node of the card open."""
+        return tuple(one for one in self._node_holders(address) if _is_persistence(one))
+
+    def _node_holders(self, address: str) -> Tuple[Holder, ...]:
         folder = pci.folder(address)
         names = self._host.listdir_optional(f"{folder}/drm") or []
         nodes = [f"/dev/dri/{name}" for name in names if _DRM_NODE.fullmatch(name)]
@@ -56,6 +67,11 @@ class OpenNodes:
     def _holders(self, nodes: List[str], others: Sequence[int] = ()) -> Tuple[Holder, ...]:
         pids = sorted({pid for node in nodes for pid in self._pids.get(node, ())} | set(others))
         return tuple(describe(self._host, pid) for pid in pids)
+
+
+def _is_persistence(holder: Holder) -> bool:
+    # The kernel's name of a process has 15 characters.
+    return holder.command[:15] == _PERSISTENCED[:15]
 
 
 def vfio_nodes(host: Host, device: str) -> List[str]:

@@ -76,6 +76,8 @@ class VirtualFunction:
     current_type: the decimal vGPU type id set on it (vendor VFIO), None when free or not of that kind.
     problem: why it could not be read; the other fields are then no facts, and the VF counts as taken.
     offers_types: whether the driver offers vGPU types on it, by either kernel interface; None where nobody looked.
+    last_use: rises over the host with every vGPU that is made, 0 for none since the VFs are there. quarantine: why no
+    new VM gets it.
     """
 
     address: str
@@ -87,6 +89,8 @@ class VirtualFunction:
     holders: Tuple[Holder, ...] = ()
     problem: Optional[str] = None
     offers_types: Optional[bool] = None
+    last_use: int = 0
+    quarantine: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,8 @@ class Gpu:
     unread: those of the problems that mean that a part could not be read, so that what is here may not be all; with
     those of single VFs, which keep nothing else from being used.
     utilisation_percent: how busy it was when it was read, None when it does not tell (a GPU in MIG mode).
+    persistence: nvidia-persistenced, where it has the card open; it is none of the users, for it is stopped while the
+    card changes hands.
     strangers: endpoints in the IOMMU groups of the card's functions that are not of the card; None of an agent that did
     not look. displays: what the host shows on the card, as sentences about "it".
     """
@@ -204,6 +210,7 @@ class Gpu:
     utilisation_percent: Optional[int] = None
     strangers: Optional[Tuple[str, ...]] = None
     displays: Tuple[str, ...] = ()
+    persistence: Tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True)

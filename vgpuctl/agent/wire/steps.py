@@ -62,6 +62,15 @@ class ResetFunction:
 
 
 @dataclass(frozen=True)
+class QuarantineFunction:
+    """Keep a VF from new VMs, for a reason, until its card's VFs are made anew or somebody lifts it."""
+
+    op: ClassVar[str] = "vf.quarantine"
+    address: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class SetMigMode:
     """Switch MIG of one GPU on or off (reference 5.1; NVML `nvmlDeviceSetMigMode`).
 
@@ -246,6 +255,7 @@ Step = Union[
     SetVgpuType,
     BindDriver,
     ResetFunction,
+    QuarantineFunction,
     SetMigMode,
     ResetGpu,
     CreateGpuInstance,
@@ -266,6 +276,7 @@ STEPS = (
     SetVgpuType,
     BindDriver,
     ResetFunction,
+    QuarantineFunction,
     SetMigMode,
     ResetGpu,
     CreateGpuInstance,

@@ -36,6 +36,8 @@ int vgpulab_set_fault_locked(struct vgpulab_card *card, const char *kind, unsign
 			log_xid(card, 79, "GPU has fallen off the bus.");
 		/* Read without the lock where configuration space is. */
 		WRITE_ONCE(faults->is_fallen, value);
+	} else if (!strcmp(kind, "vf-wedged")) {
+		faults->wedged_vf = value;
 	} else if (!strcmp(kind, "xid")) {
 		faults->last_xid = 0;
 		if (value)

@@ -112,6 +112,12 @@ static int virtual_function_probe(struct vgpulab_function *function)
 
 static void virtual_function_remove(struct vgpulab_function *function)
 {
+	struct vgpulab_card *card = function->card;
+
+	mutex_lock(&card->lock);
+	if (pci_iov_vf_id(function->pdev) + 1 == (int)card->faults.wedged_vf)
+		card->faults.wedged_vf = 0;
+	mutex_unlock(&card->lock);
 	if (function->card->interface == VGPULAB_MDEV_VF)
 		vgpulab_mdev_remove(function);
 	else

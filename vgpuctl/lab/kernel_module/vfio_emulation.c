@@ -72,6 +72,8 @@ static int vgpulab_vfio_open(struct vfio_device *vdev)
 	vgpu = vfio->vgpu ?: vfio->function->vgpu;
 	if (!vgpu) {
 		pr_err("NVRM: %s has no vGPU type, cannot open its VFIO device\n", dev_name(vdev->dev));
+	} else if (card->faults.wedged_vf && pci_iov_vf_id(vfio->function->pdev) + 1 == (int)card->faults.wedged_vf) {
+		pr_err("NVRM: %s: RmInitAdapter failed! (0x22:0x65:884)\n", dev_name(vdev->dev));
 	} else if (vgpu->has_wrong_placement) {
 		pr_err("NVRM: %s: vgpu-placement-id cannot be had: 0x%x\n", dev_name(vdev->dev), RM_INVALID_STATE);
 	} else if (!vgpulab_card_use_locked(card)) {

@@ -116,6 +116,7 @@ struct vgpulab_faults {
 	unsigned int unregistered;	/* how many more times its VFs come without types */
 	bool has_holder;		/* until: */
 	unsigned long held_until;	/* jiffies */
+	unsigned int wedged_vf;		/* that no VM can use, from 1 */
 	unsigned int last_xid;
 	unsigned int ecc_errors;
 };

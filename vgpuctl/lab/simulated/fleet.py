@@ -27,6 +27,7 @@ from vgpuctl.lab.simulated.machine.state import make
 from vgpuctl.lab.simulated.mix import DEFAULT_MIX, parse_mix, shape_of, share_out
 
 Say = Callable[[str], None]
+LIBVIRT_VERSION = "libvirtd (libvirt) 10.0.0"
 MOST_HOSTS = 1000
 _START_LIMIT_S = 30.0
 _CALL_LIMIT_S = 300.0
@@ -306,7 +307,8 @@ def _versions() -> dict[str, str]:
         if path is not None:
             said = checked([path, "--version"], what="asking for a version", timeout_s=20)
             found[program] = said.splitlines()[0]
-    return found
+    # The lab's libvirt takes VFs on their vendor's driver, as libvirt does since 9.7.
+    return {**found, "libvirtd": LIBVIRT_VERSION}
 
 
 def _ensure_keeper(lab: SimulatedFolder) -> None:

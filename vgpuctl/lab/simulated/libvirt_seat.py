@@ -43,6 +43,8 @@ _DOMAIN_TYPE = re.compile(r"<domain\b[^>]*?\btype=(['\"])(\w+)\1")
 _LIST_ACTIVE, _LIST_INACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 2, 1 << 10, 0
 # What the test driver's undefine knows: managed save and snapshot metadata. The rest it has nothing of.
 _KNOWN_UNDEFINE_FLAGS = 0x3
+# VIR_DOMAIN_DESTROY_GRACEFUL
+_GRACEFUL = 1
 _ANSWERED_HERE = (
     Procedure.CONNECT_OPEN,
     Procedure.CONNECT_CLOSE,
@@ -246,7 +248,7 @@ class LibvirtSeat:
             body = body[:-4] + struct.pack(">I", flags & _KNOWN_UNDEFINE_FLAGS)
         async with self._lock:
             answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))
-            await self._note_ends()
+            await self._note_ends(is_kill=_is_kill(packet))
             if answer.status == Status.OK:
                 await self._forget_undefined()
         return packet.reply(answer.body, answer.status)
@@ -270,8 +272,9 @@ class LibvirtSeat:
             return packet.reply(described.body, described.status)
         return packet.reply(text(_query_pci(self._machine, read_text(described.body)[0])))
 
-    async def _note_ends(self) -> None:
-        domains.end(self._machine, {domain.uuid for domain in await self._list(_LIST_ACTIVE)})
+    async def _note_ends(self, *, is_kill: bool = False) -> None:
+        running = {domain.uuid for domain in await self._list(_LIST_ACTIVE)}
+        domains.end(self._machine, running, is_kill=is_kill)
 
     async def _forget_undefined(self) -> None:
         there = {domain.uuid for domain in await self._list(_LIST_ALL)}
@@ -327,6 +330,14 @@ async def read_packet(reader: StreamReader) -> Packet:
 def _send(writer: StreamWriter, packet: Packet) -> None:
     if not writer.is_closing():
         writer.write(packet.encode())
+
+
+def _is_kill(packet: Packet) -> bool:
+    """Whether libvirt may end the QEMU by SIGKILL."""
+    if packet.procedure == Procedure.DOMAIN_DESTROY_FLAGS:
+        (flags,) = struct.unpack(">I", packet.body[-4:])
+        return not flags & _GRACEFUL
+    return packet.procedure == Procedure.DOMAIN_DESTROY
 
 
 def _domain_type(xml: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from vgpuctl.agent.wire.boot import UNIT_NAME
 from vgpuctl.model.distribution import family_of, kernel_arguments
+from vgpuctl.model.libvirt_version import VENDOR_VFIO_REMEDY, refuse_vendor_vfio
 from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
 from vgpuctl.planner.doctor.finding import Finding, Severity
 
@@ -76,6 +77,13 @@ def vgpu_manager(seen: Examined) -> Iterator[Finding]:
     for text in seen.said("vgpu-manager"):
         mend = "journalctl -u nvidia-vgpu-mgr, lines vmiop_log, tells why the VM did not start"
         yield Finding("vgpu-manager", Severity.WARNING, HOST, text, mend)
+
+
+def libvirt_too_old(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: libvirt before 9.7 gives no VM a VF that stays on its vendor's driver."""
+    reason = refuse_vendor_vfio(seen.facts.libvirt_version)
+    if reason is not None and any("vf-profile" in gpu.sharing for gpu in seen.nvidia_gpus()):
+        yield Finding("libvirt-too-old", Severity.ERROR, HOST, reason, VENDOR_VFIO_REMEDY)
 
 
 def mixed_generations(seen: Examined) -> Iterator[Finding]:

@@ -51,6 +51,8 @@ CHECKS: tuple[Check, ...] = (
     Check("vfs-on-other-driver", 0, sriov_checks.vfs_on_other_driver),
     Check("board-unknown", 0, sriov_checks.board_unknown),
     Check("foreign-sriov-unit", 0, sriov_checks.foreign_sriov_unit, Severity.WARNING),
+    Check("libvirt-too-old", 0, host_checks.libvirt_too_old),
+    Check("vf-quarantined", 0, vgpu_checks.vf_quarantined, Severity.WARNING),
     Check("boot-contract", 0, host_checks.boot_contract),
     Check("guest-firmware", 0, platform_checks.guest_firmware, Severity.WARNING),
     Check("hugepages-mount", 0, platform_checks.hugepages_mount),

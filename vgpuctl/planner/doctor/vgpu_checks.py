@@ -87,6 +87,17 @@ def stop_race(seen: Examined) -> Iterator[Finding]:
         yield Finding("stop-race", Severity.NOTE, HOST, text, mend)
 
 
+def vf_quarantined(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: a VF whose QEMU died at once or was killed gets no new VM; its next guest may find no GPU."""
+    for gpu in seen.nvidia_gpus():
+        for function in (one for one in gpu.vfs if one.quarantine is not None):
+            mend = (
+                "while no VM uses the card: `sriov-manage -d` and `-e` on it, then `vgpuctl apply-hosts`; a VF that is "
+                f"well: rm /run/vgpuctl/quarantine/{gpu.address}/{function.address}"
+            )
+            yield Finding("vf-quarantined", Severity.WARNING, function.address, function.quarantine or "", mend)
+
+
 def _has_room(gpu: Gpu) -> bool:
     """Whether a VF is free, or vGPUs sit on the GPU itself."""
     return not gpu.vfs or any(not has_type(one) and one.mdev_uuid is None for one in gpu.vfs)

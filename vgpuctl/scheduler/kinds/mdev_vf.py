@@ -7,5 +7,5 @@ from vgpuctl.scheduler.offer import Refusal
 
 
 def free_function(state: GpuState) -> str | Refusal:
-    """The free VF of the lowest number."""
+    """The free VF that was used longest ago."""
     return free_vgpu_function(state, needs_group=False)

@@ -13,7 +13,7 @@ from vgpuctl.scheduler.kinds import mdev, mdev_vf, vf_profile
 from vgpuctl.scheduler.kinds.common import can_do_vgpu, declared_otherwise, numa_node, refuse_unusable
 from vgpuctl.scheduler.kinds.mixed_size import first_start
 from vgpuctl.scheduler.kinds.vgpu_types import fitting_types, left_after, refuse_missing_type, usable_types
-from vgpuctl.scheduler.kinds.virtual_functions import lowest_free
+from vgpuctl.scheduler.kinds.virtual_functions import next_free
 from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
 from vgpuctl.sharing.declared import refuse_type
 
@@ -50,7 +50,7 @@ def offers(wanted: Wanted, state: GpuState) -> Answer:
 
 def next_function(kind: Sharing, gpu: Gpu, taken: Container[str]) -> str:
     """The VF that the next vGPU of this kind gets on a GPU that can take one."""
-    return lowest_free(gpu, taken, needs_group=kind is Sharing.VF_PROFILE).address
+    return next_free(gpu, taken, needs_group=kind is Sharing.VF_PROFILE).address
 
 
 def _offer(kind: Sharing, offered: VgpuType, function: str, state: GpuState) -> Offer:

@@ -1,55 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing a VF: the free one of the lowest number."""
+"""Choosing a VF: of the free ones that can carry a vGPU the one that was used longest ago (least recently used).
+
+A VF that a killed QEMU left broken looks healthy; by the lowest number every next VM would get that one.
+"""
 
 from collections.abc import Container
 
 from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
+from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.offer import Refusal
 
-_NOT_FOR_VGPU = ("vfio-pci", "pci-stub")
 
-
-def lowest_free(gpu: Gpu, taken: Container[str], *, needs_group: bool) -> VirtualFunction:
-    """The VF of the lowest number that is not taken and can carry a vGPU. Raises ValueError when there is none."""
-    chosen: VirtualFunction | None = None
-    for function in gpu.vfs:
-        if function.address in taken or (chosen is not None and function.number > chosen.number):
-            continue
-        if function.driver not in _NOT_FOR_VGPU and (function.iommu_group is not None or not needs_group):
-            chosen = function
-    if chosen is None:
+def next_free(gpu: Gpu, taken: Container[str], *, needs_group: bool) -> VirtualFunction:
+    """The VF that the next vGPU gets: used longest ago, then of the lowest number. Raises ValueError without any."""
+    able = [one for one in gpu.vfs if one.address not in taken and _is_able(one, needs_group=needs_group)]
+    if not able:
         raise ValueError(f"{gpu.address} has no free VF")
-    return chosen
+    return min(able, key=_turn)
 
 
 def free_vgpu_function(state: GpuState, *, needs_group: bool) -> str | Refusal:
-    """A VF that can carry a vGPU: neither seen in use nor promised, and not taken from NVIDIA's driver."""
-    free = usable = 0
-    chosen: VirtualFunction | None = None
-    for function in state.gpu.vfs:
-        if function.address in state.functions:
-            continue
-        free += 1
-        if function.driver in _NOT_FOR_VGPU:
-            continue
-        usable += 1
-        grouped = function.iommu_group is not None or not needs_group
-        if grouped and (chosen is None or function.number < chosen.number):
-            chosen = function
-    if chosen is not None:
-        return chosen.address
+    """A VF that can carry a vGPU: neither seen in use nor promised, healthy and not in quarantine."""
+    free = [one for one in state.gpu.vfs if one.address not in state.functions]
+    usable = [one for one in free if is_usable(one) and one.quarantine is None]
+    able = [one for one in usable if _is_able(one, needs_group=needs_group)]
+    if able:
+        return min(able, key=_turn).address
     if usable:
         return Refusal(
             Code.NO_IOMMU,
             "its VFs are in no IOMMU group",
             "switch VT-d or AMD-Vi on in the firmware and on the kernel's command line, then reboot",
         )
-    total = len(state.gpu.vfs)
-    away = f"; {free} are bound to another driver than nvidia" if free else ""
-    return Refusal(
-        Code.NO_FREE_VF,
-        f"{total - free} of its {total} VFs are in use or promised{away}",
-        "bind the VFs to nvidia" if free else "delete a VM on this GPU",
-    )
+    total, kept = len(state.gpu.vfs), sum(one.quarantine is not None for one in free)
+    sick = len(free) - kept
+    reason = f"{total - len(free)} of its {total} VFs are in use or promised"
+    reason += f"; {sick} cannot carry a vGPU (see `vgpuctl check-hosts`)" if sick else ""
+    reason += f"; {kept} are in quarantine (see `vgpuctl check-hosts`)" if kept else ""
+    if not free:
+        return Refusal(Code.NO_FREE_VF, reason, "delete a VM on this GPU")
+    return Refusal(Code.NO_FREE_VF, reason, f"let its VFs be made anew: `vgpuctl check-hosts --limit {state.host}`")
+
+
+def _is_able(function: VirtualFunction, *, needs_group: bool) -> bool:
+    is_healthy = is_usable(function) and function.quarantine is None
+    return is_healthy and (function.iommu_group is not None or not needs_group)
+
+
+def _turn(function: VirtualFunction) -> tuple[int, int]:
+    return function.last_use, function.number

@@ -242,3 +242,19 @@ def test_an_unread_part_is_an_error_where_it_keeps_vms_away_and_else_a_warning()
     assert (finding.check, finding.severity) == ("unread", Severity.ERROR)
     (finding,) = examine(seen(a40(unread=("NVML does not tell its name",))))
     assert (finding.check, finding.severity) == ("unread", Severity.WARNING)
+
+
+@pytest.mark.parametrize(("version", "found"), [("8.0.0", ["libvirt-too-old"]), ("9.7.0", []), (None, [])])
+def test_libvirt_that_gives_no_vm_a_vf_profile_is_named_before_any_vm_is_tried(
+    version: str | None, found: list[str]
+) -> None:
+    findings = examine(seen(emulated_a40().facts(), facts={"libvirt_version": version}))
+    assert [one.check for one in findings if one.check == "libvirt-too-old"] == found
+
+
+def test_a_vf_in_quarantine_is_named_with_the_way_out() -> None:
+    gpu = emulated_a40().facts()
+    kept = replace(gpu.vfs[0], quarantine="QEMU of acme.web was killed")
+    [finding] = [one for one in examine(seen(replace(gpu, vfs=(kept, *gpu.vfs[1:])))) if one.check == "vf-quarantined"]
+    assert finding.severity is Severity.WARNING and finding.subject == kept.address
+    assert "was killed" in finding.read and f"rm /run/vgpuctl/quarantine/{gpu.address}/{kept.address}" in finding.mend

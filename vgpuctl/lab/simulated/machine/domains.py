@@ -10,6 +10,9 @@ from vgpuctl.lab.simulated.machine.shape import VF_PROFILE
 from vgpuctl.lab.simulated.machine.state import Domain, MachineFolder, State
 
 NO_NODES: Mapping[str, int] = {}
+WEDGED = "vf-wedged"
+# A QEMU killed before this age wedges its VFs.
+_YOUNG_S = 60.0
 
 
 class StartRefused(Exception):
@@ -40,11 +43,11 @@ def start(
     Raises StartRefused; nothing has changed then.
     """
     with machine.change() as state:
-        domain = Domain(name, state.next_pid)
+        domain = Domain(name, state.next_pid, started_at=state.now())
         state.next_pid += 1
         for wanted in devices:
             if wanted.uuid is not None:
-                _open_mdev(state, wanted.uuid, domain)
+                _open_mdev(machine, state, wanted.uuid, domain)
             elif wanted.function is not None:
                 _open_function(machine, state, wanted.function, domain, is_managed=wanted.is_managed)
         if pages is not None:
@@ -52,13 +55,15 @@ def start(
         state.domains[vm_uuid] = domain
 
 
-def end(machine: MachineFolder, running: set[str]) -> None:
-    """Let every VM that is not among `running` give up what it held."""
+def end(machine: MachineFolder, running: set[str], *, is_kill: bool = False) -> None:
+    """Let every VM that is not among `running` give up what it held. is_kill: their QEMU got SIGKILL."""
     if not set(machine.state().domains) - running:
         return
     with machine.change() as state:
         for vm_uuid in set(state.domains) - running:
             domain = state.domains.pop(vm_uuid)
+            if is_kill and state.now() < domain.started_at + _YOUNG_S:
+                _wedge(machine, state, domain)
             for vgpu in state.vgpus:
                 if vgpu.uuid in domain.mdevs if vgpu.uuid is not None else vgpu.function in domain.functions:
                     vgpu.closed_at = time.time()
@@ -68,6 +73,19 @@ def end(machine: MachineFolder, running: set[str]) -> None:
                     state.overrides.pop(function, None)
                     drivers.unbind(VFIO, function)
                     drivers.probe(function)
+
+
+def _wedge(machine: MachineFolder, state: State, domain: Domain) -> None:
+    """A QEMU killed young leaves its VFs useless; only a card with the fault shows it."""
+    held = [vgpu for vgpu in state.vgpus if vgpu.uuid in domain.mdevs or vgpu.function in domain.functions]
+    ailing = {card.address for card in machine.shape.cards if state.fault(card, WEDGED)}
+    state.wedged += [vgpu.function for vgpu in held if vgpu.card in ailing and vgpu.function not in state.wedged]
+
+
+def _refuse_wedged(machine: MachineFolder, state: State, function: str, device: str) -> None:
+    if function in state.wedged:
+        machine.log("NVRM: GPU 0000:00:00.0: RmInitAdapter failed! (0x22:0x65:884)")
+        raise StartRefused(f"vfio {device}: error getting device from group: Input/output error")
 
 
 def _take_pages(
@@ -82,10 +100,11 @@ def _take_pages(
     domain.node_pages.update(wanted)
 
 
-def _open_mdev(state: State, uuid: str, domain: Domain) -> None:
+def _open_mdev(machine: MachineFolder, state: State, uuid: str, domain: Domain) -> None:
     vgpu = state.mdev(uuid)
     if vgpu is None:
         raise StartRefused(f"device not found: mediated device '{uuid}' not found")
+    _refuse_wedged(machine, state, vgpu.function, uuid)
     if state.holder_of(vgpu) is not None:
         raise StartRefused(f"Requested operation is not valid: mediated device {uuid} is in use by another domain")
     domain.mdevs.append(uuid)
@@ -98,6 +117,7 @@ def _open_function(machine: MachineFolder, state: State, function: str, domain: 
         raise StartRefused(f"Device {function} not found: could not access /sys/bus/pci/devices/{function}/config")
     if state.holder_of(function) is not None:
         raise StartRefused(f"Requested operation is not valid: PCI device {function} is in use by another domain")
+    _refuse_wedged(machine, state, function, function)
     has_vgpu = any(vgpu.function == function for vgpu in state.vgpus)
     if card.interface == VF_PROFILE and function != card.address:
         if is_managed:

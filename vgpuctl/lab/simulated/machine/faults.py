@@ -9,7 +9,7 @@ from vgpuctl.lab.simulated.machine.sriov_manage import PF_UNBOUND, SILENT
 from vgpuctl.lab.simulated.machine.state import MachineFolder, State
 
 PF_STUB, FALLEN, XID, ECC = "pf-stub", "fallen", "xid", "ecc"
-VFS_ON_STUB, LOCK_BUSY = "vfs-on-stub", "lock-busy"
+VFS_ON_STUB, LOCK_BUSY, WEDGED = "vfs-on-stub", "lock-busy", "vf-wedged"
 # Faults that only a card with SR-IOV and vGPUs can have.
 OF_SRIOV = (PF_STUB, PF_UNBOUND, VFS_ON_STUB, UNREGISTERED, SILENT, "board-unknown")
 # Faults of the host that are a stopped service.
@@ -31,6 +31,9 @@ def set_on_card(machine: MachineFolder, state: State, card: Card, kind: str, val
         _log_xid(machine, card, _DOUBLE_BIT_XID, "DBE (double bit error) ECC Error")
     elif kind == LOCK_BUSY:
         usage.hold_for(state, card, value)
+    elif kind == WEDGED:
+        own_vfs = state.vfs_of(card)
+        state.wedged = [one for one in state.wedged if one not in own_vfs] + own_vfs[value - 1 : value]
     elif kind in OF_SRIOV:
         _set_on_sriov(machine, state, card, kind, value)
 
@@ -40,6 +43,8 @@ def is_over(state: State, card: Card, kind: str, value: int) -> bool:
     driver = state.drivers.get(card.address)
     if kind == PF_STUB:
         return driver != STUB
+    if kind == WEDGED:
+        return not set(state.wedged) & set(state.vfs_of(card))
     if kind == PF_UNBOUND:
         return not value and driver is not None
     if kind == VFS_ON_STUB:

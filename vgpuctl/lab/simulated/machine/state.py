@@ -106,6 +106,7 @@ class Domain:
     mdevs: list[str] = field(default_factory=list)
     bound: list[str] = field(default_factory=list)
     pages: dict[str, int] = field(default_factory=dict)
+    started_at: float = 0.0
     node_pages: dict[str, int] = field(default_factory=dict)
 
 
@@ -142,6 +143,7 @@ class State:
     unregistered: PFs whose VFs offer no types. stub_ids: what pci-pf-stub claims beside its own, as `10de 2235`.
     skipped_s: seconds of waits that somebody passed over.
     opened: cards that somebody has used since their driver took them.
+    wedged: VFs that no VM can use any more.
     """
 
     boot_id: str
@@ -171,6 +173,7 @@ class State:
     unregistered: list[str] = field(default_factory=list)
     stub_ids: list[str] = field(default_factory=list)
     skipped_s: float = 0.0
+    wedged: list[str] = field(default_factory=list)
     opened: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def now(self) -> float:

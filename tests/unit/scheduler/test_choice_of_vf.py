@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which VF the next vGPU gets: one that can carry it, used longest ago, and none that libvirt cannot give away."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.fleet_factory import emulated_a40, vm
+from tests.unit.scheduler.test_rejections import A40, only_rejection, some
+from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
+from vgpuctl.model.libvirt_version import takes_vendor_vfio
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.scheduler.kinds.virtual_functions import next_free
+
+
+def with_libvirt(version: str) -> HostCapacity:
+    host = some(A40)
+    return replace(host, facts=replace(host.facts, libvirt_version=version))
+
+
+def card(**first: object) -> Gpu:
+    """An A40 whose first VF differs."""
+    gpu = emulated_a40().facts()
+    return replace(gpu, vfs=(replace(gpu.vfs[0], **first), *gpu.vfs[1:]))  # type: ignore[arg-type]
+
+
+def chosen(gpu: Gpu) -> VirtualFunction:
+    return next_free(gpu, (), needs_group=True)
+
+
+def test_the_vf_that_was_used_longest_ago_comes_first() -> None:
+    assert chosen(card()).number == 0
+    assert chosen(card(last_use=1)).number == 1
+    gpu = emulated_a40().facts()
+    turns = (5, 3, 4, *range(6, 6 + len(gpu.vfs) - 3))
+    vfs = tuple(replace(vf, last_use=use) for vf, use in zip(gpu.vfs, turns, strict=True))
+    assert chosen(replace(gpu, vfs=vfs)).number == 1
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"driver": None},
+        {"driver": "pci-pf-stub"},
+        {"driver": "vfio-pci"},
+        {"offers_types": False},
+        {"quarantine": "its QEMU was killed"},
+        {"problem": "it could not be read"},
+    ],
+    ids=str,
+)
+def test_a_vf_that_can_carry_no_vgpu_is_passed_over(first: dict[str, object]) -> None:
+    assert chosen(card(**first)).number == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "answer"),
+    [("9.6.0", False), ("8.0.0", False), ("9.7.0", True), ("10.0.0", True), (None, True), ("unknown", True)],
+)
+def test_libvirt_before_9_7_gives_no_vm_a_vf_on_its_vendors_driver(version: str | None, answer: bool) -> None:
+    assert takes_vendor_vfio(version) is answer
+
+
+@pytest.mark.parametrize(
+    ("host", "code", "says"),
+    [
+        (some(A40, vfs=tuple(replace(one, quarantine="killed") for one in A40.vfs)), "no-free-vf", "in quarantine"),
+        (with_libvirt("8.0.0"), "libvirt-too-old", "libvirt 8.0.0"),
+    ],
+)
+def test_placing_says_why_no_vf_of_a_card_is_given(host: HostCapacity, code: str, says: str) -> None:
+    rejection = only_rejection(vm("A40-8Q"), host)
+    assert rejection.code == code and says in rejection.reason

@@ -6,16 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import emulated_a40, vm
-from tests.unit.scheduler.test_rejections import A40, only_rejection, some
+from tests.unit.scheduler.test_rejections import A40, only_rejection, some, with_libvirt
 from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
 from vgpuctl.model.libvirt_version import takes_vendor_vfio
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.kinds.virtual_functions import next_free
-
-
-def with_libvirt(version: str) -> HostCapacity:
-    host = some(A40)
-    return replace(host, facts=replace(host.facts, libvirt_version=version))
 
 
 def card(**first: object) -> Gpu:

@@ -53,6 +53,10 @@ def some(gpu: Gpu, **changes: object) -> HostCapacity:
     return host("gpu1", replace(gpu, **changes))  # type: ignore[arg-type]  # the tests name real fields
 
 
+def with_libvirt(version: str) -> HostCapacity:
+    return replace(some(A40), facts=replace(some(A40).facts, libvirt_version=version))
+
+
 def whole_card_lease(gpu: str) -> Lease:
     return lease("gpu1", Slice(gpu, Sharing.PASSTHROUGH, "passthrough", gpu))
 
@@ -213,6 +217,7 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
     ("whole card, refused", "driver", vm("passthrough"), some(CARD, sharing=()), (), "does not offer it"),
     ("no SR-IOV", "no-sriov", vm("vf"), passthrough_host(), (), "has no SR-IOV"),
     ("VF off", "vfs-not-enabled", vm("vf"), some(intel_vf_host().facts.gpus[0], vfs=(), sharing=()), (), "0 of its 7"),
+    ("libvirt 9.6", "libvirt-too-old", vm("A40-8Q"), with_libvirt("9.6.0"), (), "libvirt 9.6.0 gives no VM a VF"),
     ("VF of a vGPU card", "driver", vm("vf"), a40_host(), (), "does not give away plain VFs"),
     (
         "all VFs promised",

@@ -54,6 +54,19 @@ def test_the_layout_is_back_before_the_vms_start_and_they_run(layouts: LayoutFle
     assert len(machine.state().vgpus) == 1, "the slice of a deleted VM came back"
 
 
+def test_a_python_that_an_upgrade_took_away_is_named_and_replaced(layouts: LayoutFleet) -> None:
+    layouts.operator.does("apply-hosts")
+    unit = layouts.machine("sim-001").root / "etc/vgpuctl/vgpuctl-restore.service"
+    right = unit.read_text()
+    unit.write_text(right.replace("/python3 ", "/python3.9 "))
+    code, host = checked(layouts)
+    said = [one["read"] for one in host["findings"] if one["check"] == "boot-contract"]
+    assert code == 1 and "/python3.9, which is not on the host any more" in said[0]
+    layouts.operator.does("apply-hosts")
+    assert unit.read_text() == right
+    assert checked(layouts)[0] == 0
+
+
 def test_another_card_in_the_slot_is_left_alone_and_everybody_is_told(layouts: LayoutFleet) -> None:
     layouts.operator.does("apply-hosts")
     machine = layouts.machine("sim-001")

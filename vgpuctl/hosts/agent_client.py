@@ -24,8 +24,9 @@ from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissi
 from vgpuctl.hosts.agent_bootstrap import ANSWER, BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
 from vgpuctl.hosts.facts_check import check_facts
+from vgpuctl.hosts.python_check import FIND_PROGRAM, LAST_LINE, SYSTEM_PYTHON, choose_python, too_old
 from vgpuctl.logs import timed
-from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 from vgpuctl.model.printable import printable
 
 ANSWER_TIMEOUT_S = 60.0
@@ -34,6 +35,7 @@ _APPLY_FACTOR = 5
 # A network file system delivers an image of 100 GiB at 100 MiB/s in 17 minutes.
 DIGEST_TIMEOUT_S = 1800.0
 _SHOWN_LINES = 5
+_MOST_FOUND = 20
 _SHOWN_CHARACTERS = 200
 
 
@@ -79,12 +81,19 @@ class AgentClient:
         self._connection = connection
         self._target = connection.target
         self._process: RemoteProcess | None = None
+        self._python: str | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def python(self) -> str:
+        """Path of the interpreter that runs the agent; before its start, of the one that is tried first."""
+        pinned = self._target.python_interpreter
+        return self._python or (SYSTEM_PYTHON if pinned == AUTO_PYTHON else pinned)
 
     def facts(self) -> HostFacts:
         """Read the whole host.
@@ -187,8 +196,33 @@ class AgentClient:
         return reply
 
     def _start(self) -> RemoteProcess:
+        if self._python is not None:
+            return self._start_with(self._python)
+        pinned = self._target.python_interpreter
+        if pinned != AUTO_PYTHON:
+            process, self._python = self._start_with(pinned), pinned
+            return process
+        try:
+            process, self._python = self._start_with(SYSTEM_PYTHON), SYSTEM_PYTHON
+        except PythonMissing:
+            # Only hosts without a good python3 of their own pay for the search.
+            found = self._find_python()
+            process, self._python = self._start_with(found), found
+        return process
+
+    def _find_python(self) -> str:
+        """Search the host for an interpreter. Raises PythonMissing."""
+        lines: list[str] = []
+        process = self._connection.open_process(["/bin/sh", "-c", FIND_PROGRAM])
+        try:
+            while len(lines) < _MOST_FOUND and lines[-1:] != [LAST_LINE]:
+                lines.append(process.read_line(self._timeout_s).decode(errors="replace").strip())
+        finally:
+            process.close()
+        return choose_python(self._target, lines)
+
+    def _start_with(self, python: str) -> RemoteProcess:
         bundle = build_agent()
-        python = self._target.python_interpreter
         process = self._connection.open_process(
             [python, "-I", "-S", "-c", BOOTSTRAP, bundle.sha256, str(len(bundle.data))]
         )
@@ -198,10 +232,7 @@ class AgentClient:
             if word == f"{ANSWER} need":
                 process.write(bundle.data)
             elif word.startswith(f"{ANSWER} old "):
-                raise PythonMissing(
-                    f"{self._target.name}: {python} is Python {word.split()[-1]}, which is older than 3.9",
-                    hint="install Python 3.9 or newer and set ansible_python_interpreter to it",
-                )
+                raise too_old(self._target, python, printable(word.split()[-1][:_SHOWN_CHARACTERS]))
             elif word != f"{ANSWER} have":
                 raise self._broken("it did not start", _lines(answer) + _lines(process.stderr))
         except (CommandFailed, TooMuchOutput) as error:

@@ -16,7 +16,6 @@ from vgpuctl.hosts import become as sudo
 from vgpuctl.hosts import login
 from vgpuctl.hosts.jump_hosts import JumpHosts
 from vgpuctl.hosts.libvirt_tunnel import LibvirtTunnel
-from vgpuctl.hosts.python_check import VERSION_PROGRAM, python_version
 from vgpuctl.hosts.quiet_paramiko import load_paramiko
 from vgpuctl.hosts.remote_process import Completed, Ending, ProcessOwner, RemoteProcess
 from vgpuctl.hosts.settings import SshSettings
@@ -181,12 +180,6 @@ class Connection:
                 hint="check the folder's owner and mode, and the free space on the host",
             )
         return completed.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")
-
-    def check_python(self, *, timeout_s: float = 30.0) -> tuple[int, int]:
-        """Return the version of the host's interpreter. Raises PythonMissing for none, broken or too old."""
-        argv = [self.target.python_interpreter, "-c", VERSION_PROGRAM]
-        completed = self.run(argv, timeout_s=timeout_s)
-        return python_version(self.target, completed.exit_status, completed.stdout, completed.stderr)
 
     @contextmanager
     def libvirt_uri(self) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, TooMuchOutput
 from vgpuctl.hosts import become
 from vgpuctl.hosts.bounds import LONGEST_LINE, MOST_OUTPUT, KeptErrors
-from vgpuctl.hosts.python_check import python_failure
+from vgpuctl.hosts.python_check import is_python, python_failure
 from vgpuctl.hosts.time_limit import TimeLimit
 from vgpuctl.model.host_target import HostTarget
 
@@ -191,8 +191,8 @@ class RemoteProcess:
         except HostError as exc:
             return exc
         target = self._owner.target
-        if self.argv[0] == target.python_interpreter:
-            missing = python_failure(target, completed.exit_status, completed.stderr)
+        if is_python(target, self.argv[0]):
+            missing = python_failure(target, self.argv[0], completed.exit_status, completed.stderr)
             if missing is not None:
                 return missing
         return CommandFailed(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.origin import UntrustedText
 from vgpuctl.inventory.tree import VariableSet
-from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
 
 _ADDRESS = ("ansible_host", "ansible_ssh_host")
@@ -34,7 +34,7 @@ def target_of(name: str, variables: VariableSet, groups: tuple[str, ...]) -> Hos
     arguments = [text for text in (read.text((argument,)) for argument in _SSH_ARGUMENTS) if text]
     interpreter = read.text(("ansible_python_interpreter",))
     if interpreter is None or interpreter.startswith("auto"):
-        interpreter = HostTarget.python_interpreter
+        interpreter = AUTO_PYTHON
     return HostTarget(
         name=name,
         address=read.checked(_ADDRESS, host_name_fault) or name,

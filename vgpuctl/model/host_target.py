@@ -3,11 +3,14 @@
 
 from dataclasses import dataclass, field
 
+AUTO_PYTHON = "auto"
+
 
 @dataclass(frozen=True)
 class HostTarget:
     """One host of the inventory. None means: ssh_config or the default decides. Secrets never appear in its repr.
 
+    python_interpreter: a path or name on the host, or AUTO_PYTHON for the first that is new enough.
     is_local: `ansible_connection: local`, which is refused with a hint (vgpuctl reaches every host over SSH).
     """
 
@@ -21,6 +24,6 @@ class HostTarget:
     become: bool = False
     become_user: str | None = None
     become_password: str | None = field(default=None, repr=False)
-    python_interpreter: str = "/usr/bin/python3"
+    python_interpreter: str = AUTO_PYTHON
     host_key_checking: bool = True
     groups: tuple[str, ...] = ()

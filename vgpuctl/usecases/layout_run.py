@@ -239,8 +239,7 @@ class LayoutRun:
             leases = session.leases(host=self._host)
         slices = slices_of(facts, leases, slices_made(self._services, self._host, facts))
         manifest = manifest_of(self._layout, facts)
-        python = host.connection.target.python_interpreter
-        unit = render_boot_unit(python, self._layout.stop_services, cards=len(manifest.gpus))
+        unit = render_boot_unit(host.agent.python, self._layout.stop_services, cards=len(manifest.gpus))
         files = BootFiles(manifest, slices, unit)
         change = host.agent.install_boot(files, dry_run=self._options.check)
         outcome = Outcome.CHANGED if change.changed else Outcome.OK

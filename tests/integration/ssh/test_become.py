@@ -55,11 +55,12 @@ def test_the_exit_status_of_the_command_is_its_own(server: LoopbackSshd) -> None
 @pytest.mark.parametrize("changes", [{}, {"become_password": PASSWORD}])
 def test_a_missing_python_under_sudo_is_told(server: LoopbackSshd, changes: dict[str, str]) -> None:
     user = PASSWORD_USER if changes else FREE_USER
-    with connect(server, user, python_interpreter="/no/python3", **changes) as connection:
-        with pytest.raises(PythonMissing, match="was not found"):
-            connection.check_python()
-        with connection.open_process(["/no/python3"]) as process, pytest.raises(PythonMissing):
-            process.read_line(5)
+    with (
+        connect(server, user, python_interpreter="/no/python3", **changes) as connection,
+        connection.open_process(["/no/python3"]) as process,
+        pytest.raises(PythonMissing, match="was not found"),
+    ):
+        process.read_line(5)
 
 
 @pytest.mark.parametrize("user", [PASSWORD_USER, FREE_USER])

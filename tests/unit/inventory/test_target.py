@@ -7,7 +7,7 @@ import pytest
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import Inventory, load_inventory
-from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 
 
 def _inventory(folder: Path, variables: str) -> Inventory:
@@ -66,7 +66,8 @@ def test_every_connection_variable_is_read(tmp_path: Path) -> None:
         ("ansible_become: 0", "become", False),
         ("ansible_become_method: sudo", "become", False),
         ("ansible_connection: ansible.builtin.ssh", "address", "h1"),
-        ("ansible_python_interpreter: auto_silent", "python_interpreter", "/usr/bin/python3"),
+        ("ansible_python_interpreter: auto_silent", "python_interpreter", AUTO_PYTHON),
+        ("ansible_python_interpreter: /usr/bin/python3.11", "python_interpreter", "/usr/bin/python3.11"),
         ("ansible_ssh_host_key_checking: 'no'", "host_key_checking", False),
         ("ansible_password: !unsafe '{{x}}'", "password", "{{x}}"),
     ],

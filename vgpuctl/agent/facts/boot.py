@@ -3,12 +3,16 @@
 
 import hashlib
 import json
+import re
+from dataclasses import replace
 from typing import Optional
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.boot import BootFacts
 from vgpuctl.agent.wire.decode import WireError, from_json
+
+_STARTS = re.compile(rf"^ExecStart=(\S+) .*{re.escape(wire.AGENT)}\b", re.MULTILINE)
 
 
 def read(host: Host) -> Optional[BootFacts]:
@@ -18,14 +22,20 @@ def read(host: Host) -> Optional[BootFacts]:
         return None
     is_enabled = all(host.disk_link(path) is not None for path in wire.UNIT_LINKS)
     result = host.read_optional(wire.RESULT)
-    facts = BootFacts(digest(text), is_enabled)
+    facts = BootFacts(digest(text), is_enabled, missing_python=_missing_python(host))
     if result is None:
         return facts
     try:
         told = from_json(BootFacts, {"manifest": facts.manifest, "is_enabled": is_enabled, **json.loads(result)})
     except (WireError, ValueError) as error:
-        return BootFacts(facts.manifest, is_enabled, problems=(f"{wire.RESULT} cannot be read: {error}",))
-    return told
+        return replace(facts, problems=(f"{wire.RESULT} cannot be read: {error}",))
+    return replace(told, missing_python=facts.missing_python)
+
+
+def _missing_python(host: Host) -> Optional[str]:
+    """Return the interpreter that the unit names, None while the host has it: an upgrade may take it away."""
+    named = _STARTS.search(host.read_optional(wire.UNIT) or "")
+    return named[1] if named and host.find_program(named[1]) is None else None
 
 
 def digest(text: str) -> str:

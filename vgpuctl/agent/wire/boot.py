@@ -66,6 +66,7 @@ class BootFacts:
 
     is_enabled: systemd's links lead to the unit. restored_boot_id: of the boot that the result is of, None where there
     is none. restored_manifest: the sha256 that was restored. problems: sentences. slices: devices that were made again.
+    missing_python: the interpreter that the unit names, where that is not on the host any more.
     """
 
     manifest: str
@@ -74,3 +75,4 @@ class BootFacts:
     restored_manifest: Optional[str] = None
     problems: Tuple[str, ...] = ()
     slices: Tuple[str, ...] = ()
+    missing_python: Optional[str] = None

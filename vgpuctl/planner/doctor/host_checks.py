@@ -118,6 +118,10 @@ def boot_contract(seen: Examined) -> Iterator[Finding]:
     if boot.restored_boot_id != seen.facts.boot_id:
         read = f"{UNIT_NAME} left no result in this boot"
         yield Finding("boot-contract", Severity.ERROR, HOST, read, mend)
+    if boot.missing_python is not None:
+        read = f"{UNIT_NAME} starts {boot.missing_python}, which is not on the host any more"
+        fix = "`vgpuctl apply-hosts` names the one that is there; a distribution upgrade can take the old one away"
+        yield Finding("boot-contract", Severity.ERROR, HOST, read, fix)
     if not boot.is_enabled:
         read = f"{UNIT_NAME} is not enabled"
         yield Finding("boot-contract", Severity.ERROR, HOST, read, "`vgpuctl apply-hosts` enables it")

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, host_facts, lease, whole_card
 from vgpuctl import catalog
+from vgpuctl.agent.wire.boot import BootFacts
 from vgpuctl.agent.wire.facts import Gpu, Holder, MigFacts, ServiceFacts
 from vgpuctl.agent.wire.signs import LOG_PATTERNS, GpuSigns, HostSigns, LogLine, UnitSigns
 from vgpuctl.model.layout import (
@@ -258,3 +259,12 @@ def test_a_vf_in_quarantine_is_named_with_the_way_out() -> None:
     [finding] = [one for one in examine(seen(replace(gpu, vfs=(kept, *gpu.vfs[1:])))) if one.check == "vf-quarantined"]
     assert finding.severity is Severity.WARNING and finding.subject == kept.address
     assert "was killed" in finding.read and f"rm /run/vgpuctl/quarantine/{gpu.address}/{kept.address}" in finding.mend
+
+
+def test_a_boot_unit_whose_python_is_gone_is_named() -> None:
+    boot = BootFacts(
+        "m", is_enabled=True, restored_boot_id=seen(a40()).facts.boot_id, missing_python="/usr/bin/python3.9"
+    )
+    (found,) = examine(seen(a40(), facts={"boot": boot}))
+    assert (found.check, found.severity) == ("boot-contract", Severity.ERROR)
+    assert "/usr/bin/python3.9" in found.read

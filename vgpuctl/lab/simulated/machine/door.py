@@ -120,6 +120,9 @@ class SimulatedHost(Host):
         base = name.rpartition("/")[2]
         if base == "sriov-manage":
             return "/usr/lib/nvidia/sriov-manage" if name != base else None
+        if base.startswith("python") and name != base:
+            # Programs that the operator names by path, such as the Python of the boot unit, are this machine's.
+            return name if os.access(name, os.X_OK) else None
         if base == "nvidia-smi":
             return f"/usr/bin/{base}" if has_nvidia(self.machine) else None
         if base == systemd_analyze.PROGRAM:

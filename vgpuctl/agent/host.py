@@ -93,6 +93,15 @@ class Host:
         """Tell whether a path leads somewhere; links are followed."""
         return os.path.exists(self.path(path))
 
+    def read_attribute(self, path: str, name: str) -> Optional[str]:
+        """Return an extended attribute as text, None where the file has none. Raises Problem `unreadable`."""
+        try:
+            return os.getxattr(self.path(path), name).rstrip(b"\0").decode(errors="replace")
+        except OSError as error:
+            if error.errno in (errnos.ENODATA, errnos.ENOTSUP, errnos.ENOENT):
+                return None
+            raise read_problem(path, error) from error
+
     def link(self, path: str) -> Optional[str]:
         """Return the text of a symbolic link, None when there is none."""
         try:

@@ -46,6 +46,7 @@ def _print_host(name: str, facts: HostFacts) -> None:
             f"Python {facts.python}",
         ),
         ("NVIDIA", f"driver {facts.nvidia_driver or 'none'}, NVML {facts.nvml_version or facts.nvml_problem}"),
+        *([("SELinux", facts.selinux)] if facts.selinux else []),
         ("booted", f"{facts.kernel_command_line}"),
     ]
     for title, text in rows:

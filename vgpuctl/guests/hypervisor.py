@@ -21,6 +21,7 @@ from vgpuctl.guests.domain_facts import (
 from vgpuctl.guests.event_loop import ensure_event_loop
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
 from vgpuctl.logs import timed
+from vgpuctl.model.libvirt_units import hint_of
 from vgpuctl.model.times import format_time_to_second
 
 PREEMPTION_NAMESPACE = "urn:vgpuctl:preemption:1"
@@ -57,7 +58,7 @@ class Hypervisor:
         except library.libvirtError as refused:
             raise LibvirtMissing(
                 f"libvirt on {self.host} does not answer: {answer_of(refused)} (libvirt error {error_code(refused)})",
-                hint="check `systemctl status libvirtd` (or virtqemud.socket) on the host",
+                hint=hint_of(answer_of(refused)),
             ) from refused
         return self
 

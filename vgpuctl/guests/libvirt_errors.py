@@ -9,6 +9,7 @@ from typing import Any
 from vgpuctl.errors import GuestError, LibvirtMissing, VgpuctlError
 from vgpuctl.logs import timed
 from vgpuctl.model.distribution import Family, Package, install
+from vgpuctl.model.libvirt_units import hint_of
 
 _DETACHED_HINT = (
     "libvirt before 9.7 accepts an unmanaged device only when its driver is vfio-pci; a vendor's VFIO driver "
@@ -88,6 +89,12 @@ _HINTS = (
         "input/output error",
         "the vendor's driver refused the device: `journalctl -u nvidia-vgpu-mgr` and dmesg on the host say why",
     ),
+    (
+        "permission denied",
+        "look at the file's owner and mode, and at its folders'; where `getenforce` says Enforcing, a folder other than"
+        " /var/lib/libvirt/images needs a label: `semanage fcontext -a -t virt_image_t 'FOLDER(/.*)?'`, then"
+        " `restorecon -R FOLDER`",
+    ),
     ("virtlogd", "libvirt's log daemon does not run on the host: `systemctl start virtlogd.socket`"),
 )
 
@@ -118,7 +125,7 @@ def translate(refused: Any, action: str, error: type[GuestError] = GuestError) -
     if refused.get_error_domain() == libvirt_module().VIR_FROM_RPC:
         return LibvirtMissing(
             f"cannot {action}: the connection to libvirt was lost: {answer}",
-            hint="check `systemctl status libvirtd` (or virtqemud.socket) on the host",
+            hint=hint_of(answer),
         )
     return error(f"cannot {action}: {answer} (libvirt error {refused.get_error_code()})", hint=hint_for(answer))
 
@@ -131,7 +138,8 @@ def answer_of(refused: Any) -> str:
 def hint_for(answer: str) -> str | None:
     """Give what helps against a message of libvirt or QEMU, None when nothing is known."""
     lowered = answer.lower()
-    return next((hint for part, hint in _HINTS if part in lowered), None)
+    known = next((hint for part, hint in _HINTS if part in lowered), None)
+    return known or (hint_of(answer) if "-sock'" in answer else None)
 
 
 def error_code(refused: Any) -> int:

@@ -22,6 +22,7 @@ from vgpuctl.errors import HostError, LibvirtMissing
 from vgpuctl.hosts.remote_process import Completed, RemoteProcess
 from vgpuctl.local_files import make_first_folder, private_places
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.libvirt_units import hint_of
 
 _CHUNK = 64 * 1024
 _SOCKET_PATH_LIMIT = 107
@@ -247,12 +248,11 @@ def _explain(target: HostTarget, helper: Sequence[str], completed: Completed) ->
             f"{target.name}: {helper[0]} was not found on the host, so libvirt is missing or older than 6.8",
             context=said[-10:],
             hint="install libvirt on the host (Debian: libvirt-daemon-system; others: libvirt-daemon) "
-            "and start libvirtd",
+            "and start its daemon: `systemctl enable --now libvirtd.socket` or `virtqemud.socket`",
         )
     reason = said[-1] if said else f"the daemon closed the connection (exit status {completed.exit_status})"
     return LibvirtMissing(
         f"{target.name}: libvirt does not answer on the host: {reason}",
         context=said[-10:],
-        hint="look at `systemctl status libvirtd.socket virtqemud.socket` on the host; a user who is not root "
-        "needs the libvirt group or ansible_become",
+        hint=f"{hint_of(reason)}; a user who is not root needs the libvirt group or ansible_become",
     )

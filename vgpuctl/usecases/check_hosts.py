@@ -8,7 +8,9 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.hosts.fleet import HostResult, run_on_hosts
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.model.libvirt_units import BOTH
 from vgpuctl.planner.doctor import DomainSigns, Examined, Finding, Severity, TunnelState, examine
+from vgpuctl.planner.doctor.libvirt_checks import daemon_of
 from vgpuctl.planner.layout import Difference, HostPlan, plan_host
 from vgpuctl.usecases.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
 from vgpuctl.usecases.layout_records import slices_made
@@ -95,7 +97,7 @@ def examine_host(
     seen = Examined(facts, signs, layout, leases, made, domains, tunnels)
     findings = examine(seen)
     if failure is not None:
-        mend = failure.hint or "see whether libvirtd runs on the host"
+        mend = (failure.hint or BOTH).replace(BOTH, f"`systemctl status {daemon_of(seen)}` on the host")
         findings += (Finding("libvirt", Severity.ERROR, "host", failure.message, mend),)
     return seen, findings
 

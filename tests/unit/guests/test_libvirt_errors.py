@@ -22,6 +22,11 @@ from vgpuctl.guests.libvirt_errors import hint_for
         ("Requested operation is not valid: network 'default' is not active", "net-start"),
         ("cannot allocate 4096 bytes in file '/x': No space left on device", "pool-info"),
         ("internal error: qemu unexpectedly closed the monitor: vfio 0000:41:00.0: VFIO_MAP_DMA failed: x", "pinned"),
+        (
+            "Failed to connect socket to '/var/run/libvirt/virtstoraged-sock': No such file or directory",
+            "enable --now virtstoraged.socket",
+        ),
+        ("Cannot access storage file '/srv/vms/a.qcow2': Permission denied", "semanage fcontext -a -t virt_image_t"),
         ("internal error: process exited: Could not access KVM kernel module: Permission denied", "/dev/kvm"),
         ("operation failed: Unable to find any firmware to satisfy 'efi'", "ovmf"),
         ("unsupported configuration: qemu does not support SGA", "--firmware uefi"),

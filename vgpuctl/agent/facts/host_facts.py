@@ -15,6 +15,7 @@ from vgpuctl.agent.facts import (
     nvidia,
     nvml_gpus,
     ovn,
+    selinux,
     services,
     software,
 )
@@ -65,6 +66,7 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         mdevctl=mdev.read_defined(host),
         unread_functions=unread_functions,
         addresses=addresses.read(host),
+        selinux=selinux.read_mode(host),
         distribution=software.read_distribution(host),
         guest_firmwares=guest_firmware.read(host),
     )

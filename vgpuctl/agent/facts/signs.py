@@ -5,14 +5,30 @@ import json
 import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from vgpuctl.agent.facts import guests_at_shutdown, iommu, nvidia, ovn, pci, qemu_logs, sriov_health
+from vgpuctl.agent.facts import guests_at_shutdown, iommu, nvidia, ovn, pci, qemu_logs, selinux, sriov_health
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import OvnSigns
-from vgpuctl.agent.wire.signs import AUDIT, KERNEL, LOG_PATTERNS, MANAGER, QEMU, GpuSigns, HostSigns, LogLine, UnitSigns
+from vgpuctl.agent.wire.signs import (
+    AUDIT,
+    KERNEL,
+    LIBVIRT_DAEMONS,
+    LOG_PATTERNS,
+    MANAGER,
+    QEMU,
+    GpuSigns,
+    HostSigns,
+    LogLine,
+    UnitSigns,
+)
 
-_UNITS = ("nvidia-vgpu-mgr.service", "nvidia-vgpud.service", "nvidia-fabricmanager.service")
+_UNITS = (
+    "nvidia-vgpu-mgr.service",
+    "nvidia-vgpud.service",
+    "nvidia-fabricmanager.service",
+    *(f"{daemon}.{kind}" for daemon in LIBVIRT_DAEMONS for kind in ("service", "socket")),
+)
 _TIMEOUT_S = 20.0
 _LINES_PER_CHECK = 5
 _FABRIC_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
@@ -54,6 +70,7 @@ def read(host: Host) -> HostSigns:
         address_bits=int(bits[1]) if bits else None,
         unread=tuple(unread),
         ovn=_read_ovn(host, unread),
+        pool_labels=selinux.read_pools(host, unread),
         guests_at_shutdown=guests_at_shutdown.read(host),
         is_proxmox=any(host.exists(path) for path in _PROXMOX),
         sriov_boards=_read_boards(host, unread),
@@ -153,19 +170,23 @@ def _ask_fabric(library: Any, device: Any) -> Dict[str, Any]:
 
 
 def _read_units(host: Host, unread: List[str]) -> Tuple[UnitSigns, ...]:
-    found = []
-    for name in _UNITS:
-        properties = ["--property=LoadState", "--property=ActiveState", "--property=Result"]
-        try:
-            done = host.run(["systemctl", "show", *properties, "--", name], timeout_s=_TIMEOUT_S)
-        except Problem as problem:
-            if problem.code != "program-missing":
-                unread.append(problem.message)
-            return ()
-        says = dict(line.split("=", 1) for line in done.output.splitlines() if "=" in line)
-        if done.status == 0 and "LoadState" in says and "ActiveState" in says:
-            found.append(UnitSigns(name, says["LoadState"], says["ActiveState"], says.get("Result", "")))
-    return tuple(found)
+    properties = ["--property=Id,LoadState,ActiveState,Result"]
+    try:
+        done = host.run(["systemctl", "show", *properties, "--", *_UNITS], timeout_s=_TIMEOUT_S)
+    except Problem as problem:
+        if problem.code != "program-missing":
+            unread.append(problem.message)
+        return ()
+    found = {}
+    # One paragraph for each unit, in the order of the arguments; Id is another name where a unit has an alias.
+    paragraphs = done.output.strip("\n").split("\n\n")
+    for name, paragraph in zip(_UNITS, paragraphs) if len(paragraphs) == len(_UNITS) else ():
+        says = dict(line.split("=", 1) for line in paragraph.splitlines() if "=" in line)
+        if "LoadState" in says and "ActiveState" in says:
+            found[name] = UnitSigns(name, says["LoadState"], says["ActiveState"], says.get("Result", ""))
+    if done.status == 0 and len(found) < len(_UNITS):
+        unread.append("systemctl does not show every unit that was asked for")
+    return tuple(found.values()) if done.status == 0 else ()
 
 
 def _audit_lines(host: Host) -> List[str]:

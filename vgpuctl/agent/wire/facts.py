@@ -281,6 +281,7 @@ class HostFacts:
     mdevctl: UUIDs of the mdevs that mdevctl has definitions of, started at boot or not.
     unread_functions: PCI functions that could not be read; a GPU among them is not in `gpus`.
     addresses: the host's own IPv4 addresses, None where the kernel does not tell.
+    selinux: `enforcing` or `permissive`, None where it is off.
     distribution: os-release's ID, then its ID_LIKE. guest_firmwares: None when the agent did not look.
     """
 
@@ -311,5 +312,6 @@ class HostFacts:
     mdevctl: Tuple[str, ...] = ()
     unread_functions: Tuple[UnreadFunction, ...] = ()
     addresses: Optional[Tuple[str, ...]] = None
+    selinux: Optional[str] = None
     distribution: Tuple[str, ...] = ()
     guest_firmwares: Optional[Tuple[GuestFirmware, ...]] = None

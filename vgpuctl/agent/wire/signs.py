@@ -42,6 +42,12 @@ LOG_PATTERNS: Tuple[Tuple[str, Tuple[str, ...], str], ...] = (
 )
 
 
+# libvirt's daemons: one for all, or one for each kind of object; each answers by its service or by its socket's.
+MONOLITHIC_DAEMON, LOG_DAEMON = "libvirtd", "virtlogd"
+MODULAR_DAEMONS = ("virtqemud", "virtstoraged", "virtnetworkd", "virtnwfilterd", "virtnodedevd")
+LIBVIRT_DAEMONS = (MONOLITHIC_DAEMON, LOG_DAEMON, *MODULAR_DAEMONS)
+
+
 @dataclass(frozen=True)
 class LogLine:
     """One line of a log. check: whose sign it is. source: `kernel`, `nvidia-vgpu-mgr`, or a VM's name."""
@@ -78,6 +84,15 @@ class GpuSigns:
 
 
 @dataclass(frozen=True)
+class PoolLabel:
+    """The folder of a storage pool of libvirt, and the type in its SELinux label, None for a folder without label."""
+
+    pool: str
+    path: str
+    type: Optional[str]
+
+
+@dataclass(frozen=True)
 class HostSigns:
     """Signs of the whole host.
 
@@ -87,6 +102,7 @@ class HostSigns:
     unread: what could not be read, as sentences. ovn: None where no ovn-controller runs.
     guests_at_shutdown: ON_SHUTDOWN of libvirt-guests as it counts (`suspend`, `shutdown`), None where that service is
     not enabled. is_proxmox: True for a host of Proxmox VE.
+    pool_labels: of pools that are folders; only where SELinux is on.
     sriov_boards: device ids (`20b0`) in the list of the host's sriov-manage, None where its text has no list.
     """
 
@@ -102,3 +118,4 @@ class HostSigns:
     guests_at_shutdown: Optional[str] = None
     is_proxmox: bool = False
     sriov_boards: Optional[Tuple[str, ...]] = None
+    pool_labels: Tuple[PoolLabel, ...] = ()

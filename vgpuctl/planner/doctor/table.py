@@ -4,7 +4,15 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from vgpuctl.planner.doctor import gpu_checks, host_checks, network_checks, platform_checks, sriov_checks, vgpu_checks
+from vgpuctl.planner.doctor import (
+    gpu_checks,
+    host_checks,
+    libvirt_checks,
+    network_checks,
+    platform_checks,
+    sriov_checks,
+    vgpu_checks,
+)
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 
@@ -54,6 +62,8 @@ CHECKS: tuple[Check, ...] = (
     Check("libvirt-too-old", 0, host_checks.libvirt_too_old),
     Check("vf-quarantined", 0, vgpu_checks.vf_quarantined, Severity.WARNING),
     Check("boot-contract", 0, host_checks.boot_contract),
+    Check("libvirt-daemons", 0, libvirt_checks.libvirt_daemons),
+    Check("selinux-pool", 0, libvirt_checks.selinux_pool, Severity.WARNING),
     Check("guest-firmware", 0, platform_checks.guest_firmware, Severity.WARNING),
     Check("hugepages-mount", 0, platform_checks.hugepages_mount),
     Check("guests-at-shutdown", 0, platform_checks.guests_at_shutdown, Severity.WARNING),

@@ -28,6 +28,7 @@ _SERVICES = {
     "nvidia-vgpu-mgr.service": True,
     "nvidia-vgpud.service": False,
     "ssh.service": True,
+    "virtlogd.socket": True,
 }
 
 

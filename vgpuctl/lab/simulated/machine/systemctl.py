@@ -19,14 +19,15 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
         lines = [
             f"{name} loaded {'active running' if active else 'inactive dead'} {name.partition('.')[0]}"
             for name, active in sorted(machine.state().services.items())
+            if name.endswith(".service")
         ]
         return 0, "".join(f"{line}\n" for line in lines), ""
     if verb in ("daemon-reload", "reload"):
         return 0, "", ""
+    if verb == "show":
+        return 0, "\n".join(_shown(machine.shape, machine.state(), name) for name in names), ""
     if len(names) != 1:
         return 1, "", f"Too few or too many arguments for {verb}.\n"
-    if verb == "show":
-        return 0, _shown(machine.shape, machine.state(), names[0]), ""
     if verb == "enable":
         distribution = distribution_of(machine.shape)
         with machine.change() as state:
@@ -52,6 +53,7 @@ def _shown(shape: Shape, state: State, name: str) -> str:
     is_known = _is_known(distribution, state, name)
     file_state = "enabled" if name in state.enabled else "static" if name in distribution.static else "disabled"
     shown = {
+        "Id": name,
         "LoadState": "loaded" if is_known else "not-found",
         "ActiveState": "active" if state.services.get(name) else "inactive",
         "Result": "success",

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of libvirt on the host: its daemons, monolithic or modular, and what SELinux lets it reach."""
+
+from collections.abc import Iterator
+
+from vgpuctl.agent.wire.signs import LOG_DAEMON, MODULAR_DAEMONS, MONOLITHIC_DAEMON
+from vgpuctl.model.distribution import Package, family_of, install
+from vgpuctl.planner.doctor.examined import Examined
+from vgpuctl.planner.doctor.finding import Finding, Severity
+from vgpuctl.planner.doctor.host_checks import HOST
+
+_QEMU = "virtqemud"
+_USES = {
+    _QEMU: "no VM can be seen or started",
+    "virtstoraged": "volumes and images cannot be reached",
+    "virtnetworkd": "networks of libvirt cannot be reached",
+    "virtnwfilterd": "VMs with filtered ports do not start",
+    "virtnodedevd": "only `virsh nodedev-list` needs it",
+    LOG_DAEMON: "no VM starts, because its console is logged",
+}
+# selinux-policy, virt.te: what a guest's files may be relabelled in. The last four are labels of whole file systems.
+_POOL_TYPES = ("virt_image_t", "virt_content_t", "svirt_image_t", "nfs_t", "cifs_t", "fusefs_t", "cephfs_t")
+
+
+def libvirt_daemons(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: a daemon of libvirt that vgpuctl needs does not listen; modular hosts have one for each kind."""
+    daemons = daemons_of(seen)
+    if daemons is None:
+        return
+    if not daemons:
+        fix = install([Package.LIBVIRT], family_of(seen.facts.distribution))
+        yield Finding("libvirt-daemons", Severity.ERROR, HOST, "no daemon of libvirt is installed", fix)
+        return
+    if _is_up(seen, MONOLITHIC_DAEMON) and _is_up(seen, _QEMU):
+        read = f"{MONOLITHIC_DAEMON} and {_QEMU} both listen, each with its own view of the VMs"
+        fix = f"`systemctl disable --now {MONOLITHIC_DAEMON}.service {MONOLITHIC_DAEMON}.socket`, or {_QEMU}'s"
+        yield Finding("libvirt-daemons", Severity.WARNING, HOST, read, fix)
+    for name in daemons:
+        if _is_up(seen, name):
+            continue
+        unit = f"{name}.socket" if _is_loaded(seen, f"{name}.socket") else f"{name}.service"
+        fix = f"`systemctl enable --now {unit}`"
+        if not _is_loaded(seen, unit):
+            fix = f"{install([Package.LIBVIRT], family_of(seen.facts.distribution))}, then {fix}"
+        severity = Severity.NOTE if name == "virtnodedevd" else Severity.ERROR
+        read = f"{name} does not listen: {_USES.get(name, 'no VM can be seen or started')}"
+        yield Finding("libvirt-daemons", severity, HOST, read, fix)
+
+
+def daemons_of(seen: Examined) -> tuple[str, ...] | None:
+    """The daemons of the host's kind of libvirt; empty where none is installed, None where systemd was not asked."""
+    if seen.unit(f"{MONOLITHIC_DAEMON}.service") is None:
+        return None
+    has_one, has_many = (
+        any(_is_loaded(seen, f"{name}.{kind}") for kind in ("service", "socket")) for name in (MONOLITHIC_DAEMON, _QEMU)
+    )
+    if not has_one and not has_many:
+        return ()
+    is_modular = has_many and (_is_up(seen, _QEMU) or not has_one) and not _is_up(seen, MONOLITHIC_DAEMON)
+    return (*MODULAR_DAEMONS, LOG_DAEMON) if is_modular else (MONOLITHIC_DAEMON, LOG_DAEMON)
+
+
+def daemon_of(seen: Examined) -> str:
+    """The unit that serves QEMU's VMs on this host, for hints."""
+    daemons = daemons_of(seen)
+    return f"{daemons[0]}.socket" if daemons else "libvirtd.socket or virtqemud.socket"
+
+
+def selinux_pool(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: SELinux is enforcing, and a storage pool's folder has a label that guests cannot use."""
+    if seen.facts.selinux != "enforcing":
+        return
+    for pool in seen.signs.pool_labels:
+        if pool.type not in _POOL_TYPES:
+            read = f"the folder {pool.path} of the pool {pool.pool} has the SELinux type {pool.type or 'none'}"
+            fix = f"`semanage fcontext -a -t virt_image_t '{pool.path}(/.*)?'` and `restorecon -R {pool.path}`"
+            yield Finding("selinux-pool", Severity.WARNING, HOST, read, fix)
+
+
+def _is_loaded(seen: Examined, unit: str) -> bool:
+    found = seen.unit(unit)
+    return found is not None and found.load == "loaded"
+
+
+def _is_up(seen: Examined, daemon: str) -> bool:
+    units = (seen.unit(f"{daemon}.socket"), seen.unit(f"{daemon}.service"))
+    return any(unit is not None and unit.active == "active" for unit in units)

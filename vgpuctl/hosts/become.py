@@ -27,32 +27,32 @@ _HINTS = tuple(
     (re.compile(pattern, re.MULTILINE), hint)
     for pattern, hint in (
         (
-            r"^sudo: .*must have a tty.*$",
+            r"^sudo(?:-rs)?: .*must have a tty.*$",
             "sudoers has `requiretty`: add `Defaults:USER !requiretty` in /etc/sudoers.d (visudo -f)",
         ),
         (
-            r"^sudo: .*(?:no new privileges|must be setuid|effective uid|must be owned by).*$",
+            r"^sudo(?:-rs)?: .*(?:no new privileges|must be setuid|effective uid|must be owned by).*$",
             "sudo cannot become root there: see whether /usr/bin/sudo is owned by root with mode 4755, on a file"
             " system without nosuid, and whether sshd's unit sets NoNewPrivileges",
         ),
-        (r"^sudo: .*(?:unknown (?:user|uid|group)|user '.*' not found).*$", "check ansible_become_user"),
+        (r"^sudo(?:-rs)?: .*(?:unknown (?:user|uid|group)|user '.*' not found).*$", "check ansible_become_user"),
         (
             r"^(?:.* is not in the sudoers file.*|Sorry, user .*|.*(?:may not run sudo|not allowed to run sudo).*"
-            r"|sudo: I'm sorry .*)$",
+            r"|sudo(?:-rs)?: I'm sorry .*)$",
             _WANTS_RULE,
         ),
         (
-            r"^(?:sudo: .*(?:password is required|terminal is required|interactive authentication is required"
+            r"^(?:sudo(?:-rs)?: .*(?:password is required|terminal is required|interactive authentication is required"
             r"|no password was provided|incorrect password|incorrect authentication|[Aa]uthentication failed"
             r"|[Mm]aximum \d+ incorrect).*|Sorry, try again.*)$",
             _WANTS_PASSWORD,
         ),
         (
-            r"^sudo: .*(?:no valid sudoers|parse error|syntax error|error initializing|unable to initialize).*$",
+            r"^sudo(?:-rs)?: .*(?:no valid sudoers|parse error|syntax error|error initializing|unable to initialize).*$",
             "correct the host's /etc/sudoers and /etc/sudoers.d: `visudo -c` names the line",
         ),
         (
-            r"^sudo: .*(?:account validation|PAM|expired).*$",
+            r"^sudo(?:-rs)?: .*(?:account validation|PAM|expired).*$",
             "see the account of the login user on the host: `chage -l USER`, and the PAM service sudo",
         ),
     )

@@ -170,10 +170,13 @@ def with_sudo(tmp_path: Path, script: str) -> LoopbackSshd:
     return LoopbackSshd(tmp_path / "sshd", environment={"PATH": f"{folder}:/usr/bin:/bin"})
 
 
-# Texts of sudo-rs 0.2.8 (Ubuntu 25.10), of sudo 1.9, and one that nobody knows yet.
+# Texts of sudo-rs 0.2.5 (as Debian 13 prints them) and 0.2.8, of sudo 1.9, and one that nobody knows yet.
 REFUSALS = {
     "sudo: interactive authentication is required": "ansible_become_password",
+    "sudo-rs: interactive authentication is required": "ansible_become_password",
     "sudo: I'm sorry root. I'm afraid I can't do that": "NOPASSWD: ALL",
+    "sudo-rs: I'm sorry root. I'm afraid I can't do that": "NOPASSWD: ALL",
+    "sudo-rs: user 'nobody-knows' not found": "ansible_become_user",
     "sudo: sorry, you must have a tty to run sudo": "!requiretty",
     "sudo: unknown user nobody-knows": "ansible_become_user",
     "sudo: Authentication failed": "ansible_become_password",

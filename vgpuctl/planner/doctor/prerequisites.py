@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from vgpuctl.model.distribution import Family, Package, family_of, install
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.model.host_target import AUTO_PYTHON
 from vgpuctl.model.preparation import PYTHON_FLOOR, Preparation
 from vgpuctl.planner.doctor.finding import Finding, Severity
 
@@ -104,7 +105,8 @@ def python(host: Newcomer) -> Iterator[Finding]:
     there = ", ".join(f"{one.path} {'.'.join(map(str, one.version))}" for one in host.there.pythons) or "none"
     command = install([Package.PYTHON], host.family)
     read = f"no Python {floor} or newer; there is {there}"
-    fix = command if host.family is Family.DEBIAN else f"{command}, and name it in `ansible_python_interpreter`"
+    is_found = host.family is Family.DEBIAN or host.interpreter == AUTO_PYTHON
+    fix = command if is_found else f"{command}, and name it in `ansible_python_interpreter`"
     yield Finding("python", Severity.ERROR, HOST, read, fix, _runnable(command, host))
 
 

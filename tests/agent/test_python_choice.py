@@ -98,7 +98,7 @@ def test_none_that_is_good_is_refused_with_the_hosts_package(tmp_path: Path) -> 
     ):
         client.facts()
     assert f"{host.programs}/python3.11 is 3.11 without its modules" in caught.value.message
-    assert "dnf install python3.11" in str(caught.value.hint)
+    assert "dnf install -y python3.11" in str(caught.value.hint)
 
 
 def test_a_pinned_one_is_kept(tmp_path: Path) -> None:

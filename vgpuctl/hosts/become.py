@@ -48,7 +48,7 @@ _HINTS = tuple(
             _WANTS_PASSWORD,
         ),
         (
-            r"^sudo(?:-rs)?: .*(?:no valid sudoers|parse error|syntax error|error initializing|unable to initialize).*$",
+            r"^sudo(?:-rs)?: .*(?:no valid sudoers|(?:parse|syntax) error|error initializing|unable to initialize).*$",
             "correct the host's /etc/sudoers and /etc/sudoers.d: `visudo -c` names the line",
         ),
         (

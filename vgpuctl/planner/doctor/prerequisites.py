@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from vgpuctl.model.distribution import Family, Package, family_of, install
-from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.host_target import AUTO_PYTHON
+from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.preparation import PYTHON_FLOOR, Preparation
 from vgpuctl.planner.doctor.finding import Finding, Severity
 

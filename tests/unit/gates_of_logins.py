@@ -35,4 +35,22 @@ LOGINS = [
         "hosts/connection.py:_transport",
         on="login",
     ),
+    guarded(
+        "a command reaches a host's login shell only as the line that all shells read alike, with its markers",
+        "shell_line",
+        "hosts/shell_line.py",
+        "hosts/become.py:wrap",
+    ),
+    guarded(
+        "a command starts only wrapped, so that its end and sudo's refusal are known",
+        "RemoteCommand",
+        "hosts/become.py",
+        calls_only=True,
+    ),
+    guarded(
+        "the interpreter of a host is chosen in one place, and the boot unit names the one that runs the agent",
+        "choose_python",
+        "hosts/python_check.py",
+        "hosts/agent_client.py:_find_python",
+    ),
 ]

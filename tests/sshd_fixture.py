@@ -27,6 +27,7 @@ from vgpuctl.model.host_target import HostTarget
 _SSHD = "/usr/sbin/sshd"
 _START_LIMIT_S = 15.0
 _ADDRESS = "127.0.0.1"
+_SEEN = Path("/run/vgpuctl-test-sshd")
 _PORTS = range(21000, 32000)
 NO_FILE_OF_THE_USER = "Host *\n  IdentityFile none\n  IdentityAgent none\n  GlobalKnownHostsFile none\n"
 
@@ -126,7 +127,7 @@ class LoopbackSshd:
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._has_accounts:
-            _let_others_in(self.folder)
+            self.folder.chmod(0o755)
         if not self._has_namespace():
             # Debian's service makes it at boot; sshd refuses to start without.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -195,7 +196,7 @@ class LoopbackSshd:
             *self._options,
             f"ListenAddress {self.address}:{self.port}",
             *(f"HostKey {self.folder}/host_{kind}" for kind in self._key_kinds),
-            f"AuthorizedKeysFile {self.folder}/authorized_keys",
+            f"AuthorizedKeysFile {self._seen_folder}/authorized_keys",
             "PidFile none",
             "UsePAM no",
             "PermitRootLogin yes",
@@ -214,8 +215,14 @@ class LoopbackSshd:
     def _has_namespace(self) -> bool:
         return self._has_accounts or bool(self._mounts)
 
+    @property
+    def _seen_folder(self) -> Path:
+        """The folder as sessions see it; pytest closes its own to other users whenever another one starts."""
+        return _SEEN if self._has_namespace() else self.folder
+
     def _in_namespace(self, command: Sequence[str]) -> list[str]:
         script = ["mount --make-rprivate /", "mount -t tmpfs -o mode=755 tmpfs /run", "mkdir -m 755 /run/sshd"]
+        script += [f"mkdir {_SEEN}", f"mount --bind {shlex.quote(str(self.folder))} {_SEEN}"]
         mounts = {**self._mounts, **(self._account_files() if self._has_accounts else {})}
         for seen, path in mounts.items():
             if path.is_dir():
@@ -231,7 +238,7 @@ class LoopbackSshd:
         passwd, group, shadow = (Path(f"/etc/{name}").read_text() for name in ("passwd", "group", "shadow"))
         shells = dict.fromkeys((PASSWORD_USER, FREE_USER, PLAIN_USER), "/bin/sh") | SHELLS
         for number, (user, shell) in enumerate(shells.items(), 61000):
-            passwd += f"{user}:x:{number}:{number}::{self.folder}:{shell}\n"
+            passwd += f"{user}:x:{number}:{number}::{self._seen_folder}:{shell}\n"
             group += f"{user}:x:{number}:\n"
             shadow += f"{user}:{hashed}:20000:0:99999:7:::\n"
         rules = f"root ALL=(ALL:ALL) ALL\n{PASSWORD_USER} ALL=(ALL) ALL\n{FREE_USER} ALL=(ALL) NOPASSWD: ALL\n"
@@ -253,8 +260,8 @@ def make_key(path: Path, kind: str, *, passphrase: str = "") -> None:
         _output(["ssh-keygen", "-q", "-t", kind, *size, "-N", passphrase, "-C", path.name, "-f", str(path)])
 
 
-def _let_others_in(folder: Path) -> None:
-    """Let users reach their key and home; pytest closes its folder to others whenever it starts."""
+def let_others_in(folder: Path) -> None:
+    """Let other users reach `folder` below pytest's, which it closes to them whenever it starts."""
     temporary = Path(tempfile.gettempdir())
     for one in (folder, *folder.parents):
         if temporary in one.parents:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sshd_fixture import let_others_in
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.host_lock import FOLDER, LOCK
 from vgpuctl.agent.wire.envelope import Problem
@@ -43,8 +44,7 @@ def root(tmp_path: Path) -> Path:
     """A machine's root that any local user can reach, with /run as distributions have it."""
     if os.geteuid() != 0:
         pytest.skip("another user's files need root")
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    let_others_in(tmp_path)
     (tmp_path / "run/lock").mkdir(parents=True)
     (tmp_path / "run").chmod(0o755)
     (tmp_path / "run/lock").chmod(0o1777)

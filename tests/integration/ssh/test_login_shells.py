@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sshd_fixture import FREE_USER, SHELLS, LoopbackSshd, missing_for_accounts
+from tests.sshd_fixture import FREE_USER, SHELLS, LoopbackSshd, let_others_in, missing_for_accounts
 from vgpuctl.errors import CommandFailed, CommandTimedOut
 from vgpuctl.hosts.connection import Connection
 
@@ -93,8 +93,7 @@ def test_a_process_group_of_its_own_under_sudo_is_ended_too(server: LoopbackSshd
     """Older versions of sudo with `use_pty` run the command in a session of its own."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for one in (folder, *folder.parents[:2]):
-        one.chmod(0o755)
+    let_others_in(folder)
     (folder / "sudo").write_text(f'#!/bin/sh\nexport PATH={os.environ["PATH"]}\nsetsid -w sudo "$@"\nexit $?\n')
     (folder / "sudo").chmod(0o755)
     seconds = f"{2000 + os.getpid()}.5"

@@ -9,6 +9,10 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.services import HostSession
 
+# QEMU's words when a device's own open fails (hw/vfio/container.c and hw/vfio/iommufd.c). Memory that cannot be locked
+# or a group that is not viable names the device too, and is none of its faults.
+_NOT_OPENED = "error getting device from group", "error bind device"
+
 
 def start_domain(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
     """Start the VM's domain. A VF that QEMU could not open goes into quarantine. Raises DomainRejected."""
@@ -16,16 +20,23 @@ def start_domain(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
         host.hypervisor.start(vm.domain_name, uuid=vm.uuid)
     except DomainRejected as refused:
         said = refused.message
-        # QEMU names the device that VFIO refused: `vfio 0000:41:00.4: error getting device from group 24`.
-        named = [
-            one for one in leases if f"vfio {one.slice.function}:" in said or f"vfio {one.slice.mdev_uuid}:" in said
+        broken = [
+            one for one in leases if is_not_opened(said, one.slice.function) or is_not_opened(said, one.slice.mdev_uuid)
         ]
-        quarantine(host, named, f"QEMU of {vm.domain_name} could not open it: {said}")
-        raise
+        if not quarantine(host, broken, f"QEMU of {vm.domain_name} could not open it: {said}"):
+            raise
+        again = "the VF is in quarantine now: run the command again and another one is taken"
+        hint = f"{again}; {refused.hint}" if refused.hint else again
+        raise DomainRejected(said, context=refused.context, hint=hint) from refused
 
 
-def quarantine(host: HostSession, leases: Sequence[Lease], reason: str) -> None:
-    """Put the VFs of vGPUs into quarantine. Raises HostError."""
+def is_not_opened(said: str, device: str | None) -> bool:
+    """True if QEMU says that it could not open this very device: a VF's address or an mdev's UUID."""
+    return device is not None and any(f"vfio {device}: {words}" in said for words in _NOT_OPENED)
+
+
+def quarantine(host: HostSession, leases: Sequence[Lease], reason: str) -> bool:
+    """Put the VFs of vGPUs into quarantine. Returns True if there were any. Raises HostError."""
     steps = [
         QuarantineFunction(lease.slice.function, reason)
         for lease in leases
@@ -33,6 +44,7 @@ def quarantine(host: HostSession, leases: Sequence[Lease], reason: str) -> None:
     ]
     if steps:
         host.agent.apply(steps)
+    return bool(steps)
 
 
 def quarantine_killed(host: HostSession, leases: Sequence[Lease]) -> None:

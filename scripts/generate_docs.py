@@ -85,36 +85,37 @@ def _doctor_page() -> str:
         f"| `{one.id}` | {one.worst} | {(one.find.__doc__ or '').splitlines()[0]} |" for one in PREREQUISITES
     )
     return f"""<!-- made by scripts/generate_docs.py -->
-# What check-hosts looks for
+# Checks of check-hosts
 
-`vgpuctl check-hosts` reads every host and tells for each finding the check's id, the GPU or `host`, what was read and
-what mends it.
+`vgpuctl check-hosts` reads every host.
+For each finding it prints the check's id, the GPU or `host`, the value read and the fix.
 The ids are stable.
 The table has the worst severity that a check's findings can have.
-An `error` means that what is declared or leased cannot work, and makes the exit code 1.
-A `warning` means that it may fail, a `note` is good to know.
+An `error` means that something declared or leased cannot work; the exit code is then 1.
+A `warning` means that it may fail; a `note` is for information.
 Checks with a yes in the last column also read the logs of this boot, and each VM's log since its last start.
 So a finding from a log stays until the next boot or start.
 
-| check | at worst | what it is | logs |
+| check | at worst | meaning | logs |
 |---|---|---|---|
 {table}
 
-A host whose libvirt does not answer has the finding `libvirt`, and is checked without its domains.
+If a host's libvirt does not answer, the host has the finding `libvirt` and is checked without its domains.
 
 ## Before the first use: check-hosts --prepare
 
-`vgpuctl check-hosts --prepare` tells for each host what it lacks, before anything is changed, with the command that
-fixes it in the host's own distribution (Debian and Ubuntu; Fedora, RHEL and its kin; SUSE).
-It needs a login with a shell, and neither Python nor root: plain `sh` reads what every login may see.
-Where sudo and the agent work, all the checks above are made too, and a trouble that both find is told once.
-`--script` prints the commands as a block per host for a root shell there; vgpuctl itself runs none of them.
-`--json` has `host`, `operating_system`, `is_ready`, `has_agent` (the agent ran), `findings` and `error`.
-The exit code is 1 when a host lacks something that vgpuctl needs (an `error`), and that of the failure when a host
-could not be reached.
-Commands for packages, boot loaders and firewalls follow the distributions' documentation; they were not tried on each.
+`vgpuctl check-hosts --prepare` lists the missing prerequisites of each host and changes nothing.
+Each line has the command that fixes it in the host's distribution.
+Known are Debian and Ubuntu; Fedora, RHEL and its clones; SUSE.
+It needs a login with a shell, but neither Python nor root: plain `sh` reads files that every login may read.
+If sudo and the agent work, all the checks above run too; a finding of both is printed once.
+`--script` prints the commands, one block per host, for a root shell on that host; vgpuctl runs none of them.
+The fields of `--json`: `host`, `operating_system`, `is_ready`, `has_agent` (the agent ran), `findings` and `error`.
+The exit code is 1 if a host lacks something that vgpuctl needs (an `error`).
+If a host could not be reached, it is the code of that failure.
+Commands for packages, boot loaders and firewalls follow the distributions' documentation; not every one was tried.
 
-| prerequisite | at worst | what it is |
+| prerequisite | at worst | meaning |
 |---|---|---|
 {prerequisites}
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is read of the boot unit: its interpreter can go with an upgrade of the distribution."""
+"""Facts of the boot unit: an upgrade of the distribution can remove its interpreter."""
 
 from pathlib import Path
 

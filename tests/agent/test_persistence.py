@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nvidia-persistenced is no user of a card: it is stopped while the card changes hands, and is back afterwards."""
+"""nvidia-persistenced does not count as a user of a card: it is stopped for the change and started again afterwards."""
 
 from pathlib import Path
 

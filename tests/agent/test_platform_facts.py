@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a distribution brings, as the agent reads it: its own names, UEFI builds, mounts of huge pages."""
+"""Facts of a distribution, as the agent reads them: its own names, UEFI builds, mounts of huge pages."""
 
 import json
 from pathlib import Path

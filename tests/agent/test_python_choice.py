@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Python runs the agent: the distribution's own, else the newest; on hosts whose own one is too old, or gone."""
+"""Choice of the agent's Python: the distribution's own, else the newest if the own one is too old or gone."""
 
 import os
 import shutil

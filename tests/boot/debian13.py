@@ -108,7 +108,7 @@ class Debian13:
 
     @property
     def console(self) -> str:
-        """What the host said on its console since its start."""
+        """Return the text of the host's console since its start."""
         return self._machine.console_log.read_text(errors="replace")
 
     def start(self) -> None:

@@ -133,7 +133,7 @@ def provoke(machine: MachineFolder) -> None:
         "var/log/libvirt/qemu/web-1.log": "2026-11-23 00:00:00.000+0000: starting up libvirt version: 9.0.0\n"
         "2026-11-23T00:00:01.000000Z qemu-system-x86_64: -device vfio-pci,host=0000:41:00.4: "
         "vfio 0000:41:00.4: error getting device from group 14: Input/output error\n",
-        # What a tenant prints in the guest is no evidence.
+        # A tenant's output in the guest does not count as evidence.
         "var/log/libvirt/qemu/web-1-serial.log": "".join(f"{line}\n" for line in FORGED),
     }
     for path, text in disk.items():

@@ -75,7 +75,7 @@ def look(operator: Operator, *options: str) -> tuple[int, dict[str, Any]]:
 
 
 def fixes(host: dict[str, Any]) -> dict[str, str]:
-    """What mends each finding, by its check; the last where a check has several."""
+    """Return each finding's remedy, by its check; the last one if a check has several."""
     return {one["check"]: one["mend"] for one in host["findings"]}
 
 

@@ -148,7 +148,7 @@ class World:
         return [f"{one['check']}: {one['read']}" for one in checked["findings"] if one["check"] in CHECKS]
 
     def findings_of_all(self) -> list[str]:
-        """What check-hosts finds of OVN on both hosts in one run, in which both ends of a tunnel are seen."""
+        """Return check-hosts' findings of OVN on both hosts; one run sees both ends of a tunnel."""
         done = self.operator.run("check-hosts", "--json")
         found = [one for checked in yaml.safe_load(done.out) for one in checked["findings"]]
         return [f"{one['check']}: {one['read']}" for one in found if one["check"] in CHECKS]

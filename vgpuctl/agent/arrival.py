@@ -9,7 +9,7 @@ from typing import Optional
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 
-# What a read or a step answers while a device, its driver or NVIDIA's library is not there yet.
+# Codes of a read or a step while a device, its driver or NVIDIA's library is not there yet.
 CODES = ("not-found", "wrong-driver", "nvml-missing", "nvml-not-found", "nvml-refused")
 # udev ends an event that takes longer than 180 s (udevd's event_timeout).
 _SETTLE_S = 120

@@ -255,7 +255,7 @@ class Host:
             raise read_problem(path, error) from error
 
     def put_file(self, path: str, data: bytes, mode: int, *, owner: int = 0) -> None:
-        """Write a whole file of the disk: under another name beside it, then renamed. Raises Problem.
+        """Write a whole file of the disk: first under another name in its folder, then renamed. Raises Problem.
 
         mode: whatever the umask is; a new folder above it gets 0755. owner: a user id; a file of root's stays its
         writer's.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring the host from a fresh boot into its layout, by the manifest that apply-hosts installed.
 
-Runs from the systemd unit before libvirt starts VMs. A card that is another than the manifest's is left alone, and so
-is the rest of a card whose step failed; the others go on. A card's driver, MIG and VFs are tried again for about two
-minutes while what refuses them may pass. What it says goes to the journal.
+Runs from the systemd unit before libvirt starts VMs. A card that is not the manifest's is left alone, and so is the
+rest of a card whose step failed; the others go on. A card's driver, MIG and VFs are tried again for about two
+minutes while the reason of a refusal may pass. Its output goes to the journal.
 """
 
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `Host` does on the machine with a limit of time: a write that may block in the kernel, a program with children.
+"""Operations of `Host` with a time limit: a write that may block in the kernel, a program with children.
 
 A write that blocks in the kernel cannot be ended, not even by SIGKILL: it is left to its thread and may finish later.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets as a tunnel has them, to see whether they reach the other end: Geneve (RFC 8926), VXLAN (RFC 7348).
 
-They carry a frame of an experimental type in a network number that OVN does not give out: Open vSwitch at the other end
-counts them for its tunnel and drops them. A firewall that refuses them says so by ICMP.
+They carry a frame of an experimental type in a network number that OVN never assigns. Open vSwitch at the other end
+counts them for its tunnel and drops them. A firewall that refuses them answers with ICMP.
 """
 
 import os
@@ -41,7 +41,7 @@ def send(remotes: Sequence[str], kind: str, port: int) -> Dict[str, str]:
             for remote, sender in senders.items():
                 if remote not in refused:
                     _send(sender, remote, _HEADERS[kind] + _FRAME, refused)
-            # What came back by ICMP is told by the next call of the socket.
+            # The socket reports an ICMP refusal at its next call.
             time.sleep(_PAUSE_S)
         for remote, sender in senders.items():
             number = sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

@@ -22,7 +22,7 @@ _ANSWER_S = 20.0
 
 @dataclass
 class _Attempts:
-    """What was tried, for the error. for_agent: key files that only an agent can use: passphrase, token."""
+    """Attempts of a login, for the error. for_agent: key files that only an agent can use (passphrase, token)."""
 
     tried: list[str] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)

@@ -126,7 +126,7 @@ class AgentKey:
         return self.public.blob
 
     def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:
-        """Sign, and say so to the user when it takes long."""
+        """Sign. A warning tells the user when it takes long."""
         self.failure = None
         patience = threading.Timer(_SILENT_S, _LOGGER.warning, [_WAITING, self.comment or self.fingerprint])
         patience.daemon = True

@@ -18,7 +18,7 @@ from vgpuctl.model.preparation import Card, Preparation, PythonThere
 
 _TIMEOUT_S = 60.0
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
-# More digits than any host has are no number; int() refuses thousands of them.
+# No host has numbers of more digits, and int() refuses thousands of them.
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _NVIDIA_VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)*)\b")
 _BARS = 6
@@ -111,7 +111,7 @@ echo end=1
 
 
 class Runner(Protocol):
-    """What the probe needs of a connection."""
+    """Operations that the probe needs of a connection."""
 
     target: HostTarget
 

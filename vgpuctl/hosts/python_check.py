@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Python of a host runs the agent, and what to say where none can."""
+"""Choice of the Python that runs the agent on a host, and the error if none can."""
 
 import re
 from collections.abc import Sequence

@@ -38,7 +38,7 @@ class Completed:
 
 
 class Ending(StrEnum):
-    """What came of ending a command on its host, as the end of a sentence."""
+    """Result of ending a command on its host, as the end of a sentence."""
 
     ENDED = "it was ended on the host"
     GONE = "it does not run on the host any more"

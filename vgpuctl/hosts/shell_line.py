@@ -14,7 +14,7 @@ _PLAIN = frozenset((string.ascii_letters + string.digits + " _@%+=:,./-").encode
 def shell_line(script: str) -> str:
     """Return the line that runs a POSIX shell script in place of the login shell, in the same process.
 
-    What a shell could read in its own way is written as `\\0ooo`, which printf's %b turns back (POSIX, printf).
+    A byte that shells read differently is written as `\\0ooo`, which printf's %b turns back (POSIX, printf).
     """
     encoded = "".join(
         chr(byte) if byte in _PLAIN else f"\\0{byte:03o}" for byte in script.encode(errors="surrogateescape")

@@ -35,7 +35,7 @@ _ALL = (
     FaultKind("pf-stub", True, "sriov-manage was interrupted: the PF is left on pci-pf-stub without VFs"),
     FaultKind("pf-unbound", True, "sriov-manage died: the PF is on no driver, and so after more runs", "times", 1),
     FaultKind("vfs-on-stub", True, "pci-pf-stub has claimed every VF"),
-    FaultKind("vfs-unregistered", True, "the VFs offer no types, until they have been made anew", "times", 1),
+    FaultKind("vfs-unregistered", True, "the VFs offer no types until they are recreated", "times", 1),
     FaultKind("sriov-silent", True, "sriov-manage does nothing and ends with 0", "runs", 1),
     FaultKind("board-unknown", True, "sriov-manage does not know the board: it says nothing and ends with 0"),
     FaultKind("lock-busy", True, "the vGPU manager has the GPU open for a while", "seconds", 60),

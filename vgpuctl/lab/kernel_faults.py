@@ -89,7 +89,7 @@ for vf in $vfs; do
     [ ! -e $stub/$vf ] || {{{{ echo $vf >$stub/unbind && echo $vf >$nvidia/bind; }}}} || exit 1
 done
 """
-# What the module was told counts when a VF is bound, so those that are there are bound once more.
+# The module applies the setting when a VF is bound, so existing VFs are bound once more.
 _BIND_AGAIN = f"""
 {_VFS}
 for vf in $vfs; do echo $vf >$device/../$vf/driver/unbind && echo $vf >$nvidia/bind || exit 1; done
@@ -125,7 +125,7 @@ ENDS = {
     "board-unknown": "cp /run/lab/sriov-manage /usr/lib/nvidia/sriov-manage",
 }
 _OF_SRIOV = ("pf-stub", "pf-unbound", "vfs-on-stub", "vfs-unregistered", "sriov-silent", "board-unknown")
-# Whether a fault that a repair ends, or that strikes so many times, is still there: the text then says its card.
+# Tests whether a fault is still there that a repair ends or that has a count: the output then has its card.
 _STILL_THERE = {
     "pf-stub": "[ ! -e /sys/bus/pci/drivers/pci-pf-stub/{card} ] || echo {card}",
     "pf-unbound": f"[ -e /sys/bus/pci/devices/{{card}}/driver ] && ! grep -qs '[1-9]' {_COUNTED}.pf-unbound"

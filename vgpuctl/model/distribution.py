@@ -55,7 +55,7 @@ _PACKAGES = {
     },
     Package.QEMU_IMG: {Family.DEBIAN: "qemu-utils", Family.EL: "qemu-img", Family.SUSE: "qemu-tools"},
     Package.FIRMWARE: {Family.DEBIAN: "ovmf", Family.EL: "edk2-ovmf", Family.SUSE: "qemu-ovmf-x86_64"},
-    # EL 8 and SLES 15 have Python 3.6 as python3; the newer one lies beside it.
+    # EL 8 and SLES 15 have Python 3.6 as python3; the newer one has its own name.
     Package.PYTHON: {Family.DEBIAN: "python3", Family.EL: "python3.11", Family.SUSE: "python311"},
     Package.SUDO: {Family.DEBIAN: "sudo", Family.EL: "sudo", Family.SUSE: "sudo"},
     Package.OVN_HOST: {
@@ -109,7 +109,7 @@ def kernel_arguments(arguments: str, family: Family) -> str:
 
 
 def rebuild_initramfs(family: Family) -> str:
-    """Return the command that makes the initramfs anew, with the modules' configuration."""
+    """Return the command that rebuilds the initramfs with the modules' configuration."""
     if family is Family.DEBIAN:
         return "update-initramfs -u"
     if family in (Family.EL, Family.SUSE):

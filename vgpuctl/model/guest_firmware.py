@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of a host's UEFI builds a guest boots with: one that starts any system, so without Secure Boot's keys."""
+"""Choice of a guest's UEFI build on a host: one that starts any system, so without Secure Boot's keys."""
 
 from enum import StrEnum
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a version of libvirt can do that placing depends on."""
+"""Abilities of a libvirt version that placing depends on."""
 
 _VENDOR_VFIO_SINCE = (9, 7)
 VENDOR_VFIO_REMEDY = (
@@ -9,7 +9,7 @@ VENDOR_VFIO_REMEDY = (
 
 
 def version_of(text: str | None) -> tuple[int, ...]:
-    """Read `9.0.0` as (9, 0, 0); nothing for what is no version."""
+    """Read `9.0.0` as (9, 0, 0); return () for any other text."""
     parts = (text or "").split(".")
     return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
 

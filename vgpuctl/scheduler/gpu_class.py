@@ -135,7 +135,7 @@ def _counted(promised: Slice) -> tuple[str, int, int]:
 
 
 def _kinds(gpu: Gpu) -> dict[str, Hashable]:
-    """What the rules look at in each VF: whether it can carry a vGPU, has an IOMMU group, and has that for itself."""
+    """Facts of each VF for the rules: whether it can carry a vGPU, has an IOMMU group, and has that for itself."""
     members = Counter([gpu.iommu_group, *(function.iommu_group for function in gpu.vfs)])
     return {
         one.address: (

@@ -260,7 +260,7 @@ def _bounds(
 ) -> dict[int, tuple[int, int]]:
     """By page size. Pages in use when the host was read that were not promised to VMs are others'.
 
-    unusable: page sizes that no guest can get; their memory is taken all the same.
+    unusable: page sizes that no guest can get; their memory still counts as used.
     """
     promised = {} if own is None else dict(own.memory_mib)
     sizes_mib = {pool.size_kib: (_mib(pool.total, pool), _mib(pool.free, pool)) for pool in pools}

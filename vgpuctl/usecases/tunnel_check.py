@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tunnels between hosts carry packets: both ends send, and Open vSwitch's counters tell what arrived.
+"""Check whether tunnels between hosts carry packets: both ends send, and Open vSwitch's counters show the arrivals.
 
-A firewall that lets ping through and drops the tunnels' UDP port is seen by nothing else.
+Only this check sees a firewall that passes ping and drops the tunnels' UDP port.
 """
 
 from collections.abc import Mapping, Sequence

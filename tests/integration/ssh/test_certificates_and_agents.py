@@ -31,7 +31,7 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackSshd]:
 
 
 def certified(company: LoopbackSshd, path: Path, *options: str, kind: str = "ed25519") -> Path:
-    """Make a key that the server does not know, and a certificate of the CA beside it."""
+    """Make a key that the server does not know, and a certificate of the CA next to it."""
     make_key(path, kind)
     argv = ["ssh-keygen", "-q", "-s", f"{company.folder}/ca", "-I", "the operator", "-n", "root", *options]
     subprocess.run([*argv, f"{path}.pub"], check=True, stderr=subprocess.DEVNULL)

@@ -124,7 +124,7 @@ def _is_repaired(bench: Bench, host: str, folder: lab.LabFolder, kind: str) -> N
     assert lab.faults.active(host, folder=folder) == []
 
 
-# Without types until the VFs are made anew is waited for 30 s, and played in tests/agent/test_sriov_repair.py.
+# VFs without types are waited for 30 s before they are recreated; tests/agent/test_sriov_repair.py covers that.
 @pytest.mark.parametrize("kind", ["vfs-on-stub", "pf-unbound"])
 def test_sick_vfs_of_a_simulated_host_are_repaired(kind: str, simulated: Bench) -> None:
     assert isinstance(simulated, SimulatedBench)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The boot unit as systemd itself reads it: `systemd-analyze verify`, with NVIDIA's services enabled beside it."""
+"""The boot unit as systemd itself reads it: `systemd-analyze verify`, with NVIDIA's services enabled too."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reas
 
 
 def verified(folder: Path, text: str, *, orders: dict[str, str] | None = None) -> tuple[list[str], str]:
-    """What systemd says of the boot unit among enabled services, and everything it said."""
+    """Return systemd's messages about the boot unit among enabled services, and all its messages."""
     units = folder / "units"
     wants = units / "multi-user.target.wants"
     wants.mkdir(parents=True, exist_ok=True)

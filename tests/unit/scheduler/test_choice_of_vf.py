@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VF the next vGPU gets: one that can carry it, used longest ago, and none that libvirt cannot give away."""
+"""Choice of the VF for the next vGPU: healthy, least recently used, and one that libvirt can give to a VM."""
 
 from dataclasses import replace
 

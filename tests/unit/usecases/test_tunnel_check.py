@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tunnels carry packets, judged by the counters of both ends."""
+"""Tunnels that carry packets or not, judged by the counters of both ends."""
 
 from vgpuctl.agent.wire.ovn import TunnelProbe, TunnelWay
 from vgpuctl.usecases.tunnel_check import tunnel_states

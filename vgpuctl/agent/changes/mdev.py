@@ -60,9 +60,9 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
 
 
 def ensure_deleted(host: Host, step: DeleteMdev, *, dry_run: bool) -> Change:
-    """Remove one mediated device, waiting for a driver that lets go late; one that is gone already is no error.
+    """Remove one mediated device, and wait for a driver that releases it late. One already gone is not an error.
 
-    Linux since 5.2 passes no refusal of the vendor's driver on: there the write may block instead.
+    Linux since 5.2 does not pass on a refusal of the vendor's driver: the write may block instead.
     Raises Problem: `held` while a process has it open, `vgpu-refused`, `write-blocked`, `still-there`.
     """
     uuid = mdev.check_uuid(step.uuid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep a VF from new VMs until its card's VFs are made anew (reference 9, row 23).
+"""Keep a VF from new VMs until its card's VFs are recreated (reference 9, row 23).
 
 A QEMU that is killed in its first seconds can leave a VF whose files look healthy and whose next guest finds no GPU.
 """

@@ -17,7 +17,7 @@ def ensure(host: Host, step: SetVirtualFunctions, *, dry_run: bool) -> Change:
 
     The kernel refuses a change between two counts other than 0, so it passes through 0; that removes every VF,
     hence the check for vGPUs and holders. Source: Linux drivers/pci/iov.c. NVIDIA's VFs must be healthy as well
-    (`wire.vf_health`): sick ones are all made anew, while nobody uses any.
+    (`wire.vf_health`): if any is sick, all are recreated, while nobody uses one.
 
     Raises Problem: `not-sriov`, `bad-count`, `held`, `vfs-in-use`, `wrong-driver`, `driver-missing`, `unbind-lock`,
     `sriov-failed`, `board-unknown`, `write-refused`.

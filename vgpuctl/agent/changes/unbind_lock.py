@@ -30,7 +30,7 @@ def held(host: Host, address: str) -> Iterator[None]:
                 host.wait(_PAUSE_S)
             if not host.exists(path):
                 break
-            # The driver acts when the file is closed, and a refusal is no error of the write.
+            # The driver acts when the file is closed, and the write does not fail on a refusal.
             host.write(path, "1\n")
             if host.read(path).strip() == "1":
                 break

@@ -33,7 +33,7 @@ def read(host: Host) -> Optional[BootFacts]:
 
 
 def _missing_python(host: Host) -> Optional[str]:
-    """Return the interpreter that the unit names, None while the host has it: an upgrade may take it away."""
+    """Return the unit's interpreter if the host no longer has it, else None. An upgrade may remove it."""
     named = _STARTS.search(host.read_optional(wire.UNIT) or "")
     return named[1] if named and host.find_program(named[1]) is None else None
 

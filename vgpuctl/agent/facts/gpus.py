@@ -46,7 +46,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Shared:
-    """What all GPUs of one reading share: open nodes, every mdev, NVML's and vgpuConfig.xml's knowledge.
+    """Facts that all GPUs of one reading share: open nodes, every mdev, data of NVML and vgpuConfig.xml.
 
     schedulers: by address, as they were set last. uses: by VF, the number of its last use.
     """

@@ -87,7 +87,7 @@ def read_profiles(nvml: Nvml, device: Any, note: Callable[[str], None]) -> Tuple
 
 
 def _read_profile(nvml: Nvml, device: Any, number: int) -> Optional[MigProfileFacts]:
-    """Read a profile by NVML's number, None when the GPU has none of this number or tells no placements of it."""
+    """Read a profile by NVML's number, None if the GPU has no such profile or reports no placements for it."""
     library = nvml.library
     try:
         info = _profile_info(nvml, device, number)

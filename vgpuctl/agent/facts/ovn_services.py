@@ -96,6 +96,6 @@ def _boot_unit_of(states: Mapping[str, Mapping[str, str]], part: str) -> str:
 
 
 def _read(host: Host) -> Dict[str, Dict[str, str]]:
-    """What systemd says of every unit that may be meant."""
+    """Return systemd's state of every candidate unit."""
     names = [*(name for units in _UNITS.values() for name in units), *_STARTED_BY.values()]
     return {name: services.read_states(host, name) for name in names}

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What QEMU itself said in the logs of VMs, and never what a guest printed.
+"""QEMU's own messages in the logs of VMs, never a guest's output.
 
-Beside QEMU's log `NAME.log` lie the logs of guests' consoles, whose names end alike and whose text the guest chooses.
+Logs of guests' consoles are in the same folder as QEMU's `NAME.log`. Their names end alike, and the guest chooses
+their text.
 """
 
 import re

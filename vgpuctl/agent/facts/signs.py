@@ -227,7 +227,7 @@ def _messages(journal: str) -> List[str]:
 
 
 def _qemu_lines(host: Host, unread: List[str]) -> List[LogLine]:
-    """What QEMU said since the last start of each VM."""
+    """Find signs in QEMU's messages since the last start of each VM."""
     return [found for vm, lines in qemu_logs.read(host, unread) for found in find_lines(QEMU, lines, source=vm)]
 
 

@@ -21,7 +21,7 @@ def read_operating_system(host: Host) -> str:
 
 
 def read_distribution(host: Host) -> Tuple[str, ...]:
-    """Return os-release's ID, then those of ID_LIKE, the nearest first; none when there is no os-release."""
+    """Return os-release's ID, then those of ID_LIKE, the nearest first; empty without os-release."""
     release = _read_release(host)
     return tuple(dict.fromkeys((release.get("ID", ""), *release.get("ID_LIKE", "").split()))) if release else ()
 

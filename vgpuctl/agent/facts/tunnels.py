@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each tunnel of OVN's has received, and what a packet of ours meets on its way (Open vSwitch's counters)."""
+"""Packets that each tunnel of OVN received (Open vSwitch's counters), and refusals of probe packets on the way."""
 
 import re
 from typing import Dict, Optional

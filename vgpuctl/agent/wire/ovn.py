@@ -101,7 +101,7 @@ class TunnelWay:
 
 @dataclass(frozen=True)
 class TunnelProbe:
-    """What one probe of all tunnels found. address: this end's."""
+    """Result of one probe of all tunnels. address: this end's."""
 
     address: str
     ways: Tuple[TunnelWay, ...] = ()

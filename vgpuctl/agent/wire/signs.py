@@ -10,8 +10,8 @@ from typing import Optional, Tuple
 from vgpuctl.agent.wire.ovn import OvnSigns
 
 KERNEL, AUDIT, MANAGER, QEMU = "kernel", "audit", "nvidia-vgpu-mgr", "qemu"
-# What the logs say when something of reference 9 happened: the check's id, the logs that can have such a line, and the
-# expression that finds it. What a guest prints is in none of these logs.
+# Log lines of the events of reference 9: the check's id, the logs that can have such a line, and the expression that
+# finds it. These logs never contain a guest's output.
 LOG_PATTERNS: Tuple[Tuple[str, Tuple[str, ...], str], ...] = (
     ("iommu-off", (KERNEL,), r"IOMMU is not present"),
     (

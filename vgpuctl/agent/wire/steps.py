@@ -63,7 +63,7 @@ class ResetFunction:
 
 @dataclass(frozen=True)
 class QuarantineFunction:
-    """Keep a VF from new VMs, for a reason, until its card's VFs are made anew or somebody lifts it."""
+    """Keep a VF from new VMs, for a reason, until its card's VFs are recreated or an operator lifts it."""
 
     op: ClassVar[str] = "vf.quarantine"
     address: str

@@ -36,7 +36,7 @@ _SAYINGS = {
 
 
 def state_of(driver: Optional[str], offers_types: Optional[bool]) -> VfState:
-    """Return the state of one VF of NVIDIA's; offers_types: None where nobody looked, which is no fault."""
+    """Return the state of one VF of NVIDIA's. offers_types: None if it was not read, which counts as healthy."""
     if driver is None:
         return VfState.NO_DRIVER
     if driver == PF_STUB:

@@ -333,7 +333,7 @@ def _send(writer: StreamWriter, packet: Packet) -> None:
 
 
 def _is_kill(packet: Packet) -> bool:
-    """Whether libvirt may end the QEMU by SIGKILL."""
+    """Return whether libvirt may end the QEMU by SIGKILL."""
     if packet.procedure == Procedure.DOMAIN_DESTROY_FLAGS:
         (flags,) = struct.unpack(">I", packet.body[-4:])
         return not flags & _GRACEFUL

@@ -17,7 +17,7 @@ class Severity(StrEnum):
 class Finding:
     """One thing found. check: its stable id. subject: a GPU's or VF's address, or `host`. read: what was read.
 
-    mend: what to do. command: the same as a line for a root shell on the host, None where no command does it.
+    mend: the remedy. command: the same as a line for a root shell on the host, None if no command does it.
     """
 
     check: str

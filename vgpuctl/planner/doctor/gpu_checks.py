@@ -20,7 +20,7 @@ _VFIO_KINDS = (LayoutKind.PASSTHROUGH, None)
 
 
 def sriov_resources(seen: Examined) -> Iterator[Finding]:
-    """Row 2: the firmware gives no room for VFs."""
+    """Row 2: the firmware reserves no address space for VFs."""
     mend = "enable SR-IOV and Above 4G decoding in the firmware; pci=realloc as the last resort"
     for gpu in seen.facts.gpus:
         board = board_of(gpu)
@@ -181,7 +181,7 @@ def ecc_and_type(seen: Examined) -> Iterator[Finding]:
 
 
 def unread(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: what could not be read is never taken for good."""
+    """Beside the 24: something could not be read, so it counts as a failure."""
     for gpu in seen.facts.gpus:
         of_vfs = {function.problem for function in gpu.vfs}
         for text in (one for one in gpu.unread if one not in of_vfs):

@@ -62,7 +62,7 @@ def secure_boot(seen: Examined) -> Iterator[Finding]:
 
 
 def vgpu_manager(seen: Examined) -> Iterator[Finding]:
-    """Row 20: NVIDIA's vGPU manager must run; nvidia-vgpud ends by itself and is fine so."""
+    """Row 20: NVIDIA's vGPU manager does not run; nvidia-vgpud ends by itself, which is normal."""
     unit = seen.unit(MANAGER)
     is_down = unit is not None and unit.load == "loaded" and unit.active != "active"
     if unit is not None and is_down and any(seen.is_for_vgpus(gpu) for gpu in seen.nvidia_gpus()):
@@ -80,7 +80,7 @@ def vgpu_manager(seen: Examined) -> Iterator[Finding]:
 
 
 def libvirt_too_old(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: libvirt before 9.7 gives no VM a VF that stays on its vendor's driver."""
+    """Beside the 24: libvirt before 9.7 cannot give a VM a VF that stays on its vendor's driver."""
     reason = refuse_vendor_vfio(seen.facts.libvirt_version)
     if reason is not None and any("vf-profile" in gpu.sharing for gpu in seen.nvidia_gpus()):
         yield Finding("libvirt-too-old", Severity.ERROR, HOST, reason, VENDOR_VFIO_REMEDY)

@@ -12,7 +12,7 @@ _CONNECTED = "connected"
 
 
 def ovn(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: packages or modules are missing, or ovn-controller has not its database."""
+    """Beside the 24: packages or modules are missing, or ovn-controller has no connection to its database."""
     network = seen.layout.network if seen.layout else None
     if network is None:
         return
@@ -47,7 +47,7 @@ def ovn(seen: Examined) -> Iterator[Finding]:
 
 
 def ovn_role(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: the southbound database lets the host write more than what is its own."""
+    """Beside the 24: the southbound database lets the host write more than its own rows."""
     network = seen.layout.network if seen.layout else None
     if network is not None and seen.signs.ovn is not None and seen.signs.ovn.has_role is False:
         read = f"{', '.join(network.southbound)} lets this host's certificate write every row of every host"
@@ -56,7 +56,7 @@ def ovn_role(seen: Examined) -> Iterator[Finding]:
 
 
 def tunnel_mtu(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: the way between the hosts does not carry the packets that guests' MTU counts on."""
+    """Beside the 24: the network between the hosts does not carry packets of the size that guests' MTU needs."""
     network = seen.layout.network if seen.layout else None
     if network is None or seen.facts.ovn is None:
         return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prerequisites of a host, looked at by plain sh before the agent can run there; `check-hosts --prepare` tells them.
+"""Prerequisites of a host, read by plain sh before the agent can run there, for `check-hosts --prepare`.
 
-A check with the id of one in table.py finds the same trouble; where the agent runs, its finding is the one that counts.
+A check with an id of table.py finds the same problem; if the agent runs, the agent's finding is used.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ class Refusal:
 class Newcomer:
     """One host before its first use. interpreter, user, becomes: as the inventory has them.
 
-    sudo: the refusal when a command was tried as root; None where it worked or was not tried. agent: why the agent did
+    sudo: the refusal when a command was tried as root; None if it worked or was not tried. agent: why the agent did
     not start. lacks_python: the reason was the interpreter. networks: libvirt's, by name, with whether each is active;
     None where libvirt was not asked.
     """
@@ -46,7 +46,7 @@ class Newcomer:
 
     @property
     def family(self) -> Family:
-        """Whose package names and tools the host has."""
+        """The family whose package names and tools the host has."""
         return family_of(self.there.distribution)
 
 
@@ -111,7 +111,7 @@ def python(host: Newcomer) -> Iterator[Finding]:
 
 
 def agent(host: Newcomer) -> Iterator[Finding]:
-    """The agent does not start, for another reason than Python."""
+    """The agent does not start, for a reason other than Python."""
     if host.agent is not None and not host.lacks_python and host.sudo is None:
         fix = host.agent.hint or "see what the host's shell prints at a login without terminal"
         yield Finding("agent", Severity.ERROR, HOST, host.agent.message, fix)

@@ -30,7 +30,7 @@ def kvm(host: Newcomer) -> Iterator[Finding]:
 
 
 def iommu_off(host: Newcomer) -> Iterator[Finding]:
-    """No IOMMU is at work, so no device can be given to a VM."""
+    """No IOMMU is active, so no device can be given to a VM."""
     if host.there.has_iommu:
         return
     setting = {_INTEL: "VT-d", _AMD: "AMD-Vi (IOMMU)"}.get(host.there.cpu_virtualisation, "VT-d or AMD-Vi")
@@ -62,7 +62,7 @@ def gpus(host: Newcomer) -> Iterator[Finding]:
 
 
 def sriov_resources(host: Newcomer) -> Iterator[Finding]:
-    """The firmware gives no room for VFs or BARs."""
+    """The firmware reserves no address space for VFs or BARs."""
     for card in host.there.cards:
         board = catalog.board_by_pci(card.vendor, card.device, card.subsystem)
         if card.has_unassigned_memory:
@@ -85,7 +85,7 @@ def foreign_driver(host: Newcomer) -> Iterator[Finding]:
 
 
 def vgpu_driver(host: Newcomer) -> Iterator[Finding]:
-    """NVIDIA's driver is missing, or is the guest's or data centre edition and not the vGPU Manager for KVM."""
+    """NVIDIA's driver is missing, or is the guest or data centre edition instead of the vGPU Manager for KVM."""
     there = host.there
     cards = [card for card in _nvidia(host) if card.driver not in FOREIGN]
     declared = _wants(host.layout, _VGPU_KINDS)

@@ -68,7 +68,7 @@ def libvirt_network(host: Newcomer) -> Iterator[Finding]:
 
 
 def guest_firmware(host: Newcomer) -> Iterator[Finding]:
-    """There is no UEFI build for guests; VMs with --firmware bios need none."""
+    """No UEFI build for guests is installed; VMs with --firmware bios need none."""
     if not host.there.firmware_builds:
         found = installing(Package.FIRMWARE, host, "guest-firmware", "there is no UEFI build for guests")
         yield Finding(found.check, Severity.WARNING, found.subject, found.read, found.mend, found.command)
@@ -98,7 +98,7 @@ def ovn(host: Newcomer) -> Iterator[Finding]:
 
 
 def firewall(host: Newcomer) -> Iterator[Finding]:
-    """A firewall is on, and the layout declares tunnels. vgpuctl itself needs no port but SSH's, libvirt none."""
+    """A firewall is on, and the layout declares tunnels. vgpuctl itself needs only SSH's port; libvirt needs none."""
     network = host.layout.network if host.layout else None
     if network is None:
         return

@@ -10,13 +10,13 @@ from vgpuctl.planner.doctor.examined import Examined, name_of
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.host_checks import HOST
 
-_REPAIR = "`vgpuctl apply-hosts` makes all VFs of the card anew once no VM uses one; do not bind single VFs by hand"
+_REPAIR = "`vgpuctl apply-hosts` recreates all VFs of the card once no VM uses one; do not bind single VFs by hand"
 # Units of other tools that run sriov-manage or change MIG on their own.
 FOREIGN_UNITS = ("pve-nvidia-sriov@", "nvidia-sriov", "nvidia-mig-manager")
 
 
 def pf_unbound(seen: Examined) -> Iterator[Finding]:
-    """A card for vGPUs is on no driver, as after a sriov-manage that died halfway."""
+    """Beside the 24: a card for vGPUs has no driver, for example after an interrupted sriov-manage."""
     for gpu in seen.nvidia_gpus():
         if gpu.driver is None and (gpu.vfs or seen.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU)):
             left = f", with {len(gpu.vfs)} VFs" if gpu.vfs else ""
@@ -25,29 +25,29 @@ def pf_unbound(seen: Examined) -> Iterator[Finding]:
 
 
 def vfs_without_driver(seen: Examined) -> Iterator[Finding]:
-    """VFs are there and on no driver: a refused unbindLock or a reload of nvidia left them so."""
+    """Beside the 24: VFs have no driver, for example after a refused unbindLock or a reload of nvidia."""
     yield from _sick(seen, "vfs-without-driver", VfState.NO_DRIVER, _REPAIR)
 
 
 def vfs_on_stub(seen: Examined) -> Iterator[Finding]:
-    """VFs are on pci-pf-stub, which claims them by its new_id where they have the id of their PF."""
+    """Beside the 24: VFs are on pci-pf-stub, which claims them by its new_id if they have the id of their PF."""
     yield from _sick(seen, "vfs-on-stub", VfState.ON_STUB, _REPAIR)
 
 
 def vfs_unregistered(seen: Examined) -> Iterator[Finding]:
-    """VFs are on nvidia and offer no vGPU types: they came before the vGPU manager was ready."""
+    """Beside the 24: VFs on nvidia offer no vGPU types, because they were created before the vGPU manager was ready."""
     mend = f"{_REPAIR}; if they stay so: `journalctl -u nvidia-vgpu-mgr -u nvidia-vgpud` on the host"
     yield from _sick(seen, "vfs-unregistered", VfState.UNREGISTERED, mend)
 
 
 def vfs_on_other_driver(seen: Examined) -> Iterator[Finding]:
-    """VFs for vGPUs are on another driver, such as vfio-pci, and no VM holds them."""
+    """Beside the 24: VFs for vGPUs are on another driver, such as vfio-pci, and no VM holds them."""
     mend = f"{_REPAIR}; a domain with managed='yes' on a VF does this"
     yield from _sick(seen, "vfs-on-other-driver", VfState.OTHER_DRIVER, mend)
 
 
 def board_unknown(seen: Examined) -> Iterator[Finding]:
-    """The host's sriov-manage does not have the board in its list: it does nothing and ends with 0."""
+    """Beside the 24: the host's sriov-manage does not support the board; it does nothing and ends with 0."""
     known = seen.signs.sriov_boards
     if known is None:
         return
@@ -60,7 +60,7 @@ def board_unknown(seen: Examined) -> Iterator[Finding]:
 
 
 def foreign_sriov_unit(seen: Examined) -> Iterator[Finding]:
-    """Another tool's unit also runs sriov-manage or changes MIG; two of them at once leave cards half done."""
+    """Beside the 24: another tool's unit also runs sriov-manage or changes MIG; two at once leave cards half done."""
     for service in seen.facts.services or ():
         if service.name.startswith(FOREIGN_UNITS):
             mend = f"systemctl disable --now {service.name}: vgpuctl-restore.service does it at boot"

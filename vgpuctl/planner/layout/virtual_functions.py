@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many VFs a GPU has, and that they work. Any change takes every vGPU, GPU instance and the mixed-size mode.
+"""Number and health of a GPU's VFs. Any change removes every vGPU, every GPU instance and the mixed-size mode.
 
-NVIDIA's VFs are made all together (reference 3.1), so sick ones are repaired by making all anew.
+NVIDIA's VFs are created all together (reference 3.1), so sick ones are repaired by recreating all.
 """
 
 from vgpuctl.agent.wire.steps import SetHeterogeneousMode, SetVirtualFunctions, Step
@@ -20,7 +20,7 @@ def ensure(work: GpuWork, count: int, *, phase: Phase = Phase.VIRTUAL_FUNCTIONS)
     if found != count:
         work.differ("virtual-functions", count, found)
     elif work.sick_vfs and work.vf_count == count:
-        remedy = "all VFs are made anew once nobody uses one: stop or move the VMs, then run again"
+        remedy = "all VFs are recreated once nobody uses one: stop or move the VMs, then run again"
         sick = describe(work.sick_vfs, found)
         work.differ("virtual-functions", f"{count} that work", sick, remedy=remedy if work.users else None)
     _change(work, count, phase)

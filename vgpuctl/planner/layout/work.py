@@ -21,7 +21,7 @@ class GpuWork:
 
     vf_count, instances, heterogeneous, users: as they will be after the steps so far. idle_slices: vGPUs that a layout
     made and nobody uses; they are not among the users. is_rebuilt: what a driver offers is another after the steps.
-    sick_vfs: states of the VFs that can carry no vGPU, until a step makes all anew.
+    sick_vfs: states of the VFs that cannot carry a vGPU, until a step recreates all.
     """
 
     def __init__(

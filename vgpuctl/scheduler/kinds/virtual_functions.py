@@ -41,7 +41,7 @@ def free_vgpu_function(state: GpuState, *, needs_group: bool) -> str | Refusal:
     reason += f"; {kept} are in quarantine (see `vgpuctl check-hosts`)" if kept else ""
     if not free:
         return Refusal(Code.NO_FREE_VF, reason, "delete a VM on this GPU")
-    return Refusal(Code.NO_FREE_VF, reason, f"let its VFs be made anew: `vgpuctl check-hosts --limit {state.host}`")
+    return Refusal(Code.NO_FREE_VF, reason, f"`vgpuctl check-hosts --limit {state.host}` says how to recreate its VFs")
 
 
 def _is_able(function: VirtualFunction, *, needs_group: bool) -> bool:

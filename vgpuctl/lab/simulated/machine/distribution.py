@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a distribution calls the services of Open vSwitch and OVN, who runs them, and what is enabled at first."""
+"""A distribution's names and users for the services of Open vSwitch and OVN, and those enabled at first."""
 
 from dataclasses import dataclass, field
 

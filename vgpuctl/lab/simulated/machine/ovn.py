@@ -16,7 +16,7 @@ _INTERFACES = ("eno1", "eno2")
 
 
 def files(shape: Shape, state: State) -> dict[str, str]:
-    """What the host's kernel, the two daemons and their packages show of themselves."""
+    """Return the files that show the host's kernel modules, the two daemons and their packages."""
     distribution = distribution_of(shape)
     found = dict(distribution.files)
     found |= {f"/sys/module/{name}/initstate": "live" for name in ("openvswitch", "geneve", "vxlan")}
@@ -87,7 +87,7 @@ def _nmcli(machine: MachineFolder, state: State, words: Sequence[str]) -> tuple[
 
 
 def _connection(machine: MachineFolder, state: State) -> str:
-    """What ovn-controller says; without a key that it can read it has no TLS."""
+    """Return ovn-controller's messages. Without a key that it can read it cannot use TLS."""
     distribution = distribution_of(machine.shape)
     key = machine.root / _KEY[1:]
     user = distribution.users[distribution.ovn_user]

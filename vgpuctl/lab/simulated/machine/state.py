@@ -139,7 +139,7 @@ class State:
     vf_counts, no_autoprobe, unbind_locks, mig_modes (current, pending), mixed_sizes, schedulers, faults (by kind):
     by physical function; what a card has not from its start is not in them. services: active ones that the host has,
     and others. enabled: units that systemd starts at boot. owners: user ids by file, of those that are not root's.
-    hugepages: by size in KiB. host_faults: what ails the host itself. files: texts in place of the tree's, None for a
+    hugepages: by size in KiB. host_faults: faults of the host itself. files: texts in place of the tree's, None for a
     file that is not there; they outlive a reboot.
     unregistered: PFs whose VFs offer no types. stub_ids: what pci-pf-stub claims beside its own, as `10de 2235`.
     skipped_s: seconds of waits that somebody passed over.

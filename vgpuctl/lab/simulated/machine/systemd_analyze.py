@@ -14,7 +14,7 @@ _LIMIT_S = 60
 
 
 def is_here() -> bool:
-    """Whether this machine has the program, and so the simulated host."""
+    """Return whether this machine has the program; the simulated host then has it too."""
     return shutil.which(PROGRAM) is not None
 
 

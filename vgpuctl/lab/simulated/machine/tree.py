@@ -211,7 +211,7 @@ def _add_card(tree: Tree, state: State, card: Card, driver_version: str) -> None
 
 
 def _uuid_line(state: State, card: Card, driver_version: str) -> str:
-    """What the driver prints of a card's UUID, which it does not know until somebody uses the card."""
+    """Return the driver's line for a card's UUID, which it does not know until somebody uses the card."""
     if card.address in state.opened:
         return f"GPU UUID: \t {card.uuid}\n"
     if int(driver_version.partition(".")[0]) >= _FIRST_WITHOUT_UUID:

@@ -106,7 +106,7 @@ If a host's libvirt does not answer, the host has the finding `libvirt` and is c
 
 `vgpuctl check-hosts --prepare` lists the missing prerequisites of each host and changes nothing.
 Each line has the command that fixes it in the host's distribution.
-Known are Debian and Ubuntu; Fedora, RHEL and its clones; SUSE.
+It knows Debian and Ubuntu; Fedora, RHEL and its clones; SUSE.
 It needs a login with a shell, but neither Python nor root: plain `sh` reads files that every login may read.
 If sudo and the agent work, all the checks above run too; a finding of both is printed once.
 `--script` prints the commands, one block per host, for a root shell on that host; vgpuctl runs none of them.

@@ -49,7 +49,7 @@ def missing_for_sshd() -> str | None:
 
 
 def missing_for_accounts() -> str | None:
-    """Say what this machine lacks to give sshd users of its own with sudo and several shells; None when it has all."""
+    """Return what this machine lacks for an sshd with its own users, sudo and several shells; None if it has all."""
     if missing := missing_for_sshd():
         return missing
     for program in ("sudo", "openssl", "unshare", *SHELLS.values()):

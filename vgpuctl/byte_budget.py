@@ -31,7 +31,7 @@ class ByteBudget:
         return self._refusal
 
     def widen(self, most: int, per_second: int) -> None:
-        """Let the sender send more: it serves one more of us."""
+        """Raise the sender's limits, because one more connection uses it."""
         with self._lock:
             self._most += most
             self._per_second += per_second

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host's lock: no other local user can hold it, block it or lead it elsewhere."""
+"""The host's lock: no other local user can hold, block or redirect it."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A code that nobody expects hides the part of a GPU that it was about, and nothing else."""
+"""An unexpected code hides only the part of a GPU that it is about."""
 
 from pathlib import Path
 

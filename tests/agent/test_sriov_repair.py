@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SR-IOV in every state that a real script and a real driver leave behind: repaired without an operator, or named."""
+"""SR-IOV in every state that a real script and a real driver can leave: repaired without an operator, or named."""
 
 from pathlib import Path
 

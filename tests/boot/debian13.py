@@ -206,7 +206,7 @@ def _archive(modules: Path, lab_files: dict[str, tuple[bytes, int]]) -> bytes:
         if path in _LAB_FILES or path.startswith((*_LAB_FOLDERS, "root/")) or path == "bring-cards":
             archive.add(f"lab/{path}", content, mode)
     archive.add("lab/root/etc/ssh/sshd_config", lab_files["sshd/sshd_config"][0])
-    # Without one, systemd takes the start for the system's first and enables what the packages do not.
+    # Without one, systemd assumes the system's first start and enables units that the packages do not.
     archive.add("lab/root/etc/machine-id", lab_files["etc/machine-id"][0], 0o444)
     archive.add_link(f"lab/{_UNITS}/sysinit.target.wants/vgpulab-cards.service", "../vgpulab-cards.service")
     for name in STAND_INS:

@@ -119,7 +119,7 @@ def test_a_vf_that_no_vm_can_use_is_put_aside_named_and_lifted(operator: Operato
     wedged = [planned["leases"][0]["slice"]["function"]]
     lab.faults.begin(first, "vf-wedged", vfs.index(wedged[0]) + 1, folder=fleet)
     refused = operator.is_refused(*pinned)
-    assert f"vfio {wedged[0]}" in refused["message"] and "another one is taken" in refused["hint"]
+    assert f"vfio {wedged[0]}" in refused["message"] and "use another one" in refused["hint"]
     operator.does(*pinned)
     ((vm,),) = ([one["vm"] for one in operator.json("list-vms")],)
     assert (vm["state"], vm["host"]) == ("running", first)

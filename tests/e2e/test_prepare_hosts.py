@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check-hosts --prepare: hosts that lack things, each of another distribution, and a real login without Python or root.
+"""check-hosts --prepare: missing prerequisites on several distributions; a real login without Python or root.
 
 The simulated hosts are root's logins to a Debian, a RHEL and a SUSE; the real sshd has users with and without sudo.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wait for hardware that is still coming up while the restore runs: cards, their driver, NICs.
+"""Wait for hardware that appears while the restore runs: cards, their driver, NICs.
 
-systemd starts the unit when udev has been told of all devices, not when their drivers have them.
+systemd starts the unit when udev knows all devices, not when their drivers are bound.
 """
 
 from typing import Optional
@@ -14,12 +14,12 @@ CODES = ("not-found", "wrong-driver", "nvml-missing", "nvml-not-found", "nvml-re
 # udev ends an event that takes longer than 180 s (udevd's event_timeout).
 _SETTLE_S = 120
 _LIMIT_S, _PAUSE_S = 120.0, 1.0
-# Later than this after the boot everything has come up that is going to.
+# Nothing more is expected to appear later than this after the boot.
 _BOOT_S = 900.0
 
 
 class Arrival:
-    """The waits of one run: `_LIMIT_S` in all, so that a card that was taken out delays the boot only once.
+    """The waits of one run: `_LIMIT_S` in all, so that a removed card delays the boot only once.
 
     has_waited: an earlier run of this boot did, so this one does not.
     """
@@ -32,7 +32,7 @@ class Arrival:
         self.waited_s = 0.0
 
     def settle(self) -> None:
-        """Let udev finish what it knows of; drivers that load on their own are not among it. Never raises."""
+        """Wait until udev has handled its queue, which does not cover drivers that load on their own. Never raises."""
         if not self._left_s or self._host.find_program("udevadm") is None:
             return
         try:
@@ -41,7 +41,7 @@ class Arrival:
             return  # the steps say what is missing
 
     def wait_for(self, code: str) -> bool:
-        """Wait a moment when what failed with this code may still come up. Returns whether to try again."""
+        """Wait a moment if a failure with this code may pass. Return whether to try again."""
         if code not in CODES or self._left_s <= 0:
             return False
         self._left_s -= _PAUSE_S

@@ -130,7 +130,7 @@ def _note_functions(host: Host, step: Step) -> None:
 
 
 def take(host: Host, step: Step, *, dry_run: bool) -> Change:
-    """Take one step; nvidia-persistenced is away from a card that the step needs alone, and back after it."""
+    """Take one step. nvidia-persistenced is stopped for a step that needs the card alone, and started afterwards."""
     cards = _needed_alone(step)
     if cards and not dry_run:
         from vgpuctl.agent.changes import persistence

@@ -60,7 +60,7 @@ def command(
     Of a GPU: refuse [RM code, 0x1a], unbind-lock, busy, removal-delay [ms, 5000], fallen (off the bus), xid [31],
     ecc [errors, 1], pf-stub (left there by an interrupted sriov-manage), pf-unbound [times, 1], vfs-on-stub,
     vfs-unregistered (without types) [times, 1], sriov-silent (does nothing, exit 0) [runs, 1], board-unknown (to
-    sriov-manage), lock-busy (no unbindLock for a while) [seconds, 60], vf-wedged (until the VFs are made anew)
+    sriov-manage), lock-busy (no unbindLock for a while) [seconds, 60], vf-wedged (until the VFs are recreated)
     [VF, 1].
 
     Of the host: libvirtd, sshd (stopped; on an emulated host for [seconds, 60]), network (cut), disk-full,

@@ -65,7 +65,7 @@ def _print_findings(found: "Sequence[HostResult[PreparedHost]]") -> None:
 
 
 def _print_script(found: "Sequence[HostResult[PreparedHost]]") -> None:
-    """One block per host, for a root shell there; what no command does is a comment."""
+    """One block per host, for a root shell there; a fix without a command is a comment."""
     for result in found:
         for line in _script_lines(result):
             print_line(line)
@@ -75,7 +75,7 @@ def _print_script(found: "Sequence[HostResult[PreparedHost]]") -> None:
 def _script_lines(result: "HostResult[PreparedHost]") -> Iterator[str]:
     host = result.value
     if host is None:
-        yield f"# {result.name}: it could not be looked at"
+        yield f"# {result.name}: it could not be checked"
         return
     yield f"# {host.host}: {host.operating_system}"
     for finding in host.findings:

@@ -16,7 +16,7 @@ from vgpuctl.hosts.ssh_config import Endpoint
 if TYPE_CHECKING:
     import paramiko
 
-# For the server to say yes or no, beside the time to sign.
+# For the server's answer, in addition to the time to sign.
 _ANSWER_S = 20.0
 
 
@@ -34,7 +34,7 @@ def authenticate(transport: "paramiko.Transport", endpoint: Endpoint) -> None:
     """Log in as the endpoint's user.
 
     Order: key files, keys of the agent, password; a key's certificates before the key itself. A server counts refused
-    keys (MaxAuthTries), so the keys that somebody named go first. Raises AuthenticationFailed with every method and
+    keys (MaxAuthTries), so configured keys go first. Raises AuthenticationFailed with every method and
     key that was tried.
     """
     import paramiko

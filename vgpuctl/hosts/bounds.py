@@ -71,7 +71,7 @@ class WatchedStream:
         self._statistics = statistics
         self._before_login: ByteBudget | None = ByteBudget("the host", MOST_BEFORE_LOGIN)
         self.greeting = b""
-        """The first bytes that came: a server that refuses the start says so before its version."""
+        """The first bytes received: a server that refuses the start sends its reason before its version."""
         self.has_ended = False
         # paramiko's Transport.stop_thread reads this attribute of its socket.
         self._closed = False

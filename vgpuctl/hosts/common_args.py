@@ -97,7 +97,7 @@ def parse_common_args(text: str | None, *, host: str) -> CommonArguments:
             options.append(("port", value))
     for key, value in options:
         if key == "proxyjump" and len(value.split()) != 1:  # ssh takes the first word and ignores the others
-            raise InventoryError(f"{host}: ansible_ssh_common_args: {value[:_SHOWN]!a} is no list of jump hosts")
+            raise InventoryError(f"{host}: ansible_ssh_common_args: {value[:_SHOWN]!a} is not a list of jump hosts")
     return CommonArguments(tuple(options), config_file)
 
 

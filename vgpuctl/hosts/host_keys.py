@@ -132,7 +132,7 @@ def _changed(endpoint: Endpoint, known: Sequence[KnownHost], shown: PublicKey) -
     return HostKeyChanged(
         f"{endpoint.name}: the host key of {_where(endpoint)} is another than the one in {wanted[0].place}",
         context=context,
-        hint=f"somebody may be in between, or the host was installed anew; if you know that it was, {correction}",
+        hint=f"this may be a man-in-the-middle attack, or the host was reinstalled; if it was, {correction}",
     )
 
 

@@ -95,7 +95,7 @@ class JumpHosts:
 
 
 def _error_for(name: str, error: BaseException) -> BaseException:
-    """Make an error of one host's own: several hosts get it, each in its own thread."""
+    """Copy an error for one host: several hosts get it, each in its own thread."""
     if isinstance(error, VgpuctlError):
         return type(error)(f"{name}: jump host {error.message}", context=error.context, hint=error.hint)
     return error

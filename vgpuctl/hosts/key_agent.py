@@ -100,8 +100,8 @@ class AgentKey:
 
     public: as the agent has it, which can be a certificate. plain: the key itself. public_blob: the certificate to
     log in with instead, in paramiko's form.
-    failure: why the last signature could not be had; the server then sees an empty one and refuses it, and the
-    login goes on with the next key.
+    failure: why the last signature failed; the server then gets an empty one and refuses it, and the login goes on
+    with the next key.
     """
 
     def __init__(self, agent: KeyAgent, public: PublicKey, plain: PublicKey, comment: str) -> None:

@@ -93,7 +93,7 @@ def _log_in_one(
 
 
 class _StartRefused(Exception):
-    """The server closed the connection before its version: it has too many logins under way, or punishes us."""
+    """The server closed the connection before its version: too many logins, or our address is blocked for a while."""
 
 
 def _start(
@@ -105,7 +105,7 @@ def _start(
 ) -> "tuple[paramiko.Transport, WatchedStream]":
     """Open the stream and exchange keys; a start that the server refuses is tried again for some 30 s.
 
-    The pauses double and have jitter, as those of many hosts' logins at once must not end together.
+    The pauses double and have jitter, so that many logins do not retry at the same time.
     """
     tried = 0
     while True:
@@ -130,7 +130,7 @@ def _start(
                 f"{endpoint.name}: {where} accepted the connection but closed it at once, {tried + 1} times: "
                 f"{said or 'it said nothing'}",
                 hint="raise MaxStartups in its sshd_config or lower --forks; PerSourcePenalties, hosts.deny and a "
-                "port that is forwarded to nobody look the same; the server's log tells",
+                "port that is forwarded to nobody look the same; see the server's log",
             ) from refused
         pause_s = pauses_s[tried] * random.uniform(0.5, 1.0)
         tried += 1

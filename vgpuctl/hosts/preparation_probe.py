@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a host by plain sh over SSH, for the time before the agent can run there. It only reads.
+"""Read a host by plain sh over SSH, before the agent can run there. It only reads.
 
 The script takes the root to look under as its argument and uses what every Linux has: sh, cat, grep, id, od, readlink,
 uname. It prints one `key=value` per line.
@@ -127,7 +127,7 @@ def probe(connection: Runner) -> Preparation:
     text = completed.stdout.decode("utf-8", "replace")
     if "\nend=1" not in text:
         raise CommandFailed(
-            f"{connection.target.name}: sh could not look at the host (exit status {completed.exit_status})",
+            f"{connection.target.name}: sh could not read the host (exit status {completed.exit_status})",
             context=completed.stderr.decode("utf-8", "replace").splitlines()[-5:],
             hint="see that the login has a shell, and what it prints at a login without terminal",
         )

@@ -10,7 +10,7 @@ from vgpuctl.model.distribution import Package, family_of, install
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 from vgpuctl.model.preparation import PYTHON_FLOOR
 
-# The distribution's own comes first: it stays where it is when other versions come and go.
+# The distribution's own comes first: its path does not change with other versions.
 SYSTEM_PYTHON = "/usr/bin/python3"
 # Then the newest, as Ansible's `auto` does (INTERPRETER_PYTHON_FALLBACK of ansible-core 2.20).
 _CANDIDATES = (SYSTEM_PYTHON, *(f"python3.{minor}" for minor in range(14, 8, -1)), "python3")

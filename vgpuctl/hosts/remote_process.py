@@ -50,7 +50,7 @@ class ProcessOwner:
     """What a process needs of its connection.
 
     dropped: builds the error of a lost connection from what was under way. end_groups: ends remote process groups and
-    says what came of it. release: gives the channel's place back.
+    returns the result. release: frees the channel's place.
     """
 
     target: HostTarget

@@ -39,7 +39,7 @@ _ALL = (
     FaultKind("sriov-silent", True, "sriov-manage does nothing and ends with 0", "runs", 1),
     FaultKind("board-unknown", True, "sriov-manage does not know the board: it says nothing and ends with 0"),
     FaultKind("lock-busy", True, "the vGPU manager has the GPU open for a while", "seconds", 60),
-    FaultKind("vf-wedged", True, "no VM can use this VF, nor one whose QEMU was killed young", "VF, from 1", 1),
+    FaultKind("vf-wedged", True, "no VM can use this VF, nor one whose QEMU was killed early", "VF, from 1", 1),
     FaultKind("libvirtd", False, "libvirtd is stopped"),
     FaultKind("sshd", False, "sshd is stopped; on an emulated host for so long", "seconds", 60),
     FaultKind("network", False, "the host's network is cut: sessions hang, new ones get no answer"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The families of Linux distributions, and how an operator does something in each: packages, boot arguments, services.
+"""Families of Linux distributions, and the operator's commands in each: packages, boot arguments, services.
 
 Texts for people; nothing here is run by vgpuctl.
 """
@@ -131,4 +131,4 @@ def mount_huge_pages(size_kib: int) -> str:
 
 def describe_missing_mount(size_kib: int) -> str:
     """Return the sentence that names a missing hugetlbfs."""
-    return f"no hugetlbfs of {format_page_size(size_kib)} pages is mounted, so libvirt gives no guest such pages"
+    return f"no hugetlbfs of {format_page_size(size_kib)} pages is mounted, so libvirt cannot give them to a guest"

@@ -14,10 +14,10 @@ class UnwantedFeature(StrEnum):
 
 
 def unwanted_feature(facts: HostFacts) -> UnwantedFeature | None:
-    """Choose by the builds that the host has; None where every build has Secure Boot with enrolled keys, or none is.
+    """Choose by the host's builds; None without a build, or if every build has Secure Boot with enrolled keys.
 
-    A build that knows Secure Boot but has no keys starts everything too: it is in setup mode. RHEL 8, 9.0 and 9.1 have
-    no other. A host that did not tell its builds is taken for one that has the plain build.
+    A build with Secure Boot but without keys is in setup mode and also starts every system. RHEL 8, 9.0 and 9.1 have
+    only such builds. A host with an unknown list of builds counts as having the plain build.
     """
     if facts.guest_firmwares is None:
         return UnwantedFeature.SECURE_BOOT

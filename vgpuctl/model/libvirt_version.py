@@ -27,4 +27,4 @@ def refuse_vendor_vfio(version: str | None) -> str | None:
     """Say why the host's libvirt cannot start a VM with such a VF; None when it can."""
     if takes_vendor_vfio(version):
         return None
-    return f"libvirt {version} gives no VM a VF that stays on the driver nvidia (vf-profile), 9.7 and newer do"
+    return f"libvirt {version} cannot give a VM a VF that stays on the driver nvidia (vf-profile); 9.7 and newer can"

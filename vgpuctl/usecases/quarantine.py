@@ -9,8 +9,8 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.services import HostSession
 
-# QEMU's words when a device's own open fails (hw/vfio/container.c and hw/vfio/iommufd.c). Memory that cannot be locked
-# or a group that is not viable names the device too, and is none of its faults.
+# QEMU's words when a device's own open fails (hw/vfio/container.c and hw/vfio/iommufd.c). Messages about
+# memory that cannot be locked or a group that is not viable name the device too, but it is not at fault.
 _NOT_OPENED = "error getting device from group", "error bind device"
 
 
@@ -25,7 +25,7 @@ def start_domain(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
         ]
         if not quarantine(host, broken, f"QEMU of {vm.domain_name} could not open it: {said}"):
             raise
-        again = "the VF is in quarantine now: run the command again and another one is taken"
+        again = "the VF is in quarantine now; run the command again to use another one"
         hint = f"{again}; {refused.hint}" if refused.hint else again
         raise DomainRejected(said, context=refused.context, hint=hint) from refused
 

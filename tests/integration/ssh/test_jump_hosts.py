@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many hosts behind one bastion, and servers that refuse to begin: real sshd with the limits of real ones."""
+"""Many hosts behind one bastion, and servers that refuse the start: real sshd with the limits of real ones."""
 
 import logging
 import os

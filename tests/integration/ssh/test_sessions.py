@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that allow few sessions on a connection (MaxSessions): what works with 1 and 2, and what is said."""
+"""Servers that allow few sessions on a connection (MaxSessions): behaviour and errors with 1 and 2."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

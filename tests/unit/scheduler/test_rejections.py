@@ -217,7 +217,7 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
     ("whole card, refused", "driver", vm("passthrough"), some(CARD, sharing=()), (), "does not offer it"),
     ("no SR-IOV", "no-sriov", vm("vf"), passthrough_host(), (), "has no SR-IOV"),
     ("VF off", "vfs-not-enabled", vm("vf"), some(intel_vf_host().facts.gpus[0], vfs=(), sharing=()), (), "0 of its 7"),
-    ("libvirt 9.6", "libvirt-too-old", vm("A40-8Q"), with_libvirt("9.6.0"), (), "libvirt 9.6.0 gives no VM a VF"),
+    ("libvirt 9.6", "libvirt-too-old", vm("A40-8Q"), with_libvirt("9.6.0"), (), "libvirt 9.6.0 cannot give a VM a VF"),
     ("VF of a vGPU card", "driver", vm("vf"), a40_host(), (), "does not give away plain VFs"),
     (
         "all VFs promised",

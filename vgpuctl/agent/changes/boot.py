@@ -17,10 +17,10 @@ _TIMEOUT_S = 60.0
 
 
 def ensure(host: Host, files: BootFiles, *, dry_run: bool) -> Change:
-    """Bring agent, manifest, slices and unit to what is wanted; the same again writes nothing.
+    """Install agent, manifest, slices and unit; a second run with the same files writes nothing.
 
     The manifest comes last of the files, so that a manifest never meets an older agent. systemd checks the unit before
-    anything is written, and again when nothing is: services of others come and change.
+    anything is written, and also if nothing differs, because other services change.
     Raises Problem `write-refused`, `unit-refused`.
     """
     unverified = boot_unit.verify(host, files.unit, dry_run=dry_run)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Take a vGPU from a driver that lets go late (reference 4.2): one way for VFs and for mediated devices.
+"""Remove a vGPU from a driver that releases it late (reference 4.2), for VFs and for mediated devices.
 
-After the end of a VM the write is refused for a while: EPERM while the VFIO device counts as used, which outlives the
-QEMU process and its open files; EBUSY while the vGPU's plugin lives; EIO or EAGAIN while the resource manager refuses.
+After the end of a VM the write is refused for a while: EPERM while the VFIO device counts as used, which lasts longer
+than the QEMU process and its open files; EBUSY while the vGPU's plugin runs; EIO or EAGAIN while the resource manager
+refuses.
 """
 
 from typing import Callable, Optional
@@ -18,10 +19,10 @@ _GOING = ("ENODEV", "ENOENT")
 
 
 def write_until_gone(host: Host, path: str, text: str, *, what: str, is_gone: Callable[[], bool]) -> bool:
-    """Write `text` to `path`, again while the driver refuses for now, until `is_gone` or LIMIT_S has passed.
+    """Write `text` to `path`, and again after each temporary refusal, until `is_gone` or LIMIT_S has passed.
 
     what: the attempt in words, for the message. Returns False when the write was accepted and the vGPU is still there.
-    EPERM is a refusal for now only to root. Raises Problem `vgpu-refused` with the last refusal, `write-blocked`.
+    EPERM is temporary only for root. Raises Problem `vgpu-refused` with the last refusal, `write-blocked`.
     """
     refusal: Optional[Problem] = None
     is_accepted = False

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep NetworkManager from the uplinks that are in a bridge: it would give them addresses of their own, and routes.
+"""Make NetworkManager ignore uplinks that are in a bridge: it would give them addresses and routes.
 
-One file for each interface, which goes with its place in the bridge (NetworkManager.conf(5), section `device`).
+One file for each interface, removed when the interface leaves the bridge (NetworkManager.conf(5), section `device`).
 """
 
 from vgpuctl.agent.facts import network_manager as facts

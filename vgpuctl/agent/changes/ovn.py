@@ -39,9 +39,9 @@ _UP = 1  # IFF_UP, Linux if.h
 
 
 def ensure_daemon(host: Host, step: SetOvnDaemon, *, dry_run: bool) -> Change:
-    """Start one part and have systemd start it at boot, or stop it; wait until it is so.
+    """Start one part and enable it at boot, or stop it; wait for the result.
 
-    A part that is stopped stays enabled: its owner may have done that.
+    A part that is stopped stays enabled, because its owner may have enabled it.
     Raises Problem: `bad-daemon`, those of a service, `daemon-did-not-start`, `daemon-did-not-stop`,
     `service-not-enabled`.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nvidia-persistenced keeps cards open for nobody: it is stopped while a card changes hands, and started again.
+"""Stop nvidia-persistenced, which keeps cards open without using them, for a step that needs a card alone.
 
-It is probed, not assumed: only where it has a node of one of the cards open. Killed in between, an agent leaves it
-stopped, which costs time at a driver's next start and nothing else.
+It is stopped only if it has a node of one of the cards open, and started again afterwards. If the agent is killed in
+between, it stays stopped; the only effect is a slower next start of the driver.
 """
 
 import sys

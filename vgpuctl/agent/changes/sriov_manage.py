@@ -19,7 +19,7 @@ _TIMEOUT_S = 120.0
 _ROUNDS = 3
 _LOCK_TRIES = 5
 _PAUSE_S = 1.0
-# Longest wait for VFs that come to life; of one that nothing comes of; and for the PF after the script's end.
+# Longest wait: for VFs that become healthy; without any progress; and for the PF after the script's end.
 _LIFE_TRIES, _STALLED_TRIES, _SETTLE_TRIES = 30, 5, 5
 _NO_LOCK = "Cannot obtain unbindLock"
 _HINT = (
@@ -29,7 +29,7 @@ _HINT = (
 
 
 def bring(host: Host, address: str, count: int) -> bool:
-    """Bring a card to `count` VFs, 0 or all, healthy ones; False when waiting was enough. Nobody may use the card.
+    """Bring a card to `count` healthy VFs, 0 or all. Nobody may use the card. Return False if waiting was enough.
 
     Raises Problem: `unbind-lock`, `sriov-failed` after three rounds, `board-unknown`, `wrong-driver`, `driver-missing`,
     `driver-did-not-bind`, `write-refused`, `program-missing`, `program-timed-out`.
@@ -115,7 +115,7 @@ def _come_to_life(host: Host, address: str, count: int) -> CardHealth:
 
 
 def bind_to_nvidia(host: Host, address: str) -> None:
-    """Give a PF back to its driver that an interrupted sriov-manage left unbound or on the stub driver.
+    """Bind a PF to nvidia that an interrupted sriov-manage left unbound or on the stub driver.
 
     Raises Problem: `wrong-driver`, `driver-missing`, `driver-did-not-bind`, `write-refused`.
     """
@@ -150,7 +150,7 @@ def bind_to_nvidia(host: Host, address: str) -> None:
 
 
 def _forget_stub_id(host: Host, address: str) -> None:
-    """Take back the id that an interrupted script gave to the stub: VFs of the same id would go there too."""
+    """Remove the id that an interrupted script added to the stub driver: it would claim VFs of the same id too."""
     path = f"{pci.DRIVERS}/{PF_STUB}/remove_id"
     if not host.exists(path):
         return
@@ -163,7 +163,7 @@ def _forget_stub_id(host: Host, address: str) -> None:
 
 
 def _try_to_bind(host: Host, address: str) -> None:
-    """Leave the card on its driver where that goes; why it does not is part of the problem that ends the run."""
+    """Try to bind the card to nvidia. A failure is not raised: the problem that ends the run has the reason."""
     try:
         bind_to_nvidia(host, address)
     except Problem:

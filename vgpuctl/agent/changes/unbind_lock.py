@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unbindLock: NVIDIA's driver lets go of a card only for whoever holds it, and nobody opens the card meanwhile.
+"""unbindLock: NVIDIA's driver releases a card only to the lock's holder, and nobody can open the card meanwhile.
 
 Asking again for a lock that is held changes nothing (kernel-open/nvidia/nv-procfs.c), so a program that asks for itself
 can run under it.

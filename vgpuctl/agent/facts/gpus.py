@@ -355,7 +355,7 @@ class _Reader:
         self._check_vfs(vfs)
 
     def _check_vfs(self, vfs: Sequence[VirtualFunction]) -> None:
-        """Note VFs of which none can carry a vGPU; one that cannot is passed over when a VF is chosen."""
+        """Note a card without any VF that can carry a vGPU. A single sick VF is only skipped when a VF is chosen."""
         if self._function.vendor_id != pci.NVIDIA or self._function.driver != nvidia.DRIVER or not vfs:
             return
         states = [vf_health.state_of(vf.driver, vf.offers_types) for vf in vfs if vf.problem is None]

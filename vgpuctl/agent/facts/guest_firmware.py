@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.facts import GuestFirmware
 
-# libvirt reads a user's folder too, which the system's daemon has not. A name in a later folder hides the same name
-# in those before it, and an empty file takes the build away.
+# libvirt also reads a user's folder, but not in the system's daemon. A name in a later folder hides the same name in
+# those before it, and an empty file disables the build.
 _FOLDERS = ("/usr/share/qemu/firmware", "/etc/qemu/firmware")
 _MACHINES = ("pc-q35-9.0", "pc-q35-rhel9.0.0")
 

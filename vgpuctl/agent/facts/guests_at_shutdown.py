@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of running guests when the host shuts down, which the service libvirt-guests brings about."""
+"""Setting of the service libvirt-guests for running guests when the host shuts down."""
 
 import re
 from typing import Optional
@@ -15,7 +15,7 @@ _DEFAULT = "suspend"
 
 
 def read(host: Host) -> Optional[str]:
-    """Return ON_SHUTDOWN as it counts: of the settings, else of the script; None where the service is not enabled."""
+    """Return the effective ON_SHUTDOWN, of the settings, else of the script; None if the service is not enabled."""
     if host.link(_ENABLED) is None:
         return None
     for path in (*_SETTINGS, *_SCRIPTS):

@@ -140,7 +140,7 @@ def read_instances(
 
 
 def _count_vgpus(nvml: Nvml, device: Any) -> Dict[int, int]:
-    """Return {GPU instance: how many running vGPUs sit in it}; a vGPU that ends meanwhile is none."""
+    """Return {GPU instance: how many running vGPUs sit in it}; a vGPU that ends meanwhile is not counted."""
     library = nvml.library
     found: Dict[int, int] = defaultdict(int)
     for vgpu in nvml.optional(library.nvmlDeviceGetActiveVgpus, device) or ():

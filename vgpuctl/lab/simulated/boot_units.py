@@ -29,7 +29,7 @@ async def run_boot_units(lab: SimulatedFolder, machine: MachineFolder) -> None:
 
 
 async def _run(lab: SimulatedFolder, machine: MachineFolder, argv: list[str], identifier: str) -> int | None:
-    """Run one command to its end. Returns its exit status; a minus before a command lets the next one run anyway."""
+    """Run one command to its end. Returns its exit status; after a command with a minus the next one runs anyway."""
     environment = {
         **os.environ,
         interpreter.HOST_VARIABLE: str(machine.folder),

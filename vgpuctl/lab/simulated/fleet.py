@@ -47,7 +47,7 @@ while [ $# -gt 0 ]; do
     *) break ;;
     esac
 done
-# As sudo answers itself; the shell's own words would be taken for a sudo that is not there.
+# Like sudo's own answer; the shell's words would mean that sudo is missing.
 command -v "$1" >/dev/null || { echo "sudo: $1: command not found" >&2; exit 1; }
 exec "$@"
 """

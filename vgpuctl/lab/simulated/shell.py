@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `sh` of a simulated host. A script from stdin that is told to look under `/` looks under the simulated machine.
+"""The `sh` of a simulated host. A script from stdin with the argument `/` reads the simulated machine's files.
 
 `lab up` copies it to `bin/sh`. Everything else is the real sh's.
 """

@@ -120,7 +120,7 @@ def boot_contract(seen: Examined) -> Iterator[Finding]:
         yield Finding("boot-contract", Severity.ERROR, HOST, read, mend)
     if boot.missing_python is not None:
         read = f"{UNIT_NAME} starts {boot.missing_python}, which is not on the host any more"
-        fix = "`vgpuctl apply-hosts` names the one that is there; a distribution upgrade can take the old one away"
+        fix = "`vgpuctl apply-hosts` names the present one; a distribution upgrade can remove the old one"
         yield Finding("boot-contract", Severity.ERROR, HOST, read, fix)
     if not boot.is_enabled:
         read = f"{UNIT_NAME} is not enabled"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of libvirt on the host: its daemons, monolithic or modular, and what SELinux lets it reach."""
+"""Checks of libvirt on the host: its daemons, monolithic or modular, and SELinux labels of its pools."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,8 @@ _USES = {
     "virtnodedevd": "only `virsh nodedev-list` needs it",
     LOG_DAEMON: "no VM starts, because its console is logged",
 }
-# selinux-policy, virt.te: what a guest's files may be relabelled in. The last four are labels of whole file systems.
+# selinux-policy, virt.te: types of folders in which a guest's files may be relabelled. The last four are types of
+# whole file systems.
 _POOL_TYPES = ("virt_image_t", "virt_content_t", "svirt_image_t", "nfs_t", "cifs_t", "fusefs_t", "cephfs_t")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what the distribution brings: UEFI builds, mounts of huge pages, the end of guests, Proxmox."""
+"""Checks of the distribution's parts: UEFI builds, mounts of huge pages, the end of guests, Proxmox."""
 
 from collections.abc import Iterator
 
@@ -41,14 +41,14 @@ def hugepages_mount(seen: Examined) -> Iterator[Finding]:
 def guests_at_shutdown(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: libvirt-guests would save guests at shutdown, which fails for guests with VFIO devices."""
     if seen.signs.guests_at_shutdown == "suspend":
-        read = "libvirt-guests has ON_SHUTDOWN=suspend; a guest with a GPU cannot be saved and loses its power instead"
+        read = "libvirt-guests has ON_SHUTDOWN=suspend; a guest with a GPU cannot be saved and is forced off instead"
         fix = f"set ON_SHUTDOWN=shutdown in {_SETTINGS}"
         yield Finding("guests-at-shutdown", Severity.WARNING, HOST, read, fix)
 
 
 def proxmox(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: Proxmox VE runs its VMs without libvirt and sets up vGPUs by a service of its own."""
+    """Beside the 24: Proxmox VE runs its VMs without libvirt and sets up vGPUs with its own service."""
     if seen.signs.is_proxmox:
         read = "this is a host of Proxmox VE: its VMs are not in libvirt, so vgpuctl sees only the devices they hold"
-        fix = "use a host of its own for vgpuctl, and disable pve-nvidia-sriov@ there; not tried on Proxmox"
+        fix = "use a separate host for vgpuctl, and disable pve-nvidia-sriov@ there; not tried on Proxmox"
         yield Finding("proxmox", Severity.WARNING, HOST, read, fix)

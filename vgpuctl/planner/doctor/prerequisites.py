@@ -19,7 +19,7 @@ SUPPORTED_MACHINE = "x86_64"
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why something did not work when it was tried: the error's message and its hint."""
+    """Failure of an attempt: the error's message and its hint."""
 
     message: str
     hint: str = ""
@@ -121,7 +121,7 @@ def proxmox(host: Newcomer) -> Iterator[Finding]:
     """Proxmox VE runs its VMs without libvirt."""
     if host.there.is_proxmox:
         read = "this is a host of Proxmox VE, on which vgpuctl was not tried"
-        yield Finding("proxmox", Severity.WARNING, HOST, read, "use a host of its own for vgpuctl")
+        yield Finding("proxmox", Severity.WARNING, HOST, read, "use a separate host for vgpuctl")
 
 
 def installing(package: Package, host: Newcomer, check: str, read: str) -> Finding:

@@ -26,7 +26,7 @@ def libvirt(host: Newcomer) -> Iterator[Finding]:
     if not {_MONOLITHIC, _MODULAR} & host.there.programs:
         yield installing(Package.LIBVIRT, host, "libvirt", "neither libvirtd nor virtqemud is there")
     elif "virt-ssh-helper" not in host.there.programs:
-        read = "virt-ssh-helper is not there, which libvirt before 6.7 had not"
+        read = "virt-ssh-helper is missing; libvirt before 6.7 does not have it"
         yield installing(Package.LIBVIRT, host, "libvirt", read)
 
 
@@ -40,7 +40,7 @@ def libvirt_daemons(host: Newcomer) -> Iterator[Finding]:
 
 
 def _silent_daemons(host: Newcomer) -> list[str]:
-    """Daemons without a socket; a host has either the one for everything or those for one task each."""
+    """Daemons without a socket. A host has either the monolithic daemon or the modular ones."""
     sockets = host.there.sockets
     if host.networks is not None:  # libvirt answered; its log daemon is asked when a VM starts
         return [] if f"{_LOG_DAEMON}-sock" in sockets else [_LOG_DAEMON]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what the distribution brings, each provoked, with the fix in the distribution's own form."""
+"""Checks of the distribution's parts, each provoked, with the fix in the distribution's own form."""
 
 from dataclasses import replace
 

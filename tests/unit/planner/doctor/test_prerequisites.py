@@ -111,7 +111,7 @@ CASES: list[tuple[str, Newcomer, str]] = [
     ("ovn", without(modules=frozenset({"vfio-pci", "openvswitch"})), "package of modules"),
     ("firewall", without(firewalls=("firewalld",)), "firewall-cmd --permanent --add-port=6081/udp"),
     ("firewall", without(firewalls=("ufw",)), "ufw allow from 192.0.2.0/24 to any port 6081 proto udp"),
-    ("proxmox", without(is_proxmox=True), "a host of its own"),
+    ("proxmox", without(is_proxmox=True), "a separate host"),
 ]
 
 

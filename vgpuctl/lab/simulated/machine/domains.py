@@ -56,7 +56,7 @@ def start(
 
 
 def end(machine: MachineFolder, running: set[str], *, is_kill: bool = False) -> None:
-    """Let every VM that is not among `running` give up what it held. is_kill: their QEMU got SIGKILL."""
+    """Release the devices of every VM that is not among `running`. is_kill: their QEMU got SIGKILL."""
     if not set(machine.state().domains) - running:
         return
     with machine.change() as state:
@@ -76,7 +76,7 @@ def end(machine: MachineFolder, running: set[str], *, is_kill: bool = False) -> 
 
 
 def _wedge(machine: MachineFolder, state: State, domain: Domain) -> None:
-    """A QEMU killed young leaves its VFs useless; only a card with the fault shows it."""
+    """A QEMU that is killed early makes its VFs unusable; only a card with the fault shows it."""
     held = [vgpu for vgpu in state.vgpus if vgpu.uuid in domain.mdevs or vgpu.function in domain.functions]
     ailing = {card.address for card in machine.shape.cards if state.fault(card, WEDGED)}
     state.wedged += [vgpu.function for vgpu in held if vgpu.card in ailing and vgpu.function not in state.wedged]

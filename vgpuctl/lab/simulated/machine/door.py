@@ -85,7 +85,7 @@ class SimulatedHost(Host):
         return users[name]
 
     def owner_of(self, path: str) -> int | None:
-        """Return who owns a file of the disk; this machine's users are others, so the state says it."""
+        """Return the owner of a file of the disk, from the state: this machine has other users."""
         return None if super().owner_of(path) is None else self.machine.state().owners.get(path, 0)
 
     def give(self, descriptor: int, path: str, owner: int) -> None:

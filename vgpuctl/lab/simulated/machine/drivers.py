@@ -70,7 +70,7 @@ class Drivers:
                 return
 
     def claim(self, driver: str) -> None:
-        """Let a driver take every function that has none and that it matches, as after a new id."""
+        """Bind a driver to every matching function without a driver, as after a new id."""
         for card in self._shape.cards:
             for function in (card.address, *self._state.vfs_of(card)):
                 if self._state.drivers.get(function) is None and self._matches(driver, function):
@@ -115,7 +115,7 @@ class Drivers:
         card = self.card_of(function)
         if card is None or any(one.address == function for one in card.companions):
             return False
-        # A VF has the id of its PF on some boards, and then goes where that goes.
+        # On some boards a VF has the id of its PF, and the driver that claims the PF claims it too.
         device = card.device if function == card.address else card.vf_device
         return f"{card.vendor} {device}" in self._state.stub_ids
 
@@ -130,7 +130,7 @@ class Drivers:
             self._state.unbind_locks.remove(function)
 
     def _leave_nvidia(self, card: Card, function: str) -> None:
-        """vGPUs do not outlive the driver of their function; VFs outlive that of their PF, and are without one then."""
+        """vGPUs go with the driver of their function. VFs stay without a driver when the driver of their PF goes."""
         if function == card.address:
             self._state.opened = [address for address in self._state.opened if address != function]
             if self._state.is_used(card) or usage.is_used(self._state, card):

@@ -39,7 +39,7 @@ def set_on_card(machine: MachineFolder, state: State, card: Card, kind: str, val
 
 
 def is_over(state: State, card: Card, kind: str, value: int) -> bool:
-    """Tell whether a fault has ended by itself: struck as often as it was to, or repaired."""
+    """Tell whether a fault has ended by itself: its count was used up, or it was repaired."""
     driver = state.drivers.get(card.address)
     if kind == PF_STUB:
         return driver != STUB
@@ -57,7 +57,7 @@ def is_over(state: State, card: Card, kind: str, value: int) -> bool:
 
 
 def _set_on_sriov(machine: MachineFolder, state: State, card: Card, kind: str, value: int) -> None:
-    """Bring about at once what a fault of SR-IOV leaves behind; its end repairs that."""
+    """Create the state that a fault of SR-IOV leaves behind; the end of the fault repairs it."""
     drivers = Drivers(machine, state)
     if kind in (PF_STUB, PF_UNBOUND):
         stranded = STUB if kind == PF_STUB else None

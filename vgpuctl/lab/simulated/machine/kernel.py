@@ -190,7 +190,7 @@ class Kernel:
             self._drivers.bind(driver, function)
 
     def _change_ids(self, action: str, text: str) -> None:
-        """A new id makes the driver claim every function of it that has none, VFs like PFs."""
+        """A new id makes the driver claim every function of this id without a driver, VFs and PFs."""
         identity = " ".join(text.split()[:2])
         known = identity in self._state.stub_ids
         if known == (action == "new_id"):

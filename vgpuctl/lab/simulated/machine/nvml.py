@@ -179,7 +179,7 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
 
 
 def read_injected(machine: MachineFolder) -> dict[str, int]:
-    """The codes that somebody wants functions to return: lines `nvmlDeviceGetMemoryInfo 999` of a file on the disk."""
+    """Codes that functions must return: lines `nvmlDeviceGetMemoryInfo 999` of a file on the disk."""
     try:
         lines = (machine.root / CODES.lstrip("/")).read_text().splitlines()
     except FileNotFoundError:

@@ -25,11 +25,11 @@ class Session:
     def __init__(self, machine: MachineFolder) -> None:
         self.machine = machine
         self.is_open = False
-        # {function: code}, of functions that somebody wants to fail.
+        # {function: code} of functions that must fail.
         self.injected: dict[str, int] = {}
 
     def note_opened(self) -> None:
-        """Let the driver know the cards' UUIDs from now on: it asks a card when somebody uses it for the first time."""
+        """Make the cards' UUIDs known to the driver: it asks a card when somebody first uses it."""
         if any(card.address not in self.state.opened for card in self.cards()):
             with self.machine.change() as state:
                 state.opened = sorted({*state.opened, *(card.address for card in self.cards())})

@@ -99,7 +99,7 @@ class VgpuFunctions(Session):
         if not card.types:
             raise NvmlError(_NOT_SUPPORTED)
         now = modes.scheduler(self.state, card)
-        # The numbers are those of what is scheduled now: 0 while that is nothing.
+        # The numbers are those of the current schedule: 0 while nothing is scheduled.
         is_scheduling = now.policy != modes.BEST_EFFORT and self.state.is_used(card)
         slice_ns, average = (now.slice_ns, now.average) if is_scheduling else (0, 0)
         return SimpleNamespace(

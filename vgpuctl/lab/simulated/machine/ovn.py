@@ -29,7 +29,7 @@ def files(shape: Shape, state: State) -> dict[str, str]:
 
 
 def probe(machine: MachineFolder, remotes: Sequence[str], packets: int) -> dict[str, str]:
-    """The other ends probe as well, as it were: their packets arrive, but for those that a firewall here drops."""
+    """Packets of the other ends arrive as if they probed too, except those that a firewall here drops."""
     with machine.change() as state:
         for remote in remotes:
             if remote not in state.ovn.dropped:
@@ -77,7 +77,7 @@ def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple
 
 
 def _nmcli(machine: MachineFolder, state: State, words: Sequence[str]) -> tuple[int, str, str]:
-    """`device show NAME` says who has an interface; `device set` needs the file that keeps NetworkManager from it."""
+    """`device show NAME` prints the state of an interface; `device set` needs the file that makes it unmanaged."""
     if not state.services.get("NetworkManager.service"):
         return 8, "", "Error: NetworkManager is not running.\n"
     folder = machine.root / "etc/NetworkManager/conf.d"

@@ -86,7 +86,7 @@ class Scheduler:
 
 @dataclass
 class Process:
-    """A process of the host beside its VMs: it has the card's own node open, until its end where that is known."""
+    """A process of the host other than a VM: it has the card's own node open, until its end if that is known."""
 
     pid: int
     name: str
@@ -178,7 +178,7 @@ class State:
     opened: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def now(self) -> float:
-        """Seconds since the epoch, by a clock that nobody has set wrong."""
+        """Seconds since the epoch, by a correct clock."""
         return time.time() + self.skipped_s
 
     def running(self) -> list[Process]:
@@ -267,7 +267,7 @@ def booted(shape: Shape, before: State | None = None) -> State:
     if before is not None:
         state.ovn, state.enabled, state.owners = before.ovn, before.enabled, before.owners
         state.files = before.files
-        # Installed, and begun at boot once they were started; what cannot be enabled is started by a unit that is.
+        # Installed, and started at boot once they were started; an enabled unit starts those that cannot be enabled.
         starting = [one for one in distribution.ovn_services if one in (*state.enabled, *distribution.static)]
         state.services |= {name: before.services.get(name, False) for name in starting}
     return state

@@ -36,7 +36,7 @@ def stop_service(state: State, name: str) -> None:
 
 
 def persist(shape: Shape, state: State) -> None:
-    """`nvidia-smi -pm 1`: nvidia-persistenced, where it runs, takes every card on the driver that it has not."""
+    """`nvidia-smi -pm 1`: nvidia-persistenced, if it runs, opens every card on the driver."""
     daemon = CLIENTS[PERSISTENCED]
     if state.services.get(PERSISTENCED):
         pids = [one.pid for one in state.processes if one.name == daemon]

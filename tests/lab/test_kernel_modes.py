@@ -355,7 +355,7 @@ def test_faults_come_and_go_as_they_are_asked_for(sliced: Card, do: Do) -> None:
     assert answers[1] == "EIO"
     assert refusals(answers[2]) == ["NVRM: Failed to add vgpu create request: 0x1a"]
     assert answers[4] == "ok"
-    assert answers[8:11] == ["EIO", "ok", "ok"]
+    assert answers[8:11] == ["EPERM", "ok", "ok"]
     assert answers[13] == "0"
     assert answers[16][1].endswith(f"Cannot obtain unbindLock for {at}\n")
     assert answers[17:] == [_IN_USE, "ok", "EINVAL"]

@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from tests.lab.simulated_fixtures import machine
 from vgpuctl import lab
-from vgpuctl.lab.simulated.machine.state import State
 
 # One interpreter and one virsh: under emulation every further process costs tens of milliseconds.
 _LOOK = r"""
@@ -64,13 +63,7 @@ class FleetWitness:
     def state(self) -> list[str]:
         """Every machine's whole state as text, without counters that only go up: equal means no leak."""
         states = {name: machine(self._folder, name).state() for name in lab.simulated.names(folder=self._folder)}
-        return [f"{name} {_without_counters(one)}" for name, one in states.items()]
-
-
-def _without_counters(state: State) -> State:
-    """Leave out counters, and files in /run: notes for the next command, which go with the boot."""
-    owners = {path: owner for path, owner in state.owners.items() if not path.startswith("/run/")}
-    return dataclasses.replace(state, next_group=0, next_pid=0, owners=owners)
+        return [f"{name} {dataclasses.replace(one, next_group=0, next_pid=0)}" for name, one in states.items()]
 
 
 class Shell(Protocol):

@@ -99,14 +99,17 @@ def test_a_bastion_that_went_away_is_logged_in_to_again(bastion: LoopbackSshd, r
 
 
 def test_the_bastion_is_left_with_the_last_host_behind_it(run: Run) -> None:
+    before = set(threading.enumerate())
     for name in HOSTS[:3]:
         run.echo(name)
-    threads = [thread.name for thread in threading.enumerate() if "Thread-" in thread.name]
-    assert len(threads) >= 4
+    ours = [one for one in threading.enumerate() if one not in before and type(one).__name__ == "Transport"]
+    assert len(ours) == 4
     run.connections[HOSTS[0]].close()
     assert run.echo(HOSTS[1]) == HOSTS[1]
     run.close()
-    assert not [thread for thread in threading.enumerate() if type(thread).__name__ == "Transport"]
+    for transport in ours:
+        transport.join(10)
+    assert not [transport for transport in ours if transport.is_alive()]
 
 
 def test_everybody_behind_a_bastion_that_refuses_gets_its_reason(

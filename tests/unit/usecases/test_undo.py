@@ -84,6 +84,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.usecases import interruptions
 from vgpuctl.usecases.undo import Undo
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
 interruptions.install()
 number = int(sys.argv[2])
 

@@ -91,7 +91,10 @@ class SimulatedHost(Host):
     def give(self, descriptor: int, path: str, owner: int) -> None:
         """Give a file to a user of the machine."""
         with self.machine.change() as state:
-            state.owners[path] = owner
+            if owner:
+                state.owners[path] = owner
+            else:
+                state.owners.pop(path, None)
 
     def is_root(self) -> bool:
         """Whoever logs in may change the machine."""

@@ -239,7 +239,7 @@ class Replay:
         """Every machine's state, without counters that only go up; a card without VFs has none, however it says so."""
         found = {}
         for name, machine in self._machines.items():
-            state = dataclasses.asdict(dataclasses.replace(machine.state(), next_group=0, next_pid=0))
+            state = dataclasses.asdict(machine.state().lasting())
             state["vf_counts"] = {card: count for card, count in state["vf_counts"].items() if count}
             found[name] = state
         return found

@@ -38,7 +38,7 @@ class LayoutFleet:
     def states(self) -> list[str]:
         """Every machine's whole state as text, without counters that only go up."""
         states = {name: self.machine(name).state() for name in lab.simulated.names(folder=self.folder)}
-        return [f"{name} {dataclasses.replace(one, next_group=0, next_pid=0)}" for name, one in states.items()]
+        return [f"{name} {one.lasting()}" for name, one in states.items()]
 
     def vfs(self, name: str) -> dict[str, int]:
         """The number of VFs of each card of a host."""

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host itself says, asked without any of our code: sysfs, virsh and /proc over plain SSH."""
 
-import dataclasses
 from typing import Any, Protocol
 
 from tests.lab.simulated_fixtures import machine
@@ -63,7 +62,7 @@ class FleetWitness:
     def state(self) -> list[str]:
         """Every machine's whole state as text, without counters that only go up: equal means no leak."""
         states = {name: machine(self._folder, name).state() for name in lab.simulated.names(folder=self._folder)}
-        return [f"{name} {dataclasses.replace(one, next_group=0, next_pid=0)}" for name, one in states.items()]
+        return [f"{name} {one.lasting()}" for name, one in states.items()]
 
 
 class Shell(Protocol):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulated hosts do the product's whole job: the real command, over real SSH, with the real agent and libvirt."""
 
-import dataclasses
 import os
 import signal
 import time
@@ -46,10 +45,7 @@ def _connection(folder: lab.LabFolder, name: str) -> Connection:
 
 def _truth(folder: lab.LabFolder) -> list[State]:
     """What every machine holds now, without counters that only go up."""
-    return [
-        dataclasses.replace(machine(folder, name).state(), next_group=0, next_pid=0)
-        for name in lab.simulated.names(folder=folder)
-    ]
+    return [machine(folder, name).state().lasting() for name in lab.simulated.names(folder=folder)]
 
 
 def _bound(state: State) -> dict[str, str]:

@@ -83,9 +83,7 @@ class ProofFleet:
         found: dict[str, Any] = {}
         with self.services() as services:
             for name in lab.simulated.names(folder=self.layouts.folder):
-                machine = dataclasses.asdict(
-                    dataclasses.replace(self.layouts.machine(name).state(), next_group=0, next_pid=0)
-                )
+                machine = dataclasses.asdict(self.layouts.machine(name).state().lasting())
                 # A card without VFs, or with MIG off, says so or says nothing.
                 machine["vf_counts"] = {card: count for card, count in machine["vf_counts"].items() if count}
                 machine["mig_modes"] = {card: modes for card, modes in machine["mig_modes"].items() if any(modes)}

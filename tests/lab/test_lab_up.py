@@ -47,6 +47,12 @@ def test_the_login_user_becomes_root_and_reaches_libvirt(kernel_host: KernelHost
     assert (code, output.strip()) == (0, "default"), errors
 
 
+@pytest.mark.parametrize("path", ["/usr/local/bin:/usr/bin:/bin", "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"])
+def test_libvirt_tells_the_version_it_behaves_as_whatever_path_a_login_has(kernel_host: KernelHost, path: str) -> None:
+    told = f"PATH={path}; $(command -v libvirtd || echo /usr/sbin/libvirtd) --version"
+    assert kernel_host.run(told) == (0, "libvirtd (libvirt) 9.7.0\n", "")
+
+
 def test_the_inventory_checks_host_keys(kernel_host: KernelHost) -> None:
     (host,) = lab.status(folder=kernel_host.folder)
     assert f"[127.0.0.1]:{host.port} ssh-ed25519 " in host.known_hosts.read_text()

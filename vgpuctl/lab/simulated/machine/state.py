@@ -175,7 +175,7 @@ class State:
     stub_ids: list[str] = field(default_factory=list)
     skipped_s: float = 0.0
     wedged: list[str] = field(default_factory=list)
-    opened: list[str] = field(default_factory=list)
+    opened: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def now(self) -> float:
         """Seconds since the epoch, by a correct clock."""

@@ -15,7 +15,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -116,6 +117,22 @@ class LoopbackSshd:
         """What sshd has logged."""
         path = self.folder / "sshd.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    @property
+    def accepted(self) -> list[str]:
+        """The line of sshd's log on each accepted login, with its method, key and certificate."""
+        return [line for line in self.log.splitlines() if line.startswith("Accepted ") and " ssh2" in line]
+
+    @contextmanager
+    def admits(self, public_key: str) -> Iterator[None]:
+        """Let another key log in, a line of authorized_keys, until the block ends."""
+        path = self.folder / "authorized_keys"
+        before = path.read_text()
+        try:
+            path.write_text(f"{before}{public_key.rstrip()}\n")
+            yield
+        finally:
+            path.write_text(before)
 
     @property
     def sessions(self) -> list[int]:

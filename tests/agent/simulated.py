@@ -6,6 +6,7 @@ from pathlib import Path
 from vgpuctl.agent.dispatch import answer, read_facts
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.agent.wire.ovn import OvnFacts
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.lab.simulated.machine import faults
 from vgpuctl.lab.simulated.machine import shape as shapes
@@ -74,6 +75,12 @@ class Machine:
     def run(self, *argv: str) -> tuple[int, str, str]:
         """Run a program of the machine: (exit status, stdout, stderr)."""
         return run_program(self.files, argv)
+
+    def ovn(self) -> OvnFacts:
+        """Facts of Open vSwitch and OVN, as the agent reads them."""
+        found = read_facts(self.host).ovn
+        assert found is not None
+        return found
 
     def gpu(self) -> Gpu:
         """What the agent reads of the card."""

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.agent.simulated import Machine
-from vgpuctl.agent.dispatch import answer, read_facts
+from vgpuctl.agent.dispatch import answer
 from vgpuctl.agent.echo import ask
 from vgpuctl.agent.facts.ovn import read_signs
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Request
-from vgpuctl.agent.wire.ovn import AUTHORITY, CERTIFICATE, KEY, BridgeFacts, CertificateFiles, OvnFacts
+from vgpuctl.agent.wire.ovn import AUTHORITY, CERTIFICATE, KEY, BridgeFacts, CertificateFiles
 from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, TakeOutUplink
 
 START = (SetOvnDaemon("switch", True), SetOvnDaemon("controller", True))
@@ -25,18 +25,12 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "gpu1", "t4")
 
 
-def facts(machine: Machine) -> OvnFacts:
-    found = read_facts(machine.host).ovn
-    assert found is not None
-    return found
-
-
 def test_daemons_settings_and_uplink_are_set_once_and_read(machine: Machine) -> None:
     steps = (*START, SetUplinkBridge("br-provider", "eno2"), SetOvnChassis(CHASSIS))
-    assert facts(machine).chassis is None
+    assert machine.ovn().chassis is None
     for step in steps:
         assert [machine.done(step), machine.done(step)] == [True, False]
-    found = facts(machine)
+    found = machine.ovn()
     assert (found.switch_active, found.controller_active, found.chassis) == (True, True, CHASSIS)
     assert found.bridges == (BridgeFacts("br-int"), BridgeFacts("br-provider", ("eno2",)))
     assert [(one.name, one.mtu, one.addresses) for one in found.interfaces] == [
@@ -46,12 +40,12 @@ def test_daemons_settings_and_uplink_are_set_once_and_read(machine: Machine) -> 
 
 
 def test_what_was_done_is_taken_back(machine: Machine) -> None:
-    before = facts(machine)
+    before = machine.ovn()
     machine.done(*START, SetUplinkBridge("br-provider", "eno2"), SetOvnChassis(CHASSIS))
     undo = (SetOvnChassis(Chassis()), SetUplinkBridge("br-provider", None))
     for step in (*undo, SetOvnDaemon("controller", False), SetOvnDaemon("switch", False)):
         assert [machine.done(step), machine.done(step)][0]
-    assert facts(machine) == before
+    assert machine.ovn() == before
     with machine.files.change() as state:
         assert (state.ovn.external_ids, state.ovn.bridges) == ({}, {})
 
@@ -61,17 +55,17 @@ def test_an_interface_is_taken_out_of_a_bridge_that_stays(machine: Machine) -> N
     step = TakeOutUplink("br-provider", "eno2")
     assert machine.take(step, dry_run=True).changes[0].after == "eno1"
     assert [machine.done(step), machine.done(step)] == [True, False]
-    assert facts(machine).bridges == (BridgeFacts("br-provider", ("eno1",)),)
+    assert machine.ovn().bridges == (BridgeFacts("br-provider", ("eno1",)),)
     assert not machine.done(TakeOutUplink("br-nowhere", "eno2"))
 
 
 def test_a_dry_run_writes_nothing(machine: Machine) -> None:
     reply = machine.take(START[0], dry_run=True)
-    assert reply.changes[0].changed and not facts(machine).switch_active
+    assert reply.changes[0].changed and not machine.ovn().switch_active
     machine.done(START[0])
     reply = machine.take(SetOvnChassis(CHASSIS), SetUplinkBridge("br-x", "eno2"), dry_run=True)
     assert [one.changed for one in reply.changes] == [True, True]
-    assert facts(machine).chassis == Chassis()
+    assert machine.ovn().chassis == Chassis()
 
 
 @pytest.mark.parametrize(
@@ -97,13 +91,13 @@ def test_without_open_vswitch_running_nothing_is_set(machine: Machine) -> None:
 
 
 def test_a_certificate_is_installed_once_and_its_key_is_the_owner_s_alone(machine: Machine) -> None:
-    assert not facts(machine).has_certificate
+    assert not machine.ovn().has_certificate
     replies = [answer(machine.host, Request("certificate", certificate=FILES)) for _ in range(2)]
     assert [(one.changes[0].before, one.changes[0].changed) for one in replies] == [
         ("none", True),
         ("installed", False),
     ]
-    assert facts(machine).has_certificate
+    assert machine.ovn().has_certificate
     modes = [(machine.files.root / path[1:]).stat().st_mode & 0o777 for path in (KEY, CERTIFICATE, AUTHORITY)]
     assert modes == [0o600, 0o644, 0o644]
     places = [machine.files.root / path[1:] for path in (AUTHORITY, CERTIFICATE, KEY)]

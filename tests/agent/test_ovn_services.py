@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.agent.simulated import Machine
-from vgpuctl.agent.dispatch import answer, read_facts
+from vgpuctl.agent.dispatch import answer
 from vgpuctl.agent.facts.ovn import read_signs
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
-from vgpuctl.agent.wire.ovn import FOLDER, KEY, CertificateFiles, OvnFacts
+from vgpuctl.agent.wire.ovn import FOLDER, KEY, CertificateFiles
 from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, TakeOutUplink
 
 START = (SetOvnDaemon("switch", True), SetOvnDaemon("controller", True))
@@ -29,24 +29,18 @@ def debian(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "gpu2", "t4")
 
 
-def facts(machine: Machine) -> OvnFacts:
-    found = read_facts(machine.host).ovn
-    assert found is not None
-    return found
-
-
 def certified(machine: Machine) -> Reply:
     return answer(machine.host, Request("certificate", certificate=FILES))
 
 
 def test_services_are_started_by_the_host_s_own_names_and_start_at_boot_by_themselves(rhel: Machine) -> None:
-    assert facts(rhel).not_enabled == ("switch", "controller")
+    assert rhel.ovn().not_enabled == ("switch", "controller")
     for step in START:
         assert [rhel.done(step), rhel.done(step)] == [True, False]
-    found = facts(rhel)
+    found = rhel.ovn()
     assert (found.switch_active, found.controller_active, found.not_enabled) == (True, True, ())
     rhel.files.reboot()
-    found = facts(rhel)
+    found = rhel.ovn()
     assert (found.switch_active, found.controller_active) == (True, True)
 
 
@@ -54,19 +48,19 @@ def test_a_service_that_runs_and_does_not_start_at_boot_is_enabled(rhel: Machine
     rhel.done(*START)
     with rhel.files.change() as state:
         state.enabled.clear()
-    assert facts(rhel).not_enabled == ("switch", "controller")
+    assert rhel.ovn().not_enabled == ("switch", "controller")
     (change,) = rhel.take(START[0]).changes
     assert (change.before, change.after) == ("active, not started at boot", "active")
-    assert facts(rhel).not_enabled == ("controller",)
+    assert rhel.ovn().not_enabled == ("controller",)
 
 
 def test_where_the_service_itself_cannot_be_enabled_the_one_that_starts_it_is(debian: Machine) -> None:
-    assert facts(debian).not_enabled == ()
+    assert debian.ovn().not_enabled == ()
     with debian.files.change() as state:
         state.enabled.remove("ovn-host.service")
-    assert facts(debian).not_enabled == ("controller",)
+    assert debian.ovn().not_enabled == ("controller",)
     debian.done(*START)
-    assert facts(debian).not_enabled == ()
+    assert debian.ovn().not_enabled == ()
     assert debian.files.state().enabled == ["openvswitch-switch.service", "ovn-host.service"]
 
 
@@ -76,16 +70,16 @@ def test_ovn_controller_can_read_the_key_whoever_it_runs_as(rhel: Machine) -> No
     rhel.done(SetOvnChassis(CHASSIS))
     signs = read_signs(rhel.host)
     assert signs is not None and signs.connection == "connected"
-    assert facts(rhel).has_certificate and rhel.files.state().owners[KEY] == 985
+    assert rhel.ovn().has_certificate and rhel.files.state().owners[KEY] == 985
     assert not certified(rhel).changes[0].changed
     with rhel.files.change() as state:
         state.owners.clear()
     signs = read_signs(rhel.host)
     assert signs is not None and signs.connection == "not connected"
-    assert not facts(rhel).has_certificate
+    assert not rhel.ovn().has_certificate
     again = certified(rhel).changes[0]
     assert (again.before, again.changed) == ("not readable by ovn-controller", True)
-    assert facts(rhel).has_certificate
+    assert rhel.ovn().has_certificate
 
 
 def test_root_s_key_stays_root_s_where_ovn_controller_is_root(debian: Machine) -> None:
@@ -94,7 +88,7 @@ def test_root_s_key_stays_root_s_where_ovn_controller_is_root(debian: Machine) -
     debian.done(SetOvnChassis(CHASSIS))
     signs = read_signs(debian.host)
     assert signs is not None and signs.connection == "connected"
-    assert facts(debian).has_certificate
+    assert debian.ovn().has_certificate
 
 
 def test_a_user_that_is_not_there_is_a_refusal(rhel: Machine) -> None:
@@ -112,9 +106,9 @@ def test_network_manager_is_kept_from_an_uplink_as_long_as_it_is_in_the_bridge(r
         (SetUplinkBridge("br-provider", "eno2"), TakeOutUplink("br-provider", "eno2")),
     ):
         assert [rhel.done(inside), rhel.done(inside)] == [True, False]
-        assert "interface-name:=eno2" in place.read_text() and facts(rhel).managed == ()
+        assert "interface-name:=eno2" in place.read_text() and rhel.ovn().managed == ()
         place.unlink()
-        assert facts(rhel).managed == ("eno2",)
+        assert rhel.ovn().managed == ("eno2",)
         assert [rhel.done(inside), rhel.done(inside)] == [True, False]
         assert rhel.done(outside) and not place.exists()
 

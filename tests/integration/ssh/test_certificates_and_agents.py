@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.ssh.test_logins import add_to_agent, open_and_close, running_agent
+from tests.integration.ssh.test_logins import add_to_agent, logged_in_by, open_and_close, running_agent
 from tests.sshd_fixture import LoopbackSshd, make_key, missing_for_sshd
 from tests.token_agent import TokenAgent
 from vgpuctl.errors import AuthenticationFailed
@@ -17,6 +17,8 @@ from vgpuctl.hosts import key_agent
 from vgpuctl.hosts.public_keys import PublicKey
 
 KINDS = ("ed25519", "rsa", "ecdsa")
+# In the line of sshd's log on a login, only when it was by our certificate.
+BY_CERTIFICATE = "ID the operator (serial 0) CA ED25519 SHA256:"
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +43,7 @@ def certified(company: LoopbackSshd, path: Path, *options: str, kind: str = "ed2
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_certificate_beside_the_key_logs_in(company: LoopbackSshd, tmp_path: Path, kind: str) -> None:
     key = certified(company, tmp_path / "key", kind=kind)
-    open_and_close(company.target(private_key_file=str(key)), company.settings())
-    assert 'ID "the operator"' in company.log
+    assert BY_CERTIFICATE in logged_in_by(company, company.target(private_key_file=str(key)), company.settings())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,14 +51,15 @@ def test_a_certificate_of_ssh_config_logs_in(company: LoopbackSshd, tmp_path: Pa
     key = certified(company, tmp_path / "key", kind=kind)
     Path(f"{key}-cert.pub").rename(tmp_path / "elsewhere")
     settings = company.settings(f"IdentityFile {key}\nCertificateFile {tmp_path}/elsewhere")
-    open_and_close(company.target(private_key_file=None), settings)
+    assert BY_CERTIFICATE in logged_in_by(company, company.target(private_key_file=None), settings)
 
 
 def test_a_certificate_of_the_common_arguments_logs_in(company: LoopbackSshd, tmp_path: Path) -> None:
     key = certified(company, tmp_path / "key")
     Path(f"{key}-cert.pub").rename(tmp_path / "elsewhere")
     arguments = f"-o CertificateFile={tmp_path}/elsewhere -o CertificateFile=none"
-    open_and_close(company.target(private_key_file=str(key), common_args=arguments), company.settings())
+    target = company.target(private_key_file=str(key), common_args=arguments)
+    assert BY_CERTIFICATE in logged_in_by(company, target, company.settings())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,7 +72,7 @@ def test_a_certificate_with_its_key_in_the_agent_logs_in(company: LoopbackSshd, 
         settings = company.settings(
             f"IdentityAgent {agent}\nIdentitiesOnly yes\nIdentityFile {key}\nCertificateFile {certificate}"
         )
-        open_and_close(company.target(private_key_file=None), settings)
+        assert BY_CERTIFICATE in logged_in_by(company, company.target(private_key_file=None), settings)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,7 +82,8 @@ def test_a_certificate_that_the_agent_holds_logs_in(company: LoopbackSshd, tmp_p
         add_to_agent(agent, key)  # with the certificate that lies beside it
         for path in tmp_path.glob("key*"):
             path.unlink()
-        open_and_close(company.target(private_key_file=None), company.settings(f"IdentityAgent {agent}"))
+        settings = company.settings(f"IdentityAgent {agent}")
+        assert BY_CERTIFICATE in logged_in_by(company, company.target(private_key_file=None), settings)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +108,9 @@ def test_a_certificate_that_does_not_serve_says_whose_it_is(
 
 def test_the_key_itself_serves_when_its_certificate_does_not(company: LoopbackSshd, tmp_path: Path) -> None:
     key = certified(company, tmp_path / "key", "-n", "other")
-    authorized = company.folder / "authorized_keys"
-    before = authorized.read_text()
-    try:
-        authorized.write_text(before + Path(f"{key}.pub").read_text())
-        open_and_close(company.target(private_key_file=str(key)), company.settings())
-    finally:
-        authorized.write_text(before)
+    with company.admits(Path(f"{key}.pub").read_text()):
+        line = logged_in_by(company, company.target(private_key_file=str(key)), company.settings())
+    assert " ssh2: ED25519 SHA256:" in line
 
 
 def test_certificates_that_cannot_be_read_are_named(company: LoopbackSshd, tmp_path: Path) -> None:
@@ -128,26 +127,16 @@ def test_certificates_that_cannot_be_read_are_named(company: LoopbackSshd, tmp_p
         assert any(line.startswith(f"not tried: certificate {tmp_path}/{name}: ") for line in caught.value.context)
 
 
-@pytest.fixture
-def authorized(sshd: LoopbackSshd) -> Iterator[Path]:
-    path = sshd.folder / "authorized_keys"
-    before = path.read_text()
-    yield path
-    path.write_text(before)
-
-
-def admit(path: Path, agent: TokenAgent) -> None:
-    key = PublicKey.of_blob(agent.blob)
-    with path.open("a") as file:
-        file.write(f"{key.kind} {base64.b64encode(key.blob).decode()} token\n")
+def key_of(agent: TokenAgent) -> str:
+    """The agent's key as a line of authorized_keys."""
+    return f"{PublicKey.of_blob(agent.blob).kind} {base64.b64encode(agent.blob).decode()} token"
 
 
 @pytest.mark.parametrize("is_token", [False, True], ids=["plain", "FIDO"])
 def test_an_agent_that_signs_after_8_seconds_logs_in(
-    sshd: LoopbackSshd, tmp_path: Path, authorized: Path, is_token: bool, caplog: pytest.LogCaptureFixture
+    sshd: LoopbackSshd, tmp_path: Path, is_token: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with TokenAgent(tmp_path / "agent", is_token=is_token, delay_s=8.0) as agent:
-        admit(authorized, agent)
+    with TokenAgent(tmp_path / "agent", is_token=is_token, delay_s=8.0) as agent, sshd.admits(key_of(agent)):
         settings = sshd.settings(f"IdentityAgent {agent.path}", connect_timeout_s=5.0)
         with caplog.at_level(logging.WARNING):
             open_and_close(sshd.target(private_key_file=None), settings)
@@ -155,11 +144,8 @@ def test_an_agent_that_signs_after_8_seconds_logs_in(
     assert "has not signed yet with key the token: touch the token" in caplog.text
 
 
-def test_an_agent_that_refuses_is_named_and_the_next_key_tried(
-    sshd: LoopbackSshd, tmp_path: Path, authorized: Path
-) -> None:
-    with TokenAgent(tmp_path / "agent", is_token=True, refuses=True) as agent:
-        admit(authorized, agent)
+def test_an_agent_that_refuses_is_named_and_the_next_key_tried(sshd: LoopbackSshd, tmp_path: Path) -> None:
+    with TokenAgent(tmp_path / "agent", is_token=True, refuses=True) as agent, sshd.admits(key_of(agent)):
         settings = sshd.settings(f"IdentityAgent {agent.path}")
         with pytest.raises(AuthenticationFailed) as caught:
             open_and_close(sshd.target(private_key_file=None, password="wrong"), settings)
@@ -169,11 +155,10 @@ def test_an_agent_that_refuses_is_named_and_the_next_key_tried(
 
 
 def test_an_agent_that_never_signs_is_given_up(
-    sshd: LoopbackSshd, tmp_path: Path, authorized: Path, monkeypatch: pytest.MonkeyPatch
+    sshd: LoopbackSshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_agent, "SIGN_TIMEOUT_S", 0.3)
-    with TokenAgent(tmp_path / "agent", delay_s=3.0) as agent:
-        admit(authorized, agent)
+    with TokenAgent(tmp_path / "agent", delay_s=3.0) as agent, sshd.admits(key_of(agent)):
         settings = sshd.settings(f"IdentityAgent {agent.path}")
         with pytest.raises(AuthenticationFailed) as caught:
             open_and_close(sshd.target(private_key_file=None), settings)
@@ -183,8 +168,7 @@ def test_an_agent_that_never_signs_is_given_up(
 def test_a_fido_key_file_asks_for_the_agent(sshd: LoopbackSshd, tmp_path: Path) -> None:
     key = tmp_path / "id_ed25519_sk"
     with TokenAgent(tmp_path / "agent", is_token=True) as agent:
-        kind = PublicKey.of_blob(agent.blob).kind
-        Path(f"{key}.pub").write_text(f"{kind} {base64.b64encode(agent.blob).decode()} token\n")
+        Path(f"{key}.pub").write_text(f"{key_of(agent)}\n")
     key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nxxxx\n-----END OPENSSH PRIVATE KEY-----\n")
     with pytest.raises(AuthenticationFailed) as caught:
         open_and_close(sshd.target(private_key_file=str(key)), sshd.settings())

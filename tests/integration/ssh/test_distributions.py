@@ -3,10 +3,12 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.integration.ssh import stream_proxy
 from tests.sshd_fixture import LoopbackSshd, make_key
 from vgpuctl.errors import HostKeyChanged, HostKeyUnknown, InventoryError
 from vgpuctl.hosts.connection import Connection
@@ -141,11 +143,7 @@ def test_freeipa_s_keys_are_trusted(sshd: LoopbackSshd, tmp_path: Path) -> None:
 
 def test_an_old_freeipa_s_proxy_carries_the_login(sshd: LoopbackSshd, tmp_path: Path) -> None:
     config = install("freeipa-old", tmp_path)
-    copy = "import socket,os,sys,threading as t;s=socket.create_connection((sys.argv[3],int(sys.argv[2])))\n"
-    copy += "t.Thread(target=lambda:[s.sendall(d) for d in iter(lambda:os.read(0,65536),b'')],daemon=True).start()\n"
-    copy += "[os.write(1,d) for d in iter(lambda:s.recv(65536),b'')]\n"
-    (tmp_path / "copy.py").write_text(copy)
-    program(tmp_path, "sss_ssh_knownhostsproxy", f'exec python3 {tmp_path}/copy.py "$@"')
+    program(tmp_path, "sss_ssh_knownhostsproxy", f'exec {sys.executable} {stream_proxy.__file__} "$3" "$2"')
     settings = sshd.settings(f"Include {config}\nMatch all\n")
     with Connection(sshd.target(), settings=settings) as connection:
         assert connection.run(["echo", "in"], timeout_s=10).stdout == b"in\n"

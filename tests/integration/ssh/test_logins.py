@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.ssh.test_commands import wait_until
 from tests.sshd_fixture import LoopbackSshd, make_key
 from vgpuctl.errors import AuthenticationFailed, CommandTimedOut, HostUnreachable
 from vgpuctl.hosts.connection import Connection
@@ -22,6 +23,15 @@ from vgpuctl.model.host_target import HostTarget
 def open_and_close(target: HostTarget, settings: SshSettings) -> None:
     with Connection(target, settings=settings) as connection:
         connection.open()
+
+
+def logged_in_by(sshd: LoopbackSshd, target: HostTarget, settings: SshSettings) -> str:
+    """Log in; return the server's own line on what it accepted."""
+    before = len(sshd.accepted)
+    open_and_close(target, settings)
+    wait_until(lambda: len(sshd.accepted) > before)
+    (line,) = sshd.accepted[before:]
+    return line
 
 
 @contextmanager
@@ -171,24 +181,21 @@ def test_an_encrypted_key_asks_for_the_agent_and_works_with_it(sshd: LoopbackSsh
 def test_other_kinds_of_keys_log_in(sshd: LoopbackSshd, tmp_path: Path, kind: str) -> None:
     key = tmp_path / kind
     make_key(key, kind)
-    authorized = sshd.folder / "authorized_keys"
-    before = authorized.read_text()
-    try:
-        authorized.write_text(before + Path(f"{key}.pub").read_text())
-        open_and_close(sshd.target(private_key_file=str(key)), sshd.settings())
-    finally:
-        authorized.write_text(before)
+    with sshd.admits(Path(f"{key}.pub").read_text()):
+        line = logged_in_by(sshd, sshd.target(private_key_file=str(key)), sshd.settings())
+    assert f" ssh2: {kind.upper()} SHA256:" in line
 
 
 def test_default_keys_are_tried_when_none_is_named(sshd: LoopbackSshd) -> None:
     settings = sshd.settings(f"IdentityFile /no/id_ed25519\nIdentityFile {sshd.client_key}")
-    open_and_close(sshd.target(private_key_file=None), settings)
+    assert " ssh2: ED25519 SHA256:" in logged_in_by(sshd, sshd.target(private_key_file=None), settings)
 
 
 def test_the_agent_alone_is_enough(sshd: LoopbackSshd, tmp_path: Path) -> None:
     with running_agent(tmp_path) as agent:
         add_to_agent(agent, sshd.client_key)
-        open_and_close(sshd.target(private_key_file=None), sshd.settings(f"IdentityAgent {agent}"))
+        settings = sshd.settings(f"IdentityAgent {agent}")
+        assert " ssh2: ED25519 SHA256:" in logged_in_by(sshd, sshd.target(private_key_file=None), settings)
 
 
 def test_identities_only_keeps_other_keys_of_the_agent_back(sshd: LoopbackSshd, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """ssh_config, ansible_ssh_common_args and jump hosts: what wins, and that it really connects."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.integration.ssh import stream_proxy
 from tests.sshd_fixture import LoopbackSshd, make_key
 from vgpuctl.errors import AuthenticationFailed, HostKeyUnknown, HostUnreachable, InventoryError
 from vgpuctl.hosts.connection import Connection
@@ -218,15 +220,8 @@ def test_a_refused_login_on_a_jump_host_names_the_hop(sshd: LoopbackSshd, tmp_pa
         connection.open()
 
 
-PROXY = (
-    "python3 -c \"import socket,sys,os,threading; s=socket.create_connection(('%h',%p));"
-    "threading.Thread(target=lambda: [s.sendall(d) for d in iter(lambda: os.read(0,65536), b'')],daemon=True).start();"
-    "[os.write(1,d) for d in iter(lambda: s.recv(65536), b'')]\""
-)
-
-
 def test_a_proxy_command_is_the_stream(sshd: LoopbackSshd) -> None:
-    ssh = sshd.settings(f"Host 127.0.0.1\n ProxyCommand {PROXY}\n")
+    ssh = sshd.settings(f"Host 127.0.0.1\n ProxyCommand {sys.executable} {stream_proxy.__file__} %h %p\n")
     with Connection(sshd.target(), settings=ssh) as connection:
         assert connection.run(["echo", "through"], timeout_s=10).stdout == b"through\n"
 

@@ -246,9 +246,8 @@ def _prepare(lab: SimulatedFolder) -> None:
     shebang = f"#!{sys.executable} -IS\n"
     write_private(lab.programs / "python3", shebang + (_SOURCES / "interpreter.py").read_text(), 0o700)
     write_private(lab.programs / "virt-ssh-helper", shebang + (_SOURCES / "helper.py").read_text(), 0o700)
-    write_private(lab.programs / "sh", shebang + (_SOURCES / "shell.py").read_text(), 0o700)
     write_private(lab.programs / "sudo", _SUDO, 0o700)
-    for program in PROGRAMS:
+    for program in ("sh", *PROGRAMS):
         write_private(lab.programs / program, shebang + (_SOURCES / "program.py").read_text(), 0o700)
     if os.geteuid() == 0:
         # sshd refuses to start without it; Debian makes it when its own sshd starts.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
-from vgpuctl.planner.layout.network import PACKAGES, tunnel_address
+from vgpuctl.planner.layout.network import install_ovn, tunnel_address
 
 _HOST = "host"
 _CONNECTED = "connected"
@@ -19,7 +19,7 @@ def ovn(seen: Examined) -> Iterator[Finding]:
     found = seen.facts.ovn
     if found is None or found.missing:
         names = ", ".join(found.missing) if found else "Open vSwitch and ovn-controller"
-        yield Finding("ovn", Severity.ERROR, _HOST, f"the host has no {names}", PACKAGES)
+        yield Finding("ovn", Severity.ERROR, _HOST, f"the host has no {names}", install_ovn(seen.facts))
         return
     for name in ("openvswitch", str(network.encapsulation)):
         if name not in found.modules:

@@ -7,12 +7,10 @@ import ipaddress
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.ovn import AUTHORITY, CERTIFICATE, KEY, BridgeFacts, OvnFacts
 from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, Step, TakeOutUplink
+from vgpuctl.model.distribution import Package, family_of, install
 from vgpuctl.model.layout import HostLayout, NetworkLayout
 from vgpuctl.planner.layout.result import Difference, HostPlan, Obstacle, Phase, PlannedStep
 
-PACKAGES = (
-    "install Open vSwitch and ovn-host (Debian, Ubuntu: openvswitch-switch ovn-host; RHEL, SUSE: openvswitch ovn-host)"
-)
 _SWITCH, _CONTROLLER = "switch", "controller"
 _LONGEST_NAME = 15
 _NAMES = (
@@ -31,6 +29,11 @@ def bridge_name(network: str) -> str:
     return name if is_short else f"br-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
 
 
+def install_ovn(facts: HostFacts) -> str:
+    """The command of the host's distribution that installs Open vSwitch and ovn-controller."""
+    return install([Package.OVN_HOST], family_of(facts.distribution))
+
+
 def tunnel_address(network: NetworkLayout, facts: OvnFacts) -> str | None:
     """The host's own address in the tunnels' network, the lowest where it has several."""
     wanted = ipaddress.IPv4Network(network.tunnels)
@@ -45,7 +48,7 @@ def plan_network(layout: HostLayout, facts: HostFacts) -> HostPlan:
     if network is None:
         return HostPlan()
     found = facts.ovn or OvnFacts(missing=("ovs-vsctl", "ovn-controller"))
-    obstacles = [Obstacle(None, *words, layout.origin) for words in _obstacles(layout, network, found)]
+    obstacles = [Obstacle(None, *words, layout.origin) for words in _obstacles(layout, network, found, facts)]
     if obstacles:
         return HostPlan(obstacles=tuple(obstacles))
     steps: list[PlannedStep] = []
@@ -97,10 +100,12 @@ def wanted_chassis(layout: HostLayout, network: NetworkLayout, found: OvnFacts) 
     )
 
 
-def _obstacles(layout: HostLayout, network: NetworkLayout, found: OvnFacts) -> list[tuple[str, str, str]]:
+def _obstacles(
+    layout: HostLayout, network: NetworkLayout, found: OvnFacts, facts: HostFacts
+) -> list[tuple[str, str, str]]:
     """Code, reason and remedy of everything that keeps the host from being a chassis."""
     if found.missing:
-        return [("ovn-missing", f"the host has no {', '.join(found.missing)}", PACKAGES)]
+        return [("ovn-missing", f"the host has no {', '.join(found.missing)}", install_ovn(facts))]
     reasons = []
     absent = [name for name in ("openvswitch", str(network.encapsulation)) if name not in found.modules]
     if absent:

@@ -16,7 +16,7 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from vgpuctl import lab
+import vgpuctl_lab as lab
 from vgpuctl.errors import LabError
 
 _CHECKOUT = Path(__file__).parent.parent

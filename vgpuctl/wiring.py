@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.network import parse_reachable
-from vgpuctl.usecases.services import HostSession, Services
+from vgpuctl.usecases.support.services import HostSession, Services
 
 if TYPE_CHECKING:
     from vgpuctl.guests.hypervisor import Hypervisor

@@ -8,13 +8,13 @@ from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.ovn import OvnFacts
 from vgpuctl.agent.wire.steps import Step
-from vgpuctl.lab.simulated.machine import faults
-from vgpuctl.lab.simulated.machine import shape as shapes
-from vgpuctl.lab.simulated.machine.door import SimulatedHost
-from vgpuctl.lab.simulated.machine.programs import enable_vfs, run_program
-from vgpuctl.lab.simulated.machine.shape import Card
-from vgpuctl.lab.simulated.machine.state import make
-from vgpuctl.lab.simulated.mix import parse_mix, shape_of
+from vgpuctl_lab.simulated.machine import faults
+from vgpuctl_lab.simulated.machine import shape as shapes
+from vgpuctl_lab.simulated.machine.door import SimulatedHost
+from vgpuctl_lab.simulated.machine.programs import enable_vfs, run_program
+from vgpuctl_lab.simulated.machine.shape import Card
+from vgpuctl_lab.simulated.machine.state import make
+from vgpuctl_lab.simulated.mix import parse_mix, shape_of
 
 PF = "0000:41:00.0"
 VM = "11111111-2222-4333-8444-555555555555"

@@ -13,7 +13,7 @@ from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.boot import BootFiles, Manifest
 from vgpuctl.agent.wire.envelope import Reply, Request
 from vgpuctl.guests.boot_unit import render_boot_unit
-from vgpuctl.lab.simulated.machine.systemd_analyze import is_here
+from vgpuctl_lab.simulated.machine.systemd_analyze import is_here
 
 needs_systemd = pytest.mark.skipif(not is_here(), reason="this machine has no systemd")
 CYCLE = """

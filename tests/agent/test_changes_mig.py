@@ -20,12 +20,12 @@ from vgpuctl.agent.wire.steps import (
     SetVirtualFunctions,
     Step,
 )
-from vgpuctl.lab.simulated.machine.domains import HostDevice, end, start
-from vgpuctl.lab.simulated.machine.door import SimulatedHost
-from vgpuctl.lab.simulated.machine.nvml import SimulatedNvml
-from vgpuctl.lab.simulated.machine.nvml_values import CONSTANTS, InstanceHandle, NvmlError
 from vgpuctl.model.layout import WantedInstance
 from vgpuctl.planner.mig_geometry import GeometryPlan, plan_geometry, table_of
+from vgpuctl_lab.simulated.machine.domains import HostDevice, end, start
+from vgpuctl_lab.simulated.machine.door import SimulatedHost
+from vgpuctl_lab.simulated.machine.nvml import SimulatedNvml
+from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, InstanceHandle, NvmlError
 
 A100, H100, RTX = "a100-pcie-40gb", "h100-pcie", "rtx-pro-6000-blackwell-server"
 ON, OFF = SetMigMode(PF, True), SetMigMode(PF, False)

@@ -16,7 +16,7 @@ from vgpuctl.agent.wire.steps import (
     SetVirtualFunctions,
     Step,
 )
-from vgpuctl.lab.simulated.machine.domains import HostDevice, start
+from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 
 L40S, RTX = "l40s", "rtx-pro-6000-blackwell-server"
 MIXED = SetHeterogeneousMode(PF, True)

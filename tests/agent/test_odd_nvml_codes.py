@@ -8,8 +8,8 @@ import pytest
 from tests.agent.simulated import PF, VM, Machine
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVgpuType, SetVirtualFunctions
-from vgpuctl.lab.simulated.machine.domains import HostDevice, start
-from vgpuctl.lab.simulated.machine.nvml import CODES
+from vgpuctl_lab.simulated.machine.domains import HostDevice, start
+from vgpuctl_lab.simulated.machine.nvml import CODES
 
 UNKNOWN, TIMEOUT, NOT_FOUND, NO_DATA = 999, 10, 6, 21
 

@@ -13,8 +13,8 @@ from tests.agent.simulated import PF, Machine, PatientHost
 from vgpuctl.agent.facts import nvidia
 from vgpuctl.agent.restore import Restore, misfit
 from vgpuctl.agent.wire.boot import ManifestGpu
-from vgpuctl.lab.simulated.machine import shape as shapes
-from vgpuctl.lab.simulated.machine.door import SimulatedHost
+from vgpuctl_lab.simulated.machine import shape as shapes
+from vgpuctl_lab.simulated.machine.door import SimulatedHost
 
 MANIFEST = "/etc/vgpuctl/manifest.json"
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.agent.simulated import PF, VM, Machine, PatientHost
 from vgpuctl.agent.wire.steps import BindDriver, SetVgpuType, SetVirtualFunctions
-from vgpuctl.lab.simulated.machine.domains import HostDevice, start
+from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 
 A40 = "a40/vf-profile"
 EITHER = pytest.mark.parametrize("board", [A40, "a40/mdev-vf"])

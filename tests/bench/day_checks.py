@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.lab.simulated.machine.shape import PASSTHROUGH, Card
-from vgpuctl.lab.simulated.machine.state import MachineFolder
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.queue import QueueEntry, QueueKind
 from vgpuctl.model.reservation import Reservation
@@ -23,6 +21,8 @@ from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.pools import Pool
 from vgpuctl.quota.usage import Interval
 from vgpuctl.store.store import Store
+from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, Card
+from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 Device = tuple[str, str]
 """What a host has made for somebody: the mdev's UUID or the function, and its vGPU type's id or `vfio-pci`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from vgpuctl import catalog
-from vgpuctl.lab.simulated.machine.shape import PASSTHROUGH, Card, Shape
+from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, Card, Shape
 
 BEGIN = datetime(2026, 3, 31, 12, tzinfo=UTC).timestamp()
 """Noon before a month ends, so that GPU-hours of two months are counted in one day."""

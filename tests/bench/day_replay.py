@@ -28,16 +28,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import vgpuctl_lab as lab
 from tests.bench.day_checks import Seen, faults, in_machine, look, told_by_agent
 from tests.bench.day_plan import BEGIN, POOL, ROUND, Day, Scale, Step, plan_day
 from tests.e2e.operator import Done, Operator
-from vgpuctl import lab
 from vgpuctl.hosts.fleet import run_on_hosts
-from vgpuctl.lab.simulated.layout import simulated_folder
-from vgpuctl.lab.simulated.machine.state import MachineFolder
 from vgpuctl.model.vm import VmState
-from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.support.services import Services
 from vgpuctl.wiring import Settings, open_services
+from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 MIX = "a40:45,h100-pcie:25,t4*2:20,rtx-3090*2:10"
 MOST_FAULTS = 30

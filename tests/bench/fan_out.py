@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpuctl import lab
-from vgpuctl.lab.simulated.layout import simulated_folder
+import vgpuctl_lab as lab
+from vgpuctl_lab.simulated.layout import simulated_folder
 
 _SAMPLE_S = 0.25
 _LAYOUT = "vgpu: {version: 1, gpus: [{match: all, kind: vgpu}]}\n"

@@ -12,15 +12,15 @@ import tempfile
 import time
 from pathlib import Path
 
+import vgpuctl_lab as lab
 from tests.ovn_fixture import LocalOvn
-from vgpuctl import lab
-from vgpuctl.lab.simulated.layout import simulated_folder
 from vgpuctl.model.network import Backend, NetworkRequest
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.vpc import Protocol, Rule, SecurityGroup
-from vgpuctl.usecases.onboard import onboard
+from vgpuctl.usecases.tenant.onboard import onboard
 from vgpuctl.wiring import Settings, open_services
+from vgpuctl_lab.simulated.layout import simulated_folder
 
 WEB = SecurityGroup("web", (Rule(Protocol.TCP, (80, 80)),))
 

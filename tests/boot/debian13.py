@@ -11,14 +11,14 @@ from pathlib import Path
 
 import paramiko
 
-from vgpuctl.lab.builds import ensure_empty_disk, ensure_module, ensure_nvml, ensure_shim
-from vgpuctl.lab.cards import parse_host
-from vgpuctl.lab.folder import LabFolder
-from vgpuctl.lab.identity import host_files
-from vgpuctl.lab.initramfs import Archive, busybox, modules_in_order
-from vgpuctl.lab.kernel import ensure_kernel
-from vgpuctl.lab.machine import Machine
-from vgpuctl.lab.process import RecordedProcess
+from vgpuctl_lab.builds import ensure_empty_disk, ensure_module, ensure_nvml, ensure_shim
+from vgpuctl_lab.cards import parse_host
+from vgpuctl_lab.folder import LabFolder
+from vgpuctl_lab.identity import host_files
+from vgpuctl_lab.initramfs import Archive, busybox, modules_in_order
+from vgpuctl_lab.kernel import ensure_kernel
+from vgpuctl_lab.machine import Machine
+from vgpuctl_lab.process import RecordedProcess
 
 NAME = "gpu13"
 _HERE = Path(__file__).parent

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness, Witness
 from tests.lab.simulated_fixtures import fleet
 from tests.lab_fixtures import kernel_host, lab_folder
-from vgpuctl import lab
-from vgpuctl.lab.guest_disk import idle_disk
-from vgpuctl.lab.simulated.layout import simulated_folder
+from vgpuctl_lab.guest_disk import idle_disk
+from vgpuctl_lab.simulated.layout import simulated_folder
 
 __all__ = ["fleet", "kernel_host", "lab_folder"]
 

@@ -93,8 +93,8 @@ class Watch:
 def main() -> NoReturn:
     """Run one command line, killed where argv says."""
     wanted, arguments = sys.argv[1], sys.argv[2:]
-    from vgpuctl.cli import services
     from vgpuctl.cli.main import leave, run
+    from vgpuctl.cli.support import services
     from vgpuctl.store.store import Store
 
     if now := os.environ.get("VGPUCTL_TESTS_NOW"):

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
+import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
-from vgpuctl import lab
-from vgpuctl.lab.simulated.layout import simulated_folder
-from vgpuctl.lab.simulated.machine.state import MachineFolder
+from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 
 @dataclasses.dataclass(frozen=True)

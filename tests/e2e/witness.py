@@ -3,10 +3,9 @@
 
 from typing import Any, Protocol
 
+import vgpuctl_lab as lab
 from tests.lab.simulated_fixtures import machine
-from vgpuctl import lab
 
-# One interpreter and one virsh: under emulation every further process costs tens of milliseconds.
 _LOOK = r"""
 virsh -q 'list --all; echo --; vol-list default' | sed 's/^/virsh /'
 exec /usr/bin/python3 -I -S - <<'PYTHON'

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import vgpuctl_lab as lab
 from tests.lab.kernel_cards import Do
 from tests.lab_fixtures import KernelHost
-from vgpuctl import lab
-from vgpuctl.lab.card_table import card_table
+from vgpuctl_lab.card_table import card_table
 
 _LOAD = "set -e; rmmod vgpulab; insmod /run/lab/vgpulab.ko; cat {} >/proc/vgpulab/cards"
 _OWN_CARDS = "/run/lab/cards"

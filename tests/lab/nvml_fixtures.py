@@ -20,7 +20,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from vgpuctl.lab.builds import build_nvml
+from vgpuctl_lab.builds import build_nvml
 
 VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.127.06  (vgpulab)\n"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from vgpuctl import lab
-from vgpuctl.lab.simulated.layout import simulated_folder
-from vgpuctl.lab.simulated.machine.state import MachineFolder
+import vgpuctl_lab as lab
+from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 # The hosts are sim-001 to sim-004, in this order.
 MIX = "a40,a40/mdev-vf,t4+rtx-3090,flex-170"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import need_simulated
-from vgpuctl import lab
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostUnreachable, UsageError, VgpuctlError
 from vgpuctl.guests.hypervisor import Hypervisor
@@ -18,7 +18,7 @@ from vgpuctl.hosts.agent_client import AgentClient
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.inventory.load import load_inventory
-from vgpuctl.lab import kernel_faults
+from vgpuctl_lab import kernel_faults
 
 NAME = "sim-001"
 DOMAIN = "<domain type='kvm'><name>web</name><memory>1024</memory><os><type>hvm</type></os></domain>"

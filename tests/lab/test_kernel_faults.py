@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.lab.kernel_cards import DEVICES, UUIDS, Do, refusals
 from tests.lab_fixtures import KernelHost
-from vgpuctl import lab
 from vgpuctl.errors import UsageError
 
 PROFILE, MDEV_VF, T4 = (f"0000:0{bus}:00.0" for bus in (1, 2, 3))

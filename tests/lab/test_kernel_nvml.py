@@ -13,11 +13,11 @@ from typing import Any
 import pynvml
 import pytest
 
+import vgpuctl_lab as lab
 from tests.lab.kernel_cards import DEVICES, SRIOV_MANAGE
 from tests.lab_fixtures import KernelHost
-from vgpuctl import lab
 from vgpuctl.hosts.pynvml_excerpt import excerpt
-from vgpuctl.lab.card_table import card_table
+from vgpuctl_lab.card_table import card_table
 
 _IN_HOST = Path(__file__).with_name("nvml_in_host.py").read_text()
 _PYNVML = Path(pynvml.__file__).read_text()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import LabError
-from vgpuctl.lab.folder import LabFolder
-from vgpuctl.lab.network import address_of, end_switch, ensure_switch, mac_of
+from vgpuctl_lab.folder import LabFolder
+from vgpuctl_lab.network import address_of, end_switch, ensure_switch, mac_of
 
 
 def test_the_switch_starts_once_and_leaves_nothing(tmp_path: Path) -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from vgpuctl import lab
+import vgpuctl_lab as lab
 from vgpuctl.errors import LabError, UsageError
-from vgpuctl.lab.builds import IN_HOST
-from vgpuctl.lab.card_table import card_table
-from vgpuctl.lab.cards import numa_arguments, qemu_devices
-from vgpuctl.lab.initramfs import Archive, modules_in_order
-from vgpuctl.lab.lab_file import read_lab_file
-from vgpuctl.lab.process import RecordedProcess, checked, record
-from vgpuctl.lab.simulated.mix import parse_mix
+from vgpuctl_lab.builds import IN_HOST
+from vgpuctl_lab.card_table import card_table
+from vgpuctl_lab.cards import numa_arguments, qemu_devices
+from vgpuctl_lab.initramfs import Archive, modules_in_order
+from vgpuctl_lab.lab_file import read_lab_file
+from vgpuctl_lab.process import RecordedProcess, checked, record
+from vgpuctl_lab.simulated.mix import parse_mix
 
 
 def test_the_default_host_offers_each_interface_once() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import vgpuctl_lab as lab
 from tests.lab_fixtures import KernelHost
-from vgpuctl import lab
 from vgpuctl.errors import LabError
 
 pytestmark = pytest.mark.kernel_lab

@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab.nvml_fixtures import ModuleDouble, module, nvml_library, vm_process
 from tests.lab.test_nvml_library import A40, A100, CARDS, FLEX, MIG_ON, VGPU
-from vgpuctl.lab.builds import build_nvidia_smi
+from vgpuctl_lab.builds import build_nvidia_smi
 
 __all__ = ["module", "nvml_library"]
 

@@ -15,7 +15,7 @@ import pynvml
 import pytest
 
 from tests.lab.nvml_fixtures import ModuleDouble, module, nvml, nvml_library, vm_process
-from vgpuctl.lab.builds import NVML_SOURCES
+from vgpuctl_lab.builds import NVML_SOURCES
 
 __all__ = ["module", "nvml", "nvml_library"]
 

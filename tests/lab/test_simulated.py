@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import MIX, fleet, machine, processes_of, wait_for_no_process
-from vgpuctl import lab
 from vgpuctl.errors import DomainRejected, LabError, UsageError
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.hosts.agent_client import AgentClient
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.inventory.load import load_inventory
-from vgpuctl.lab.simulated.layout import simulated_folder
-from vgpuctl.lab.simulated.machine.state import State
-from vgpuctl.lab.simulated.mix import parse_mix, share_out
+from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.machine.state import State
+from vgpuctl_lab.simulated.mix import parse_mix, share_out
 
 __all__ = ["fleet"]
 

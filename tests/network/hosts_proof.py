@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
+import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import fleet
 from tests.lab_fixtures import KernelHost
@@ -34,10 +35,9 @@ from tests.network.endpoints import (
     prepare,
 )
 from tests.ovn_fixture import LocalOvn
-from vgpuctl import lab
-from vgpuctl.lab.cards import parse_host
-from vgpuctl.lab.simulated.layout import simulated_folder
 from vgpuctl.ovn.authority import Authority
+from vgpuctl_lab.cards import parse_host
+from vgpuctl_lab.simulated.layout import simulated_folder
 
 __all__ = ["fleet"]
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import vgpuctl_lab as lab
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
-from vgpuctl import lab
 from vgpuctl.guests.storage import Storage
-from vgpuctl.lab.simulated.machine.state import MachineFolder
-from vgpuctl.usecases.services import Services
+from vgpuctl.usecases.support.services import Services
 from vgpuctl.wiring import Settings, open_services
+from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 MIX = "a40,a40/mdev-vf,t4+rtx-3090,h100-pcie,l40s"
 GPUS = ("A40-8Q", "A40-24Q", "2*A40-12Q", "T4-4Q", "2*T4-2Q", "passthrough:nvidia-geforce-rtx-3090")

@@ -28,7 +28,7 @@ from typing import Any
 
 from tests.proof.fuzz_readers import READERS
 from vgpuctl.cli import main as cli
-from vgpuctl.cli.output import print_json, print_table
+from vgpuctl.cli.support.output import print_json, print_table
 from vgpuctl.errors import UsageError, VgpuctlError
 
 TOKENS = tuple(

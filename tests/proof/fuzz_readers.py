@@ -29,9 +29,6 @@ from vgpuctl.inventory import load_inventory
 from vgpuctl.inventory.exchange import Left, import_mdevctl, import_mig_parted, import_vgpu_device_manager
 from vgpuctl.inventory.owners_file import read_owners
 from vgpuctl.inventory.yaml_document import read_document
-from vgpuctl.lab.cards import parse_host
-from vgpuctl.lab.lab_file import read_lab_file
-from vgpuctl.lab.simulated.mix import parse_mix
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import parse_page_size
 from vgpuctl.model.host_target import HostTarget
@@ -45,9 +42,12 @@ from vgpuctl.model.vpc_text import parse_forwarded, parse_ports, parse_rule, par
 from vgpuctl.model.wishes import read_wishes
 from vgpuctl.quota.resources import parse_assignment
 from vgpuctl.store.address import parse_url
-from vgpuctl.usecases.rollout import batches, parse_serial
-from vgpuctl.usecases.tenant_file import read_tenant_file
-from vgpuctl.usecases.vm_file import read_vm_file
+from vgpuctl.usecases.layout.rollout import batches, parse_serial
+from vgpuctl.usecases.tenant.tenant_file import read_tenant_file
+from vgpuctl.usecases.vm.vm_file import read_vm_file
+from vgpuctl_lab.cards import parse_host
+from vgpuctl_lab.lab_file import read_lab_file
+from vgpuctl_lab.simulated.mix import parse_mix
 
 DATA = Path(__file__).parents[1] / "data"
 INVENTORIES = Path(__file__).parents[2] / "inventory"

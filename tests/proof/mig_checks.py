@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from vgpuctl import catalog
-from vgpuctl.lab.simulated.machine.shape import Card
-from vgpuctl.lab.simulated.machine.state import MachineFolder, State
 from vgpuctl.model.lease import Lease
+from vgpuctl_lab.simulated.machine.shape import Card
+from vgpuctl_lab.simulated.machine.state import MachineFolder, State
 
 
 def mig_faults(host: str, machine: MachineFolder, leases: Sequence[Lease]) -> Iterator[str]:

@@ -25,11 +25,11 @@ def _library(rule: str, name: str, on: str, *places: str) -> Library:
 _WRITES = "text reaches the terminal through the function that escapes it"
 _READS = "YAML and JSON files have one bounded reader"
 LIBRARIES = [
-    *(_library(_WRITES, name, "click", "cli/output.py") for name in ("echo", "confirm", "style")),
+    *(_library(_WRITES, name, "click", "cli/support/output.py") for name in ("echo", "confirm", "style")),
     *(_library(_WRITES, name, "click") for name in ("secho", "prompt", "echo_via_pager", "clear", "pause")),
     _library(_WRITES, "print", ""),
-    _library("numbers of options have one reader", "FloatRange", "click", "cli/numbers.py"),
-    _library("numbers of options have one reader", "IntRange", "click", "cli/numbers.py"),
+    _library("numbers of options have one reader", "FloatRange", "click", "cli/support/numbers.py"),
+    _library("numbers of options have one reader", "IntRange", "click", "cli/support/numbers.py"),
     *(_library("numbers of options have one reader", name, "click") for name in ("FLOAT", "INT")),
     _library(_WRITES, "write", "sys.stdout"),
     _library(_WRITES, "write", "sys.stderr"),
@@ -53,7 +53,7 @@ WRITERS = {
     "hardlink_to": {_FILES},
     "symlink_to": set[str](),
     "touch": set[str](),
-    "O_WRONLY": {_FILES, "cli/output.py"},  # /dev/null
+    "O_WRONLY": {_FILES, "cli/support/output.py"},  # /dev/null
     "O_CREAT": {_FILES, "store/sqlite.py"},  # the store itself
     "FileHandler": set[str](),
 }
@@ -79,9 +79,9 @@ UNBOUNDED_READERS = {
     "local_files.py",  # the store's
     "ovn/authority.py",  # of our own
     "store/liveness.py",  # of the kernel
-    "usecases/adopt_host.py",  # of our own
-    "usecases/create_certificate.py",  # of our own
-    "usecases/export_layout.py",  # of our own
+    "usecases/host/adopt_host.py",  # of our own
+    "usecases/network/create_certificate.py",  # of our own
+    "usecases/layout/export_layout.py",  # of our own
 }
 
 

@@ -15,12 +15,13 @@ from typing import Any, NoReturn
 import click
 
 from vgpuctl import __version__
-from vgpuctl.cli.contents import COMMANDS, SECTIONS
-from vgpuctl.cli.log_options import accept_log_options
-from vgpuctl.cli.output import Styled, drop_output, print_document, print_json_error, print_line
+from vgpuctl.cli import plugins
+from vgpuctl.cli.contents import COMMANDS, FOLDERS, SECTIONS
+from vgpuctl.cli.support.log_options import accept_log_options
+from vgpuctl.cli.support.output import Styled, drop_output, print_document, print_json_error, print_line
 from vgpuctl.errors import FileNotWritten, Interrupted, Unexpected, UsageError, VgpuctlError
 from vgpuctl.local_files import is_out_of_room, not_written
-from vgpuctl.usecases import interruptions
+from vgpuctl.usecases.support import interruptions
 
 _LOGGER = logging.getLogger("vgpuctl")
 _SILENT = logging.NullHandler()
@@ -32,13 +33,16 @@ class _LazyGroup(click.Group):
     """A group whose commands are modules, imported only when run or asked for help."""
 
     def list_commands(self, _context: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return sorted({*COMMANDS, *plugins.installed()})
 
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        if name in COMMANDS:
+            module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{name.replace('-', '_')}")
+            command = module.command
+        elif (plugin := plugins.installed().get(name)) is not None:
+            command = plugin.load()
+        else:
             return None
-        module = importlib.import_module(f"vgpuctl.cli.{name.replace('-', '_')}")
-        command = module.command
         assert isinstance(command, click.Command)
         accept_log_options(command, hidden=True)
         return command
@@ -51,14 +55,17 @@ class _LazyGroup(click.Group):
         except click.UsageError as error:
             import difflib
 
-            near = difflib.get_close_matches(args[0], COMMANDS, n=3)
+            near = difflib.get_close_matches(args[0], self.list_commands(context), n=3)
             if not near:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", context) from None
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         longest = max(map(len, COMMANDS))
-        for title, commands in SECTIONS.items():
+        added = {name: plugin.text for name, plugin in plugins.installed().items()}
+        for title, commands in [(one.title, one.commands) for one in SECTIONS] + [
+            ("From other packages", added)
+        ] * bool(added):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(longest), text) for name, text in commands.items()])
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest's serial console as a stream of bytes, and the pump between it and a terminal.
 
-The terminal's mode is the caller's business (cli/console.py puts it into raw mode and back).
+The terminal's mode is the caller's business (cli/vm/console.py puts it into raw mode and back).
 """
 
 import contextlib

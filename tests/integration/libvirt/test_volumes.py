@@ -20,11 +20,11 @@ from vgpuctl.model.image import HostImages
 from vgpuctl.model.vm import CloudInit, DiskRequest, Vm, VmRequest, VmState
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState, wanted_volumes
 from vgpuctl.store.store import Store, open_store
-from vgpuctl.usecases import guest
-from vgpuctl.usecases.gc_volumes import read_volumes, stray_volumes
-from vgpuctl.usecases.services import HostSession, Services
-from vgpuctl.usecases.undo import Undo
-from vgpuctl.usecases.volumes import (
+from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.gc_volumes import read_volumes, stray_volumes
+from vgpuctl.usecases.vm.volumes import (
     find_own,
     make_volumes,
     recorded_volumes,

@@ -11,8 +11,8 @@ from vgpuctl.errors import ConcurrentChange, QuotaExceeded
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
 from vgpuctl.store.store import open_store
-from vgpuctl.usecases.preemption import may_ask_everyone
-from vgpuctl.usecases.quota import refuse_over_quota
+from vgpuctl.usecases.placement.preemption import may_ask_everyone
+from vgpuctl.usecases.placement.quota import refuse_over_quota
 
 START_LIMIT_S = 60
 ADDRESSES_EACH = 12

@@ -15,7 +15,7 @@ from vgpuctl.quota.limits import Quota, month_of
 from vgpuctl.quota.pools import Pool
 from vgpuctl.store import tables
 from vgpuctl.store.store import Store
-from vgpuctl.usecases.quota import refuse_over_quota
+from vgpuctl.usecases.placement.quota import refuse_over_quota
 
 FOREVER = (0.0, 1e12)
 

@@ -31,9 +31,9 @@ from vgpuctl.agent.wire.steps import (
 )
 from vgpuctl.errors import AgentProblem
 from vgpuctl.hosts.agent_client import AgentClient
-from vgpuctl.lab.folder import LabFolder
-from vgpuctl.lab.simulated.machine.door import SimulatedHost
-from vgpuctl.lab.simulated.machine.tree import VGPU_CONFIG
+from vgpuctl_lab.folder import LabFolder
+from vgpuctl_lab.simulated.machine.door import SimulatedHost
+from vgpuctl_lab.simulated.machine.tree import VGPU_CONFIG
 
 EVERY_KIND = frozenset(("vf-profile", "mdev-vf", "mdev", "passthrough", "vf"))
 _PLACE = re.compile(r"\{(\w+)(?::([^}]+))?\}")

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 import yaml
 
+import vgpuctl_lab as lab
 from tests.lab.agreement.bench import Bench, KernelBench, SimulatedBench
 from tests.lab.kernel_cards import Do
 from tests.lab.loaded_boards import loaded_boards
 from tests.lab.simulated_fixtures import need_simulated
 from tests.lab_fixtures import KernelHost
-from vgpuctl import lab
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.hosts.agent_client import AgentClient
 from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.inventory.load import load_inventory
-from vgpuctl.lab.simulated.layout import simulated_folder
-from vgpuctl.lab.simulated.machine.tree import vgpu_config
-from vgpuctl.lab.simulated.mix import parse_mix, shape_of
+from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.machine.tree import vgpu_config
+from vgpuctl_lab.simulated.mix import parse_mix, shape_of
 
 CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "cases.yml").read_text())
 # The cards of the kernel lab's own default host; the simulated one has a card with MIG as well.

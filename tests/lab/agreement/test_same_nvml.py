@@ -16,10 +16,10 @@ from vgpuctl.agent.facts import nvml_gpus
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
 from vgpuctl.agent.nvml import Nvml
 from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVgpuScheduler, Step
-from vgpuctl.lab.card_table import card_table
-from vgpuctl.lab.cards import parse_host
-from vgpuctl.lab.simulated.machine import modes
-from vgpuctl.lab.simulated.machine.nvml import CODES, SimulatedNvml
+from vgpuctl_lab.card_table import card_table
+from vgpuctl_lab.cards import parse_host
+from vgpuctl_lab.simulated.machine import modes
+from vgpuctl_lab.simulated.machine.nvml import CODES, SimulatedNvml
 
 __all__ = ["module", "nvml", "nvml_library"]
 

@@ -21,10 +21,10 @@ def work():
     print("data")
 
 for name, callback in (("wait", wait), ("work", work)):
-    module = type(sys)(f"vgpuctl.cli.{name}")
+    module = type(sys)(f"vgpuctl.cli.vm.{name}")
     module.command = click.Command(name, callback=callback)
-    main.COMMANDS[name] = ""
-    sys.modules[f"vgpuctl.cli.{name}"] = module
+    main.COMMANDS[name], main.FOLDERS[name] = "", "vm"
+    sys.modules[f"vgpuctl.cli.vm.{name}"] = module
 main.main()
 """
 

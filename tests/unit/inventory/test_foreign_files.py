@@ -15,7 +15,7 @@ from vgpuctl.inventory.yaml_document import parse_document
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, MigVgpuLayout, VgpuLayout, WantedInstance
 from vgpuctl.planner.mig_geometry import name_in, table_of_board
 from vgpuctl.sharing.matching import fits
-from vgpuctl.usecases.import_layout import list_missing
+from vgpuctl.usecases.layout.import_layout import list_missing
 
 PAIRS = (
     ("1E78", "RTX8000P-24Q", 2),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from vgpuctl import catalog
-from vgpuctl.lab.builds import MODULE_SOURCES
+from vgpuctl_lab.builds import MODULE_SOURCES
 
 _SOURCES = ("mig_rules.c", "placement_rules.c", "vgpu_rules.c")
 _MAX_STARTS, _MAX_INSTANCES, _MAX_VGPUS, _MAX_REGION = 16, 14, 32, 512

@@ -10,10 +10,10 @@ import pytest
 
 from tests.unit.lab.rules_library import Rules, Space
 from vgpuctl import catalog
-from vgpuctl.lab import boards
 from vgpuctl.model.layout import WantedInstance
 from vgpuctl.planner.mig_geometry import check, place, table_of_board
 from vgpuctl.planner.mig_geometry.fit import occupied
+from vgpuctl_lab import boards
 
 _LAYOUTS = {"Ada Lovelace": 1, "Hopper": 1, "Blackwell": 2}
 _A100, _A30, _RTX = "nvidia-a100-pcie-40gb", "nvidia-a30", "nvidia-rtx-pro-6000-blackwell-server"

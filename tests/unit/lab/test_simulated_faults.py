@@ -9,11 +9,11 @@ import pytest
 from tests.agent.simulated import PF, VM, Machine
 from vgpuctl.agent.dispatch import read_facts
 from vgpuctl.agent.wire.steps import ResetFunction, SetMigMode, SetServiceActive, SetVgpuType, SetVirtualFunctions
-from vgpuctl.cli import lab_fault
-from vgpuctl.lab.faults import KINDS
-from vgpuctl.lab.simulated.machine import faults
-from vgpuctl.lab.simulated.machine.domains import HostDevice, end, start
-from vgpuctl.lab.simulated.machine.programs import run_program
+from vgpuctl_lab.cli import fault as lab_fault
+from vgpuctl_lab.faults import KINDS
+from vgpuctl_lab.simulated.machine import faults
+from vgpuctl_lab.simulated.machine.domains import HostDevice, end, start
+from vgpuctl_lab.simulated.machine.programs import run_program
 
 
 def begin(machine: Machine, kind: str, value: int = 1) -> None:

@@ -13,11 +13,11 @@ from tests.agent.simulated import PF, VM, Machine
 from tests.unit.planner.mig_geometry.placement_model import Card, Refused, tables
 from vgpuctl import catalog
 from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVgpuType, SetVirtualFunctions
-from vgpuctl.lab.placements import layout_of, placements
-from vgpuctl.lab.simulated.machine import modes, nvidia_smi
-from vgpuctl.lab.simulated.machine.domains import HostDevice, start
-from vgpuctl.lab.simulated.machine.nvml_values import CONSTANTS, ERROR_TEXTS, STRUCTS
-from vgpuctl.lab.simulated.machine.state import booted
+from vgpuctl_lab.placements import layout_of, placements
+from vgpuctl_lab.simulated.machine import modes, nvidia_smi
+from vgpuctl_lab.simulated.machine.domains import HostDevice, start
+from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, ERROR_TEXTS, STRUCTS
+from vgpuctl_lab.simulated.machine.state import booted
 
 AGENT = Path(inspect.getfile(catalog)).parents[1] / "agent"
 

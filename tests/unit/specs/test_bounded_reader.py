@@ -12,12 +12,12 @@ import pytest
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.inventory import load_inventory
 from vgpuctl.inventory.owners_file import read_owners
-from vgpuctl.lab.lab_file import read_lab_file
 from vgpuctl.model.network import Backend
 from vgpuctl.specs import bounded_reader
 from vgpuctl.specs.bounded_reader import MOST_BYTES, Malformed, read_bounded, read_documents, read_json
-from vgpuctl.usecases.tenant_file import read_tenant_file
-from vgpuctl.usecases.vm_file import read_vm_file
+from vgpuctl.usecases.tenant.tenant_file import read_tenant_file
+from vgpuctl.usecases.vm.vm_file import read_vm_file
+from vgpuctl_lab.lab_file import read_lab_file
 
 
 def _inventory(path: Path) -> Any:

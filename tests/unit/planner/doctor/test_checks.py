@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every failure mode of reference 9, provoked in what was read of a host; and a healthy host, which has none.
 
-tests/e2e/test_check_hosts.py provokes on simulated hosts what those can show.
+tests/e2e/host/test_check_hosts.py provokes on simulated hosts what those can show.
 """
 
 from collections.abc import Callable

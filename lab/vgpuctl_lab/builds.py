@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is compiled or made once for the lab and kept in its cache: kernel module, NVML, libvirt's shim, empty disk."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from vgpuctl_lab.folder import LabFolder, built
+from vgpuctl_lab.kernel import Kernel
+from vgpuctl_lab.process import checked, needed_program
+
+MODULE_SOURCES = Path(__file__).parent / "kernel_module"
+IN_HOST = Path(__file__).parent / "in_host"
+NVML_SOURCES = Path(__file__).parent / "nvml_library"
+SMI_SOURCES = Path(__file__).parent / "nvidia_smi"
+_C_OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
+DISK_GIB = 16
+
+
+def ensure_module(folder: LabFolder, kernel: Kernel) -> Path:
+    """Build the kernel module against the kernel's headers. Returns the path of `vgpulab.ko`."""
+    sources = sorted(
+        file
+        for file in MODULE_SOURCES.iterdir()
+        if (file.suffix in (".c", ".h") and not file.name.endswith(".mod.c")) or file.name in ("Makefile", "Kbuild")
+    )
+    target = folder.cache / "module" / _key(sources, kernel.release)
+    with built(target) as building:
+        if building:
+            for file in sources:
+                shutil.copy(file, building)
+            make = needed_program("make", package="make gcc")
+            checked(
+                [make, "-C", str(kernel.headers), f"M={building}", "modules"],
+                what="building the lab's kernel module",
+                timeout_s=300,
+            )
+    return target / "vgpulab.ko"
+
+
+def ensure_shim(folder: LabFolder) -> Path:
+    """Build the library that the host's libvirtd is loaded with (in_host/driver_link_shim.c says why)."""
+    source = IN_HOST / "driver_link_shim.c"
+    target = folder.cache / "shim" / _key([source], "")
+    with built(target) as building:
+        if building:
+            compiler = needed_program("cc", package="gcc")
+            output = building / "driver_link_shim.so"
+            checked(
+                [compiler, "-shared", "-fPIC", "-O2", "-o", str(output), str(source), "-ldl"],
+                what="building libvirt's shim",
+                timeout_s=60,
+            )
+    return target / "driver_link_shim.so"
+
+
+def ensure_nvml(folder: LabFolder) -> Path:
+    """Build the lab's NVML and nvidia-smi. Returns the folder with `libnvidia-ml.so.1` and `nvidia-smi`."""
+    target = folder.cache / "nvml" / _key([*_sources(NVML_SOURCES), *_sources(SMI_SOURCES)], "")
+    with built(target) as building:
+        if building:
+            build_nvidia_smi(building, build_nvml(building))
+    return target
+
+
+def build_nvml(folder: Path) -> Path:
+    """Compile the lab's NVML into a folder. Returns the library's path."""
+    library = folder / "libnvidia-ml.so.1"
+    sources = [str(file) for file in _sources(NVML_SOURCES) if file.suffix == ".c"]
+    options = ["-fPIC", "-fvisibility=hidden", "-shared", "-Wl,-soname,libnvidia-ml.so.1"]
+    command = [needed_program("cc", package="gcc"), *_C_OPTIONS, *options]
+    checked([*command, "-o", str(library), *sources], what="building the lab's NVML", timeout_s=120)
+    return library
+
+
+def build_nvidia_smi(folder: Path, library: Path) -> Path:
+    """Compile the lab's nvidia-smi, which asks that NVML, into a folder. Returns the program's path."""
+    program = folder / "nvidia-smi"
+    sources = [str(file) for file in _sources(SMI_SOURCES) if file.suffix == ".c"]
+    command = [needed_program("cc", package="gcc"), *_C_OPTIONS, "-o", str(program)]
+    checked([*command, *sources, str(library)], what="building the lab's nvidia-smi", timeout_s=120)
+    return program
+
+
+def ensure_empty_disk(folder: LabFolder) -> Path:
+    """Make the disk that every host starts with: an empty ext4 in a qcow2 file of a few MiB."""
+    target = folder.cache / "disk" / f"{DISK_GIB}GiB"
+    with built(target) as building:
+        if building:
+            raw, image = building / "empty.raw", building / "empty.qcow2"
+            with raw.open("wb") as file:
+                file.truncate(DISK_GIB * 2**30)
+            mkfs = needed_program("mkfs.ext4", package="e2fsprogs")
+            options = "lazy_itable_init=1,lazy_journal_init=1,nodiscard"
+            checked(
+                [mkfs, "-q", "-F", "-m", "0", "-J", "size=16", "-L", "vgpulab", "-E", options, str(raw)],
+                what="making the empty disk",
+                timeout_s=120,
+            )
+            convert = needed_program("qemu-img", package="qemu-utils")
+            checked(
+                [convert, "convert", "-q", "-f", "raw", "-O", "qcow2", str(raw), str(image)],
+                what="making the empty disk",
+                timeout_s=120,
+            )
+            raw.unlink()
+    return target / "empty.qcow2"
+
+
+def _sources(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.suffix in (".c", ".h"))
+
+
+def _key(files: list[Path], salt: str) -> str:
+    digest = hashlib.sha256(salt.encode())
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:24]

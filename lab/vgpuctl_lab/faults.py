@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults on demand: one list of kinds for emulated and simulated hosts, set, listed and ended the same way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.errors import LabError, UsageError
+from vgpuctl_lab import kernel_faults
+from vgpuctl_lab.folder import LabFolder, default_folder
+from vgpuctl_lab.simulated import faults as simulated_faults
+from vgpuctl_lab.simulated import fleet
+
+Active = tuple[str, str | None, int]
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """One kind. of_card: it ails a card, else the host. value: what the number means; default: when none is given."""
+
+    name: str
+    of_card: bool
+    summary: str
+    value: str | None = None
+    default: int = 1
+
+
+_ALL = (
+    FaultKind("refuse", True, "every vGPU creation is refused, as the driver logs it", "RM code", 0x1A),
+    FaultKind("unbind-lock", True, "unbindLock is never granted: VFs cannot come or go"),
+    FaultKind("busy", True, "the GPU counts as used: no unbindLock, no reset, MIG stays as it is"),
+    FaultKind("removal-delay", True, "after a VM's end its vGPU cannot be removed for a while", "ms", 5000),
+    FaultKind("fallen", True, "the GPU has fallen off the bus: Xid 79, NVML says that it is lost"),
+    FaultKind("xid", True, "one Xid in the kernel's log", "Xid", 31),
+    FaultKind("ecc", True, "uncorrected memory errors, Xid 48", "errors", 1),
+    FaultKind("pf-stub", True, "sriov-manage was interrupted: the PF is left on pci-pf-stub without VFs"),
+    FaultKind("pf-unbound", True, "sriov-manage died: the PF is on no driver, and so after more runs", "times", 1),
+    FaultKind("vfs-on-stub", True, "pci-pf-stub has claimed every VF"),
+    FaultKind("vfs-unregistered", True, "the VFs offer no types until they are recreated", "times", 1),
+    FaultKind("sriov-silent", True, "sriov-manage does nothing and ends with 0", "runs", 1),
+    FaultKind("board-unknown", True, "sriov-manage does not know the board: it says nothing and ends with 0"),
+    FaultKind("lock-busy", True, "the vGPU manager has the GPU open for a while", "seconds", 60),
+    FaultKind("vf-wedged", True, "no VM can use this VF, nor one whose QEMU was killed early", "VF, from 1", 1),
+    FaultKind("libvirtd", False, "libvirtd is stopped"),
+    FaultKind("sshd", False, "sshd is stopped; on an emulated host for so long", "seconds", 60),
+    FaultKind("network", False, "the host's network is cut: sessions hang, new ones get no answer"),
+    FaultKind("disk-full", False, "the host's disk has no space left"),
+    FaultKind("clock-skew", False, "the host's clock is ahead", "seconds", 3600),
+    FaultKind("power-off", False, "the host has no power; the end of the fault is a cold start"),
+)
+KINDS = {kind.name: kind for kind in _ALL}
+_MOST = 0xFFFFFFFF
+
+
+def begin(
+    host: str, kind: str, value: int | None = None, *, card: str | None = None, folder: LabFolder | None = None
+) -> Active:
+    """Let a fault begin on a host, of its first NVIDIA GPU where no card is named. Raises UsageError, LabError."""
+    known = KINDS.get(kind)
+    if known is None:
+        raise UsageError(f"there is no fault {kind!r}", hint=f"kinds: {', '.join(KINDS)}")
+    if value is not None and known.value is None:
+        raise UsageError(f"the fault {kind} takes no value")
+    if value is not None and not 0 < value <= _MOST:
+        raise UsageError(f"{kind} {value}: the value is a whole number from 1", hint="--clear ends a fault")
+    if card is not None and not known.of_card:
+        raise UsageError(f"the fault {kind} is the host's, not of a card")
+    number = value or known.default
+    lab = folder or default_folder()
+    if _is_simulated(host, lab):
+        where = simulated_faults.begin(lab, host, kind, number, card if known.of_card else None)
+    else:
+        where = kernel_faults.begin(lab, host, kind, number, card, of_card=known.of_card)
+    return kind, where if known.of_card else None, number
+
+
+def clear(host: str, kinds: Sequence[str] = (), *, folder: LabFolder | None = None) -> list[Active]:
+    """End faults of a host, all without kinds, on whatever card they are. Returns what has ended."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UsageError(f"there is no fault {kind!r}", hint=f"kinds: {', '.join(KINDS)}")
+    lab = folder or default_folder()
+    chosen = [one for one in active(host, folder=lab) if not kinds or one[0] in kinds]
+    if not _is_simulated(host, lab):
+        kernel_faults.end(lab, host, chosen)
+        return chosen
+    # Power comes last: it is a start, after which no other fault is left.
+    for kind, card, _ in sorted(chosen, key=lambda one: one[0] == "power-off"):
+        simulated_faults.end(lab, host, kind, card)
+    return chosen
+
+
+def active(host: str, *, folder: LabFolder | None = None) -> list[Active]:
+    """The faults that a host has now: (kind, card or None, value), by kind."""
+    lab = folder or default_folder()
+    found = simulated_faults.active(lab, host) if _is_simulated(host, lab) else kernel_faults.active(lab, host)
+    return sorted(found, key=lambda one: (list(KINDS).index(one[0]), one[1] or ""))
+
+
+def _is_simulated(host: str, lab: LabFolder) -> bool:
+    if host in fleet.names(folder=lab):
+        return True
+    if host not in lab.host_names():
+        there = ", ".join((*lab.host_names(), *fleet.names(folder=lab))) or "none"
+        raise LabError(f"there is no host {host!r} in {lab.path}", hint=f"hosts there: {there}; see `lab status`")
+    return False

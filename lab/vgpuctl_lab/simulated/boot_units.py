@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What systemd would do for a simulated host at boot: run the enabled oneshot units before libvirt."""
+
+import asyncio
+import os
+import shlex
+from pathlib import Path
+
+from vgpuctl_lab.simulated import interpreter
+from vgpuctl_lab.simulated.layout import SimulatedFolder
+from vgpuctl_lab.simulated.machine.state import MachineFolder
+
+_LIMIT_S = 60.0
+_WANTS = "etc/systemd/system/multi-user.target.wants"
+_PACKAGE = Path(__file__).parent.parent
+
+
+async def run_boot_units(lab: SimulatedFolder, machine: MachineFolder) -> None:
+    """Run what is wanted by multi-user.target; what the units say lies in the machine's journal afterwards."""
+    wants = machine.root / _WANTS
+    for link in sorted(wants.iterdir()) if wants.is_dir() else []:
+        unit = machine.root / os.readlink(link).lstrip("/")  # noqa: PTH115 - the target lies under the machine's root
+        for line in unit.read_text().splitlines() if unit.is_file() else []:
+            key, _, command = line.partition("=")
+            if key in ("ExecStartPre", "ExecStart"):
+                status = await _run(lab, machine, shlex.split(command.removeprefix("-")), unit.stem)
+                if status and not command.startswith("-"):
+                    break
+
+
+async def _run(lab: SimulatedFolder, machine: MachineFolder, argv: list[str], identifier: str) -> int | None:
+    """Run one command to its end. Returns its exit status; after a command with a minus the next one runs anyway."""
+    environment = {
+        **os.environ,
+        interpreter.HOST_VARIABLE: str(machine.folder),
+        interpreter.PACKAGE_VARIABLE: str(_PACKAGE),
+        "PATH": f"{lab.programs}:{os.environ.get('PATH', '')}",
+    }
+    journal = machine.root / "var/log/journal.txt"
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    with journal.open("a") as log:
+        log.write(f"{identifier}: starting {' '.join(argv)}\n")
+        log.flush()
+        process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log, env=environment)
+        try:
+            await asyncio.wait_for(process.wait(), _LIMIT_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        log.write(f"{identifier}: ended with {process.returncode}\n")
+    return process.returncode

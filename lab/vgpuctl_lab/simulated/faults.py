@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of simulated hosts: in the machine's state, and at the keeper's doors."""
+
+from vgpuctl.errors import LabError, UsageError
+from vgpuctl_lab.folder import LabFolder
+from vgpuctl_lab.simulated import fleet
+from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.machine import faults
+from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, Card
+from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
+
+Active = tuple[str, str | None, int]
+# What the keeper has to heed; the agent sees the others by itself.
+_AT_THE_DOORS = ("libvirtd", "sshd", "network", "power-off")
+_OF_HOST = (*_AT_THE_DOORS, "disk-full", "clock-skew")
+
+
+def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None) -> str | None:
+    """Let a fault begin; the card it is on, None for one of the host."""
+    machine = _machine(lab, host)
+    if kind in _OF_HOST:
+        with machine.change() as state:
+            faults.set_on_host(machine, state, kind, value)
+        _heed(lab, host, kind)
+        return None
+    card = _card(machine, host, address, with_vfs=kind in faults.OF_SRIOV)
+    with machine.change() as state:
+        faults.set_on_card(machine, state, card, kind, value)
+    return card.address
+
+
+def end(lab: LabFolder, host: str, kind: str, address: str | None) -> None:
+    """End a fault."""
+    machine = _machine(lab, host)
+    with machine.change() as state:
+        if address is None:
+            faults.set_on_host(machine, state, kind, 0)
+        else:
+            faults.set_on_card(machine, state, _card(machine, host, address), kind, 0)
+    _heed(lab, host, kind)
+
+
+def active(lab: LabFolder, host: str) -> list[Active]:
+    """The faults that a host has now."""
+    machine = _machine(lab, host)
+    state = machine.state()
+    found: list[Active] = [(kind, None, value) for kind, value in state.host_faults.items()]
+    for card in machine.shape.cards:
+        kinds = state.faults.get(card.address, {})
+        found += [
+            (kind, card.address, value) for kind, value in kinds.items() if not faults.is_over(state, card, kind, value)
+        ]
+    return found
+
+
+def _heed(lab: LabFolder, host: str, kind: str) -> None:
+    if kind in _AT_THE_DOORS:
+        fleet.heed_faults(host, folder=lab)
+
+
+def _machine(lab: LabFolder, host: str) -> MachineFolder:
+    folder = simulated_folder(lab).host(host)
+    if not (folder / "state.json").is_file():
+        raise LabError(f"the simulated host {host} is not complete", hint="`vgpuctl lab down` removes it")
+    return MachineFolder(folder)
+
+
+def _card(machine: MachineFolder, host: str, address: str | None, *, with_vfs: bool = False) -> Card:
+    cards = [
+        card
+        for card in machine.shape.cards
+        if is_nvidia(card) and (not with_vfs or (card.total_vfs and card.interface != PASSTHROUGH))
+    ]
+    for card in cards:
+        if address in (None, card.address):
+            return card
+    there = ", ".join(card.address for card in cards) or "none"
+    what = "NVIDIA GPU with SR-IOV" if with_vfs else "NVIDIA GPU"
+    raise UsageError(f"{host} has no {what} {address or ''}".rstrip(), hint=f"it has {there}")

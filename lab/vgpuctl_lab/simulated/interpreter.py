@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python of a simulated host: it runs the program it is given, and gives an agent a simulated machine.
+
+`lab up` copies it to `bin/python3`. Which host it is on says the login's environment. The agent's file is the one
+every host gets; when it imports `vgpuctl.agent.host`, the class `Host` there is the door to the simulated machine.
+"""
+
+import os
+import pwd
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
+PACKAGE_VARIABLE = "VGPUCTL_SIMULATED_PACKAGE"
+_DOOR = "vgpuctl_lab.simulated.machine.door"
+_HOST = "vgpuctl.agent.host"
+_RUN_FILE = "from vgpuctl.agent.__main__ import main; main()"
+
+
+class DoorFinder(MetaPathFinder):
+    """Finds the agent's own `host` module and puts the simulated machine's door in it."""
+
+    def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Let the agent's module be found where it is, with our loader around its own."""
+        if fullname != _HOST:
+            return None
+        spec = PathFinder.find_spec(fullname, path)  # type: ignore[arg-type]
+        if spec is not None and spec.loader is not None:
+            spec.loader = DoorLoader(spec.loader)
+        return spec
+
+
+class DoorLoader(Loader):
+    """Runs the agent's module, then replaces its `Host`."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Leave it to the agent's loader."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the agent's code, then put the door in."""
+        self._loader.exec_module(module)
+        folder = os.environ[HOST_VARIABLE]
+        # The packages above the machine stay empty here.
+        for name in ("vgpuctl_lab", "vgpuctl_lab.simulated"):
+            package = ModuleType(name)
+            package.__path__ = ["/".join((os.environ[PACKAGE_VARIABLE], *name.split(".")[1:]))]
+            sys.modules.setdefault(name, package)
+        door = __import__(_DOOR, fromlist=["SimulatedHost"])
+        module.Host = lambda root="/": door.SimulatedHost(folder)  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    """Take python3's own arguments: `[-I] [-S] -c PROGRAM ARGUMENT…`, or the machine's own agent, `FILE.pyz ARGUMENT…`.
+
+    Anything else is the real Python's.
+    """
+    arguments = sys.argv[1:]
+    while arguments and arguments[0] in ("-I", "-S"):
+        arguments.pop(0)
+    if arguments and arguments[0].endswith(".pyz") and HOST_VARIABLE in os.environ:
+        path = f"{os.environ[HOST_VARIABLE]}/root{arguments[0]}"
+        arguments = ["-c", _RUN_FILE, *arguments[1:]]
+        sys.path.insert(0, path)
+    if len(arguments) < 2 or arguments[0] != "-c" or HOST_VARIABLE not in os.environ:
+        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+    home = f"{os.environ[HOST_VARIABLE]}/home"
+    real = pwd.getpwuid
+    # The agent is kept in the host's home, not in that of this machine's user.
+    pwd.getpwuid = lambda number: pwd.struct_passwd((*real(number)[:5], home, real(number)[6]))
+    sys.meta_path.insert(0, DoorFinder())
+    sys.argv = ["-c", *arguments[2:]]
+    exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
+
+
+if __name__ == "__main__":
+    main()

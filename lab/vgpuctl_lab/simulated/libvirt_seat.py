@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One simulated host's libvirt: many clients on one connection to the test driver of the lab's libvirtd.
+
+The daemon and its answers are libvirt's own. This seat keeps the connection open, because the test driver forgets
+everything at its end; calls a `kvm` domain a `test` domain and back; and lets the machine have its say when a
+domain starts and ends: its devices must be there, and its process then holds them.
+"""
+
+import asyncio
+import json
+import re
+import struct
+import uuid
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from xml.etree import ElementTree
+
+from vgpuctl_lab.simulated.libvirt_wire import (
+    KEEPALIVE_PING,
+    KEEPALIVE_PONG,
+    KEEPALIVE_PROGRAM,
+    LONGEST_PACKET,
+    QEMU_PROGRAM,
+    REMOTE_PROGRAM,
+    DomainName,
+    Kind,
+    Packet,
+    Procedure,
+    Status,
+    decode,
+    read_domain,
+    read_domains,
+    read_text,
+    text,
+)
+from vgpuctl_lab.simulated.machine import domains
+from vgpuctl_lab.simulated.machine.domains import HostDevice, StartRefused
+from vgpuctl_lab.simulated.machine.state import MachineFolder
+
+_DOMAIN_TYPE = re.compile(r"<domain\b[^>]*?\btype=(['\"])(\w+)\1")
+_LIST_ACTIVE, _LIST_INACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 2, 1 << 10, 0
+# What the test driver's undefine knows: managed save and snapshot metadata. The rest it has nothing of.
+_KNOWN_UNDEFINE_FLAGS = 0x3
+# VIR_DOMAIN_DESTROY_GRACEFUL
+_GRACEFUL = 1
+_ANSWERED_HERE = (
+    Procedure.CONNECT_OPEN,
+    Procedure.CONNECT_CLOSE,
+    Procedure.CONNECT_REGISTER_CLOSE_CALLBACK,
+    Procedure.CONNECT_UNREGISTER_CLOSE_CALLBACK,
+)
+_DEFINES = (Procedure.DOMAIN_DEFINE_XML, Procedure.DOMAIN_DEFINE_XML_FLAGS)
+_WRITES_TO_DISK = (
+    Procedure.DOMAIN_DEFINE_XML,
+    Procedure.DOMAIN_DEFINE_XML_FLAGS,
+    Procedure.STORAGE_VOL_CREATE_XML,
+    Procedure.STORAGE_VOL_CREATE_XML_FROM,
+)
+_STARTS = (Procedure.DOMAIN_CREATE, Procedure.DOMAIN_CREATE_WITH_FLAGS)
+_ENDS = (
+    Procedure.DOMAIN_DESTROY,
+    Procedure.DOMAIN_DESTROY_FLAGS,
+    Procedure.DOMAIN_SHUTDOWN,
+    Procedure.DOMAIN_SHUTDOWN_FLAGS,
+    Procedure.DOMAIN_UNDEFINE,
+    Procedure.DOMAIN_UNDEFINE_FLAGS,
+)
+
+
+class LibvirtSeat:
+    """The libvirt of one host. definitions: a folder that keeps the domains' XML for the next start of the lab."""
+
+    def __init__(self, machine: MachineFolder, node: Path, definitions: Path) -> None:
+        self._machine = machine
+        self._node = node
+        self._definitions = definitions
+        self._types: dict[str, str] = {}
+        self._serial = 0
+        self._waiting: dict[int, asyncio.Future[Packet]] = {}
+        self._writer: StreamWriter | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._clients: set[StreamWriter] = set()
+
+    async def open(self, socket_path: str) -> None:
+        """Connect to the daemon, give this host a node of its own, and define again what was defined before."""
+        reader, self._writer = await asyncio.open_unix_connection(socket_path)
+        self._pump = asyncio.create_task(self._take_answers(reader))
+        await self._call(Procedure.AUTH_LIST)
+        await self._call(Procedure.CONNECT_OPEN, struct.pack(">I", 1) + text(f"test://{self._node}") + bytes(4))
+        self._definitions.mkdir(exist_ok=True)
+        for file in sorted(self._definitions.glob("*.xml")):
+            await self._define(
+                Packet(REMOTE_PROGRAM, Procedure.DOMAIN_DEFINE_XML, Kind.CALL, 0, 0, text(file.read_text()))
+            )
+
+    async def close(self) -> None:
+        """Let go of the daemon and the clients."""
+        self.drop_clients()
+        if self._pump is not None:
+            self._pump.cancel()
+        if self._writer is not None:
+            self._writer.close()
+
+    async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Answer one client until it goes."""
+        self._clients.add(writer)
+        uploads: set[int] = set()
+        tasks: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                packet = await read_packet(reader)
+                if packet.program == KEEPALIVE_PROGRAM:
+                    if packet.procedure == KEEPALIVE_PING:
+                        _send(writer, Packet(KEEPALIVE_PROGRAM, KEEPALIVE_PONG, Kind.MESSAGE, 0, Status.OK))
+                elif packet.kind == Kind.STREAM:
+                    self._take_stream(packet, uploads, writer)
+                elif packet.kind == Kind.CALL:
+                    if packet.program == REMOTE_PROGRAM and packet.procedure == Procedure.STORAGE_VOL_UPLOAD:
+                        uploads.add(packet.serial)
+                    task = asyncio.create_task(self._answer(packet, writer))
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            self._clients.discard(writer)
+            for task in list(tasks):
+                with suppress(asyncio.CancelledError):
+                    await task
+            writer.close()
+
+    def drop_clients(self) -> None:
+        """Hang up on everybody, as the end of a host does."""
+        for writer in list(self._clients):
+            writer.transport.abort()
+
+    async def power_off(self) -> None:
+        """Take the power of every running domain; definitions stay."""
+        async with self._lock:
+            for domain in await self._list(_LIST_ACTIVE):
+                await self._call(Procedure.DOMAIN_DESTROY, domain.encoded)
+            await self._note_ends()
+
+    async def start_autostarted(self) -> None:
+        """Start the domains that are to start with the host, as libvirt's daemon does when it comes up."""
+        for domain in await self._list(_LIST_INACTIVE | _LIST_AUTOSTART):
+            await self._start(Packet(REMOTE_PROGRAM, Procedure.DOMAIN_CREATE, Kind.CALL, 0, 0, domain.encoded))
+
+    def running(self) -> int:
+        """How many VMs run."""
+        return len(self._machine.state().domains)
+
+    async def _answer(self, packet: Packet, writer: StreamWriter) -> None:
+        try:
+            answer = await self._work_of(packet)(packet)
+        except (struct.error, ValueError, ElementTree.ParseError) as error:
+            answer = packet.error(f"the lab cannot read the call {packet.procedure}: {error}")
+        except ConnectionError:
+            writer.transport.abort()
+            return
+        _send(writer, answer)
+
+    def _work_of(self, packet: Packet) -> Callable[[Packet], Awaitable[Packet]]:
+        if packet.program == QEMU_PROGRAM:
+            return self._ask_monitor
+        if packet.procedure in _WRITES_TO_DISK and "disk-full" in self._machine.state().host_faults:
+            return self._refuse_for_want_of_space
+        works: dict[int, Callable[[Packet], Awaitable[Packet]]] = {
+            Procedure.AUTH_LIST: self._list_no_authentication,
+            Procedure.STORAGE_VOL_UPLOAD: self._say_ok,
+            Procedure.DOMAIN_CREATE_XML: self._create,
+            Procedure.DOMAIN_GET_XML_DESC: self._describe,
+            **dict.fromkeys(_ANSWERED_HERE, self._say_ok),
+            **dict.fromkeys(_DEFINES, self._define),
+            **dict.fromkeys(_STARTS, self._start),
+            **dict.fromkeys(_ENDS, self._end),
+        }
+        return works.get(packet.procedure, self._forward)
+
+    async def _say_ok(self, packet: Packet) -> Packet:
+        return packet.reply()
+
+    async def _refuse_for_want_of_space(self, packet: Packet) -> Packet:
+        return packet.error("cannot write to /var/lib/libvirt: No space left on device")
+
+    async def _list_no_authentication(self, packet: Packet) -> Packet:
+        return packet.reply(struct.pack(">II", 1, 0))
+
+    async def _forward(self, packet: Packet) -> Packet:
+        answer = await self._ask(packet)
+        return packet.reply(answer.body, answer.status)
+
+    def _take_stream(self, packet: Packet, uploads: set[int], writer: StreamWriter) -> None:
+        """The test driver stores no volume's content: take it, drop it, and agree at its end."""
+        if packet.serial in uploads and packet.status != Status.CONTINUE:
+            uploads.discard(packet.serial)
+            _send(writer, Packet(packet.program, packet.procedure, Kind.STREAM, packet.serial, Status.OK))
+
+    async def _define(self, packet: Packet) -> Packet:
+        xml, end = read_text(packet.body)
+        body = text(_as_test_domain(xml)) + packet.body[end:]
+        answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))
+        if answer.status == Status.OK:
+            domain = read_domain(answer.body)
+            self._types[domain.uuid] = _domain_type(xml)
+            (self._definitions / f"{domain.uuid}.xml").write_text(xml)
+        return packet.reply(answer.body, answer.status)
+
+    async def _start(self, packet: Packet) -> Packet:
+        domain = read_domain(packet.body)
+        async with self._lock:
+            described = await self._call(Procedure.DOMAIN_GET_XML_DESC, domain.encoded + bytes(4))
+            if described.status != Status.OK:
+                return packet.reply(described.body, described.status)
+            return await self._run(packet, domain.uuid, domain.name, read_text(described.body)[0], packet.body)
+
+    async def _create(self, packet: Packet) -> Packet:
+        xml, end = read_text(packet.body)
+        root = ElementTree.fromstring(xml)
+        vm_uuid = root.findtext("uuid")
+        if vm_uuid is None:
+            vm_uuid = str(uuid.uuid4())
+            xml = xml.replace("<name>", f"<uuid>{vm_uuid}</uuid><name>", 1)
+        self._types[vm_uuid] = _domain_type(xml)
+        async with self._lock:
+            body = text(_as_test_domain(xml)) + packet.body[end:]
+            return await self._run(packet, vm_uuid, root.findtext("name", ""), xml, body)
+
+    async def _run(self, packet: Packet, vm_uuid: str, name: str, xml: str, body: bytes) -> Packet:
+        """Start a domain once the machine agrees; when libvirt does not, the machine takes back."""
+        if vm_uuid not in self._machine.state().domains:
+            try:
+                domains.start(self._machine, vm_uuid, name, _devices(xml), _pages(xml), _nodes_kib(xml))
+            except StartRefused as refused:
+                return packet.error(f"internal error: qemu unexpectedly closed the monitor: {refused}")
+        answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))
+        if answer.status != Status.OK:
+            await self._note_ends()
+        return packet.reply(answer.body, answer.status)
+
+    async def _end(self, packet: Packet) -> Packet:
+        body = packet.body
+        if packet.procedure == Procedure.DOMAIN_UNDEFINE_FLAGS:
+            (flags,) = struct.unpack(">I", body[-4:])
+            body = body[:-4] + struct.pack(">I", flags & _KNOWN_UNDEFINE_FLAGS)
+        async with self._lock:
+            answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))
+            await self._note_ends(is_kill=_is_kill(packet))
+            if answer.status == Status.OK:
+                await self._forget_undefined()
+        return packet.reply(answer.body, answer.status)
+
+    async def _describe(self, packet: Packet) -> Packet:
+        answer = await self._ask(packet)
+        if answer.status != Status.OK:
+            return packet.reply(answer.body, answer.status)
+        xml, _ = read_text(answer.body)
+        wanted = self._types.get(read_domain(packet.body).uuid, "kvm")
+        return packet.reply(text(_with_type(xml, wanted)))
+
+    async def _ask_monitor(self, packet: Packet) -> Packet:
+        """Answer `query-pci` from the domain's devices; the test driver has no QEMU that could."""
+        domain = read_domain(packet.body)
+        command, _ = read_text(packet.body, len(domain.encoded))
+        if "query-pci" not in command or domain.uuid not in self._machine.state().domains:
+            return await self._forward(packet)
+        described = await self._call(Procedure.DOMAIN_GET_XML_DESC, domain.encoded + bytes(4))
+        if described.status != Status.OK:
+            return packet.reply(described.body, described.status)
+        return packet.reply(text(_query_pci(self._machine, read_text(described.body)[0])))
+
+    async def _note_ends(self, *, is_kill: bool = False) -> None:
+        running = {domain.uuid for domain in await self._list(_LIST_ACTIVE)}
+        domains.end(self._machine, running, is_kill=is_kill)
+
+    async def _forget_undefined(self) -> None:
+        there = {domain.uuid for domain in await self._list(_LIST_ALL)}
+        for file in self._definitions.glob("*.xml"):
+            if file.stem not in there:
+                file.unlink()
+                self._types.pop(file.stem, None)
+
+    async def _list(self, flags: int) -> list[DomainName]:
+        answer = await self._call(Procedure.CONNECT_LIST_ALL_DOMAINS, struct.pack(">II", 1, flags))
+        return read_domains(answer.body) if answer.status == Status.OK else []
+
+    async def _call(self, procedure: Procedure, body: bytes = b"") -> Packet:
+        return await self._ask(Packet(REMOTE_PROGRAM, procedure, Kind.CALL, 0, 0, body))
+
+    async def _ask(self, packet: Packet) -> Packet:
+        """Send a call under a serial of ours and wait for its answer."""
+        if self._writer is None or self._writer.is_closing():
+            raise ConnectionError("the lab's libvirtd is gone")
+        self._serial += 1
+        serial = self._serial
+        self._waiting[serial] = asyncio.get_running_loop().create_future()
+        ours = Packet(packet.program, packet.procedure, Kind.CALL, serial, Status.OK, packet.body, packet.version)
+        self._writer.write(ours.encode())
+        try:
+            return await self._waiting[serial]
+        finally:
+            del self._waiting[serial]
+
+    async def _take_answers(self, reader: StreamReader) -> None:
+        try:
+            while True:
+                packet = await read_packet(reader)
+                if packet.program == KEEPALIVE_PROGRAM and self._writer is not None:
+                    _send(self._writer, Packet(KEEPALIVE_PROGRAM, KEEPALIVE_PONG, Kind.MESSAGE, 0, Status.OK))
+                elif packet.kind == Kind.REPLY and packet.serial in self._waiting:
+                    self._waiting[packet.serial].set_result(packet)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            for future in self._waiting.values():
+                future.set_exception(ConnectionError("the lab's libvirtd is gone"))
+            self.drop_clients()
+
+
+async def read_packet(reader: StreamReader) -> Packet:
+    """Read one packet. Raises IncompleteReadError at the end, ConnectionError for what is no packet."""
+    length = await reader.readexactly(4)
+    (size,) = struct.unpack(">I", length)
+    if not 28 <= size <= LONGEST_PACKET:
+        raise ConnectionError(f"a packet of {size} bytes")
+    return decode(length + await reader.readexactly(size - 4))
+
+
+def _send(writer: StreamWriter, packet: Packet) -> None:
+    if not writer.is_closing():
+        writer.write(packet.encode())
+
+
+def _is_kill(packet: Packet) -> bool:
+    """Return whether libvirt may end the QEMU by SIGKILL."""
+    if packet.procedure == Procedure.DOMAIN_DESTROY_FLAGS:
+        (flags,) = struct.unpack(">I", packet.body[-4:])
+        return not flags & _GRACEFUL
+    return packet.procedure == Procedure.DOMAIN_DESTROY
+
+
+def _domain_type(xml: str) -> str:
+    match = _DOMAIN_TYPE.search(xml)
+    return match[2] if match else "kvm"
+
+
+def _as_test_domain(xml: str) -> str:
+    return _with_type(xml, "test")
+
+
+def _with_type(xml: str, wanted: str) -> str:
+    match = _DOMAIN_TYPE.search(xml)
+    return xml if match is None else xml[: match.start(2)] + wanted + xml[match.end(2) :]
+
+
+def _devices(xml: str) -> list[HostDevice]:
+    found = []
+    for hostdev in ElementTree.fromstring(xml).iterfind("devices/hostdev[@mode='subsystem']"):
+        address = hostdev.find("source/address")
+        if address is None:
+            continue
+        if hostdev.get("type") == "mdev":
+            found.append(HostDevice(uuid=address.get("uuid", "").lower()))
+        elif hostdev.get("type") == "pci":
+            found.append(HostDevice(function=_function(address), is_managed=hostdev.get("managed") == "yes"))
+    return found
+
+
+def _pages(xml: str) -> tuple[str, int] | None:
+    root = ElementTree.fromstring(xml)
+    page = root.find("memoryBacking/hugepages/page")
+    size_kib = "" if page is None else page.get("size", "")
+    return (size_kib, int(root.findtext("memory", "0")) // int(size_kib)) if size_kib else None
+
+
+def _nodes_kib(xml: str) -> dict[str, int]:
+    """How much memory must be on which NUMA node, where the domain says so for one node at a time."""
+    root = ElementTree.fromstring(xml)
+    cells = {cell.get("id"): int(cell.get("memory", "0")) for cell in root.iterfind("cpu/numa/cell")}
+    found = {
+        memnode.get("nodeset", ""): cells.get(memnode.get("cellid"), 0) for memnode in root.iterfind("numatune/memnode")
+    }
+    memory = root.find("numatune/memory[@mode='strict']")
+    if not found and memory is not None:
+        found = {memory.get("nodeset", ""): int(root.findtext("memory", "0"))}
+    return {node: kib for node, kib in found.items() if node.isdecimal()}
+
+
+def _function(address: ElementTree.Element) -> str:
+    domain, bus, slot, function = (int(address.get(part, "0"), 0) for part in ("domain", "bus", "slot", "function"))
+    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+
+
+def _query_pci(machine: MachineFolder, xml: str) -> str:
+    devices = []
+    for hostdev in ElementTree.fromstring(xml).iterfind("devices/hostdev[@mode='subsystem']"):
+        source, guest, alias = hostdev.find("source/address"), hostdev.find("address"), hostdev.find("alias")
+        if source is None or guest is None:
+            continue
+        vgpu = machine.state().mdev(source.get("uuid", "").lower())
+        function = vgpu.function if vgpu is not None else _function(source)
+        vendor, device, pci_class = _identity(machine, function)
+        devices.append(
+            {
+                "bus": int(guest.get("bus", "0"), 0),
+                "slot": int(guest.get("slot", "0"), 0),
+                "function": int(guest.get("function", "0"), 0),
+                "id": {"vendor": vendor, "device": device},
+                "class_info": {"class": pci_class},
+                "qdev_id": "" if alias is None else alias.get("name", ""),
+                "regions": [],
+            }
+        )
+    return json.dumps({"return": [{"bus": 0, "devices": devices}]})
+
+
+def _identity(machine: MachineFolder, function: str) -> tuple[int, int, int]:
+    state = machine.state()
+    for card in machine.shape.cards:
+        for companion in card.companions:
+            if companion.address == function:
+                return int(companion.vendor, 16), int(companion.device, 16), int(companion.pci_class[:4], 16)
+        if function == card.address or function in state.vfs_of(card):
+            device = card.device if function == card.address else card.vf_device
+            return int(card.vendor, 16), int(device, 16), int(card.pci_class[:4], 16)
+    return 0, 0, 0

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What starting and ending a VM does to the machine: its QEMU holds devices, libvirt moves functions to vfio-pci."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vgpuctl_lab.simulated.machine.drivers import VFIO, Drivers
+from vgpuctl_lab.simulated.machine.shape import VF_PROFILE
+from vgpuctl_lab.simulated.machine.state import Domain, MachineFolder, State
+
+NO_NODES: Mapping[str, int] = {}
+WEDGED = "vf-wedged"
+# A QEMU killed before this age wedges its VFs.
+_YOUNG_S = 60.0
+
+
+class StartRefused(Exception):
+    """Why libvirt or QEMU would not start the VM, in words like theirs."""
+
+
+@dataclass(frozen=True)
+class HostDevice:
+    """One `hostdev` of a domain: a mediated device (uuid) or a PCI function, managed by libvirt or not."""
+
+    uuid: str | None = None
+    function: str | None = None
+    is_managed: bool = False
+
+
+def start(
+    machine: MachineFolder,
+    vm_uuid: str,
+    name: str,
+    devices: Sequence[HostDevice],
+    pages: tuple[str, int] | None = None,
+    nodes_kib: Mapping[str, int] = NO_NODES,
+) -> None:
+    """Let a VM's QEMU open its devices and take its memory. pages: size in KiB and number of huge pages.
+
+    nodes_kib: how much of the memory must be on which NUMA node.
+
+    Raises StartRefused; nothing has changed then.
+    """
+    with machine.change() as state:
+        domain = Domain(name, state.next_pid, started_at=state.now())
+        state.next_pid += 1
+        for wanted in devices:
+            if wanted.uuid is not None:
+                _open_mdev(machine, state, wanted.uuid, domain)
+            elif wanted.function is not None:
+                _open_function(machine, state, wanted.function, domain, is_managed=wanted.is_managed)
+        if pages is not None:
+            _take_pages(machine, state, domain, *pages, nodes_kib)
+        state.domains[vm_uuid] = domain
+
+
+def end(machine: MachineFolder, running: set[str], *, is_kill: bool = False) -> None:
+    """Release the devices of every VM that is not among `running`. is_kill: their QEMU got SIGKILL."""
+    if not set(machine.state().domains) - running:
+        return
+    with machine.change() as state:
+        for vm_uuid in set(state.domains) - running:
+            domain = state.domains.pop(vm_uuid)
+            if is_kill and state.now() < domain.started_at + _YOUNG_S:
+                _wedge(machine, state, domain)
+            for vgpu in state.vgpus:
+                if vgpu.uuid in domain.mdevs if vgpu.uuid is not None else vgpu.function in domain.functions:
+                    vgpu.closed_at = time.time()
+            drivers = Drivers(machine, state)
+            for function in domain.bound:
+                if state.drivers.get(function) == VFIO:
+                    state.overrides.pop(function, None)
+                    drivers.unbind(VFIO, function)
+                    drivers.probe(function)
+
+
+def _wedge(machine: MachineFolder, state: State, domain: Domain) -> None:
+    """A QEMU that is killed early makes its VFs unusable; only a card with the fault shows it."""
+    held = [vgpu for vgpu in state.vgpus if vgpu.uuid in domain.mdevs or vgpu.function in domain.functions]
+    ailing = {card.address for card in machine.shape.cards if state.fault(card, WEDGED)}
+    state.wedged += [vgpu.function for vgpu in held if vgpu.card in ailing and vgpu.function not in state.wedged]
+
+
+def _refuse_wedged(machine: MachineFolder, state: State, function: str, device: str) -> None:
+    if function in state.wedged:
+        machine.log("NVRM: GPU 0000:00:00.0: RmInitAdapter failed! (0x22:0x65:884)")
+        raise StartRefused(f"vfio {device}: error getting device from group: Input/output error")
+
+
+def _take_pages(
+    machine: MachineFolder, state: State, domain: Domain, size_kib: str, count: int, nodes_kib: Mapping[str, int]
+) -> None:
+    wanted = {node: kib // int(size_kib) for node, kib in nodes_kib.items()}
+    nodes = machine.shape.numa_nodes
+    is_short = any(state.node_pages(size_kib, int(node), nodes)[1] < pages for node, pages in wanted.items())
+    if is_short or state.hugepages.get(size_kib, 0) - state.used_pages(size_kib) < count:
+        raise StartRefused("unable to map backing store for guest RAM: Cannot allocate memory")
+    domain.pages[size_kib] = count
+    domain.node_pages.update(wanted)
+
+
+def _open_mdev(machine: MachineFolder, state: State, uuid: str, domain: Domain) -> None:
+    vgpu = state.mdev(uuid)
+    if vgpu is None:
+        raise StartRefused(f"device not found: mediated device '{uuid}' not found")
+    _refuse_wedged(machine, state, vgpu.function, uuid)
+    if state.holder_of(vgpu) is not None:
+        raise StartRefused(f"Requested operation is not valid: mediated device {uuid} is in use by another domain")
+    domain.mdevs.append(uuid)
+
+
+def _open_function(machine: MachineFolder, state: State, function: str, domain: Domain, *, is_managed: bool) -> None:
+    drivers = Drivers(machine, state)
+    card = drivers.card_of(function)
+    if card is None:
+        raise StartRefused(f"Device {function} not found: could not access /sys/bus/pci/devices/{function}/config")
+    if state.holder_of(function) is not None:
+        raise StartRefused(f"Requested operation is not valid: PCI device {function} is in use by another domain")
+    _refuse_wedged(machine, state, function, function)
+    has_vgpu = any(vgpu.function == function for vgpu in state.vgpus)
+    if card.interface == VF_PROFILE and function != card.address:
+        if is_managed:
+            raise StartRefused(f"Unable to bind {function} to vfio-pci: a vGPU's VF stays on the driver nvidia")
+        if not has_vgpu:
+            raise StartRefused(f"vfio {function}: error getting device from group: Input/output error")
+    elif state.drivers.get(function) != VFIO:
+        if not is_managed:
+            raise StartRefused(
+                f"vfio {function}: no VFIO device, the driver is {state.drivers.get(function) or 'none'}"
+            )
+        _move_to_vfio(drivers, state, function)
+        domain.bound.append(function)
+    domain.functions.append(function)
+
+
+def _move_to_vfio(drivers: Drivers, state: State, function: str) -> None:
+    state.overrides[function] = VFIO
+    previous = state.drivers.get(function)
+    try:
+        if previous is not None:
+            drivers.unbind(previous, function)
+        drivers.probe(function)
+    except OSError as error:
+        raise StartRefused(f"Failed to bind PCI device {function} to vfio-pci: {error.strerror}") from error

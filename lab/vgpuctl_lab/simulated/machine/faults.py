@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of a simulated machine: what they change, and what the kernel says of them (reference 9)."""
+
+from vgpuctl_lab.simulated.machine import usage
+from vgpuctl_lab.simulated.machine.drivers import STUB, UNREGISTERED, Drivers
+from vgpuctl_lab.simulated.machine.rules import DRIVER
+from vgpuctl_lab.simulated.machine.shape import Card
+from vgpuctl_lab.simulated.machine.sriov_manage import PF_UNBOUND, SILENT
+from vgpuctl_lab.simulated.machine.state import MachineFolder, State
+
+PF_STUB, FALLEN, XID, ECC = "pf-stub", "fallen", "xid", "ecc"
+VFS_ON_STUB, LOCK_BUSY, WEDGED = "vfs-on-stub", "lock-busy", "vf-wedged"
+# Faults that only a card with SR-IOV and vGPUs can have.
+OF_SRIOV = (PF_STUB, PF_UNBOUND, VFS_ON_STUB, UNREGISTERED, SILENT, "board-unknown")
+# Faults of the host that are a stopped service.
+STOPPED = {"libvirtd": usage.LIBVIRTD, "sshd": usage.SSHD}
+_FALLEN_XID, _DOUBLE_BIT_XID = 79, 48
+
+
+def set_on_card(machine: MachineFolder, state: State, card: Card, kind: str, value: int) -> None:
+    """Let a fault of a card begin; value 0 ends it."""
+    own = state.faults.setdefault(card.address, {})
+    was = own.pop(kind, 0)
+    if value:
+        own[kind] = value
+    if kind == FALLEN and value and not was:
+        _log_xid(machine, card, _FALLEN_XID, "GPU has fallen off the bus.")
+    elif kind == XID and value:
+        _log_xid(machine, card, value, "Ch 00000000")
+    elif kind == ECC and value:
+        _log_xid(machine, card, _DOUBLE_BIT_XID, "DBE (double bit error) ECC Error")
+    elif kind == LOCK_BUSY:
+        usage.hold_for(state, card, value)
+    elif kind == WEDGED:
+        own_vfs = state.vfs_of(card)
+        state.wedged = [one for one in state.wedged if one not in own_vfs] + own_vfs[value - 1 : value]
+    elif kind in OF_SRIOV:
+        _set_on_sriov(machine, state, card, kind, value)
+
+
+def is_over(state: State, card: Card, kind: str, value: int) -> bool:
+    """Tell whether a fault has ended by itself: its count was used up, or it was repaired."""
+    driver = state.drivers.get(card.address)
+    if kind == PF_STUB:
+        return driver != STUB
+    if kind == WEDGED:
+        return not set(state.wedged) & set(state.vfs_of(card))
+    if kind == PF_UNBOUND:
+        return not value and driver is not None
+    if kind == VFS_ON_STUB:
+        return all(state.drivers.get(vf) != STUB for vf in state.vfs_of(card))
+    if kind == UNREGISTERED:
+        return not value and card.address not in state.unregistered
+    if kind == LOCK_BUSY:
+        return all((one.name, one.card) != (usage.MANAGER, card.address) for one in state.running())
+    return not value
+
+
+def _set_on_sriov(machine: MachineFolder, state: State, card: Card, kind: str, value: int) -> None:
+    """Create the state that a fault of SR-IOV leaves behind; the end of the fault repairs it."""
+    drivers = Drivers(machine, state)
+    if kind in (PF_STUB, PF_UNBOUND):
+        stranded = STUB if kind == PF_STUB else None
+        if value:
+            drivers.set_vfs(card, 0)
+            state.drivers[card.address] = stranded
+        elif state.drivers.get(card.address) == stranded:
+            state.drivers[card.address] = card.driver
+        if kind == PF_UNBOUND and value:
+            state.faults[card.address][kind] = value - 1
+    elif kind == VFS_ON_STUB:
+        if value and not state.vf_counts.get(card.address):
+            drivers.set_vfs(card, card.total_vfs)
+        for vf in state.vfs_of(card):
+            state.drivers[vf] = STUB if value else DRIVER
+        state.vgpus = [vgpu for vgpu in state.vgpus if vgpu.card != card.address]
+    elif kind == UNREGISTERED:
+        if value and state.vf_counts.get(card.address):
+            state.use_up(card, kind)
+            state.unregistered.append(card.address)
+            state.vgpus = [vgpu for vgpu in state.vgpus if vgpu.card != card.address]
+            machine.log(f"nvidia-vgpu-vfio: Parent {card.address} is not currently registered for mdev support")
+        elif not value and card.address in state.unregistered:
+            state.unregistered.remove(card.address)
+
+
+def set_on_host(machine: MachineFolder, state: State, kind: str, value: int) -> None:
+    """Let a fault of the host itself begin; value 0 ends it."""
+    state.host_faults.pop(kind, None)
+    if value:
+        state.host_faults[kind] = value
+    if kind in STOPPED:
+        if value:
+            usage.stop_service(state, STOPPED[kind])
+            state.host_faults[kind] = value
+        else:
+            usage.start_service(machine.shape, state, STOPPED[kind])
+
+
+def _log_xid(machine: MachineFolder, card: Card, xid: int, text: str) -> None:
+    place = card.address.rpartition(".")[0]
+    machine.log(f"NVRM: Xid (PCI:{place}): {xid}, pid='<unknown>', name=<unknown>, {text}")

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`systemctl` of a simulated host: list-units, show, start, stop, enable, reload, daemon-reload."""
+
+from collections.abc import Sequence
+
+from vgpuctl_lab.simulated.machine import usage
+from vgpuctl_lab.simulated.machine.distribution import Distribution, distribution_of
+from vgpuctl_lab.simulated.machine.shape import Shape
+from vgpuctl_lab.simulated.machine.state import MachineFolder, State
+
+_NOT_FOUND_STATUS = 5
+
+
+def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str]:
+    """Run it: (exit status, stdout, stderr)."""
+    words = [word for word in arguments if not word.startswith("-")]
+    verb, names = (words[0], words[1:]) if words else ("list-units", [])
+    if verb == "list-units":
+        lines = [
+            f"{name} loaded {'active running' if active else 'inactive dead'} {name.partition('.')[0]}"
+            for name, active in sorted(machine.state().services.items())
+            if name.endswith(".service")
+        ]
+        return 0, "".join(f"{line}\n" for line in lines), ""
+    if verb in ("daemon-reload", "reload"):
+        return 0, "", ""
+    if verb == "show":
+        return 0, "\n".join(_shown(machine.shape, machine.state(), name) for name in names), ""
+    if len(names) != 1:
+        return 1, "", f"Too few or too many arguments for {verb}.\n"
+    if verb == "enable":
+        distribution = distribution_of(machine.shape)
+        with machine.change() as state:
+            if not _is_known(distribution, state, names[0]):
+                return 1, "", f"Failed to enable unit: Unit {names[0]} does not exist\n"
+            if names[0] not in (*state.enabled, *distribution.static):
+                state.enabled.append(names[0])
+        return 0, "", ""
+    if verb in ("start", "stop"):
+        with machine.change() as state:
+            if names[0] not in state.services:
+                return _NOT_FOUND_STATUS, "", f"Failed to {verb} {names[0]}: Unit {names[0]} not found.\n"
+            if verb == "stop":
+                usage.stop_service(state, names[0])
+            elif not state.services[names[0]]:
+                usage.start_service(machine.shape, state, names[0])
+        return 0, "", ""
+    return 1, "", f"Unknown command verb {verb}.\n"
+
+
+def _shown(shape: Shape, state: State, name: str) -> str:
+    distribution = distribution_of(shape)
+    is_known = _is_known(distribution, state, name)
+    file_state = "enabled" if name in state.enabled else "static" if name in distribution.static else "disabled"
+    shown = {
+        "Id": name,
+        "LoadState": "loaded" if is_known else "not-found",
+        "ActiveState": "active" if state.services.get(name) else "inactive",
+        "Result": "success",
+        "UnitFileState": file_state if is_known else "",
+        "User": "",
+        "Environment": "",
+    }
+    files = [path for path in distribution.files if name == distribution.controller]
+    lines = [f"{key}={value}" for key, value in shown.items()]
+    return "".join(
+        f"{line}\n" for line in (*lines, *(f"EnvironmentFiles={path} (ignore_errors=yes)" for path in files))
+    )
+
+
+def _is_known(distribution: Distribution, state: State, name: str) -> bool:
+    return name in state.services or name in distribution.enabled

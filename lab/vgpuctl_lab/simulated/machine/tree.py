@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine's /sys, /proc and /dev as a function of its shape and state: `{path: content}`.
+
+A text is a file, Link a symbolic link, Unreadable a file whose read fails. Folders follow from their contents.
+"""
+
+import errno
+import json
+from dataclasses import dataclass
+
+from vgpuctl_lab.simulated.machine import ovn, rules
+from vgpuctl_lab.simulated.machine.shape import MDEV, MDEV_VF, VF_PROFILE, Card, Companion, Shape
+from vgpuctl_lab.simulated.machine.state import State, Vgpu, is_nvidia
+
+NO_GPU_INSTANCE = 0xFFFFFFFF
+PAGE_SIZES = ("2048", "1048576")
+# Drivers before this branch print question marks for a UUID they do not know; this one leaves the line out.
+_FIRST_WITHOUT_UUID = 590
+_UNKNOWN_UUID = "GPU-????????-????-????-????-????????????"
+VGPU_CONFIG = "/usr/share/nvidia/vgpu/vgpuConfig.xml"
+# The one build that matters here, as Debian's ovmf describes it.
+FIRMWARES = {
+    "/usr/share/OVMF/OVMF_CODE_4M.fd": "",
+    "/usr/share/qemu/firmware/60-edk2-x86_64.json": json.dumps(
+        {
+            "interface-types": ["uefi"],
+            "mapping": {
+                "device": "flash",
+                "executable": {"filename": "/usr/share/OVMF/OVMF_CODE_4M.fd", "format": "raw"},
+                "nvram-template": {"filename": "/usr/share/OVMF/OVMF_VARS_4M.fd", "format": "raw"},
+            },
+            "targets": [{"architecture": "x86_64", "machines": ["pc-i440fx-*", "pc-q35-*"]}],
+            "features": ["acpi-s3", "amd-sev", "verbose-dynamic"],
+            "tags": [],
+        }
+    ),
+}
+SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
+_UNKNOWN_BOARD = "board-unknown"
+_LIBVIRT_SOCKETS = ("/run/libvirt/libvirt-sock", "/run/libvirt/virtlogd-sock")
+KNOWN_DRIVERS = ("nvidia", "vfio-pci", "pci-pf-stub", "snd_hda_intel", "xe", "i915", "gim", "amdgpu", "nouveau")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A symbolic link, with its target as an absolute path."""
+
+    target: str
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file whose read fails with this errno."""
+
+    errno: int
+
+
+Content = str | Link | Unreadable
+Tree = dict[str, Content]
+
+
+def device(address: str) -> str:
+    """The real folder of a function."""
+    return f"/sys/devices/pci{address[:7]}/{address}"
+
+
+def build(shape: Shape, state: State) -> Tree:
+    """Everything the machine shows now."""
+    tree = _system(shape, state)
+    used = {driver for driver in state.drivers.values() if driver} | {card.driver for card in shape.cards}
+    for driver in sorted(used | {"vfio-pci", "pci-pf-stub"}):
+        for name in ("bind", "unbind", "new_id", "remove_id"):
+            tree[f"/sys/bus/pci/drivers/{driver}/{name}"] = ""
+    for card in shape.cards:
+        _add_card(tree, state, card, shape.nvidia_driver)
+    for process in state.running():
+        tree[f"/proc/{process.pid}/cmdline"] = f"/usr/bin/{process.name}\0"
+        tree[f"/proc/{process.pid}/comm"] = process.name[:15]
+    for vgpu in state.vgpus:
+        if vgpu.uuid is not None:
+            _add_mdev(tree, vgpu)
+    for vm_uuid, domain in state.domains.items():
+        words = ("qemu-system-x86_64", "-name", f"guest={domain.name}", "-uuid", vm_uuid)
+        tree[f"/proc/{domain.pid}/cmdline"] = "\0".join(words) + "\0"
+        tree[f"/proc/{domain.pid}/comm"] = "qemu-system-x86"
+    for path, text in state.files.items():
+        if text is None:
+            tree.pop(path, None)
+        else:
+            tree[path] = text
+    return tree
+
+
+def open_nodes(shape: Shape, state: State, tree: Tree) -> list[tuple[int, str]]:
+    """(pid, node) of every VFIO node that a VM has open, and of the cards' own nodes."""
+    minors = {card.address: card.number for card in shape.cards}
+    found = [(process.pid, f"/dev/nvidia{minors[process.card]}") for process in state.running()]
+    for domain in state.domains.values():
+        places = [device(function) for function in domain.functions]
+        for uuid in domain.mdevs:
+            link = tree.get(f"/sys/bus/mdev/devices/{uuid}")
+            places += [link.target] if isinstance(link, Link) else []
+        for place in places:
+            group = tree.get(f"{place}/iommu_group")
+            if isinstance(group, Link):
+                found.append((domain.pid, f"/dev/vfio/{group.target.rsplit('/', 1)[1]}"))
+    return found
+
+
+def _system(shape: Shape, state: State) -> Tree:
+    memory_kib = shape.memory_mib * 1024
+    free_kib = memory_kib - sum(int(size_kib) * count for size_kib, count in state.hugepages.items())
+    tree: Tree = {
+        "/proc/sys/kernel/hostname": shape.hostname,
+        "/proc/sys/kernel/osrelease": shape.kernel,
+        "/proc/sys/kernel/random/boot_id": state.boot_id,
+        "/proc/cmdline": "root=/dev/vda1 intel_iommu=on iommu=pt",
+        "/proc/meminfo": f"MemTotal: {memory_kib} kB\nMemFree: {free_kib} kB\nMemAvailable: {free_kib} kB",
+        "/proc/1/cmdline": "/sbin/init\0",
+        "/sys/devices/system/cpu/online": f"0-{shape.cpus - 1}",
+        "/sys/class/iommu/dmar0": Link("/sys/devices/virtual/iommu/dmar0"),
+        "/etc/os-release": f'PRETTY_NAME="{shape.operating_system}"\nID=debian',
+        "/proc/mounts": "".join(
+            f"hugetlbfs /dev/hugepages{size_kib} hugetlbfs rw,relatime,pagesize={int(size_kib) >> 10}M 0 0\n"
+            for size_kib in PAGE_SIZES
+        ),
+        **FIRMWARES,
+        **{path: "" for path in _LIBVIRT_SOCKETS if state.services.get("libvirtd.service", True)},
+        "/dev/kvm": "",
+        "/run/systemd/system/.keep": "",
+        "/sys/class/net/lo/operstate": "unknown",
+        "/sys/class/net/eno1/operstate": "up",
+        "/sys/class/net/eno2/operstate": "up",
+        "/sys/class/net/virbr0/operstate": "down",
+        "/sys/bus/pci/drivers_probe": "",
+        **ovn.files(shape, state),
+    }
+    for size_kib in PAGE_SIZES:
+        count = state.hugepages.get(size_kib, 0)
+        folder = f"/sys/kernel/mm/hugepages/hugepages-{size_kib}kB"
+        tree[f"{folder}/nr_hugepages"] = str(count)
+        tree[f"{folder}/free_hugepages"] = str(count - state.used_pages(size_kib))
+    nodes = shape.numa_nodes
+    share = shape.cpus // nodes
+    for node in range(nodes):
+        last = shape.cpus - 1 if node == nodes - 1 else (node + 1) * share - 1
+        folder = f"/sys/devices/system/node/node{node}"
+        tree[f"{folder}/cpulist"] = f"{node * share}-{last}"
+        _add_cores(tree, node * share, last)
+        tree[f"{folder}/meminfo"] = (
+            f"Node {node} MemTotal: {memory_kib // nodes} kB\nNode {node} MemFree: {free_kib // nodes} kB"
+        )
+        for size_kib in PAGE_SIZES:
+            total, free = state.node_pages(size_kib, node, nodes)
+            tree[f"{folder}/hugepages/hugepages-{size_kib}kB/nr_hugepages"] = str(total)
+            tree[f"{folder}/hugepages/hugepages-{size_kib}kB/free_hugepages"] = str(free)
+    if any(is_nvidia(card) for card in shape.cards):
+        tree["/sys/module/nvidia/version"] = shape.nvidia_driver
+        tree["/proc/driver/nvidia/version"] = (
+            f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {shape.nvidia_driver}  (simulated)"
+        )
+        tree[VGPU_CONFIG] = vgpu_config(shape)
+        boards = " ".join(f"{one}:" for one in known_boards(shape, state))
+        tree[SRIOV_MANAGE] = f"#!/bin/bash\n\nSRIOV_ENABLED_GPUS=({boards})\n"
+    return tree
+
+
+def _add_cores(tree: Tree, first: int, last: int) -> None:
+    """Two threads for each core of a node: its lower CPUs are the first ones, as on most servers."""
+    cores = (last - first + 1) // 2
+    for cpu in range(first, first + cores):
+        for thread in (cpu, cpu + cores):
+            tree[f"/sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list"] = f"{cpu},{cpu + cores}"
+
+
+def _add_card(tree: Tree, state: State, card: Card, driver_version: str) -> None:
+    folder = device(card.address)
+    _add_function(tree, state, card.address, card.vendor, card.device, card.pci_class, card.group())
+    vendor, subsystem = card.subsystem.split(":")
+    tree[f"{folder}/subsystem_vendor"] = f"0x{vendor}"
+    tree[f"{folder}/subsystem_device"] = f"0x{subsystem}"
+    tree[f"{folder}/numa_node"] = str(card.numa_node)
+    cpus = tree.get(f"/sys/devices/system/node/node{card.numa_node}/cpulist")
+    tree[f"{folder}/local_cpulist"] = cpus if isinstance(cpus, str) else ""
+    tree[f"{folder}/resource"] = _resource(card)
+    if card.reset_methods:
+        tree[f"{folder}/reset"] = ""
+        tree[f"{folder}/reset_method"] = card.reset_methods
+    if card.total_vfs:
+        tree[f"{folder}/sriov_totalvfs"] = str(card.total_vfs)
+        tree[f"{folder}/sriov_numvfs"] = str(state.vf_counts.get(card.address, 0))
+        tree[f"{folder}/sriov_offset"] = str(card.vf_offset)
+        tree[f"{folder}/sriov_stride"] = str(card.vf_stride)
+        tree[f"{folder}/sriov_vf_device"] = card.vf_device
+        tree[f"{folder}/sriov_drivers_autoprobe"] = "0" if card.address in state.no_autoprobe else "1"
+    if card.interface == MDEV and state.drivers.get(card.address) == rules.DRIVER:
+        _add_types(tree, card, card.address, rules.Ruling(state, card))
+    for companion in card.companions:
+        _add_companion(tree, state, card, companion)
+    ruling = rules.Ruling(state, card)
+    for number, address in enumerate(state.vfs_of(card)):
+        _add_vf(tree, state, card, number, address, ruling)
+    if is_nvidia(card) and state.drivers.get(card.address) == rules.DRIVER:
+        proc = f"/proc/driver/nvidia/gpus/{card.address}"
+        tree[f"{proc}/information"] = (
+            f"Model: \t\t {card.model}\n{_uuid_line(state, card, driver_version)}Bus Type: \t PCIe\n"
+            f"Bus Location: \t {card.address}\nDevice Minor: \t {card.number}"
+        )
+        if card.types:
+            tree[f"{proc}/unbindLock"] = "1" if card.address in state.unbind_locks else "0"
+
+
+def _uuid_line(state: State, card: Card, driver_version: str) -> str:
+    """Return the driver's line for a card's UUID, which it does not know until somebody uses the card."""
+    if card.address in state.opened:
+        return f"GPU UUID: \t {card.uuid}\n"
+    if int(driver_version.partition(".")[0]) >= _FIRST_WITHOUT_UUID:
+        return ""
+    return f"GPU UUID: \t {_UNKNOWN_UUID}\n"
+
+
+def _add_function(
+    tree: Tree, state: State, address: str, vendor: str, device_id: str, pci_class: str, group: int
+) -> None:
+    folder = device(address)
+    tree[f"/sys/bus/pci/devices/{address}"] = Link(folder)
+    tree[f"{folder}/vendor"] = f"0x{vendor}"
+    tree[f"{folder}/device"] = f"0x{device_id}"
+    tree[f"{folder}/class"] = f"0x{pci_class}"
+    tree[f"{folder}/driver_override"] = state.overrides.get(address, "(null)")
+    tree[f"{folder}/iommu_group"] = Link(f"/sys/kernel/iommu_groups/{group}")
+    tree[f"/sys/kernel/iommu_groups/{group}/devices/{address}"] = Link(folder)
+    driver = state.drivers.get(address)
+    if driver is not None:
+        tree[f"{folder}/driver"] = Link(f"/sys/bus/pci/drivers/{driver}")
+
+
+def _add_companion(tree: Tree, state: State, card: Card, companion: Companion) -> None:
+    _add_function(tree, state, companion.address, companion.vendor, companion.device, companion.pci_class, card.group())
+    tree[f"{device(companion.address)}/numa_node"] = str(card.numa_node)
+
+
+def _add_vf(tree: Tree, state: State, card: Card, number: int, address: str, ruling: rules.Ruling) -> None:
+    folder = device(address)
+    _add_function(tree, state, address, card.vendor, card.vf_device, card.pci_class, card.group(number))
+    tree[f"{folder}/physfn"] = Link(device(card.address))
+    tree[f"{device(card.address)}/virtfn{number}"] = Link(folder)
+    tree[f"{folder}/numa_node"] = str(card.numa_node)
+    tree[f"{folder}/reset"] = ""
+    tree[f"{folder}/reset_method"] = "flr"
+    if state.drivers.get(address) != rules.DRIVER or card.address in state.unregistered:
+        return
+    if card.interface == MDEV_VF:
+        _add_types(tree, card, address, ruling)
+    elif card.interface == VF_PROFILE:
+        tree[f"{folder}/vfio-dev/vfio{card.group(number)}/dev"] = ""
+        _add_profile(tree, state, card, address, ruling)
+
+
+def _add_types(tree: Tree, card: Card, function: str, ruling: rules.Ruling) -> None:
+    for each in card.types:
+        folder = f"{device(function)}/mdev_supported_types/nvidia-{each.type_id}"
+        tree[f"{folder}/name"] = each.full_name
+        tree[f"{folder}/description"] = each.description
+        tree[f"{folder}/available_instances"] = str(ruling.available(function, each))
+        tree[f"{folder}/device_api"] = "vfio-pci"
+        tree[f"{folder}/create"] = ""
+
+
+def _add_profile(tree: Tree, state: State, card: Card, function: str, ruling: rules.Ruling) -> None:
+    folder = f"{device(function)}/nvidia"
+    vgpu = next((each for each in state.vgpus if each.function == function), None)
+    lines = ["ID    : vGPU Name"]
+    lines += [f"{each.type_id:<6}: {each.full_name}" for each in card.types if ruling.available(function, each)]
+    tree[f"{folder}/creatable_vgpu_types"] = "\n".join(lines)
+    tree[f"{folder}/current_vgpu_type"] = str(vgpu.type_id if vgpu else 0)
+    tree[f"{folder}/gpu_instance_id"] = str(_instance(vgpu)) if vgpu else Unreadable(errno.ENXIO)
+    tree[f"{folder}/placement_id"] = str(vgpu.placement) if vgpu else Unreadable(errno.ENXIO)
+    tree[f"{folder}/vgpu_params"] = vgpu.params if vgpu else ""
+
+
+def _add_mdev(tree: Tree, vgpu: Vgpu) -> None:
+    folder = f"{device(vgpu.function)}/{vgpu.uuid}"
+    tree[f"/sys/bus/mdev/devices/{vgpu.uuid}"] = Link(folder)
+    tree[f"{folder}/mdev_type"] = Link(f"{device(vgpu.function)}/mdev_supported_types/nvidia-{vgpu.type_id}")
+    tree[f"{folder}/iommu_group"] = Link(f"/sys/kernel/iommu_groups/{vgpu.group}")
+    tree[f"{folder}/driver"] = Link("/sys/bus/mdev/drivers/nvidia-vgpu-vfio")
+    tree[f"{folder}/remove"] = ""
+    tree[f"{folder}/nvidia/vgpu_params"] = vgpu.params
+    tree[f"{folder}/nvidia/gpu_instance_id"] = str(_instance(vgpu))
+
+
+def _instance(vgpu: Vgpu) -> int:
+    return NO_GPU_INSTANCE if vgpu.instance is None else vgpu.instance
+
+
+def _resource(card: Card) -> str:
+    lines, start = [], 0x3820_0000_0000 + (card.number << 40)
+    for size in card.bars_bytes:
+        lines.append(f"{start:#018x} {start + size - 1:#018x} 0x000000000014220c")
+        start += size
+    return "\n".join(lines)
+
+
+def known_boards(shape: Shape, state: State) -> list[str]:
+    """The device ids that sriov-manage has in its list."""
+    vgpu_cards = [card for card in shape.cards if is_nvidia(card) and card.types and card.total_vfs]
+    unknown = {card.device for card in vgpu_cards if state.fault(card, _UNKNOWN_BOARD)}
+    return sorted({card.device for card in vgpu_cards} - unknown)
+
+
+def vgpu_config(shape: Shape) -> str:
+    """The text of vgpuConfig.xml, which NVIDIA's driver package brings, for the cards of a host."""
+    types = {each.type_id: each for card in shape.cards if is_nvidia(card) for each in card.types}
+    lines = ["<vgpuconfig>"]
+    lines += [
+        f'<vgpuType id="{each.type_id}" name="{each.full_name}"><profileSize>{each.framebuffer_mib << 20:#x}'
+        "</profileSize></vgpuType>"
+        for each in types.values()
+    ]
+    boards = {(card.device, card.subsystem): card for card in shape.cards if is_nvidia(card) and card.types}
+    for (device_id, subsystem), card in boards.items():
+        ids = f'vendorId="0x10de" deviceId="0x{device_id}" subsystemId="0x{subsystem.split(":")[1]}"'
+        lines += ["<pgpu>", f"<devId {ids}/>"]
+        lines += [
+            f'<supportedVgpu vgpuId="{each.type_id}"><maxVgpus>{each.max_instances}</maxVgpus></supportedVgpu>'
+            for each in card.types
+        ]
+        lines.append("</pgpu>")
+    return "\n".join([*lines, "</vgpuconfig>"])

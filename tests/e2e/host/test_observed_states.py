@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When libvirt or a whole host does not answer, the listings say what was observed, and when."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.operator import Operator
+
+ACME = ("--tenant", "acme")
+SHOW = ("show-vm", "web", *ACME)
+HOST = "sim-001"
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Iterator[Operator]:
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does("list-gpus", "--refresh")
+    size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+    fleet_operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", HOST, *size)
+    yield fleet_operator
+    fleet_operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+
+
+@contextmanager
+def failing(fleet: lab.LabFolder, kind: str) -> Iterator[None]:
+    lab.faults.begin(HOST, kind, folder=fleet)
+    try:
+        yield
+    finally:
+        lab.faults.clear(HOST, folder=fleet)
+
+
+def state_of(operator: Operator) -> str:
+    (line,) = [line for line in operator.does("list-vms").out.splitlines() if " web " in line]
+    return line
+
+
+def test_a_vm_s_state_is_what_was_observed_with_its_age(operator: Operator) -> None:
+    (listed,) = operator.json("list-vms")
+    assert (listed["declared"], listed["observed"], listed["unknown_since"]) == ("running", "running", None)
+    assert listed["observed_at"] > 0
+    assert "running, " in state_of(operator)
+    assert " ago" in state_of(operator)
+    (again,) = operator.json("list-vms", "--refresh")
+    assert again["observed_at"] > listed["observed_at"]
+
+
+@pytest.mark.parametrize("kind", ["sshd", "libvirtd"])
+def test_what_could_not_be_asked_is_unknown_and_never_absent(
+    kind: str, operator: Operator, fleet: lab.LabFolder
+) -> None:
+    operator.does("list-vms", "--refresh")
+    with failing(fleet, kind):
+        shown = operator.does(*SHOW)
+        told = operator.json(*SHOW)
+        refused = operator.is_refused("list-vms", "--refresh")
+        (listed,) = operator.json("list-vms")
+        line = state_of(operator)
+    assert "unknown since" in shown.out
+    assert ", running " in shown.out, "what was last observed, and when"
+    assert "not known to libvirt" not in shown.out
+    assert "held by nobody" not in shown.out
+    assert "could not be asked" in shown.err
+    assert ("held by unknown" in shown.out) is (kind == "sshd"), "the agent is asked while SSH works"
+    assert (told["domain_state"], told["observation"]["state"]) == (None, "running")
+    assert told["host_problem"]
+    assert refused["exit_code"] == 4
+    assert listed["unknown_since"] is not None
+    assert (listed["declared"], listed["observed"]) == ("running", "running")
+    assert "unknown since" in line
+    operator.does("list-vms", "--refresh")
+    assert "unknown" not in state_of(operator)
+
+
+def test_a_vm_that_libvirt_lost_differs_from_what_is_declared(operator: Operator, fleet: lab.LabFolder) -> None:
+    with failing(fleet, "power-off"):
+        operator.run("list-gpus", "--refresh")
+        assert "unknown since" in state_of(operator)
+    operator.does("list-vms", "--refresh")
+    (listed,) = operator.json("list-vms")
+    assert (listed["declared"], listed["observed"]) == ("running", "shut-off")
+    assert "; declared running" in state_of(operator)
+    operator.does("start-vm", "web", *ACME)
+    assert operator.json("list-vms")[0]["observed"] == "running"
+
+
+def test_a_dead_libvirtd_is_shown_of_hosts_and_gpus(operator: Operator, fleet: lab.LabFolder) -> None:
+    with failing(fleet, "libvirtd"):
+        hosts = operator.run("list-hosts")
+        told = operator.run("list-hosts", "--json")
+        gpus = operator.does("list-gpus", "--refresh").out
+        free = operator.does("list-gpus", "--free").out
+    assert hosts.code == 10
+    (line,) = [line for line in hosts.out.splitlines() if line.startswith(HOST)]
+    assert "libvirt: no answer" in line
+    assert f"{HOST}: " in hosts.err
+    assert '"libvirt_problem": "' in told.out
+    (line,) = [line for line in gpus.splitlines() if line.startswith(HOST)]
+    assert "libvirt: no answer since" in line
+    assert HOST not in free
+    assert operator.json("list-hosts")[0]["libvirt_problem"] is None
+    assert "libvirt: " not in operator.does("list-gpus").out

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vgpuctl show-inventory` at a shell; no host is contacted."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.operator import Operator
+
+EXAMPLE = Path(__file__).parents[3] / "inventory"
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Operator:
+    """An operator with the example fleet and no store."""
+    return Operator(tmp_path, EXAMPLE, f"sqlite:///{tmp_path}/store.db")
+
+
+def test_json_is_what_ansible_inventory_prints(reader: Operator) -> None:
+    printed = subprocess.run(
+        [Path(sys.executable).with_name("ansible-inventory"), "-i", EXAMPLE, "--list"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={"PATH": reader.environment["PATH"], "HOME": str(reader.home), "LC_ALL": "C.UTF-8"},
+    )
+    assert reader.does("show-inventory", "--json").out == printed.stdout
+
+
+def test_table_shows_hosts_with_groups_and_address(reader: Operator) -> None:
+    lines = [line.split() for line in reader.does("show-inventory").out.splitlines()]
+    assert lines[0] == ["HOST", "ADDRESS", "PORT", "USER", "BECOME", "GROUPS"]
+    assert lines[1] == ["gpu01.example", "192.0.2.11", "-", "operator", "root", "a40_hosts", "gpu_hosts", "rack1"]
+    assert lines[5] == ["bench1.example", "192.0.2.90", "2222", "operator", "root", "bench"]
+
+
+def test_limit_narrows_table_and_json(reader: Operator) -> None:
+    table = reader.does("show-inventory", "--limit", "gpu_hosts:!rack2:&a40_hosts").out
+    assert [line.split()[0] for line in table.splitlines()[1:]] == ["gpu01.example", "gpu02.example"]
+    listing = reader.json("show-inventory", "--limit", "gpu0[12]*")
+    assert sorted(listing["_meta"]["hostvars"]) == ["gpu01.example", "gpu02.example"]
+
+
+def test_several_inventories_are_joined(reader: Operator) -> None:
+    table = reader.does("show-inventory", "-i", str(EXAMPLE), "-i", "extra1,extra2:2200,").out
+    assert [line.split()[0] for line in table.splitlines()[1:3]] == ["extra1", "extra2"]
+
+
+def test_malformed_inventory_ends_with_file_and_line(reader: Operator, tmp_path: Path) -> None:
+    path = tmp_path / "hosts.ini"
+    path.write_text("[gpu]\ngpu[3:1]\n")
+    error = reader.is_refused("show-inventory", "-i", str(path))
+    assert error["exit_code"] == 3
+    assert error["reference"] == "inventory"
+    assert error["message"] == f"{path}:2: host range 'gpu[3:1]': the range runs backwards, from 3 to 1"
+    assert reader.is_refused("show-inventory", "-i", str(tmp_path / "absent"))["exit_code"] == 3
+    assert reader.is_refused("show-inventory", "--limit", "gpu0")["exit_code"] == 3
+
+
+def test_host_with_an_unusable_variable_is_a_row_and_an_error(reader: Operator, tmp_path: Path) -> None:
+    path = tmp_path / "hosts.ini"
+    path.write_text("gpu1 ansible_port=ssh\ngpu2 ansible_host='{{ x }}'\ngpu3\n")
+    done = reader.run("show-inventory", "-i", str(path))
+    assert done.code == 3
+    assert [line.split()[:2] for line in done.out.splitlines()[1:]] == [
+        ["gpu1", "invalid"],
+        ["gpu2", "invalid"],
+        ["gpu3", "gpu3"],
+    ]
+    assert f"{path}:1: ansible_port of host 'gpu1' is 'ssh', not a port" in done.err
+    assert f"{path}:2: ansible_host of host 'gpu2' is a jinja template" in done.err
+
+
+def test_passwords_stay_out_of_the_table(reader: Operator, tmp_path: Path) -> None:
+    path = tmp_path / "hosts.ini"
+    path.write_text("gpu1 ansible_password=hunter2 ansible_become_password=hunter2\n")
+    done = reader.does("show-inventory", "-i", str(path))
+    assert "hunter2" not in done.out + done.err
+
+
+def test_warnings_go_to_stderr(reader: Operator, tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text("g:\n  ansible_user: root\n  hosts: {h1: }\n")
+    done = reader.does("show-inventory", "-i", str(path), "--json")
+    assert (
+        done.err == f"warning: {path}:2: 'ansible_user' in group 'g' is skipped; only hosts, vars and children count\n"
+    )

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan-hosts and apply-hosts over simulated hosts: real sshd, real agent, the machine's own files as witness."""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.lab.simulated_fixtures import need_simulated
+from vgpuctl_lab.simulated.machine import rules
+from vgpuctl_lab.simulated.machine.drivers import Drivers
+
+GPU = "0000:41:00.0"
+EQUAL: dict[str, Any] = {"gpus": [{"match": "all", "kind": "vgpu"}]}
+WITH_SLICES: dict[str, Any] = {"gpus": [{"match": "all", "kind": "vgpu", "slices": {"A40-8Q": 2}}]}
+OFF: dict[str, Any] = {"gpus": [{"match": "all", "kind": "off"}]}
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
+    """sim-001 and sim-002 with types on VFs, sim-003 with mdevs on VFs, sim-004 with a T4 and a GeForce."""
+    need_simulated()
+    home: Path = tmp_path_factory.mktemp("layouts")
+    fleet = layout_fleet(home, 4, "a40:2,a40/mdev-vf,t4+rtx-3090")
+    yield fleet
+    lab.simulated.down(folder=fleet.folder)
+
+
+@pytest.fixture(autouse=True)
+def _fresh(layouts: LayoutFleet) -> None:
+    """Hosts as after a start, with no layout, nothing installed and no store."""
+    for name in lab.simulated.names(folder=layouts.folder):
+        shutil.rmtree(layouts.machine(name).root / "etc", ignore_errors=True)
+        lab.simulated.reboot(name, folder=layouts.folder)
+        layouts.machine(name).reboot()
+    for path in layouts.operator.home.glob("store.db*"):
+        path.unlink()
+
+
+def applied(layouts: LayoutFleet, *options: str) -> dict[str, Any]:
+    """What `apply-hosts --json` says of each host, by name."""
+    done = layouts.operator.run("apply-hosts", *options, "--json")
+    return {one["host"]: one for one in json.loads(done.out)["hosts"]}
+
+
+def test_every_host_reaches_its_layout_and_the_second_run_writes_nothing(layouts: LayoutFleet) -> None:
+    layouts.declare(
+        sim_001=WITH_SLICES,
+        sim_002=EQUAL,
+        sim_003=WITH_SLICES,
+        sim_004={
+            "gpus": [
+                {"match": {"board": "T4"}, "kind": "vgpu", "slices": {"T4-4Q": 1}},
+                {"match": {"address": "0000:43:00.0"}, "kind": "passthrough", "driver": "vfio-pci"},
+            ]
+        },
+    )
+    before = layouts.states()
+    planned = {one["host"]: one["plan"] for one in layouts.operator.json("plan-hosts")}
+    assert [step["phase"] for step in planned["sim-001"]["steps"]] == ["virtual-functions"]
+    assert planned["sim-001"]["undo"] == [{"op": "sriov.set", "address": GPU, "count": 0}]
+    assert "A40-8Q" in planned["sim-001"]["later"][0]
+    checked = applied(layouts, "--check")
+    assert checked["sim-002"]["changed"] == 2 and checked["sim-002"]["writes"] == 0
+    assert layouts.states() == before, "plan-hosts and --check changed a host"
+
+    first = applied(layouts)
+    assert {name: one["error"] for name, one in first.items()} == dict.fromkeys(first, None)
+    assert layouts.vfs("sim-001") == {GPU: 32} == layouts.vfs("sim-003")
+    assert [len(layouts.machine(name).state().vgpus) for name in sorted(first)] == [2, 0, 2, 1]
+    assert layouts.machine("sim-004").state().drivers["0000:43:00.0"] == "vfio-pci"
+    assert first["sim-001"]["changed"] == 4 and first["sim-001"]["writes"] > 0
+
+    after = layouts.states()
+    second = applied(layouts)
+    assert [(one["changed"], one["failed"], one["writes"]) for one in second.values()] == [(0, 0, 0)] * 4
+    assert layouts.states() == after
+
+
+def test_what_people_see_is_a_line_per_step_and_a_recap(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=EQUAL, sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
+    plan = layouts.operator.does("plan-hosts", "--diff", "--limit", "sim-001").out
+    assert "virtual functions: enable 32 VFs of 0000:41:00.0" in plan
+    assert "    - 0\n    + 32" in plan and "sriov.set address=0000:41:00.0 count=0" in plan
+    out = layouts.operator.does("apply-hosts", "--diff").out
+    assert "changed: [sim-001] 0000:41:00.0: enable 32 VFs of 0000:41:00.0\n    - 0\n    + 32\n" in out
+    assert "ok: [sim-004] 0000:41:00.0: vgpu, as declared" in out
+    assert "sim-001 : ok=1   changed=2   skipped=0   failed=0   unreachable=0" in out
+
+
+def test_a_failing_host_hides_no_other_and_shows_its_undo(layouts: LayoutFleet) -> None:
+    layouts.declare(
+        sim_001={"gpus": [{"match": "all", "kind": "vf", "count": 4}]}, sim_002=EQUAL, sim_003=EQUAL, sim_004=EQUAL
+    )
+    with layouts.machine("sim-003").change() as state:
+        state.drivers[GPU] = "nouveau"
+    lab.simulated.down(["sim-004"], folder=layouts.folder)
+    try:
+        done = layouts.operator.run("apply-hosts", "--json")
+        hosts = {one["host"]: one for one in json.loads(done.out)["hosts"]}
+    finally:
+        lab.simulated.up(4, mix="a40:2,a40/mdev-vf,t4+rtx-3090", with_vfs=False, folder=layouts.folder)
+        lab_inventory = layouts.folder.path / "simulated/inventory.yml"
+        (layouts.operator.inventory / "hosts.yml").write_text(lab_inventory.read_text())
+    assert done.code == 10
+    assert hosts["sim-001"]["error"]["reference"] == "layout-refused" and hosts["sim-001"]["failed"] == 1
+    assert "has no plain VFs" in hosts["sim-001"]["lines"][-1]["reason"]
+    assert hosts["sim-002"]["changed"] == 2 and layouts.vfs("sim-002") == {GPU: 32}
+    assert "nouveau" in hosts["sim-003"]["lines"][-1]["reason"] and not layouts.vfs("sim-003")
+    assert hosts["sim-004"]["is_unreachable"] and hosts["sim-004"]["error"]["reference"] == "host-unreachable"
+
+
+def test_a_step_that_fails_ends_the_host_and_undo_takes_the_others_back(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=WITH_SLICES, sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
+    lab.faults.begin("sim-001", "refuse", folder=layouts.folder)
+    try:
+        shown = layouts.operator.run("apply-hosts", "--no-boot", "--undo").out
+        after = layouts.vfs("sim-001")
+        left = applied(layouts, "--no-boot")["sim-001"]
+    finally:
+        lab.faults.clear("sim-001", folder=layouts.folder)
+    assert f"changed: [sim-001] {GPU}: taken back: enable 32 VFs of {GPU}" in shown
+    assert "sim-001 : ok=1   changed=2   skipped=0   failed=1   unreachable=0" in shown
+    assert after == {}
+    assert left["undo"] == [{"op": "sriov.set", "address": GPU, "count": 0}] and layouts.vfs("sim-001") == {GPU: 32}
+    assert [line["outcome"] for line in left["lines"]] == ["ok", "changed", "failed"]
+
+
+def test_an_interrupted_run_undoes_its_steps_and_a_second_signal_does_not_end_that(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=WITH_SLICES)
+    before = layouts.vfs("sim-001")
+    with layouts.operator.start("apply-hosts", "--no-boot", "--undo", "--limit", "sim-001") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "enable 32 VFs" in line:
+                process.send_signal(2)
+                process.send_signal(15)
+                break
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert f"taken back: enable 32 VFs of {GPU}" in out
+    assert "Traceback" not in err
+    assert layouts.vfs("sim-001") == before
+    assert layouts.operator.json("repair") == []
+
+
+def test_the_first_read_back_that_differs_ends_the_host(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001={"hugepages": {"1GiB": 4000}, **EQUAL}, sim_002=EQUAL)
+    hosts = applied(layouts, "--no-boot")
+    assert [line["outcome"] for line in hosts["sim-001"]["lines"]] == ["failed"]
+    assert "of 4000 1048576 KiB pages" in hosts["sim-001"]["lines"][0]["reason"]
+    assert layouts.vfs("sim-001") == {} and not sum(layouts.machine("sim-001").state().hugepages.values())
+    assert hosts["sim-002"]["changed"] == 1 and layouts.vfs("sim-002") == {GPU: 32}
+
+
+def test_a_terminal_shows_how_far_the_fleet_is(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=EQUAL, sim_002=EQUAL)
+    reading, terminal = os.openpty()
+    with os.fdopen(reading, "rb", buffering=0) as shown:
+        process = layouts.operator.start("plan-hosts", stderr=terminal)
+        os.close(terminal)
+        said = b""
+        with contextlib.suppress(OSError):  # the other end is closed: EIO
+            while chunk := shown.read(4096):
+                said += chunk
+    out, _ = process.communicate(timeout=60)
+    assert "sim-001: 1 differences, 1 steps" in out
+    assert "2/2" in said.decode() and "sim-00" in said.decode()
+
+
+def test_batches_end_with_the_failures_that_are_allowed(layouts: LayoutFleet) -> None:
+    impossible = {"gpus": [{"match": "all", "kind": "mig", "geometry": {}}]}
+    layouts.declare(sim_001=EQUAL, sim_002=impossible, sim_003=EQUAL)
+    hosts = applied(layouts, "--no-boot", "--serial", "1")
+    assert [(one["is_begun"], one["changed"]) for one in hosts.values()] == [(True, 1), (True, 0), (False, 0)]
+    assert not layouts.vfs("sim-003")
+    again = applied(layouts, "--no-boot", "--serial", "1,50%", "--max-failures", "1", "--limit", "sim-002,sim-003")
+    assert [(one["is_begun"], one["changed"]) for one in again.values()] == [(True, 0), (True, 1)]
+    refused = layouts.operator.is_refused("apply-hosts", "--serial", "0")
+    assert refused["exit_code"] == 2
+
+
+def test_sick_vfs_are_named_and_repaired_without_an_operator(layouts: LayoutFleet) -> None:
+    """The number of VFs is right all the time."""
+    layouts.declare(sim_002=EQUAL)
+    applied(layouts, "--limit", "sim-002")
+    lab.faults.begin("sim-002", "vfs-on-stub", card=GPU, folder=layouts.folder)
+    assert layouts.vfs("sim-002")[GPU] == 32
+    done = layouts.operator.run("check-hosts", "--limit", "sim-002", "--json")
+    (checked,) = json.loads(done.out)
+    assert ("vfs-on-stub", "error") in {(one["check"], one["severity"]) for one in checked["findings"]}
+    (planned,) = layouts.operator.json("plan-hosts", "--limit", "sim-002")
+    assert "32 of 32 VFs on pci-pf-stub" in planned["plan"]["steps"][0]["summary"]
+    repaired = applied(layouts, "--limit", "sim-002")["sim-002"]
+    assert repaired["error"] is None and repaired["changed"] == 1
+    drivers = layouts.machine("sim-002").state().drivers
+    assert {driver for function, driver in drivers.items() if function.startswith("0000:41:")} == {"nvidia"}
+    again = applied(layouts, "--limit", "sim-002")["sim-002"]
+    assert (again["changed"], again["writes"]) == (0, 0)
+    assert lab.faults.active("sim-002", folder=layouts.folder) == []
+
+
+def test_a_tenants_vm_is_disturbed_only_with_leave_and_runs_again(layouts: LayoutFleet) -> None:
+    operator = layouts.operator
+    layouts.declare(sim_001=EQUAL)
+    operator.does("apply-hosts")
+    operator.does("create-tenant", "acme")
+    operator.does("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--limit", "sim-001")
+    held = layouts.states()
+    layouts.declare(sim_001=OFF)
+    refused = applied(layouts)["sim-001"]
+    assert refused["error"]["reference"] == "layout-refused" and refused["skipped"] == 1 and refused["writes"] == 0
+    assert "VM web-1 of acme" in refused["lines"][1]["reason"]
+    assert refused["lines"][1]["hint"] == "--disrupt allows it"
+    assert layouts.states() == held
+    allowed = applied(layouts, "--disrupt")["sim-001"]
+    texts = [(line["outcome"], line["text"]) for line in allowed["lines"]]
+    assert ("changed", "stop VM web-1 of acme and take its slices back") in texts
+    assert ("changed", f"take the 32 VFs of {GPU} away") in texts
+    # Nothing is left for it on this host, and the run says so.
+    assert ("failed", "start VM web-1 of acme again") in texts
+    layouts.declare(sim_001=EQUAL)
+    back = applied(layouts)["sim-001"]
+    assert ("changed", "start VM web-1 of acme again") in [(line["outcome"], line["text"]) for line in back["lines"]]
+    assert len(layouts.machine("sim-001").state().domains) == 1
+
+
+def test_a_foreign_vgpu_is_never_disturbed(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=OFF)
+    machine = layouts.machine("sim-001")
+    card = machine.shape.cards[0]
+    with machine.change() as state:
+        Drivers(machine, state).set_vfs(card, 32)
+        rules.add(state, card, state.vfs_of(card)[3], card.types[0], None)
+    held = layouts.states()
+    refused = applied(layouts, "--disrupt", "--reset")["sim-001"]
+    reasons = [line["reason"] for line in refused["lines"] if line["outcome"] == "failed"]
+    assert "vgpuctl does not know" in reasons[0] and refused["changed"] == 0
+    assert layouts.states() == held
+
+
+def test_slices_of_a_layout_go_when_the_layout_changes(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=WITH_SLICES, sim_003=WITH_SLICES)
+    layouts.operator.does("apply-hosts")
+    layouts.declare(sim_001=OFF, sim_003=OFF)
+    hosts = applied(layouts)
+    assert {name: one["error"] for name, one in hosts.items()} == {"sim-001": None, "sim-003": None}
+    assert not layouts.vfs("sim-001") and not layouts.machine("sim-003").state().vgpus

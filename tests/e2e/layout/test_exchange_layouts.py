@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""import-layout and export-layout on simulated hosts: what other tools' files say becomes a layout, and goes back."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.lab.simulated_fixtures import need_simulated
+
+T4, H100 = "0000:41:00.0", "0000:43:00.0"
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
+    """One host with a T4 and an H100."""
+    need_simulated()
+    home: Path = tmp_path_factory.mktemp("exchange")
+    fleet = layout_fleet(home, 1, "t4+h100-pcie")
+    yield fleet
+    lab.simulated.down(folder=fleet.folder)
+
+
+def test_a_mig_parted_file_shapes_a_host_and_is_written_back(layouts: LayoutFleet, tmp_path: Path) -> None:
+    file = tmp_path / "mig.yml"
+    file.write_text(
+        "version: v1\nmig-configs:\n  mixed:\n  - {devices: [1], mig-enabled: true, mig-devices: {3g.40gb: 1}}\n"
+    )
+    operator = layouts.operator
+    before = layouts.states()
+    imported = operator.json("import-layout", "--from-mig-parted", str(file), "--host", "sim-001")
+    assert imported["vgpu"]["gpus"] == [{"match": {"address": H100}, "kind": "mig", "geometry": {"3g.40gb": 1}}]
+    assert layouts.states() == before
+    layouts.declare(sim_001={"gpus": imported["vgpu"]["gpus"]})
+    operator.does("apply-hosts", "--no-boot")
+    written = operator.json("export-layout", "sim-001", "--to", "mig-parted", "--config", "mixed")["content"]
+    wanted = {"devices": [1], "mig-enabled": True, "mig-devices": {"3g.40gb": 1}}
+    assert written == {"version": "v1", "mig-configs": {"mixed": [wanted]}}
+    file.write_text(operator.does("export-layout", "sim-001", "--to", "mig-parted").out)
+    again = operator.json("import-layout", "--from-mig-parted", str(file), "--host", "sim-001")
+    assert again["vgpu"] == imported["vgpu"]
+    refused = operator.is_refused("import-layout", "--from-mig-parted", str(file))
+    assert refused["exit_code"] == 3 and "counts GPUs, which needs a host" in refused["message"]
+
+
+def test_mdevctl_definitions_name_the_slices_that_exist(layouts: LayoutFleet, tmp_path: Path) -> None:
+    operator = layouts.operator
+    layouts.declare(sim_001={"gpus": [{"match": {"address": T4}, "kind": "vgpu", "slices": {"T4-4Q": 2}}]})
+    planned = operator.json("export-layout", "sim-001", "--to", "mdevctl", "--refresh")["content"]
+    operator.does("apply-hosts", "--no-boot")
+    folder = tmp_path / "mdevctl.d"
+    export = ("export-layout", "sim-001", "--to", "mdevctl", "--refresh", "--output", str(folder))
+    written = operator.does(*export).out.split()
+    made = {vgpu.uuid for vgpu in layouts.machine("sim-001").state().vgpus}
+    assert {Path(path).name for path in written} == made == {name for one in planned[0][T4] for name in one}
+    imported = operator.json("import-layout", "--from-mdevctl", str(folder), "--host", "sim-001")
+    assert imported["vgpu"]["gpus"] == [{"match": {"address": T4}, "kind": "vgpu", "slices": {"T4-4Q": 2}}]
+    Path(written[0]).write_text(json.dumps({"mdev_type": "nvidia-1", "start": "auto"}))
+    assert "is there and says otherwise" in operator.is_refused(*export)["message"]
+    refused = operator.is_refused("export-layout", "sim-001", "--to", "mig-parted")
+    assert refused["exit_code"] == 2 and refused["context"][0] == f"{T4}: kind vgpu is more than MIG on or off"

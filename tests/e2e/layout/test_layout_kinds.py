@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts of every kind reach simulated hosts, cost nothing the second time, and come back after a reboot."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.lab.simulated_fixtures import need_simulated
+from vgpuctl_lab.simulated.machine import usage
+from vgpuctl_lab.simulated.machine.state import State
+
+GPU = "0000:41:00.0"
+OVN_CHECKS = ("ovn", "tunnel-mtu", "tunnel-down")
+DCGM = "nvidia-dcgm.service"
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "sim_001": {
+        "stop_services": [DCGM],
+        "hugepages": {"2MiB": 64},
+        "kernel_arguments": ["iommu=pt"],
+        "gpus": [
+            {
+                "match": "all",
+                "kind": "mig-vgpu",
+                "geometry": {"3g.40gb": 1, "2g.20gb": 2},
+                "types": ["H100-3-40C", "H100-2-20C"],
+                "slices": {"H100-2-20C": 1},
+            }
+        ],
+    },
+    "sim_002": {
+        "gpus": [
+            {
+                "match": "all",
+                "kind": "vgpu",
+                "size_mode": "mixed-size",
+                "scheduler": {"policy": "equal-share", "time_slice_ms": 4},
+                "types": ["L40S-16Q", "L40S-8Q"],
+                "slices": {"L40S-16Q": 1, "L40S-8Q": 2},
+            }
+        ]
+    },
+    "sim_003": {
+        "gpus": [
+            {
+                "match": "all",
+                "kind": "mig",
+                "geometry": {"1c.3g.20gb": 1, "2c.3g.20gb": 1, "1g.5gb": 2},
+                "placements": {"3g.20gb": [4]},
+            }
+        ]
+    },
+    "sim_004": {
+        "gpus": [{"match": "all", "kind": "vf", "count": 4}],
+        "network": {"southbound": "ssl:192.0.2.1:6642", "tunnels": "10.84.0.0/16"},
+        "uplinks": {"provider": "eno2"},
+    },
+    "sim_005": {
+        "gpus": [
+            {
+                "match": "all",
+                "kind": "mig-vgpu",
+                "geometry": {"2g.48gb+gfx": 1, "1g.24gb+gfx": 2},
+                "size_mode": "mixed-size",
+                "slices": {"DC-1-4Q": 2, "DC-1-8Q": 3, "DC-2-24Q": 1},
+            }
+        ]
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
+    """An H100 that DCGM holds, an L40S, an A100, a Flex 170 and an RTX PRO 6000, one to a host."""
+    need_simulated()
+    home: Path = tmp_path_factory.mktemp("kinds")
+    fleet = layout_fleet(home, 5, "h100-pcie,l40s,a100-pcie-40gb,flex-170,rtx-pro-6000-blackwell-server")
+    fleet.declare(**LAYOUTS)
+    fleet.operator.does("create-certificate", "central", "vgpuctl")
+    yield fleet
+    lab.simulated.down(folder=fleet.folder)
+
+
+def run(layouts: LayoutFleet, *arguments: str) -> dict[str, Any]:
+    done = layouts.operator.run(*arguments, "--json")
+    found = json.loads(done.out)
+    return {one["host"]: one for one in (found["hosts"] if isinstance(found, dict) else found)}
+
+
+def test_a_gpu_is_reset_for_a_pending_mode_only_when_that_is_allowed(layouts: LayoutFleet) -> None:
+    machine = layouts.machine("sim-003")
+    with machine.change() as state:
+        usage.start_service(machine.shape, state, "nvidia-dcgm.service")
+    held = run(layouts, "apply-hosts", "--limit", "sim-003", "--no-boot")["sim-003"]
+    assert held["error"]["reference"] == "layout-refused"
+    said = [(line["outcome"], line["reason"], line["hint"]) for line in held["lines"]]
+    assert ("changed", "it waits for a reset", None) in said
+    assert ("failed", "--reset allows it") in [(outcome, hint) for outcome, _, hint in said]
+    assert list(machine.state().mig_modes[GPU]) == [False, True]
+    with machine.change() as state:
+        usage.stop_service(state, "nvidia-dcgm.service")
+
+
+def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None:
+    first = run(layouts, "apply-hosts", "--reset")
+    assert {name: one["error"] for name, one in first.items()} == dict.fromkeys(first, None)
+    reached = [profile_counts(layouts, name) for name in first]
+    on = [True, True]
+    assert reached == [([4, 2, 2], 1, on), ([], 3, None), ([4, 1, 1], 0, on), ([], 0, None), ([6, 3, 3], 6, on)]
+    states = [layouts.machine(name).state() for name in first]
+    assert (states[0].hugepages, states[1].mixed_sizes) == ({"2048": 64}, [GPU])
+    assert [one.slice_ns for one in states[1].schedulers.values()] == [4_000_000]
+    assert parts(states[2]) == [(0, [1]), (1, [1]), (4, [2, 1])]
+    second = run(layouts, "apply-hosts")
+    assert [(one["changed"], one["writes"]) for one in second.values()] == [(0, 0)] * 5
+    for name in first:
+        lab.simulated.reboot(name, folder=layouts.folder)
+    assert [profile_counts(layouts, name) for name in first] == reached, journal(layouts, "sim-001")
+    assert parts(layouts.machine("sim-003").state()) == [(0, [1]), (1, [1]), (4, [2, 1])]
+    checked = run(layouts, "check-hosts", "--after-reboot")
+    assert {name: one["since_reboot"] for name, one in checked.items()} == {name: [] for name in checked}
+    assert [one["has_drifted"] for one in checked.values()] == [False] * 5
+    machine = layouts.machine("sim-003")
+    with machine.change() as state:
+        state.instances[-1].computes.pop()
+    checked = run(layouts, "check-hosts", "--after-reboot", "--limit", "sim-003")
+    (lost,) = checked["sim-003"]["since_reboot"]
+    assert lost["subject"] == "instances" and "1c.3g.20gb + 2c.3g.20gb at 4" in lost["declared"]
+    assert run(layouts, "apply-hosts", "--limit", "sim-003")["sim-003"]["changed"] == 1
+
+
+def test_a_host_is_one_of_ovn_s_chassis_and_what_ails_it_is_found(layouts: LayoutFleet) -> None:
+    machine = layouts.machine("sim-004")
+    run(layouts, "apply-hosts", "--limit", "sim-004")
+    state = machine.state()
+    assert state.ovn.external_ids == {
+        "system-id": "sim-004",
+        "ovn-remote": "ssl:192.0.2.1:6642",
+        "ovn-encap-type": "geneve",
+        "ovn-encap-ip": "10.84.0.4",
+        "ovn-bridge-mappings": "provider:br-provider",
+    }
+    assert (state.ovn.uses_tls, state.ovn.bridges) == (True, {"br-provider": ["eno2"], "br-int": []})
+    key = machine.root / "etc/vgpuctl/ovn/key.pem"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert (machine.root / "etc/openvswitch/system-id.conf").read_text() == "sim-004\n"
+    with machine.change() as state:
+        state.ovn.external_ids["system-id"] = "somebody"
+        state.ovn.connection = "not connected"
+        state.ovn.tunnels = {"10.84.0.7": 0, "10.84.0.8": 1400, "10.84.0.9": 1500}
+    checked = run(layouts, "check-hosts", "--limit", "sim-004")["sim-004"]
+    assert checked["has_drifted"]
+    assert [(one["check"], one["read"]) for one in checked["findings"] if one["check"] in OVN_CHECKS] == [
+        ("ovn", "Open vSwitch's system-id is somebody, the inventory has sim-004"),
+        ("ovn", "ovn-controller is not connected with ssl:192.0.2.1:6642"),
+        ("tunnel-mtu", "the way to 10.84.0.8 carries 576 bytes and not 1500"),
+        ("tunnel-down", "10.84.0.7 does not answer"),
+    ]
+    mended = run(layouts, "apply-hosts", "--limit", "sim-004", "--diff")["sim-004"]
+    assert mended["changed"] == 1 and machine.state().ovn.external_ids["system-id"] == "sim-004"
+
+
+def profile_counts(layouts: LayoutFleet, name: str) -> tuple[list[int], int, Any]:
+    """Sizes of the GPU instances, number of vGPUs, MIG mode."""
+    state = layouts.machine(name).state()
+    sizes = sorted((one.size for one in state.instances), reverse=True)
+    mode = state.mig_modes.get(GPU)
+    return sizes, len(state.vgpus), list(mode) if mode else None
+
+
+def parts(state: State) -> list[tuple[int, list[int]]]:
+    """Where each GPU instance begins, and the sizes of its compute instances."""
+    return sorted((one.start, [part.size for part in one.computes]) for one in state.instances)
+
+
+def journal(layouts: LayoutFleet, name: str) -> str:
+    return (layouts.machine(name).root / "var/log/journal.txt").read_text()

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""explain-vm and capacity as an operator meets them, on simulated hosts."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.operator import Operator
+from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.machine.state import MachineFolder
+
+SMALL = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+VM = ("--tenant", "explained", "--gpu", "A40-8Q", *SMALL)
+COUNT = ("capacity", "--gpu", "A40-8Q", "--memory", "96MiB", "--vcpus", "1")
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Iterator[Operator]:
+    fleet_operator.does("list-gpus", "--refresh")
+    fleet_operator.does("create-tenant", "explained")
+    yield fleet_operator
+    for vm in fleet_operator.json("list-vms", "--tenant", "explained"):
+        name = vm["vm"]["request"]["name"]
+        fleet_operator.does("delete-vm", name, "--tenant", "explained", "--yes", "--timeout", "0")
+
+
+def test_a_vm_goes_where_it_was_explained_to_go_and_counts(operator: Operator) -> None:
+    before = operator.json(*COUNT)["now"]
+    (explained,) = operator.json("explain-vm", "web-1", *VM)
+    assert explained["fits"]
+    assert explained["vm"] is None
+    assert {one["code"] for one in explained["answers"]} >= {None, "no-such-type"}
+    operator.does("create-vm", "web-1", *VM)
+    (there,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "web-1"]
+    assert there["vm"]["host"] == explained["placement"]["host"]
+    assert operator.json(*COUNT)["now"] == before - 1
+    again = operator.json(*COUNT, "--after-defrag")
+    assert again["after_defrag"] >= again["now"] == sum(one["now"] for one in again["hosts"])
+    (itself,) = operator.json("explain-vm", "web-1", "--tenant", "explained")
+    assert itself["vm"]["host"] == itself["placement"]["host"]
+    assert "takes it" in operator.does("explain-vm", "web-1", "--tenant", "explained").out
+    assert "more fit" in operator.does(*COUNT, "--after-defrag").out
+
+
+def test_what_fits_nowhere_is_told_what_would_help(operator: Operator) -> None:
+    (explained,) = operator.json("explain-vm", "big", *VM, "--memory", "4000GiB", "--require-label", "rack=r1")
+    assert not explained["fits"]
+    (explained,) = operator.json("explain-vm", "big", *VM, "--memory", "4000GiB")
+    assert explained["changes"][0]["text"].startswith("it wanted at most")
+    assert "it would fit on" in operator.does("explain-vm", "big", *VM, "--memory", "4000GiB").out
+    assert operator.is_refused("explain-vm", "nobody", "--tenant", "explained")["reference"] == "not-found"
+    assert operator.is_refused("capacity", "--gpu", "A40-8Q,")["exit_code"] == 2
+
+
+def test_least_utilised_looks_at_what_the_host_measured(operator: Operator) -> None:
+    operator.does("create-vm", "busy", *VM)
+    operator.does("list-gpus", "--refresh")
+    (there,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "busy"]
+    used = (there["vm"]["host"], there["leases"][0]["slice"]["gpu"])
+    facts = operator.json("inspect-host", used[0])
+    measured = {gpu["address"]: gpu["utilisation_percent"] for gpu in facts["gpus"]}
+    assert measured[used[1]] >= 10
+    (kept,) = operator.json("explain-vm", "next", *VM)
+    assert (kept["placement"]["host"], kept["placement"]["slices"][0]["gpu"]) == used
+    (idle,) = operator.json("explain-vm", "next", *VM, "--policy", "least-utilised")
+    assert (idle["placement"]["host"], idle["placement"]["slices"][0]["gpu"]) != used
+
+
+def test_a_vm_in_huge_pages_goes_where_they_are_free(operator: Operator, fleet: lab.LabFolder) -> None:
+    machine = MachineFolder(simulated_folder(fleet).host("sim-002"))
+    with machine.change() as state:
+        state.hugepages["2048"] = 96
+    paged = (*VM, "--memory", "128MiB", "--hugepages", "2MiB")
+    try:
+        operator.does("list-gpus", "--refresh")
+        (created,) = operator.json("create-vm", "paged", *paged)
+        assert created["vm"]["host"] == "sim-002"
+        assert "<page size='2048' unit='KiB'/>" in created["xml"]
+        assert machine.state().used_pages("2048") == 64
+        assert "128 MiB in huge pages of 2 MiB" in operator.does("show-vm", "paged", "--tenant", "explained").out
+        refused = operator.is_refused("create-vm", "second", *paged)
+        assert any("(host-hugepages)" in line for line in refused["context"]), refused
+        (explained,) = operator.json("explain-vm", "second", *paged)
+        assert "sim-002 had 32 more huge pages of 2 MiB" in [one["text"] for one in explained["changes"]]
+        operator.does("delete-vm", "paged", "--tenant", "explained", "--yes", "--timeout", "0")
+        assert machine.state().used_pages("2048") == 0
+    finally:
+        with machine.change() as state:
+            state.hugepages.clear()
+
+
+def test_a_type_that_nobody_knows_is_named_with_near_ones(operator: Operator) -> None:
+    for command in (("capacity",), ("explain-vm", "web", "--tenant", "explained")):
+        refused = operator.is_refused(*command, "--gpu", "A40-9Q")
+        assert (refused["reference"], "'A40-9Q'" in refused["message"]) == ("usage", True), refused
+        assert "did you mean" in refused["hint"]

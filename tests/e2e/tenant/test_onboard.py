@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tenant from one file, on simulated hosts and a real OVN central: made, left alone, changed, pruned, taken back."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.operator import Operator
+from tests.ovn_fixture import LocalOvn, central
+from tests.postgres_fixture import LocalPostgres
+
+__all__ = ["central"]
+
+ROOT = Path(__file__).parents[3]
+GUIDE = (ROOT / "docs" / "onboarding.md").read_text()
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
+SECRET = "eyJ-token-that-nobody-may-see"
+SMALL = """
+version: 1
+tenant: NAME
+quotas: {vms: 3}
+networks:
+  front: {cidr: 10.0.0.0/24}
+security_groups:
+  web: [{protocol: tcp, ports: 80}]
+vms:
+  - {name: a, vcpus: 1, memory: 96MiB, network: front, security_groups: [web]}
+"""
+
+
+def _block(language: str) -> str:
+    found = re.search(rf"^```{language}\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the guide's file and its secret."""
+    (tmp_path / "acme.yml").write_text(_block("yaml"))
+    (tmp_path / "acme.tok").write_text(SECRET)
+    (tmp_path / "acme.tok").chmod(0o600)
+    return tmp_path
+
+
+@pytest.fixture
+def operator(fleet_operator: Operator, central: LocalOvn, tmp_path: Path) -> Iterator[Operator]:
+    """An operator with a store of the test's own; every tenant is gone from hosts and OVN afterwards."""
+    made = replace(
+        fleet_operator,
+        database=f"sqlite:///{tmp_path}/store.db",
+        variables={"VGPUCTL_OVN_NORTHBOUND": central.northbound},
+    )
+    yield made
+    for one in made.json("list-tenants"):
+        made.does("offboard-tenant", one["tenant"], "--yes", "--timeout", "0")
+    for one in made.json("list-outsides"):
+        made.does("delete-outside", one["outside"]["name"])
+    assert _rows(central) == 0
+
+
+def _rows(central: LocalOvn) -> int:
+    """How many rows of OVN's are tenants'."""
+    tables = ("Logical_Switch", "Logical_Router", "Port_Group", "Load_Balancer")
+    return sum(central.nbctl("--columns=external_ids", "list", one).count("tenant/") for one in tables)
+
+
+def _words(answer: dict[str, Any]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in answer["objects"]:
+        found.setdefault(one["outcome"], []).append(f"{one['kind']} {one['name']}")
+    return found
+
+
+def _run_script(operator: Operator, folder: Path, language: str, *command: str) -> str:
+    """Run a script of the guide as it stands there, with a `vgpuctl` on PATH that is this working tree's."""
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    wrapper = programs / "vgpuctl"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m vgpuctl "$@"\n')
+    wrapper.chmod(0o755)
+    script = folder / f"script.{language}"
+    script.write_text(_block(language))
+    environment = {**operator.environment, "PATH": f"{programs}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [*command, str(script)], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_guides_scripts_bring_a_tenant_and_take_it_back(
+    operator: Operator, central: LocalOvn, folder: Path
+) -> None:
+    printed = _run_script(operator, folder, "sh", "sh")
+    assert "10.0.0.2" in printed
+    assert [one["contact"] for one in operator.json("list-tenants")] == ["gpu-team@acme.example"]
+    nat = central.nbctl("--bare", "--columns=type,external_ip,logical_ip", "list", "NAT").split()
+    assert {"203.0.113.10", "203.0.113.11", "dnat_and_snat", "snat"} <= set(nat)
+    balancers = central.nbctl("--bare", "--columns=vips", "list", "Load_Balancer")
+    assert "203.0.113.10:8080=10.0.0." in balancers
+    assert ":80=10.0.0." in balancers
+    assert SECRET.encode() not in Path(operator.database.removeprefix("sqlite:///")).read_bytes()
+    printed = _run_script(operator, folder, "python", sys.executable)
+    assert "vm web-1 unchanged" in printed
+    assert "4 hosts asked" in printed
+    assert _rows(central) == 0
+    (tenant,) = operator.json("list-tenants")
+    assert (tenant["tenant"], tenant["vms"], tenant["quotas"]) == ("acme", 0, [])
+
+
+def test_a_changed_file_changes_what_it_names_and_prune_removes_the_rest(operator: Operator, tmp_path: Path) -> None:
+    file = tmp_path / "globex.yml"
+    file.write_text(SMALL.replace("NAME", "globex"))
+    dry = operator.json("onboard", str(file), "--dry-run")
+    assert list(_words(dry)) == ["created"]
+    assert operator.json("list-tenants") == []
+    made = operator.json("onboard", str(file))
+    assert _words(made) == _words(dry)
+    file.write_text(
+        SMALL.replace("NAME", "globex").replace("ports: 80", "ports: 443").replace("  - {name: a,", "  - {name: b,")
+    )
+    changed = operator.json("onboard", str(file))
+    assert _words(changed) == {
+        "unchanged": ["tenant globex", "quota vms", "network front"],
+        "changed": ["security-group web"],
+        "created": ["vm b"],
+        "not in the file": ["vm a"],
+    }
+    assert len(operator.json("list-vms")) == 2
+    pruned = _words(operator.json("onboard", str(file), "--prune"))
+    assert pruned["removed"] == ["vm a"]
+    assert [vm["vm"]["request"]["name"] for vm in operator.json("list-vms")] == ["b"]
+    file.write_text(file.read_text().replace("memory: 96MiB", "memory: 128MiB"))
+    assert _words(operator.json("onboard", str(file), "--dry-run"))["differs"] == ["vm b"]
+    refused = operator.is_refused("onboard", str(file))
+    assert (refused["reference"], refused["context"]) == ("vm-differs", ["memory_mib: 96 there, 128 wanted"])
+
+
+def test_a_file_with_a_vm_that_differs_changes_nothing(operator: Operator, tmp_path: Path) -> None:
+    file = tmp_path / "initech.yml"
+    two = SMALL.replace("NAME", "initech")
+    vm = next(line for line in two.splitlines() if line.startswith("  - {name: a,"))
+    file.write_text(two.replace(vm, f"{vm}\n{vm.replace('name: a', 'name: b')}"))
+    operator.does("onboard", str(file))
+    before = [operator.json(command) for command in ("list-tenants", "list-vpc-objects", "list-networks")]
+    file.write_text(two.replace("memory: 96MiB", "memory: 128MiB").replace("vms: 3}", "vms: 9}").replace("80", "443"))
+    refused = operator.is_refused("onboard", str(file), "--prune")
+    assert (refused["reference"], refused["context"]) == ("vm-differs", ["memory_mib: 96 there, 128 wanted"])
+    assert [operator.json(command) for command in ("list-tenants", "list-vpc-objects", "list-networks")] == before
+    assert sorted(one["vm"]["request"]["name"] for one in operator.json("list-vms", "--tenant", "initech")) == [
+        "a",
+        "b",
+    ]
+
+
+def test_after_kill_9_the_same_command_finishes(operator: Operator, central: LocalOvn, tmp_path: Path) -> None:
+    file = tmp_path / "acme.yml"
+    file.write_text(SMALL.replace("NAME", "acme"))
+    onboard, offboard = ("onboard", str(file)), ("offboard-tenant", "acme", "--yes", "--timeout", "0")
+    for kill_on, kill_off in (("apply", "3"), ("define", "apply")):
+        done = operator.run(kill_on, *onboard, program=KILLED_RUN)
+        assert done.code == -9, f"onboard was not killed at {kill_on}: {done.err}"
+        operator.does(*onboard)
+        assert list(_words(operator.json(*onboard))) == ["unchanged"], f"after {kill_on}"
+        done = operator.run(kill_off, *offboard, program=KILLED_RUN)
+        assert done.code == -9, f"offboard was not killed at {kill_off}: {done.err}"
+        operator.does(*offboard)
+        assert _rows(central) == 0, f"after {kill_off}"
+        assert operator.json("list-vms") == operator.json("list-networks") == []
+
+
+def test_a_disk_that_nobody_knows_is_found_before_a_tenant_counts_as_gone(operator: Operator) -> None:
+    from vgpuctl.guests.storage import Storage
+    from vgpuctl.wiring import Settings, open_services
+
+    for name in ("acme", "acme.eu"):
+        operator.does("create-tenant", name)
+    settings = Settings((str(operator.inventory),), operator.database)
+    with open_services(settings, print) as services:
+        storage = Storage(services.host("sim-002").hypervisor)
+        storage.ensure_pool("default")
+        for name in ("acme.lost.qcow2", "acme.eu.other.qcow2", "acme.txt"):
+            storage.create_disk("default", name, 16)
+        refused = operator.is_refused("offboard-tenant", "acme", "--yes", "--timeout", "0")
+        assert refused["context"] == ["volume acme.lost.qcow2 of pool default on sim-002"]
+        for name in ("acme.lost.qcow2", "acme.eu.other.qcow2", "acme.txt"):
+            storage.delete_volume("default", name)
+    operator.does("offboard-tenant", "acme", "--yes", "--timeout", "0")
+
+
+def test_two_tenants_are_onboarded_at_once_on_postgresql(
+    operator: Operator, tmp_path: Path, postgres: LocalPostgres
+) -> None:
+    with postgres.create_database() as database:
+        shared = replace(operator, database=database)
+        runs = []
+        for name in ("acme", "globex"):
+            (tmp_path / f"{name}.yml").write_text(SMALL.replace("NAME", name))
+            runs.append(shared.start("onboard", str(tmp_path / f"{name}.yml")))
+        for run in runs:
+            _out, err = run.communicate(timeout=200)
+            assert run.returncode == 0, err
+        assert [vm["vm"]["request"]["tenant"] for vm in shared.json("list-vms")] == ["acme", "globex"]
+        assert shared.json("repair") == []
+        for name in ("acme", "globex"):
+            shared.does("offboard-tenant", name, "--yes", "--timeout", "0")
+
+
+def test_overlapping_neighbours_are_refused_and_others_joined(
+    operator: Operator, central: LocalOvn, tmp_path: Path
+) -> None:
+    for name, cidr, other in (("acme", "10.0.0.0/24", "globex"), ("globex", "10.1.0.0/24", "acme")):
+        text = f"version: 1\ntenant: {name}\nnetworks: {{front: {{cidr: {cidr}}}}}\npeerings: [{other}]\n"
+        (tmp_path / f"{name}.yml").write_text(text)
+        operator.does("onboard", str(tmp_path / f"{name}.yml"))
+    routes = central.nbctl("--bare", "--columns=ip_prefix", "list", "Logical_Router_Static_Route").split()
+    assert sorted(routes) == ["10.0.0.0/24", "10.1.0.0/24"]
+    refused = operator.is_refused("create-network", "more", "--tenant", "globex", "--cidr", "10.0.0.0/16")
+    assert refused["reference"] == "network-in-use"
+    assert "of a neighbour" in refused["message"]
+
+
+REFUSED = [
+    ("version: 2\ntenant: a\n", "1: file.version is 2"),
+    ("version: 1\ntenant: a\nvm: []\n", "3: file.vm is not a key of this file"),
+    ("version: 1\ntenant: a b\n", "2: file.tenant 'a b'"),
+    ("version: 1\ntenant: a\nnetworks:\n  front: {cidr: 10.0.0.1/24}\n", "not a network"),
+    ("version: 1\ntenant: a\nquotas:\n  vms: 3\n  gold: 4\n", "5: 'gold' is nothing that a quota"),
+    (
+        "version: 1\ntenant: a\nsecurity_groups:\n  web:\n    - {ports: 80}\n",
+        "5: file.security_groups.web[0].ports is given",
+    ),
+    ("version: 1\ntenant: a\nvms:\n  - name: b\n    memroy: 1GiB\n", "5: file.vms[0].memroy is not a key"),
+    ("version: 1\ntenant: a\nvms:\n  - {name: b}\n  - {name: b}\n", "5: file.vms[1].name is 'b', as at"),
+    ("version: 1\ntenant: a\ntenant: b\n", "3: key 'tenant' is written twice"),
+    ("tenant: a\n", "has no 'version'"),
+    ("version: 1\ntenant: [\n", "not valid YAML"),
+]
+
+
+def test_a_wrong_file_is_refused_with_its_line_before_anything_is_done(tmp_path: Path) -> None:
+    from vgpuctl.errors import InventoryError
+    from vgpuctl.model.network import Backend
+    from vgpuctl.usecases.tenant.tenant_file import read_tenant_file
+
+    file = tmp_path / "tenant.yml"
+    for text, said in REFUSED:
+        file.write_text(text)
+        with pytest.raises(InventoryError) as caught:
+            read_tenant_file(file, default_backend=Backend.LIBVIRT)
+        assert said in caught.value.message, caught.value.message
+        assert caught.value.message.startswith(str(file))
+
+
+def test_a_secret_that_others_can_read_is_refused(operator: Operator, folder: Path) -> None:
+    (folder / "acme.tok").chmod(0o644)
+    text = (folder / "acme.yml").read_text().replace("acme.tok", str(folder / "acme.tok"))
+    (folder / "acme.yml").write_text(text)
+    refused = operator.is_refused("onboard", str(folder / "acme.yml"))
+    assert refused["hint"] == f"run `chmod 600 {folder}/acme.tok`"
+    assert operator.json("list-tenants") == []
+
+
+def test_a_secret_elsewhere_is_read_only_from_folders_of_the_operator(
+    operator: Operator, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    vault = tmp_path_factory.mktemp("vault")
+    (folder / "acme.tok").rename(vault / "acme.tok")
+    file = folder / "acme.yml"
+    text = file.read_text()
+    file.write_text(text.replace("acme.tok", str(vault / "acme.tok")))
+    refused = operator.is_refused("onboard", str(file))
+    assert "neither beside the tenant's file" in refused["message"]
+    assert "--secrets-from" in (refused["hint"] or "")
+    file.write_text(text.replace("acme.tok", "../../../etc/shadow"))
+    assert "cannot be named so" in operator.is_refused("onboard", str(file))["message"]
+    assert operator.json("list-tenants") == []
+    file.write_text(text.replace("acme.tok", str(vault / "acme.tok")))
+    operator.does("create-outside", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1",
+                  "--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider")  # fmt: skip
+    allowed = ("onboard", str(file), "--secrets-from", str(vault))
+    assert "vm web-1" in _words(operator.json(*allowed, "--dry-run"))["created"]

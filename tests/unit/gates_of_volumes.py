@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gates of volumes: rows of the table in test_gates.py."""
+
+from tests.unit.uses_of_names import guarded
+
+VOLUMES = [
+    *(
+        guarded(
+            "a volume is recorded in the store before libvirt creates it, and never taken over",
+            name,
+            "guests/storage.py",
+            f"usecases/vm/volumes.py:{caller}",
+            on="storage",
+        )
+        for name, caller in (
+            ("create_disk", "_disk_maker"),
+            ("create_overlay", "_disk_maker"),
+            ("create_image", "_make_seed"),
+        )
+    ),
+    guarded(
+        "a volume is deleted only when the store records it and libvirt shows the recorded one",
+        "delete_volume",
+        "guests/storage.py",
+        "usecases/vm/volumes.py:_remove",
+    ),
+    guarded(
+        "a volume is recorded by the gate that creates it",
+        "intend_volume",
+        "store/volumes.py",
+        "usecases/vm/volumes.py:_make",
+    ),
+    guarded(
+        "a volume counts as made when the gate has made it",
+        "set_volume_made",
+        "store/volumes.py",
+        "usecases/vm/volumes.py:_make",
+    ),
+    guarded(
+        "the record of a volume goes with the volume",
+        "forget_volume",
+        "store/volumes.py",
+        "usecases/vm/volumes.py:_make",
+        "usecases/vm/volumes.py:_remove",
+    ),
+    *(
+        guarded(
+            "recorded volumes are deleted by those who end a VM, and by gc after it",
+            name,
+            "usecases/vm/volumes.py",
+            *callers,
+        )
+        for name, callers in (
+            ("remove_volumes", ("usecases/vm/delete_vm.py:delete_vm", "usecases/operate/repair.py:_take_back")),
+            ("remove_recorded", ("usecases/operate/gc.py:_look",)),
+        )
+    ),
+]

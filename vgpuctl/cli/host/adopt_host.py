@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""adopt-host: what runs on a host becomes VMs, leases and a declared layout."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_document, print_json, print_table, say
+from vgpuctl.errors import UsageError
+
+
+@click.command("adopt-host")
+@click.argument("host")
+@click.option(
+    "--tenant", metavar="NAME", help="Whose the domains with GPUs are; default: those that are not named stay."
+)
+@click.option(
+    "--vm",
+    "named",
+    multiple=True,
+    metavar="DOMAIN=TENANT[/NAME]",
+    help="Whose one domain is, and what its VM is called; several times.",
+)
+@click.option(
+    "--owners",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A YAML or JSON mapping of domains to TENANT or TENANT/NAME.",
+)
+@click.option(
+    "--layout-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the layout to this file of host_vars; default: stdout.",
+)
+@options.dry_run
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(
+    host: str,
+    tenant: str | None,
+    named: tuple[str, ...],
+    owners: Path | None,
+    layout_file: Path | None,
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Take over what runs on a host as it is: its domains with GPUs become VMs with leases, its GPUs a declared layout.
+
+    Nothing on the host is written or restarted. Domains and vGPUs that are not adopted stay foreign, and vgpuctl never
+    touches them. The same command again changes nothing, and goes on after it was interrupted.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.inventory.owners_file import read_owners
+    from vgpuctl.usecases.host.adopt_host import adopt_host, parse_owner, save_layout
+
+    texts = read_owners(str(owners)) if owners is not None else {}
+    for text in named:
+        domain, equals, owner = text.partition("=")
+        if not equals:
+            raise UsageError(f"--vm {text!r} names no owner", hint="write it as DOMAIN=TENANT or DOMAIN=TENANT/NAME")
+        texts[domain] = owner
+    wanted = {domain: parse_owner(text) for domain, text in texts.items()}
+    with services(**where) as opened:
+        found = adopt_host(opened, host, owners=wanted, tenant=tenant, dry_run=dry_run)
+    written = layout_file is not None and not dry_run and save_layout(found, layout_file)
+    if as_json:
+        print_json(
+            {
+                "host": found.host,
+                "changed": found.changed or written,
+                "vms": found.vms,
+                "slices": found.slices,
+                "left": found.left,
+                "vgpu": found.variable,
+            }
+        )
+        return
+    new = [one for one in found.vms if one.is_new]
+    for one in new:
+        slices = ", ".join(f"{lease.slice.profile} on {lease.slice.function}" for lease in one.leases)
+        verb = "would be" if dry_run else "is"
+        say(f"{one.vm.domain_name} {verb} VM {one.vm.request.name} of tenant {one.vm.request.tenant}: {slices}")
+    if not found.changed:
+        say(f"{host}: no change, {len(found.vms)} VMs are known")
+    if found.left:
+        print_table(["LEFT ALONE", "WHY"], [(one.subject, one.reason) for one in found.left], empty="")
+    if layout_file is None:
+        print_document(found.text, nl=False)

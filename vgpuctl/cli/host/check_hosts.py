@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check-hosts: drift, health, and the state after a reboot."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import Styled, plain, print_json, print_line
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.host.check_hosts import CheckedHost
+
+_COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+@click.command("check-hosts")
+@options.inventory
+@options.limit
+@options.forks
+@click.option("--diff", is_flag=True, help="Show what is there and what is declared.")
+@click.option("--after-reboot", is_flag=True, help="Compare with the snapshot taken before the reboot.")
+@click.option("--snapshot", is_flag=True, help="Take the snapshot that --after-reboot compares with; apply-hosts does.")
+@click.option("--prepare", is_flag=True, help="List what hosts lack for vgpuctl; needs no Python or root on them.")
+@click.option("--script", is_flag=True, help="With --prepare: print the fixing commands as a shell script.")
+@options.database
+@options.ssh
+@options.as_json
+def command(
+    diff: bool, after_reboot: bool, snapshot: bool, prepare: bool, script: bool, as_json: bool, **where: Any
+) -> int:
+    """Check every host against its declared layout and for the known failure modes (docs/doctor.md).
+
+    Exit code 1 means that a host is not as declared, or that a check found an error; nothing is written on hosts.
+    """
+    if script and not prepare:
+        raise click.UsageError("--script needs --prepare.")
+    if prepare:
+        if diff or after_reboot or snapshot or (script and as_json):
+            raise click.UsageError("--prepare goes with --script or --json, and with no other kind of check.")
+        from vgpuctl.cli.host.prepare_output import prepare_and_print
+
+        return prepare_and_print(script=script, as_json=as_json, **where)
+    from vgpuctl.cli.support.layout_output import RunDisplay, error_object, failure_text, plan_object
+    from vgpuctl.cli.support.services import report_hosts, services
+    from vgpuctl.usecases.host.check_hosts import check_hosts
+
+    with (
+        services(**where) as opened,
+        RunDisplay(hosts=len(opened.hosts()), quiet=as_json, diff=diff) as display,
+    ):
+        found = check_hosts(
+            opened,
+            after_reboot=after_reboot,
+            take_snapshot=snapshot,
+            tell=lambda result: display.advance(result.name),
+        )
+    checked = [result.value for result in found if result.value is not None]
+    if as_json:
+        print_json(
+            [
+                {
+                    "host": result.name,
+                    "has_drifted": result.value.has_drifted if result.value else None,
+                    "is_healthy": result.value.is_healthy if result.value else None,
+                    "plan": plan_object(result.value.plan) if result.value and result.value.plan else None,
+                    "since_reboot": plain(result.value.since_reboot) if result.value else None,
+                    "findings": plain(result.value.findings) if result.value else None,
+                    "error": error_object(result.error),
+                }
+                for result in found
+            ]
+        )
+    else:
+        for result in found:
+            if result.value is not None:
+                _print_host(result.value, diff=diff)
+            elif result.error is not None:
+                print_line(failure_text(result.name, result.error))
+    failures = [(result.name, result.error) for result in found if result.error is not None]
+    report_hosts(failures, fine=len(checked), what="did not answer")
+    return int(any(one.has_drifted or not one.is_healthy for one in checked))
+
+
+def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
+    from vgpuctl.cli.support.layout_output import difference_lines
+
+    plan = checked.plan
+    if plan is None:
+        state = "no layout declared"
+    elif plan.is_in_layout:
+        state = "as declared"
+    else:
+        state = f"not as declared ({len(plan.differences)} differences)"
+    health = "" if checked.findings else ", healthy"
+    print_line(f"{checked.host}: {state}{health}")
+    for difference in plan.differences if plan else ():
+        remedy = f"; {difference.remedy}" if difference.remedy else ""
+        for line in difference_lines(difference) if diff else (f"  {difference}{remedy}",):
+            print_line(line)
+    for obstacle in plan.obstacles if plan else ():
+        print_line(f"  {obstacle.gpu or 'host'}: {obstacle.reason} [{obstacle.code}]")
+    if checked.since_reboot is not None:
+        print_line("  since the reboot: " + ("as before" if not checked.since_reboot else "not as before"))
+        for difference in checked.since_reboot:
+            where = difference.gpu or "host"
+            print_line(f"    {where}: {difference.subject} was {difference.declared}, is {difference.found}")
+    for finding in checked.findings:
+        word = Styled(str(finding.severity), _COLOURS[finding.severity])
+        print_line("  ", word, f" {finding.check} at {finding.subject}: {finding.read}")
+        print_line(f"      mend: {finding.mend}")

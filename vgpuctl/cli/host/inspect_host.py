@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""inspect-host: everything the agent found on one host."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_line
+
+
+@click.command("inspect-host")
+@click.argument("host")
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(host: str, as_json: bool, **where: Any) -> None:
+    """Read HOST now and show everything that was found on it."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.host.inspect_host import inspect_host
+
+    with services(**where) as opened:
+        facts = inspect_host(opened, host)
+    if as_json:
+        print_json(facts)
+        return
+    _print_host(host, facts)
+    for gpu in facts.gpus:
+        print_gpu(gpu)
+
+
+def _print_host(name: str, facts: HostFacts) -> None:
+    from vgpuctl.model.units import format_mib
+
+    rows = [
+        ("host", f"{name} ({facts.hostname}), {facts.operating_system}, kernel {facts.kernel}"),
+        ("size", f"{facts.cpus} CPUs, {format_mib(facts.memory_mib)} ({format_mib(facts.memory_available_mib)} free)"),
+        *[("NUMA", _node(node)) for node in facts.numa_nodes],
+        ("IOMMU", "active" if facts.iommu_active else "not active: no device can be given to a VM"),
+        ("KVM", "usable" if facts.kvm else "not usable: guests are emulated"),
+        (
+            "software",
+            f"libvirt {facts.libvirt_version or 'missing'}, QEMU {facts.qemu_version or 'missing'}, "
+            f"Python {facts.python}",
+        ),
+        ("NVIDIA", f"driver {facts.nvidia_driver or 'none'}, NVML {facts.nvml_version or facts.nvml_problem}"),
+        *([("SELinux", facts.selinux)] if facts.selinux else []),
+        ("booted", f"{facts.kernel_command_line}"),
+    ]
+    for title, text in rows:
+        print_line(f"{title:9} {text}")
+
+
+def _node(node: NumaNode) -> str:
+    from vgpuctl.model.guest_memory import format_page_size
+    from vgpuctl.model.units import format_mib
+
+    cpus = f"CPUs {node.cpus}" if node.cpus else "no CPUs, so no guest's memory"
+    free = "" if node.memory_available_mib is None else f" ({format_mib(node.memory_available_mib)} free)"
+    pools = (pool for pool in node.hugepages if pool.total)
+    pages = "".join(f", {one.free} of {one.total} huge pages of {format_page_size(one.size_kib)} free" for one in pools)
+    return f"node {node.number}: {cpus}, {format_mib(node.memory_mib)}{free}{pages}"
+
+
+def print_gpu(gpu: Gpu) -> None:
+    """Print what was found of one GPU."""
+    from vgpuctl.model.units import format_mib
+    from vgpuctl.usecases.host.inspect_host import board_name
+
+    print_line()
+    print_line(f"GPU {gpu.address}  {board_name(gpu)}  [{gpu.vendor_id}:{gpu.device_id}]")
+    memory = "unknown" if gpu.memory_mib is None else format_mib(gpu.memory_mib)
+    print_line(f"  memory        {memory}, UUID {gpu.uuid or 'unknown'}")
+    print_line(f"  sharing       {', '.join(gpu.sharing) or 'none as it stands'}")
+    print_line(f"  driver        {gpu.driver or 'none'}, NUMA node {'-' if gpu.numa_node is None else gpu.numa_node}")
+    if gpu.utilisation_percent is not None:
+        print_line(f"  utilisation   {gpu.utilisation_percent} %")
+    print_line(f"  IOMMU group   {gpu.iommu_group} with {', '.join(gpu.iommu_group_members) or 'nothing else'}")
+    print_line(f"  reset         {', '.join(gpu.reset_methods) or 'no method'}")
+    for companion in gpu.companions:
+        print_line(
+            f"  companion     {companion.address} class {companion.pci_class}, driver {companion.driver or 'none'}"
+        )
+    if gpu.total_vfs:
+        used = [vf for vf in gpu.vfs if vf.current_type or vf.mdev_uuid or vf.holders]
+        print_line(f"  VFs           {len(gpu.vfs)} of {gpu.total_vfs} enabled, {len(used)} in use")
+        for vf in used:
+            what = vf.mdev_uuid or (f"type {vf.current_type}" if vf.current_type else "")
+            print_line(f"    {vf.address}  {what}  group {vf.iommu_group}" + _held(vf.holders))
+    _print_mig(gpu)
+    if gpu.scheduler is not None:
+        time_slice = gpu.scheduler.time_slice_us
+        shown = "the driver's default" if time_slice is None else f"{time_slice} µs"
+        print_line(f"  scheduler     {gpu.scheduler.policy}, time slice {shown}")
+    for mdev in gpu.mdevs:
+        print_line(f"  mdev          {mdev.uuid} {mdev.type_id} under {mdev.parent}" + _held(mdev.holders))
+    for type_ in gpu.types:
+        size = format_mib(type_.framebuffer_mib) if type_.framebuffer_mib else "?"
+        print_line(f"  type          {type_.type_id:12} {type_.name:14} {size:>8}  creatable {type_.creatable}")
+    for problem in gpu.problems:
+        print_line(f"  problem       {problem}")
+
+
+def _print_mig(gpu: Gpu) -> None:
+    """MIG's mode and instances; a GPU that cannot be partitioned has no line."""
+    if gpu.mig is None:
+        if gpu.mig_mode is not None:
+            print_line(f"  MIG           {gpu.mig_mode}")
+        return
+    modes = ["enabled" if is_on else "disabled" for is_on in (gpu.mig.current, gpu.mig.pending)]
+    pending = "" if modes[0] == modes[1] else f", {modes[1]} after a reset or reboot"
+    print_line(f"  MIG           {modes[0]}{pending}, {len(gpu.mig.instances)} instances")
+    for one in gpu.mig.instances:
+        use = "in use" if one.in_use else "free"
+        print_line(
+            f"    instance {one.id}  {one.profile} at {one.start}, size {one.size}, "
+            f"{one.compute_instances} compute instances, {use}" + _held(one.holders)
+        )
+
+
+def _held(holders: tuple[Any, ...]) -> str:
+    return "".join(f", held by {holder.command} (pid {holder.pid})" for holder in holders)

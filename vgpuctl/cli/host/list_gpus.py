@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""list-gpus: the GPUs of all hosts."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.support.services import report_failures
+
+
+@click.command("list-gpus")
+@click.option("--free", is_flag=True, help="Only GPUs that can still take a VM.")
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.refresh
+@options.as_json
+def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
+    """List the GPUs of all hosts: how they can be shared, what is promised and what is wrong with them."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.host.inspect_host import list_gpus
+
+    with services(**where) as opened:
+        gpus, seen = list_gpus(opened, refresh=refresh)
+    if free:
+        gpus = [
+            listed
+            for listed in gpus
+            if not listed.gpu.problems
+            and listed.libvirt_problem is None
+            and (any(type_.creatable for type_ in listed.gpu.types) or (listed.gpu.sharing and not listed.leases))
+        ]
+    if as_json:
+        print_json(gpus)
+    else:
+        print_table(
+            ["HOST", "GPU", "BOARD", "SHARING", "VFS", "NUMA", "DRIVER", "LEASES", "PROBLEMS"],
+            [
+                (
+                    listed.host,
+                    listed.gpu.address,
+                    listed.board,
+                    ",".join(listed.gpu.sharing) or None,
+                    f"{len(listed.gpu.vfs)}/{listed.gpu.total_vfs}" if listed.gpu.total_vfs else None,
+                    listed.gpu.numa_node,
+                    listed.gpu.driver,
+                    ", ".join(f"{lease.tenant}.{lease.vm_name}:{lease.slice.profile}" for lease in listed.leases)
+                    or None,
+                    "; ".join(
+                        [
+                            *listed.gpu.problems,
+                            *([] if listed.libvirt_problem is None else [f"libvirt: {listed.libvirt_problem}"]),
+                        ]
+                    )
+                    or None,
+                )
+                for listed in gpus
+            ],
+            empty="no GPU found",
+        )
+    report_failures(seen.failures, answered=len(seen.capacities))

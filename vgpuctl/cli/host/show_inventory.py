@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""show-inventory: hosts, groups and variables of the inventory."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_table, say
+from vgpuctl.errors import InventoryError
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.host.show_inventory import InventoryHost
+
+
+@click.command("show-inventory")
+@options.inventory
+@options.limit
+@options.as_json
+def command(inventories: tuple[str, ...], limit: str | None, as_json: bool) -> None:
+    """Show the hosts of the inventory with their groups and addresses; no host is contacted.
+
+    --json prints exactly what `ansible-inventory --list` prints: every variable, passwords included.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.host.show_inventory import inventory_warnings, list_like_ansible, show_inventory
+
+    hosts: Sequence[InventoryHost] = ()
+    with services(inventories=inventories, limit=limit) as opened:
+        if as_json:
+            print_json(list_like_ansible(opened, limit), indent=4)
+        else:
+            hosts = show_inventory(opened, limit)
+            print_table(
+                ["HOST", "ADDRESS", "PORT", "USER", "BECOME", "GROUPS"],
+                [_row(host) for host in hosts],
+                empty="the inventory has no host",
+            )
+        for warning in inventory_warnings(opened):
+            say(f"warning: {warning}")
+    _report([host.problem for host in hosts if host.problem is not None])
+
+
+def _row(host: "InventoryHost") -> Sequence[object]:
+    groups = " ".join(host.groups)
+    if host.target is None:
+        return (host.name, "invalid", None, None, None, groups)
+    target = host.target
+    become = (target.become_user or "root") if target.become else None
+    return (host.name, target.address, target.port, target.user, become, groups)
+
+
+def _report(problems: Sequence[InventoryError]) -> None:
+    if len(problems) > 1:
+        raise InventoryError(
+            f"{len(problems)} hosts cannot be reached as the inventory describes them",
+            context=[problem.message + (f" (hint: {problem.hint})" if problem.hint else "") for problem in problems],
+        )
+    for problem in problems:
+        raise problem

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""apply-hosts: bring every host into its declared layout."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import WholeRange
+from vgpuctl.cli.support.output import print_json, print_line, say
+
+
+@click.command("apply-hosts")
+@options.inventory
+@options.limit
+@options.forks
+@click.option(
+    "--serial",
+    metavar="N|%",
+    help="Hosts in one batch, such as 2, 25% or 1,5,50%; the next batch begins when this one is done.",
+)
+@click.option(
+    "--max-failures",
+    type=WholeRange(0),
+    metavar="N",
+    help="Begin no further host once more than N failed.  [default: no limit; 0 with --serial]",
+)
+@click.option("--check", "--dry-run", "check", is_flag=True, help="Show what would be done and write nothing anywhere.")
+@click.option("--diff", is_flag=True, help="Show what was read before and after each step.")
+@click.option(
+    "--disrupt", is_flag=True, help="Stop VMs that are in the way, take their slices back, and start them again."
+)
+@click.option("--reset", is_flag=True, help="Reset GPUs whose pending MIG mode needs it.")
+@click.option("--undo", is_flag=True, help="Where a host's run fails, take back what it did there.")
+@click.option("--no-boot", is_flag=True, help="Do not install the unit that restores the layout at boot.")
+@options.database
+@options.ssh
+@options.as_json
+def command(
+    serial: str | None,
+    max_failures: int | None,
+    check: bool,
+    diff: bool,
+    disrupt: bool,
+    reset: bool,
+    undo: bool,
+    no_boot: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Bring every host into its declared layout, and prove it by reading it again.
+
+    A line tells of every step, a recap of every host. A host stops at its first step that fails; the others go on.
+    Steps that would disturb a VM are not taken without --disrupt. A second run changes nothing.
+    """
+    from vgpuctl.cli.support.layout_output import RunDisplay, applied_object, longest, recap_text
+    from vgpuctl.cli.support.services import report_hosts, services
+    from vgpuctl.usecases.layout.apply_hosts import apply_hosts
+    from vgpuctl.usecases.layout.layout_run import RunOptions, describe_step
+    from vgpuctl.usecases.layout.plan_hosts import declared_layouts
+    from vgpuctl.usecases.layout.rollout import parse_serial
+
+    sizes = parse_serial(serial)
+    run = RunOptions(check=check, disrupt=disrupt, reset=reset, undo=undo, boot=not no_boot)
+    with services(**where) as opened:
+        layouts = declared_layouts(opened)
+        with RunDisplay(hosts=len(layouts), quiet=as_json, diff=diff) as display:
+            done = apply_hosts(opened, layouts, run, serial=sizes, most_failures=max_failures, tell=display.take)
+    if as_json:
+        print_json({"check": check, "hosts": [applied_object(one) for one in done]})
+    else:
+        for one in done:
+            if one.error is not None and one.undo:
+                print_line()
+                print_line(f"{one.host}: these steps take back what was done:")
+                for step in one.undo:
+                    print_line(f"  {describe_step(step)}")
+        print_line()
+        print_line("RECAP" + (" (nothing was changed: --check)" if check else ""))
+        width = longest([one.host for one in done])
+        for one in done:
+            print_line(*recap_text(one, width))
+    left = [one.host for one in done if not one.is_begun]
+    if left:
+        say(f"not begun: {', '.join(left)}")
+    failures = [(one.host, one.error) for one in done if one.error is not None]
+    fine = len(done) - len(failures) - len(left)
+    report_hosts(failures, fine=fine, what="are not in their declared layout", left=left)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""export-layout: a host's declared layout as another tool's file."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_document, print_json, print_line, say
+
+
+@click.command("export-layout")
+@click.argument("host")
+@click.option(
+    "--to",
+    "tool",
+    required=True,
+    type=click.Choice(["mig-parted", "vgpu-device-manager", "mdevctl"]),
+    help="Whose file is written.",
+)
+@click.option("--config", default="vgpuctl", show_default=True, metavar="NAME", help="The configuration's name in it.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="The file, or for mdevctl the folder, to write; default: stdout, for mdevctl as `mdevctl list --dumpjson`.",
+)
+@click.option("--partial", is_flag=True, help="Leave out what the tool cannot carry, and tell on stderr.")
+@options.refresh
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(
+    host: str,
+    tool: str,
+    config: str,
+    output: Path | None,
+    partial: bool,
+    refresh: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Write a host's declared layout as a file of mig-parted, NVIDIA's vGPU device manager or mdevctl.
+
+    The host is read only where the file needs it: for indexes of GPUs, and for mdevctl's type ids.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.layout.export_layout import export_layout, save_export
+    from vgpuctl.usecases.layout.import_layout import Tool
+
+    with services(**where) as opened:
+        found = export_layout(opened, host, Tool(tool), config=config, refresh=refresh, partial=partial)
+    for reason in found.left_out:
+        say(f"left out: {reason}")
+    written = save_export(found, Tool(tool), output) if output is not None else ()
+    if as_json:
+        print_json({"host": host, "content": found.content, "left_out": found.left_out, "written": written})
+    elif output is None:
+        print_document(found.text, nl=False)
+    else:
+        for path in written:
+            print_line(path)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""import-layout: another tool's file becomes a declared layout."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_document, print_json, say
+from vgpuctl.errors import UsageError
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command("import-layout")
+@click.option("--from-mig-parted", "mig_parted", type=_FILE, metavar="FILE", help="A configuration file of mig-parted.")
+@click.option(
+    "--from-vgpu-device-manager",
+    "vgpu_device_manager",
+    type=_FILE,
+    metavar="FILE",
+    help="A configuration file of NVIDIA's vGPU device manager.",
+)
+@click.option(
+    "--from-mdevctl",
+    "mdevctl",
+    type=_FILE,
+    metavar="PATH",
+    help="A folder like /etc/mdevctl.d, or what `mdevctl list -d --dumpjson` printed.",
+)
+@click.option("--config", metavar="NAME", help="Which configuration of the file; default: the only one.")
+@click.option("--host", metavar="NAME", help="The host it is for, where the file counts GPUs or names type ids.")
+@click.option("--partial", is_flag=True, help="Leave out what a layout cannot say, and tell on stderr.")
+@options.refresh
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(
+    mig_parted: Path | None,
+    vgpu_device_manager: Path | None,
+    mdevctl: Path | None,
+    config: str | None,
+    host: str | None,
+    partial: bool,
+    refresh: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Print a file of mig-parted, NVIDIA's vGPU device manager or mdevctl as a declared layout.
+
+    The output is a file for host_vars or group_vars. Nothing is written; a host is read only where it is named.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.layout.import_layout import Tool, import_layout
+
+    given = [
+        (tool, path)
+        for tool, path in (
+            (Tool.MIG_PARTED, mig_parted),
+            (Tool.VGPU_DEVICE_MANAGER, vgpu_device_manager),
+            (Tool.MDEVCTL, mdevctl),
+        )
+        if path is not None
+    ]
+    if len(given) != 1:
+        raise UsageError(
+            f"{len(given)} files were given",
+            hint="give one of --from-mig-parted, --from-vgpu-device-manager, --from-mdevctl",
+        )
+    tool, path = given[0]
+    with services(**where) as opened:
+        found = import_layout(opened, tool, path, config=config, host=host, refresh=refresh, partial=partial)
+    for reason in found.left_out:
+        say(f"left out: {reason}")
+    for remark in found.remarks:
+        say(f"remark: {remark}")
+    if as_json:
+        print_json({"vgpu": found.variable, "left_out": found.left_out, "remarks": found.remarks})
+    else:
+        print_document(found.text, nl=False)

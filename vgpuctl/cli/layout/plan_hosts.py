@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan-hosts: what would bring every host into its declared layout."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_line
+from vgpuctl.planner.layout import HostPlan
+
+
+@click.command("plan-hosts")
+@options.inventory
+@options.limit
+@options.forks
+@click.option("--diff", is_flag=True, help="Show what is there and what is declared.")
+@options.database
+@options.ssh
+@options.as_json
+def command(diff: bool, as_json: bool, **where: Any) -> None:
+    """Show what would bring every host into its declared layout, whom that disturbs and what takes it back.
+
+    Every host is read now and nothing is written.
+    """
+    from vgpuctl.cli.support.layout_output import RunDisplay, error_object, failure_text, plan_object
+    from vgpuctl.cli.support.services import report_hosts, services
+    from vgpuctl.usecases.layout.plan_hosts import declared_layouts, plan_hosts
+
+    with services(**where) as opened:
+        layouts = declared_layouts(opened)
+        with RunDisplay(hosts=len(layouts), quiet=as_json, diff=diff) as display:
+            found = plan_hosts(opened, layouts, tell=lambda result: display.advance(result.name))
+    if as_json:
+        print_json(
+            [
+                {
+                    "host": result.name,
+                    "plan": plan_object(result.value.plan) if result.value else None,
+                    "error": error_object(result.error),
+                }
+                for result in found
+            ]
+        )
+    else:
+        for result in found:
+            if result.value is not None:
+                _print_plan(result.name, result.value.plan, diff=diff)
+            elif result.error is not None:
+                print_line(failure_text(result.name, result.error))
+    failures = [(result.name, result.error) for result in found if result.error is not None]
+    report_hosts(failures, fine=len(found) - len(failures), what="did not answer")
+
+
+def _print_plan(host: str, plan: HostPlan, *, diff: bool) -> None:
+    from vgpuctl.cli.support.layout_output import difference_lines
+    from vgpuctl.usecases.layout.layout_run import describe_step
+
+    if plan.is_in_layout:
+        print_line(f"{host}: as declared")
+    else:
+        print_line(f"{host}: {len(plan.differences)} differences, {len(plan.steps)} steps")
+    for difference in plan.differences if diff else ():
+        for line in difference_lines(difference):
+            print_line(line)
+    for number, planned in enumerate(plan.steps, 1):
+        phase = planned.phase.name.lower().replace("_", " ")
+        print_line(f"  {number:2} {phase}: {planned.summary}")
+        for one in planned.disturbs:
+            print_line(f"     disturbs {one}")
+        for process in planned.processes:
+            print_line(f"     waits for {process.command} (pid {process.pid}), which has the GPU open")
+    for text in plan.later:
+        print_line(f"   - then: {text}")
+    for obstacle in plan.obstacles:
+        where = f" ({obstacle.origin})" if obstacle.origin else ""
+        print_line(f"   ! {obstacle.gpu or 'host'}: {obstacle.reason}{where} [{obstacle.code}]")
+        for one in obstacle.disturbs:
+            print_line(f"     waits for {one}")
+        if obstacle.remedy:
+            print_line(f"     hint: {obstacle.remedy}")
+    for difference in plan.differences:
+        if difference.remedy and not diff:
+            print_line(f"   ~ {difference}; {difference.remedy}")
+    for note in plan.notes:
+        print_line(f"   ~ {note}")
+    if plan.undo:
+        print_line("  taken back by:")
+        for step in plan.undo:
+            print_line(f"     {describe_step(step)}")

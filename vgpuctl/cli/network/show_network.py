@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""show-network: one network of the store; no host is contacted."""
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_line, print_table
+
+
+@click.command("show-network")
+@click.argument("name")
+@options.network_tenant
+@options.database
+@options.as_json
+def command(name: str, tenant: str, database: str | None, as_json: bool) -> None:
+    """Show one network: its addresses and who has them."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.network.networks import show_network
+
+    with services(database=database) as opened:
+        shown = show_network(opened, tenant, name)
+    if as_json:
+        print_json(shown)
+        return
+    network = shown.network
+    request = network.request
+    print_line(f"network   {request.name} of tenant {request.tenant}, {network.state}")
+    print_line(
+        f"carried   by {request.backend}" + (f" on {request.host}, bridge {shown.bridge}" if request.host else "")
+    )
+    print_line(f"addresses {request.cidr}, gateway {shown.gateway}, {shown.free} free")
+    print_line(f"resolver  {', '.join(request.dns) or ('the gateway' if request.host else 'none')}")
+    way_out = "none" if request.isolated else "the tenant's gateway" if request.host is None else "NAT"
+    print_line(f"way out   {way_out}")
+    print_table(
+        ["ADDRESS", "MAC", "VM"],
+        [(one.port.address, one.port.mac_address, one.vm) for one in shown.ports],
+        empty="no VM has an address of it",
+    )

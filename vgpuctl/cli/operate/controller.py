@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""controller: the process that serves the queue."""
+
+import signal
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import DecimalRange
+from vgpuctl.cli.support.output import print_json, say
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.operate.controller import Served
+
+
+@click.command("controller")
+@click.option("--once", is_flag=True, help="Work one round and end.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=DecimalRange(0.1, 3600),
+    default=10.0,
+    show_default=True,
+    help="Seconds between rounds.",
+)
+@options.shutdown_timeout("Seconds for a VM that has to end to shut down before it is forced off.")
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.as_json
+def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: bool, **where: Any) -> None:
+    """Start queued VMs when they fit, and stop VMs whose declared time (--for) is over.
+
+    Several may run at once on one store; each may be killed at any moment, and nothing is lost.
+    SIGTERM and Ctrl-C end it after the VM that it is working on.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.operate.controller import run, run_once
+
+    def tell(served: Sequence["Served"]) -> None:
+        for one in served:
+            if not one.outcome.startswith("waits"):
+                say(f"{one.name}: {one.outcome}")
+
+    with services(**where) as opened:
+        if once:
+            served = run_once(opened, shutdown_timeout_s=shutdown_timeout_s)
+            if as_json:
+                print_json(served)
+            else:
+                for one in served:
+                    say(f"{one.name}: {one.outcome}")
+            return
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: stop.set())
+        say(f"serving the queue every {interval_s:g} s")
+        run(opened, stop, interval_s=interval_s, shutdown_timeout_s=shutdown_timeout_s, tell=tell)
+        say("stopped")

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gc: show what nobody has, ask, take it away."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import confirm, print_json, print_table, say
+from vgpuctl.errors import PartialFailure
+
+_KINDS = ("domain", "volume", "network", "vgpu", "ovn")
+
+
+@click.command("gc")
+@click.option(
+    "--kind",
+    "chosen",
+    multiple=True,
+    type=click.Choice(_KINDS),
+    help="Look only for this, several times; default: all but vgpu.",
+)
+@options.yes
+@options.dry_run
+@options.inventory
+@options.limit
+@options.forks
+@options.database
+@options.ssh
+@options.as_json
+def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **where: Any) -> None:
+    """Take away what vgpuctl made on hosts and in OVN and the store does not know, after it was shown.
+
+    Domains of the store's tenants that are off, their disks, seeds and libvirt networks, and OVN's rows of nobody.
+    What runs, what a domain uses, what another store's tenants have and what vgpuctl did not make stays. Idle vGPUs do
+    not say who made them: they are looked for with --kind vgpu alone. What the store knows is a matter of `repair`.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.operate.gc import USUAL_KINDS, Outcome, find_garbage, take_away
+    from vgpuctl.usecases.support.garbage import Kind
+
+    kinds = frozenset(map(Kind, chosen)) or USUAL_KINDS
+    with services(**where) as opened:
+        search = find_garbage(opened, kinds)
+        going = [garbage for garbage in search.found if garbage.left is None]
+        outcomes = tuple(
+            Outcome(one, "would be taken away" if one.left is None else f"left alone: {one.left}")
+            for one in search.found
+        )
+        if going and not dry_run:
+            if not yes:
+                for one in going:
+                    say(f"{one.host}: {one.kind} {one.name}: {one.why}")
+                confirm(f"Take these {len(going)} away for good?")
+            outcomes = take_away(opened, search.found, kinds)
+    if as_json:
+        print_json([{**vars(one.garbage), "outcome": one.outcome} for one in outcomes])
+    elif outcomes or not search.failures:
+        print_table(
+            ["HOST", "KIND", "NAME", "FOUND", "OUTCOME"],
+            [(one.garbage.host, one.garbage.kind, one.garbage.name, one.garbage.why, one.outcome) for one in outcomes],
+            empty="there is nothing that the store does not know",
+        )
+    failed = [f"{host}: {error.message}" for host, error in search.failures]
+    failed += [f"{one.garbage.host}: {one.outcome}" for one in outcomes if one.outcome.startswith("failed")]
+    if failed:
+        raise PartialFailure(
+            "not everything could be looked at and taken away",
+            context=failed,
+            hint="mend the host, then run `vgpuctl gc` again",
+        )

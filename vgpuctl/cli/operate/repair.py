@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""repair: show and mend what does not fit together."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.errors import PartialFailure
+
+
+@click.command("repair")
+@options.shutdown_timeout("Seconds for a VM to shut down before it is forced off, where a preemption is finished.")
+@options.dry_run
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(shutdown_timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
+    """Finish or take back what a killed run, a lost connection or a reboot left.
+
+    Only VMs of the store are touched; a run that is still alive is left alone.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.operate.repair import repair
+
+    with services(**where) as opened:
+        repairs = repair(opened, dry_run=dry_run, shutdown_timeout_s=shutdown_timeout_s)
+    if as_json:
+        print_json(repairs)
+    else:
+        print_table(
+            ["VM", "HOST", "FOUND", "OUTCOME"],
+            [(repair.subject, repair.host, repair.found, repair.outcome) for repair in repairs],
+            empty="store, hosts and libvirt agree: nothing to repair",
+        )
+    failed = [repair for repair in repairs if repair.outcome.startswith("failed")]
+    if failed:
+        raise PartialFailure(
+            f"{len(failed)} of {len(repairs)} could not be repaired",
+            context=[f"{repair.subject}: {repair.outcome}" for repair in failed],
+            hint="mend the host, then run `vgpuctl repair` again",
+        )

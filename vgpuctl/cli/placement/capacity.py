@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""capacity: how many more fit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import WholeRange
+from vgpuctl.cli.support.output import plain, print_json, print_line, print_table, say
+from vgpuctl.cli.support.services import report_failures
+
+
+@click.command("capacity")
+@click.option(
+    "--gpu",
+    "gpus",
+    multiple=True,
+    required=True,
+    metavar="WHAT",
+    help="What each VM has, as for create-vm: A40-8Q, 2*L40S-48Q, passthrough:H100; several times.",
+)
+@click.option("--vcpus", type=WholeRange(1, 512), default=2, show_default=True, help="Virtual CPUs of each VM.")
+@click.option("--memory", default="2GiB", show_default=True, metavar="SIZE", help="Memory of each VM.")
+@click.option("--hugepages", metavar="SIZE", help="Its memory is made of huge pages of this size: 2MiB, 1GiB.")
+@click.option("--require-label", "required", multiple=True, metavar="KEY=VALUE", help="Only GPUs with this label.")
+@click.option(
+    "--for", "duration", metavar="DURATION", help="How long each VM would run (2h, 1d12h); without it, until deleted."
+)
+@click.option("--tenant", metavar="NAME", help="Only hosts that this tenant may use; quotas do not count.")
+@click.option("--after-defrag", is_flag=True, help="Also: how many would fit if VMs were placed anew, and which move.")
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.refresh
+@click.option("--all", "shows_all", is_flag=True, help="When none fits: show every refusal, not groups of them.")
+@options.as_json
+def command(
+    gpus: Sequence[str],
+    vcpus: int,
+    memory: str,
+    hugepages: str | None,
+    required: Sequence[str],
+    duration: str | None,
+    tenant: str | None,
+    after_defrag: bool,
+    refresh: bool,
+    shows_all: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Count how many more VMs of one kind fit, by host, with the rules that place them. Nothing is created."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.model.guest_memory import parse_page_size
+    from vgpuctl.model.times import format_time, parse_duration
+    from vgpuctl.model.units import parse_mib
+    from vgpuctl.model.vm import VmRequest
+    from vgpuctl.model.wishes import read_wishes
+    from vgpuctl.scheduler.refusals import summarise
+    from vgpuctl.usecases.placement.capacity import capacity
+
+    request = VmRequest(
+        name="capacity",
+        tenant=tenant or "",
+        gpus=tuple(parse_gpu_request(text) for text in gpus),
+        vcpus=vcpus,
+        memory_mib=parse_mib(memory, what="--memory"),
+        hugepages_kib=None if hugepages is None else parse_page_size(hugepages, what="--hugepages"),
+        duration_s=None if duration is None else parse_duration(duration, what="--for"),
+        wishes=read_wishes(required=required),
+    )
+    with services(**where) as opened:
+        found = capacity(opened, request, after_defrag=after_defrag, refresh=refresh)
+    if as_json:
+        shown = dict(plain(found))
+        shown["failures"] = [{"host": name, "message": error.message} for name, error in found.failures]
+        print_json(shown)
+    else:
+        then = f", {found.after_defrag} after {len(found.moves)} moves" if found.after_defrag is not None else ""
+        lent = f"; {found.lent} more until what is reserved begins" if found.lent else ""
+        print_line(f"{found.now} more fit{then}{lent}")
+        print_table(
+            ["HOST", "NOW", "AFTER DEFRAG", "LENT", "UNTIL (UTC)", "LEFT FOR ONE VM"],
+            [
+                (
+                    one.host,
+                    one.now,
+                    one.after_defrag,
+                    one.lent or None,
+                    None if one.lent_until is None else format_time(one.lent_until),
+                    "; ".join(map(str, one.nodes)),
+                )
+                for one in found.hosts
+            ],
+            empty="no host was read",
+        )
+        for line in summarise(found.refusals, is_whole=shows_all):
+            say(line)
+        for move in found.moves:
+            chosen = ", ".join(f"{one.profile} on {one.gpu}" for one in move.placement.slices)
+            print_line(f"move {move.name} from {move.host} to {move.placement.host}: {chosen}")
+    report_failures(found.failures, answered=len(found.hosts))

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""explain-vm: why a VM fits where it does, or nowhere."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_line, print_table, say
+from vgpuctl.cli.support.preempt_options import show_victims
+from vgpuctl.cli.support.services import report_failures
+from vgpuctl.cli.support.vm_options import read_requests, vm_flags
+from vgpuctl.model.plural import counted
+
+
+@click.command("explain-vm")
+@vm_flags
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.refresh
+@click.option("--all", "shows_all", is_flag=True, help="Show every answer of a host or GPU, not groups of them.")
+@options.as_json
+def command(shows_all: bool, refresh: bool, as_json: bool, **given: Any) -> None:
+    """Tell what every host and GPU answers to a VM: what takes it, what refuses it and why, and what would help.
+
+    A VM that is there and is named without --gpu is explained as if it were asked for anew. Nothing is created.
+    """
+    from vgpuctl.cli.support.services import services, take_service_options
+    from vgpuctl.usecases.placement.explain_vm import explain_vm
+    from vgpuctl.usecases.vm.vms import find_vm
+
+    where = take_service_options(given)
+    requests = read_requests(**given)
+    is_named_alone = given["file"] is None and not given["gpus"]
+    with services(**where) as opened:
+        explained = []
+        for request in requests:
+            vm = find_vm(opened, request.tenant, request.name)[0] if is_named_alone else None
+            explained.append(explain_vm(opened, vm.request if vm else request, vm=vm, refresh=refresh))
+    if as_json:
+        print_json([{"fits": one.placement is not None and one.quota is None, **_plain(one)} for one in explained])
+    else:
+        for one in explained:
+            _show(one, shows_all=shows_all)
+    for one in explained:
+        report_failures(one.failures, answered=len({answer.host for answer in one.answers}))
+
+
+def _plain(explained: Any) -> dict[str, Any]:
+    from vgpuctl.cli.support.output import plain
+
+    shown = dict(plain(explained))
+    del shown["eviction"]
+    shown["victims"] = [] if explained.eviction is None else show_victims(explained.eviction.victims)
+    shown["failures"] = [{"host": name, "message": error.message} for name, error in explained.failures]
+    return shown
+
+
+def _show(explained: Any, *, shows_all: bool) -> None:
+    from vgpuctl.model.plural import counted
+    from vgpuctl.model.units import format_mib
+
+    request, placement = explained.request, explained.placement
+    gpus = ", ".join(gpu.text for gpu in request.gpus) or "no GPU"
+    print_line(
+        f"VM      {request.name} of tenant {request.tenant}: {gpus}, {counted(request.vcpus, 'vCPU')},"
+        f" {format_mib(request.memory_mib)}"
+    )
+    if explained.vm is not None:
+        there = ", ".join(f"{lease.slice.profile} on {lease.slice.function}" for lease in explained.leases)
+        print_line(f"is on   {explained.vm.host}" + (f": {there}" if there else ""))
+    if placement is None:
+        print_line("fits    nowhere")
+    else:
+        chosen = ", ".join(f"{one.profile} on {one.function}" for one in placement.slices)
+        print_line(f"fits    {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
+        if placement.nodes is not None:
+            print_line(f"NUMA    {placement.nodes}" + (", on CPUs of their own" if placement.nodes.is_pinned else ""))
+    if explained.quota is not None:
+        print_line(f"quota   {explained.quota}")
+    for change in explained.changes:
+        print_line(f"if      {change.text}, it would fit on {change.placement.host}")
+    if explained.eviction is not None:
+        from vgpuctl.usecases.vm.preempt_vms import describe_victim
+
+        for victim in explained.eviction.victims:
+            print_line(f"preempt {describe_victim(victim)}, with `create-vm --preempt`")
+    if not shows_all:
+        _show_groups(explained.answers)
+        return
+    print_table(
+        ["HOST", "GPU", "BOARD", "ANSWER", "WHY", "WHAT HELPS"],
+        [(one.host, one.gpu, one.board, one.code or "takes it", one.reason, one.remedy) for one in explained.answers],
+        empty="no host was read",
+    )
+
+
+def _show_groups(answers: Any) -> None:
+    """Answers by their reason, those that take it first, then the nearest refusal."""
+    from vgpuctl.model.placement import Rejection
+    from vgpuctl.scheduler.refusals import group_refusals, where, why
+
+    as_given = [Rejection(one.host, one.gpu, one.code or "takes it", one.reason or "", one.remedy) for one in answers]
+    takes = [one for one in as_given if one.code == "takes it"]
+    refusals = group_refusals([one for one in as_given if one.code != "takes it"])
+    groups = ([takes] if takes else []) + refusals
+    print_table(
+        ["WHERE", "ANSWER", "WHY", "WHAT HELPS"],
+        [(where(group), group[0].code, why(group) or None, group[0].remedy) for group in groups],
+        empty="no host was read",
+    )
+    if len(groups) < len(as_given):
+        say(f"--all shows each of the {counted(len(as_given), 'answer')}")

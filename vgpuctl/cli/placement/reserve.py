@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reserve: GPU slices for a time."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("reserve")
+@click.argument("name")
+@click.option("--tenant", required=True, metavar="NAME", help="For whom.")
+@click.option(
+    "--gpu", "gpus", multiple=True, required=True, metavar="WHAT", help="As for create-vm: A40-8Q, 2*L40S-48Q; several."
+)
+@click.option(
+    "--from", "begin", required=True, metavar="TIME", help="Begin: 2026-11-01T14:00, UTC unless it names a zone."
+)
+@click.option("--until", required=True, metavar="TIME", help="End, as --from.")
+@click.option("--every", metavar="DURATION", help="Again and again: from one begin to the next, as in 1d or 1w.")
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.as_json
+def command(
+    name: str,
+    tenant: str,
+    gpus: tuple[str, ...],
+    begin: str,
+    until: str,
+    every: str | None,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Reserve GPU slices for a tenant, for a time, once or again and again.
+
+    Until then only VMs whose declared time (--for) is over before may use them. A reservation that does not fit is
+    refused with the first time at which it would. `create-vm --reservation NAME` takes the slices.
+
+    A reservation keeps GPUs only: CPUs and memory must be free on the host when it is used.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.gpu_request import parse_gpu_request
+    from vgpuctl.model.times import parse_duration, parse_time
+    from vgpuctl.usecases.placement.reservations import describe, reserve
+
+    with services(**where) as opened:
+        made, changed = reserve(
+            opened,
+            tenant,
+            name,
+            tuple(map(parse_gpu_request, gpus)),
+            begin=parse_time(begin, what="--from"),
+            end=parse_time(until, what="--until"),
+            every_s=None if every is None else parse_duration(every, what="--every"),
+        )
+    if as_json:
+        print_json({"changed": changed, "reservation": made})
+    else:
+        say(f"reservation {name}: {describe(made) if changed else 'no change'} on {made.host}")

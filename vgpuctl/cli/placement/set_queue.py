@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""set-queue: who comes first."""
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("set-queue")
+@click.argument("policy", type=click.Choice(["fifo", "priority", "shortest-first", "fair-share"]))
+@click.option("--ageing", default="1h", show_default=True, metavar="DURATION", help="After this long nobody overtakes.")
+@options.database
+@options.as_json
+def command(policy: str, ageing: str, database: str | None, as_json: bool) -> None:
+    """Choose who comes first in the queue.
+
+    fifo: who came first. priority: the higher one. shortest-first: the shortest declared time (--for). fair-share: the
+    tenant with the smallest dominant share of the fleet. With time everybody moves up.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.queue import QueuePolicy, QueueSettings
+    from vgpuctl.model.times import parse_duration
+    from vgpuctl.usecases.vm.queue import set_queue
+
+    settings = QueueSettings(QueuePolicy(policy), parse_duration(ageing, what="--ageing"))
+    with services(database=database) as opened:
+        changed = set_queue(opened, settings)
+    if as_json:
+        print_json({"changed": changed, "policy": settings.policy, "ageing_s": settings.ageing_s})
+    else:
+        say(f"queue: {settings.policy if changed else 'no change'}")

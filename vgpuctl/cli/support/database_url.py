@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The value of --database: a URL, or a file that holds one, and a warning of a password that every process can see."""
+
+import re
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from vgpuctl.cli.support.output import say
+from vgpuctl.errors import UsageError
+
+_PASSWORD = re.compile(r"^[a-z+]+://[^/]*:[^/]*@|[?&](?:password|sslpassword)=", re.IGNORECASE)
+
+
+def database_url(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Return the store's URL. Warns of a password on the command line, which `ps` shows to every user.
+
+    Raises UsageError for a file that cannot be read, or that holds a password and is open to other users.
+    """
+    if value is None:
+        return None
+    if value.startswith("@"):
+        return _read_url(Path(value[1:]))
+    if (
+        _PASSWORD.search(value)
+        and parameter.name is not None
+        and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ):
+        say(
+            "warning: the password in --database is visible to every user of this machine in `ps`; use ~/.pgpass, "
+            "a service file, VGPUCTL_DATABASE_URL or --database @FILE"
+        )
+    return value
+
+
+def _read_url(path: Path) -> str:
+    from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
+
+    try:
+        url = decode(read_bounded(path.expanduser())).strip()
+        mode = path.expanduser().stat().st_mode & 0o777
+    except (OSError, Malformed, RuntimeError) as error:
+        raise UsageError(f"the store's URL cannot be read from {path}: {error}") from error
+    if mode & 0o077 and _PASSWORD.search(url):
+        raise UsageError(
+            f"{path} holds a password and can be read by others: its mode is {mode:04o}", hint=f"run `chmod 600 {path}`"
+        )
+    return url

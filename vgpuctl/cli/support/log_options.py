@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`-v`, `-vv` and `--log-file`: understood before the command's name, where help shows them, and after it."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support.output import print_document, print_line
+
+_DEBUG = 2
+
+
+def accept_log_options(command: click.Command, *, hidden: bool) -> None:
+    """Give a command, and the commands under it, the options of the log."""
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            accept_log_options(one, hidden=hidden)
+    # Such a command hands on what it does not know, `-v` too.
+    if command.context_settings.get("ignore_unknown_options") or any(one.name == "verbosity" for one in command.params):
+        return
+    command.params += [
+        click.Option(
+            ["-v", "verbosity"],
+            count=True,
+            expose_value=False,
+            hidden=hidden,
+            callback=_log_on_stderr,
+            help="Log what is done on stderr; -vv: every call to a host, libvirt and the store, with its duration.",
+        ),
+        click.Option(
+            ["--log-file"],
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            expose_value=False,
+            hidden=hidden,
+            callback=_log_to_file,
+            help="Append everything that -vv shows to this file, with the traceback of an unexpected error.",
+        ),
+    ]
+
+
+def _log_on_stderr(_context: click.Context, _parameter: click.Parameter, count: int) -> None:
+    if count:
+        from vgpuctl import logs
+
+        logs.start(verbosity=min(count, _DEBUG), write=partial(print_document, err=True))
+
+
+def _log_to_file(_context: click.Context, _parameter: click.Parameter, file: Any) -> None:
+    if file is not None:
+        from vgpuctl import logs
+
+        logs.start(file=file, warn=partial(print_line, err=True))

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that several commands share, with one help text each."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from vgpuctl.cli.support.database_url import database_url
+from vgpuctl.cli.support.numbers import DecimalRange, WholeRange
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+inventory = click.option(
+    "-i",
+    "--inventory",
+    "inventories",
+    multiple=True,
+    envvar="VGPUCTL_INVENTORY",
+    metavar="PATH",
+    help="Inventory file or folder, or a comma list of hosts; several times, later ones win.  [env: VGPUCTL_INVENTORY]",
+)
+limit = click.option("--limit", metavar="PATTERN", help="Only hosts that fit: names, groups, globs, !not, &and, @file.")
+forks = click.option(
+    "--forks", type=WholeRange(1, 500), default=10, show_default=True, help="Hosts contacted at the same time."
+)
+database = click.option(
+    "--database",
+    envvar="VGPUCTL_DATABASE_URL",
+    metavar="URL",
+    callback=database_url,
+    help="Store: sqlite:///FILE, postgresql://…, or @FILE that holds such a URL; default: a file in the user's data"
+    " folder.  [env: VGPUCTL_DATABASE_URL]",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout instead of a table.")
+dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done and write nothing anywhere.")
+yes = click.option("-y", "--yes", is_flag=True, help="Do not ask before destroying.")
+tenant = click.option("--tenant", required=True, metavar="NAME", help="The tenant the VM belongs to.")
+network_tenant = click.option("--tenant", required=True, metavar="NAME", help="The tenant the network belongs to.")
+tenant_filter = click.option("--tenant", metavar="NAME", help="Only this tenant's.")
+every_refusal = click.option(
+    "--all", expose_value=False, is_flag=True, help="Show every refusal of a host or GPU, not groups of them."
+)
+refresh = click.option("--refresh", is_flag=True, help="Read the hosts again instead of the cached facts.")
+
+
+def shutdown_timeout(
+    text: str, *, name: str = "shutdown-timeout", default_s: float = 120.0
+) -> Callable[[Command], Command]:
+    """How long a guest may take to shut down. text: its help."""
+    return click.option(
+        f"--{name}",
+        f"{name.replace('-', '_')}_s",
+        type=DecimalRange(0, 3600),
+        default=default_s,
+        show_default=True,
+        help=text,
+    )
+
+
+def ssh(function: Command) -> Command:
+    """Options of commands that log in to hosts."""
+    for option in (
+        click.option(
+            "--connect-timeout",
+            "connect_timeout_s",
+            type=DecimalRange(0.1, 600),
+            default=10.0,
+            show_default=True,
+            help="Seconds to wait for a host's SSH port.",
+        ),
+        click.option(
+            "--command-timeout",
+            "command_timeout_s",
+            type=DecimalRange(1, 3600),
+            envvar="VGPUCTL_COMMAND_TIMEOUT",
+            default=60.0,
+            show_default=True,
+            help="Seconds to wait for a host's answer; changes get five times as long.  [env: VGPUCTL_COMMAND_TIMEOUT]",
+        ),
+        click.option(
+            "--known-hosts",
+            type=click.Path(path_type=Path, dir_okay=False),
+            metavar="FILE",
+            help="Known host keys; default: ssh_config's UserKnownHostsFile.",
+        ),
+    ):
+        function = option(function)
+    return function

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a command's options to services and back: the few lines that every command would otherwise repeat."""
+
+import inspect
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from vgpuctl.cli.support.output import say
+from vgpuctl.errors import HostError, PartialFailure, VgpuctlError
+from vgpuctl.logs import PROGRESS
+from vgpuctl.model.plural import counted
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.wiring import Settings, open_services
+
+
+def services(
+    *,
+    inventories: Sequence[str] = (),
+    database: str | None = None,
+    limit: str | None = None,
+    forks: int = 10,
+    known_hosts: Path | None = None,
+    connect_timeout_s: float = 10.0,
+    command_timeout_s: float = 60.0,
+) -> Services:
+    """Open the services that these options describe; use it in a `with` block."""
+    return open_services(
+        Settings(
+            inventories,
+            database,
+            limit,
+            forks,
+            known_hosts,
+            connect_timeout_s,
+            command_timeout_s,
+            key_file=_path("VGPUCTL_KEY_FILE"),
+            ovn_northbound=os.environ.get("VGPUCTL_OVN_NORTHBOUND") or None,
+            ovn_key=_path("VGPUCTL_OVN_KEY"),
+            ovn_certificate=_path("VGPUCTL_OVN_CERTIFICATE"),
+            ovn_authority=_path("VGPUCTL_OVN_AUTHORITY"),
+            authority_folder=_path("VGPUCTL_AUTHORITY_FOLDER"),
+            reachable_networks=os.environ.get("VGPUCTL_REACHABLE_NETWORKS", "").replace(",", " ").split(),
+        ),
+        _tell,
+    )
+
+
+def _tell(text: str) -> None:
+    PROGRESS.info("said", extra={"fields": {"text": text}})
+    say(text)
+
+
+def take_service_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of `services` out of a command's options, so that the rest is what the user asks for."""
+    return {name: given.pop(name) for name in inspect.signature(services).parameters if name in given}
+
+
+def _path(variable: str) -> Path | None:
+    named = os.environ.get(variable)
+    return Path(named) if named else None
+
+
+def report_failures(failures: Sequence[tuple[str, VgpuctlError]], *, answered: int) -> None:
+    """Tell which hosts did not answer, after the others' data was printed.
+
+    Raises PartialFailure when some answered, else the only or first error.
+    """
+    if not failures:
+        return
+    _raise_together(failures, "did not answer", others=answered)
+
+
+def report_hosts(
+    failures: Sequence[tuple[str, VgpuctlError]], *, fine: int, what: str, left: Sequence[str] = ()
+) -> None:
+    """End a run over hosts whose lines were printed: nothing for a run where all went well.
+
+    Raises the error of the only host there was, else PartialFailure with a line per host. left: hosts not begun.
+    """
+    if failures:
+        _raise_together(failures, what, others=fine + len(left))
+
+
+def _raise_together(failures: Sequence[tuple[str, VgpuctlError]], what: str, *, others: int) -> NoReturn:
+    """Raise the only error as it is; for several that are all there is, one with their exit code."""
+    if len(failures) == 1 and not others:
+        raise failures[0][1]
+    kind: type[VgpuctlError] = PartialFailure
+    if not others and all(isinstance(error, HostError) for _name, error in failures):
+        kind = HostError
+    raise kind(
+        f"{len(failures)} of {counted(len(failures) + others, 'host')} {what}",
+        context=[
+            f"{name}: {error.said_of(name)}" + (f" (hint: {error.hint})" if error.hint else "")
+            for name, error in failures
+        ],
+    )

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-pool: hosts that only some tenants may use."""
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("create-pool")
+@click.argument("name")
+@click.option(
+    "--hosts",
+    "pattern",
+    required=True,
+    metavar="PATTERN",
+    help="The hosts, as for --limit: names, groups, globs, !not, &and.",
+)
+@options.inventory
+@options.database
+@options.as_json
+def command(name: str, pattern: str, inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
+    """Make a pool of hosts, which only tenants with a grant may use, or give a pool other hosts.
+
+    A host in no pool serves every tenant. VMs that run already stay where they are.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.placement.pools import create_pool
+
+    with services(inventories=inventories, database=database) as opened:
+        pool, changed = create_pool(opened, name, pattern)
+    if as_json:
+        print_json({"changed": changed, "pool": pool})
+    else:
+        say(f"pool {name}: {', '.join(pool.hosts) if changed else 'no change'}")

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-tenant: add a tenant to the store."""
+
+import click
+
+from vgpuctl.cli.support import options, preempt_options
+from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.tenant import quota_options
+
+
+@click.command("create-tenant")
+@click.argument("name")
+@click.option(
+    "--quota",
+    "limits",
+    multiple=True,
+    metavar="RESOURCE=AMOUNT",
+    help=f"Never more than this; several times. Resources: {quota_options.UNITS}.",
+)
+@quota_options.guaranteed
+@preempt_options.policy_flags
+@click.option("--pool", "pools", multiple=True, metavar="NAME", help="Let it use this pool of hosts; several times.")
+@options.database
+@options.as_json
+def command(
+    name: str,
+    limits: tuple[str, ...],
+    guaranteed: tuple[str, ...],
+    reclaim: str | None,
+    preempt_mode: str | None,
+    grace_s: int | None,
+    pools: tuple[str, ...],
+    database: str | None,
+    as_json: bool,
+) -> None:
+    """Add a tenant, with its quotas, preemption policy and pools.
+
+    The same command again changes nothing; a tenant that is there with others is refused (see `vgpuctl set-quota`).
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.tenant.tenants import create_tenant
+
+    with services(database=database) as opened:
+        changed = create_tenant(
+            opened,
+            name,
+            limits=quota_options.read_amounts(limits, what="--quota"),
+            guaranteed=quota_options.read_amounts(guaranteed, what="--guaranteed"),
+            pools=pools,
+            policy=preempt_options.read_policy(reclaim, preempt_mode, grace_s),
+        )
+    if as_json:
+        print_json({"changed": changed, "tenant": name})
+    else:
+        say(f"tenant {name}: {'created' if changed else 'no change'}")

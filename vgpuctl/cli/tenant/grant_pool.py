@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""grant-pool: who may use a pool."""
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("grant-pool")
+@click.argument("pool")
+@click.argument("tenants", nargs=-1, required=True, metavar="TENANT...")
+@click.option("--revoke", is_flag=True, help="Take the grants back; VMs that run there stay.")
+@options.database
+@options.as_json
+def command(pool: str, tenants: tuple[str, ...], revoke: bool, database: str | None, as_json: bool) -> None:
+    """Let tenants use the hosts of a pool."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.placement.pools import grant_pool
+
+    with services(database=database) as opened:
+        there, changed = grant_pool(opened, pool, tenants, revoke=revoke)
+    if as_json:
+        print_json({"changed": changed, "pool": there})
+    else:
+        say(f"pool {pool}: {'for ' + (', '.join(there.tenants) or 'no tenant') if changed else 'no change'}")

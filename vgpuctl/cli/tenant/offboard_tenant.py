@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""offboard-tenant: show what goes, ask, take it back, prove it."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import confirm, print_json, say
+
+
+@click.command("offboard-tenant")
+@click.argument("name")
+@options.yes
+@options.shutdown_timeout(
+    "Seconds for each guest to shut down before it is forced off.", name="timeout", default_s=30.0
+)
+@options.dry_run
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(name: str, yes: bool, timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
+    """Take back everything of a tenant: VMs, slices, reservations, networks, addresses, grants and quotas.
+
+    Its name and its usage stay. At the end every host is asked whether anything is left.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.tenant.offboard_tenant import belongings, offboard_tenant
+
+    with services(**where) as opened:
+        lines = belongings(opened, name).lines()
+        for line in lines:
+            say(line)
+        asked: tuple[str, ...] = ()
+        if not dry_run:
+            if not yes:
+                confirm(f"Take all of this back from {name}, with disks?")
+            asked = offboard_tenant(opened, name, timeout_s=timeout_s)
+            say(f"{name}: nothing is left on {len(asked)} hosts")
+    if as_json:
+        print_json({"tenant": name, "taken_back": lines, "hosts_asked": asked, "dry_run": dry_run})

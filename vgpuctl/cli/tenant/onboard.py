@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""onboard: one file, one tenant."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_line, print_table, say
+
+
+@click.command("onboard")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--diff", is_flag=True, help="Show what changes in each object.")
+@click.option("--prune", is_flag=True, help="Remove the tenant's objects that the file does not have.")
+@click.option(
+    "--secrets-from",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="VGPUCTL_SECRETS_FROM",
+    metavar="DIR",
+    help="Folder in which FILE may name secrets, beside its own folder; several times.  [env: VGPUCTL_SECRETS_FROM]",
+)
+@options.dry_run
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.as_json
+def command(
+    file: Path,
+    diff: bool,
+    prune: bool,
+    secrets_from: tuple[Path, ...],
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Make a tenant what its file says: quotas, pools, networks, security groups, ways in and out, VMs.
+
+    The same command again changes nothing, and finishes what a killed run began.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.network import Backend
+    from vgpuctl.usecases.tenant.onboard import count, onboard
+    from vgpuctl.usecases.tenant.tenant_file import read_tenant_file
+
+    with services(**where) as opened:
+        backend = Backend.OVN if opened.has_northbound else Backend.LIBVIRT
+        wanted = read_tenant_file(file, default_backend=backend, secrets_from=secrets_from)
+        outcomes = onboard(opened, wanted, dry_run=dry_run, prune=prune)
+    if as_json:
+        changed = any(one.outcome in ("created", "changed", "removed") for one in outcomes)
+        print_json({"tenant": wanted.tenant, "changed": changed and not dry_run, "objects": outcomes})
+        return
+    print_table(
+        ["KIND", "NAME", "OUTCOME"], [(one.kind, one.name, one.outcome) for one in outcomes], empty="nothing to do"
+    )
+    if diff:
+        for one in outcomes:
+            for line in one.detail:
+                print_line(f"{one.kind} {one.name}: {line}")
+    said = ", ".join(f"{number} {word}" for word, number in count(outcomes).items())
+    say(f"{wanted.tenant}: {said}" + (" (nothing was written)" if dry_run else ""))

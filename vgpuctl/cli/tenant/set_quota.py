@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""set-quota: change what a tenant may use."""
+
+import click
+
+from vgpuctl.cli.support import options, preempt_options
+from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.tenant import quota_options
+from vgpuctl.errors import UsageError
+
+
+@click.command("set-quota")
+@click.argument("tenant")
+@click.argument("limits", nargs=-1, metavar="[RESOURCE=AMOUNT]...")
+@quota_options.guaranteed
+@preempt_options.policy_flags
+@options.dry_run
+@options.database
+@options.as_json
+def command(
+    tenant: str,
+    limits: tuple[str, ...],
+    guaranteed: tuple[str, ...],
+    reclaim: str | None,
+    preempt_mode: str | None,
+    grace_s: int | None,
+    dry_run: bool,
+    database: str | None,
+    as_json: bool,
+) -> None:
+    """Set limits of a tenant; those that are not named stay as they are, `none` takes one away.
+
+    Resources: vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices),
+    gpu-hours (per calendar month), slices:PROFILE. A limit below what is used refuses what comes and ends nothing.
+    --reclaim, --preempt and --grace set its preemption policy.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.tenant.tenants import set_policy, set_quota
+
+    policy = preempt_options.read_policy(reclaim, preempt_mode, grace_s)
+    if not limits and not guaranteed and not policy:
+        raise UsageError("nothing to set", hint=f"vgpuctl set-quota {tenant} framebuffer=96GiB vms=10")
+    with services(database=database) as opened, preempt_options.telling_exposed(opened, tenant) as exposed:
+        changed = set_quota(
+            opened,
+            tenant,
+            limits=quota_options.read_amounts(limits, what="quota"),
+            guaranteed=quota_options.read_amounts(guaranteed, what="--guaranteed"),
+            dry_run=dry_run,
+        )
+        has_policy = set_policy(opened, tenant, **policy, dry_run=dry_run)
+    changed = changed or has_policy
+    if as_json:
+        names = [vm.request.name for vm in exposed]
+        print_json({"changed": changed and not dry_run, "tenant": tenant, "may_be_preempted": names})
+    else:
+        done = "would be set" if dry_run else "set"
+        say(f"quota of {tenant}: {done if changed else 'no change'}")

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""delete-vm: ask, delete each VM, tell."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.errors import NotFound
+from vgpuctl.model.plural import counted
+
+
+@click.command("delete-vm")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@options.tenant
+@options.yes
+@click.option("--if-exists", is_flag=True, help="A VM that is not there is no error.")
+@options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=30.0)
+@options.dry_run
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(
+    names: tuple[str, ...],
+    tenant: str,
+    yes: bool,
+    if_exists: bool,
+    timeout_s: float,
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Delete VMs with their disks and give their devices back to the pool."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.vm.delete_vm import delete_vm
+    from vgpuctl.usecases.vm.vms import find_vm
+
+    with services(**where) as opened:
+        found = []
+        for name in dict.fromkeys(names):
+            try:
+                found.append(find_vm(opened, tenant, name))
+            except NotFound:
+                if not if_exists:
+                    raise
+                say(f"{tenant}.{name}: no such VM, nothing to delete")
+        for vm, leases in found:
+            devices = ", ".join(f"{lease.slice.profile} on {lease.slice.function}" for lease in leases) or "no GPU"
+            say(f"{vm.domain_name}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
+        if found and not dry_run:
+            if not yes:
+                confirm(f"Delete {counted(len(found), 'VM')} with disks?")
+            for vm, _leases in found:
+                delete_vm(opened, vm, timeout_s=timeout_s)
+    if as_json:
+        print_json({"deleted": [] if dry_run else [vm.request.name for vm, _leases in found], "dry_run": dry_run})

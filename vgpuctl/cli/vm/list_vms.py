@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""list-vms: the store's VMs as they were last observed; no host is contacted without --refresh."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_table
+from vgpuctl.cli.support.services import report_failures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vgpuctl.model.vm import Vm
+    from vgpuctl.usecases.vm.vms import ListedVm
+
+
+@click.command("list-vms")
+@options.tenant_filter
+@click.option("--host", metavar="NAME", help="Only VMs on this host.")
+@click.option("--refresh", is_flag=True, help="Ask the libvirt of their hosts for the present states first.")
+@options.inventory
+@options.database
+@options.ssh
+@options.forks
+@options.as_json
+def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, **where: Any) -> None:
+    """List the VMs of the store with their GPU slices.
+
+    STATE is what libvirt answered when it was last asked, and how long ago; `unknown since` when the last attempt got
+    no answer, and `declared` where the store wants another state.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.vm.vms import list_vms, refresh_vms
+
+    with services(**where) as opened:
+        failures = refresh_vms(opened, tenant=tenant, host=host) if refresh else {}
+        listed = list_vms(opened, tenant=tenant, host=host)
+    if as_json:
+        print_json(
+            [
+                {
+                    "vm": one.vm,
+                    "leases": one.leases,
+                    "declared": one.vm.state,
+                    "observed": one.seen.state,
+                    "observed_at": one.seen.at,
+                    "unknown_since": one.seen.unknown_since,
+                    "problem": one.seen.problem,
+                }
+                for one in listed
+            ]
+        )
+    else:
+        _print(listed)
+    report_failures(list(failures.items()), answered=len({one.vm.host for one in listed} - set(failures)))
+
+
+def _print(listed: "Sequence[ListedVm]") -> None:
+    from vgpuctl.model.units import format_mib
+
+    print_table(
+        ["TENANT", "VM", "STATE", "HOST", "VCPUS", "MEMORY", "GPU SLICES"],
+        [
+            (
+                one.vm.request.tenant,
+                one.vm.request.name,
+                one.state + (f": {one.vm.problem}" if one.vm.problem else "") + _notice(one.vm),
+                one.vm.host,
+                one.vm.request.vcpus,
+                format_mib(one.vm.request.memory_mib),
+                ", ".join(f"{lease.slice.profile} {lease.slice.function}" for lease in one.leases) or "-",
+            )
+            for one in listed
+        ],
+        empty="no VM yet: create one with `vgpuctl create-vm`",
+    )
+
+
+def _notice(vm: "Vm") -> str:
+    from vgpuctl.model.times import format_time_to_second
+
+    if vm.notice is None:
+        return ""
+    return f", is preempted by {vm.notice.cause} at {format_time_to_second(vm.notice.at)}"

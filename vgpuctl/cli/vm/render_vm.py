@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""render-vm: print domain XML, change nothing."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_document, print_json
+from vgpuctl.cli.support.vm_options import read_requests, vm_flags
+
+
+@click.command("render-vm")
+@vm_flags
+@click.option("--existing", is_flag=True, help="Print the XML that the VM of this name has in libvirt.")
+@options.inventory
+@options.limit
+@options.database
+@options.ssh
+@options.forks
+@options.every_refusal
+@options.as_json
+def command(existing: bool, as_json: bool, **given: Any) -> None:
+    """Print the domain XML that create-vm would define now. Writes nothing anywhere."""
+    from vgpuctl.cli.support.services import services, take_service_options
+    from vgpuctl.usecases.vm.render_vm import render_existing, render_request
+    from vgpuctl.usecases.vm.vms import find_vm
+
+    where = take_service_options(given)
+    requests = read_requests(**given)
+    with services(**where) as opened:
+        rendered = [
+            render_existing(opened, find_vm(opened, request.tenant, request.name)[0])
+            if existing
+            else render_request(opened, request)
+            for request in requests
+        ]
+    if as_json:
+        print_json([{"name": request.name, "xml": xml} for request, xml in zip(requests, rendered, strict=True)])
+        return
+    for xml in rendered:
+        print_document(xml)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""show-vm: one VM as store, libvirt, QEMU and kernel see it."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_document, print_json, print_line, say
+
+
+@click.command("show-vm")
+@click.argument("name")
+@options.tenant
+@click.option("--xml", "with_xml", is_flag=True, help="Print the domain XML too.")
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any) -> None:
+    """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.guest_memory import format_page_size
+    from vgpuctl.model.plural import counted
+    from vgpuctl.model.times import format_time, format_time_to_second
+    from vgpuctl.model.units import format_mib
+    from vgpuctl.usecases.vm.show_vm import show_vm
+    from vgpuctl.usecases.vm.vms import find_vm
+
+    with services(**where) as opened:
+        shown = show_vm(opened, *find_vm(opened, tenant, name))
+    if as_json:
+        print_json(shown)
+        return
+    vm = shown.vm
+    print_line(f"VM        {vm.request.name} of tenant {vm.request.tenant}, {vm.state}" + _reason(vm.problem))
+    page_kib = vm.request.hugepages_kib
+    pages = "" if page_kib is None else f" in huge pages of {format_page_size(page_kib)}"
+    memory = format_mib(vm.request.memory_mib) + pages
+    print_line(f"size      {counted(vm.request.vcpus, 'vCPU')}, {memory}, firmware {vm.request.firmware}")
+    state = shown.domain_state or ("not known to libvirt" if shown.host_problem is None else shown.state)
+    print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {state}")
+    if vm.nodes is not None:
+        print_line(f"NUMA      {vm.nodes}" + (", on CPUs of their own" if vm.nodes.is_pinned else ""))
+    if vm.ends_at is not None:
+        what = "slices kept until" if vm.state == "stopped" else "ends"
+        print_line(f"until     {what} {format_time(vm.ends_at)} UTC")
+    if vm.notice is not None:
+        print_line(f"notice    is preempted by {vm.notice.cause} at {format_time_to_second(vm.notice.at)}")
+    if shown.preemption is not None:
+        print_line(f"preempt   {shown.preemption}")
+    is_asked = len(shown.holders) == len(shown.leases)
+    for lease, holders in zip(shown.leases, shown.holders if is_asked else ((),) * len(shown.leases), strict=True):
+        print_line(
+            f"slice     {lease.slice.profile} ({lease.slice.sharing}) on {lease.slice.function}, lease {lease.state}"
+        )
+        if lease.slice.mdev_uuid:
+            print_line(f"          mdev {lease.slice.mdev_uuid}")
+        if not is_asked:
+            print_line("          held by unknown: the host could not be asked")
+        elif holders is None:
+            print_line("          not on the host any more (rebooted?); start-vm makes it again")
+        else:
+            held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
+            print_line(f"          held by {held}")
+    for device in shown.guest_devices:
+        ids = f"{device.vendor_id}:{device.device_id} class {device.pci_class}"
+        print_line(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))
+    if with_xml and shown.xml:
+        print_document(shown.xml)
+    if shown.host_problem:
+        say(f"libvirt on {vm.host} could not be asked: {shown.host_problem}")
+
+
+def _reason(problem: str | None) -> str:
+    return f": {problem}" if problem else ""

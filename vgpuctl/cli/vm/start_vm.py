@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""start-vm: start a stopped VM."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.cli.support.preempt_options import consent_of, preempt_flags, telling_exposed
+
+
+@click.command("start-vm")
+@click.argument("name")
+@options.tenant
+@preempt_flags
+@options.inventory
+@options.database
+@options.ssh
+@options.every_refusal
+@options.as_json
+def command(
+    name: str,
+    tenant: str,
+    may_preempt: bool,
+    grace_s: int | None,
+    shutdown_timeout_s: float,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Start a VM, with its GPU slices built again where the host lost them.
+
+    When it fits only if other VMs of its host are preempted, the refusal names them; --preempt preempts them.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.vm.start_vm import start_vm
+    from vgpuctl.usecases.vm.vms import find_vm
+
+    with services(**where) as opened:
+        consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)
+        with telling_exposed(opened, tenant):
+            vm, changed = start_vm(opened, find_vm(opened, tenant, name)[0], consent=consent)
+        if not changed:
+            say(f"{vm.domain_name}: no change, it is running on {vm.host}")
+    if as_json:
+        print_json({"changed": changed, "vm": vm})

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stop-vm: stop a running VM."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.errors import UsageError
+
+
+@click.command("stop-vm")
+@click.argument("name")
+@options.tenant
+@click.option(
+    "--hold",
+    type=click.Choice(["keep", "release"]),
+    default="keep",
+    show_default=True,
+    help="Keep the GPU slices for the next start, or release them to the pool.",
+)
+@click.option(
+    "--hold-for",
+    metavar="DURATION",
+    help="Keep them for so long: 90m, 2h, 1d12h; `vgpuctl controller` then releases them.  [default: until it starts]",
+)
+@options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=60.0)
+@options.inventory
+@options.database
+@options.ssh
+@options.as_json
+def command(
+    name: str, tenant: str, hold: str, hold_for: str | None, timeout_s: float, as_json: bool, **where: Any
+) -> None:
+    """Stop a VM and keep or release its GPU slices."""
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.times import parse_duration
+    from vgpuctl.model.vm import Hold
+    from vgpuctl.usecases.vm.stop_vm import stop_vm
+    from vgpuctl.usecases.vm.vms import find_vm
+
+    keep_s = None if hold_for is None else parse_duration(hold_for, what="--hold-for")
+    if keep_s is not None and hold == "release":
+        raise UsageError("--hold-for goes with slices that are kept", hint="leave --hold release out")
+    with services(**where) as opened:
+        found, _ = find_vm(opened, tenant, name)
+        vm, changed = stop_vm(opened, found, hold=Hold(hold), timeout_s=timeout_s, keep_s=keep_s)
+        if not changed:
+            say(f"{vm.domain_name}: no change, it is stopped")
+    if as_json:
+        print_json({"changed": changed, "vm": vm})

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""adopt-host: what runs on a host becomes VMs, leases and a declared layout. Nothing of the host is written."""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.steps import CreateMdev, SetVgpuType
+from vgpuctl.errors import StateError, UsageError
+from vgpuctl.guests.domain_facts import DomainFact, DomainState
+from vgpuctl.guests.domain_shape import domain_shape
+from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
+from vgpuctl.local_files import make_folder, write_file
+from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.layout import HostLayout
+from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.occupancy import ExistingVgpu
+from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
+from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, slices_of_devices
+from vgpuctl.quota.resources import format_amount
+from vgpuctl.scheduler.found_nodes import nodes_as_found
+from vgpuctl.usecases.support.layout_records import note_slice, slices_made
+from vgpuctl.usecases.support.services import HostSession, Services
+
+if TYPE_CHECKING:
+    from vgpuctl.store.store import Session
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose a domain is. name: of the VM, None for the domain's own."""
+
+    tenant: str
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class AdoptedVm:
+    """One VM with its leases. is_new: False when an earlier run, or create-vm, has it in the store already."""
+
+    vm: Vm
+    leases: tuple[Lease, ...]
+    is_new: bool
+
+
+@dataclass(frozen=True)
+class LeftAlone:
+    """A domain or GPU that stays as it is and unknown, and why."""
+
+    subject: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What became of a host. slices: idle vGPUs (an mdev's UUID, or a VF) that are the layout's now.
+
+    variable: what stands under `vgpu:`; text: a file of host_vars with it. changed: whether the store was or would be.
+    """
+
+    host: str
+    vms: tuple[AdoptedVm, ...]
+    slices: tuple[str, ...]
+    left: tuple[LeftAlone, ...]
+    variable: dict[str, Any]
+    text: str
+    changed: bool
+
+
+def parse_owner(text: str) -> Owner:
+    """Read `TENANT` or `TENANT/NAME`. Raises UsageError."""
+    tenant, slash, name = text.partition("/")
+    check_name(tenant, what="the tenant")
+    if slash:
+        check_name(name, what="the VM's name")
+    return Owner(tenant, name if slash else None)
+
+
+def adopt_host(
+    services: Services, name: str, *, owners: Mapping[str, Owner], tenant: str | None, dry_run: bool = False
+) -> Adoption:
+    """Take over one host.
+
+    owners: by name of the domain. tenant: whose the other domains with GPUs are, None to leave those alone.
+    Raises UsageError for an owner of a domain that the host does not have, StateError when a domain that was named
+    cannot be adopted, NotFound for a tenant; nothing is adopted then.
+    """
+    host = services.host(name)
+    with _working(services, name, dry_run=dry_run):
+        facts, domains = host.agent.facts(), host.hypervisor.domains()
+        unknown = sorted(set(owners) - {domain.name for domain in domains})
+        if unknown:
+            listed = ", ".join(domain.name for domain in domains) or "none"
+            raise UsageError(f"{name} has no domain {unknown[0]!r}", hint=f"its domains: {listed}")
+        with services.store.reading() as session:
+            found = _Domains(session, host, facts, owners, tenant)
+            vms = found.take(domains)
+        made = slices_made(services, name, facts)
+        idle = [one for one in idle_vgpus(facts, found.claimed(domains)) if (one.mdev_uuid or one.function) not in made]
+        slices = tuple(sorted({*made, *(one.mdev_uuid or one.function for one in idle)}))
+        leases = [*found.other_leases, *(lease for one in vms for lease in one.leases)]
+        adopted = {one.vm.uuid for one in vms}
+        foreign = {device.device for one in domains if one.uuid not in adopted for device in one.hostdevs}
+        described = layout_as_found(facts, leases, slices, foreign)
+        new = [one for one in vms if one.is_new]
+        if not dry_run:
+            _save(services, name, facts, new, found.generation)
+            _note_slices(services, name, facts, idle)
+    layout = HostLayout(gpus=described.entries)
+    left = [*found.left, *(LeftAlone(gpu, reason) for gpu, reason in described.left)]
+    return Adoption(
+        name, tuple(vms), slices, tuple(left), layout_variable(layout), layout_yaml(layout), bool(new or idle)
+    )
+
+
+@contextmanager
+def _working(services: Services, name: str, *, dry_run: bool) -> Iterator[None]:
+    """Tell the store that this run works on the host, as apply-hosts does."""
+    if dry_run:
+        yield
+        return
+    with services.store.operation("adopt-host", f"host/{name}", name, exclusive=True):
+        yield
+
+
+class _Domains:
+    """Finds which domains become VMs. left: the others, with the reason. other_leases: of VMs without a domain here."""
+
+    def __init__(
+        self, session: "Session", host: HostSession, facts: HostFacts, owners: Mapping[str, Owner], tenant: str | None
+    ) -> None:
+        self._session = session
+        self._host = host
+        self._facts = facts
+        self._owners = owners
+        self._tenant = tenant
+        self.generation = session.generation(host.name)
+        self._known = {vm.uuid: vm for vm in session.vms()}
+        self._leases = session.leases(host=host.name)
+        self.other_leases: list[Lease] = list(self._leases)
+        self.left: list[LeftAlone] = []
+
+    def take(self, domains: Sequence[DomainFact]) -> list[AdoptedVm]:
+        """The VMs, those of the store first. A device goes to the domain that runs."""
+        named = {owner.tenant for owner in self._owners.values()} | ({self._tenant} if self._tenant else set())
+        for tenant in sorted(named):
+            self._session.tenant(tenant)
+        vms: list[AdoptedVm] = []
+        refused: list[str] = []
+        taken = {lease.slice.device: f"{lease.tenant}.{lease.vm_name}" for lease in self._leases}
+        for domain in sorted(
+            domains, key=lambda one: (one.uuid not in self._known, not one.state.is_active(), one.name)
+        ):
+            vm = self._known.get(domain.uuid)
+            if vm is not None:
+                own = tuple(lease for lease in self._leases if lease.vm_uuid == vm.uuid)
+                self.other_leases = [lease for lease in self.other_leases if lease not in own]
+                vms.append(AdoptedVm(vm, own, is_new=False))
+                continue
+            adopted = self._adopt(domain, taken, {(one.vm.request.tenant, one.vm.request.name) for one in vms})
+            if isinstance(adopted, AdoptedVm):
+                vms.append(adopted)
+                taken |= {lease.slice.device: domain.name for lease in adopted.leases}
+            elif domain.name in self._owners:
+                refused.append(f"{domain.name}: {adopted}")
+            else:
+                self.left.append(LeftAlone(domain.name, adopted))
+        if refused:
+            raise StateError(f"{len(refused)} domains of {self._host.name} cannot be adopted", context=refused)
+        return vms
+
+    def claimed(self, domains: Sequence[DomainFact]) -> set[str]:
+        """Every device that a domain names, whether it runs or is adopted or not, and every leased one."""
+        named = {hostdev.device for domain in domains for hostdev in domain.hostdevs}
+        leased = {text for lease in self._leases for text in (lease.slice.function, lease.slice.mdev_uuid) if text}
+        return named | (leased - {gpu.address for gpu in self._facts.gpus})
+
+    def _adopt(self, domain: DomainFact, taken: Mapping[str, str], new: set[tuple[str, str]]) -> AdoptedVm | str:
+        """The VM, or why the domain is left alone."""
+        owner = self._owners.get(domain.name)
+        if owner is None and domain.metadata is not None:
+            return f"another store's vgpuctl made it for tenant {domain.metadata.tenant}; name its owner to adopt it"
+        slices = slices_of_devices([hostdev.device for hostdev in domain.hostdevs], self._facts)
+        if isinstance(slices, str):
+            return slices
+        if not slices:
+            return "it has no GPU"
+        if owner is None and self._tenant is None:
+            return "nobody said whose it is"
+        if domain.state not in (DomainState.RUNNING, DomainState.SHUT_OFF):
+            return f"it is {domain.state}, neither running nor shut off"
+        busy = [f"{one.device} is {taken[one.device]}'s" for one in slices if one.device in taken]
+        if busy:
+            return busy[0]
+        tenant = owner.tenant if owner is not None else self._tenant
+        assert tenant is not None
+        vm_name = (owner.name if owner is not None else None) or domain.name
+        try:
+            check_name(vm_name, what="the name")
+        except UsageError:
+            return f"{vm_name!r} cannot be a VM's name; give it another as TENANT/NAME"
+        if (tenant, vm_name) in new or self._session.vm(tenant, vm_name) is not None:
+            return f"tenant {tenant} has another VM {vm_name}; give it another name as TENANT/NAME"
+        return self._vm(domain, tenant, vm_name, slices)
+
+    def _vm(self, domain: DomainFact, tenant: str, name: str, slices: Sequence[Slice]) -> AdoptedVm:
+        shape = domain_shape(self._host.hypervisor.xml(domain.name) or "<domain/>")
+        runs = domain.state is DomainState.RUNNING
+        request = VmRequest(
+            name,
+            tenant,
+            gpus=tuple(parse_gpu_request(one.profile) for one in slices),
+            vcpus=shape.vcpus,
+            memory_mib=shape.memory_mib,
+            network=None,
+            firmware=shape.firmware,
+            autostart=self._host.hypervisor.is_autostarted(domain.name),
+            domain=domain.name,
+            hugepages_kib=shape.hugepages_kib,
+        )
+        nodes = nodes_as_found(self._facts, shape.vcpus, shape.memory_mib, shape.tuning)
+        vm = Vm(domain.uuid, request, self._host.name, VmState.RUNNING if runs else VmState.STOPPED, nodes=nodes)
+        state = LeaseState.RUNNING if runs else LeaseState.BUILT
+        leases = (
+            Lease(str(uuid.uuid4()), vm.uuid, tenant, name, self._host.name, index, one, state)
+            for index, one in enumerate(slices)
+        )
+        return AdoptedVm(vm, tuple(leases), is_new=True)
+
+
+def _save(services: Services, name: str, facts: HostFacts, new: Sequence[AdoptedVm], generation: int) -> None:
+    """Add everything at once: a killed run has adopted all VMs or none. Quotas count them and refuse nothing."""
+    with services.store.transaction() as session:
+        session.save_facts(name, facts, at=facts.read_at)
+        if not new:
+            return
+        session.reserve(name, generation, [lease for one in new for lease in one.leases])
+        for one in new:
+            session.add_vm(one.vm)
+            session.add_event("vm-adopted", one.vm.domain_name, f"on {name}")
+        for tenant in sorted({one.vm.request.tenant for one in new}):
+            used = session.used(tenant)
+            for quota in session.quotas(tenant):
+                have = used.get(quota.resource, 0)
+                if quota.limit is not None and have > quota.limit:
+                    most = format_amount(quota.resource, quota.limit)
+                    amount = format_amount(quota.resource, have)
+                    services.say(f"tenant {tenant} is over its quota now: {quota.resource}: {amount} of {most}")
+
+
+def _note_slices(services: Services, name: str, facts: HostFacts, idle: Sequence[ExistingVgpu]) -> None:
+    for vgpu in idle:
+        assert vgpu.type_id is not None
+        if vgpu.mdev_uuid is not None:
+            note_slice(services, name, facts.boot_id, CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid))
+        else:
+            note_slice(services, name, facts.boot_id, SetVgpuType(vgpu.function, vgpu.type_id))
+
+
+def save_layout(adoption: Adoption, path: Path) -> bool:
+    """Write the layout to a file of host_vars. Returns whether it changed the file.
+
+    Raises UsageError when the file is there and says otherwise, FileNotWritten.
+    """
+    try:
+        if path.exists():
+            if path.read_text() == adoption.text:
+                return False
+            raise UsageError(f"{path} is there and says otherwise", hint="compare it with the layout on stdout")
+    except OSError as exc:
+        raise UsageError(f"{path} cannot be read: {exc.strerror}") from exc
+    make_folder(path.parent, "the folder of the host's layout")
+    write_file(path, adoption.text, "the host's layout")
+    return True

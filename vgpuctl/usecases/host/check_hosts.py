@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check-hosts: whether every host is in its declared layout, in health, and after a reboot as it was before."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import StateError, VgpuctlError
+from vgpuctl.hosts.fleet import HostResult, run_on_hosts
+from vgpuctl.model.layout import HostLayout
+from vgpuctl.model.libvirt_units import BOTH
+from vgpuctl.planner.doctor import DomainSigns, Examined, Finding, Severity, TunnelState, examine
+from vgpuctl.planner.doctor.libvirt_checks import daemon_of
+from vgpuctl.planner.layout import Difference, HostPlan, plan_host
+from vgpuctl.usecases.host.tunnel_check import check_tunnels
+from vgpuctl.usecases.support.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
+from vgpuctl.usecases.support.layout_records import slices_made
+from vgpuctl.usecases.support.services import Services
+
+
+@dataclass(frozen=True)
+class CheckedHost:
+    """One host. plan: None where no layout is declared. since_reboot: None where that was not asked."""
+
+    host: str
+    plan: HostPlan | None
+    findings: tuple[Finding, ...]
+    since_reboot: tuple[Difference, ...] | None = None
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether anything is not as declared, or not as before the reboot."""
+        return bool(self.since_reboot) or (self.plan is not None and not self.plan.is_in_layout)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether no check found an error; warnings and notes do not count."""
+        return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def check_hosts(
+    services: Services,
+    *,
+    after_reboot: bool = False,
+    take_snapshot: bool = False,
+    tell: Callable[[HostResult[CheckedHost]], None] | None = None,
+) -> list[HostResult[CheckedHost]]:
+    """Check every chosen host, also those without a layout; nothing is written on them.
+
+    after_reboot: compare with the snapshot that apply-hosts or an earlier check took. take_snapshot: take one now.
+    Raises InventoryError for a layout that cannot be read.
+    """
+    layouts = {name: services.inventory.layout(name) for name in services.hosts()}
+    # Opened here, so that the threads of the fan-out find it open.
+    services.store  # noqa: B018
+    chassis = [name for name, layout in layouts.items() if layout is not None and layout.network is not None]
+    tunnels = check_tunnels(services, chassis) if chassis else {}
+
+    def work(name: str) -> CheckedHost:
+        states = tunnels.get(name, ())
+        return _check(services, name, layouts, states, after_reboot=after_reboot, take_snapshot=take_snapshot)
+
+    return run_on_hosts(list(layouts), work, forks=services.forks, tell=tell)
+
+
+def _check(
+    services: Services,
+    name: str,
+    layouts: Mapping[str, HostLayout | None],
+    tunnels: Sequence[TunnelState],
+    *,
+    after_reboot: bool,
+    take_snapshot: bool,
+) -> CheckedHost:
+    layout = layouts[name]
+    seen, findings = examine_host(services, name, layout, tunnels)
+    now = snapshot_of(seen.facts, active_names(seen.domains))
+    since = _compare(services, name, now) if after_reboot else None
+    if take_snapshot:
+        save_snapshot(services, name, now)
+    services.forget_host(name)
+    plan = plan_host(layout, seen.facts, seen.leases, seen.made) if layout is not None else None
+    return CheckedHost(name, plan, findings, since)
+
+
+def examine_host(
+    services: Services, name: str, layout: HostLayout | None, tunnels: Sequence[TunnelState] = ()
+) -> tuple[Examined, tuple[Finding, ...]]:
+    """Read a host by its agent and libvirt: what was read, with every finding. Raises what the agent raises."""
+    host = services.host(name)
+    facts = host.agent.facts()
+    signs = host.agent.signs()
+    domains, failure = _read_domains(services, name)
+    with services.store.reading() as session:
+        leases = session.leases(host=name)
+    made = slices_made(services, name, facts)
+    seen = Examined(facts, signs, layout, leases, made, domains, tunnels)
+    findings = examine(seen)
+    if failure is not None:
+        mend = (failure.hint or BOTH).replace(BOTH, f"`systemctl status {daemon_of(seen)}` on the host")
+        findings += (Finding("libvirt", Severity.ERROR, "host", failure.message, mend),)
+    return seen, findings
+
+
+def active_names(domains: Sequence[DomainSigns] | None) -> tuple[str, ...] | None:
+    """Names of the running domains."""
+    return None if domains is None else tuple(sorted(domain.name for domain in domains if domain.is_active))
+
+
+def note_state(services: Services, name: str, facts: HostFacts) -> None:
+    """Take the snapshot that `check-hosts --after-reboot` compares with."""
+    domains, _failure = _read_domains(services, name)
+    save_snapshot(services, name, snapshot_of(facts, active_names(domains)))
+
+
+def _compare(services: Services, name: str, now: Snapshot) -> tuple[Difference, ...]:
+    before = saved_snapshot(services, name)
+    if before is None:
+        raise StateError(
+            f"{name}: no snapshot was taken before", hint="apply-hosts takes one, and `check-hosts --snapshot`"
+        )
+    found = compare(before, now)
+    if before.boot_id == now.boot_id:
+        found = (Difference(None, "boot", "another boot than the snapshot's", "the same boot"), *found)
+    return found
+
+
+def _read_domains(services: Services, name: str) -> tuple[tuple[DomainSigns, ...] | None, VgpuctlError | None]:
+    """The domains; a host whose libvirt does not answer is checked without them, and that is a finding."""
+    try:
+        facts = services.host(name).hypervisor.domains()
+    except VgpuctlError as error:
+        return None, error
+    return tuple(
+        DomainSigns(one.name, one.uuid, one.state.is_active(), tuple(device.device for device in one.hostdevs))
+        for one in facts
+    ), None

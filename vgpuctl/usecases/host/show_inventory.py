@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""show-inventory: hosts, groups and variables as the sources say, without contacting any host."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vgpuctl.errors import InventoryError
+from vgpuctl.usecases.support.services import Services
+
+if TYPE_CHECKING:
+    from vgpuctl.model.host_target import HostTarget
+
+
+@dataclass(frozen=True)
+class InventoryHost:
+    """One host: its groups, and its target or why it has none."""
+
+    name: str
+    groups: tuple[str, ...]
+    target: "HostTarget | None"
+    problem: InventoryError | None = None
+
+
+def show_inventory(services: Services, limit: str | None) -> Sequence[InventoryHost]:
+    """The hosts that fit a limit, in the inventory's order. A target that cannot be made is a value, not an error."""
+    return [_show(services, name) for name in services.inventory.select(limit)]
+
+
+def list_like_ansible(services: Services, limit: str | None) -> dict[str, dict[str, Any]]:
+    """What `ansible-inventory --list` prints for the same sources and limit, keys in order."""
+    return services.inventory.as_ansible_list(limit)
+
+
+def inventory_warnings(services: Services) -> Sequence[str]:
+    """What the inventory says that may not be meant; complete once the variables were read."""
+    return services.inventory.warnings
+
+
+def _show(services: Services, name: str) -> InventoryHost:
+    groups = services.inventory.groups_of(name)
+    try:
+        return InventoryHost(name, groups, services.inventory.target(name))
+    except InventoryError as error:
+        return InventoryHost(name, groups, None, error)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""apply-hosts: bring every host into its declared layout, in batches, each host for itself."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.model.layout import HostLayout
+from vgpuctl.usecases.layout.layout_lines import AppliedHost, HostBegun, Line
+from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
+from vgpuctl.usecases.layout.rollout import FailureBudget, batches
+from vgpuctl.usecases.support import interruptions
+from vgpuctl.usecases.support.services import Services
+
+Event = Line | HostBegun | AppliedHost
+
+
+def apply_hosts(
+    services: Services,
+    layouts: Mapping[str, HostLayout],
+    options: RunOptions,
+    *,
+    serial: Sequence[str] = (),
+    most_failures: int | None = None,
+    tell: Callable[[Event], None],
+) -> list[AppliedHost]:
+    """Bring the hosts of `layouts` into them; results in their order, one per host.
+
+    serial: batch sizes, see rollout.parse_serial. most_failures: how many hosts may fail before no further one is
+    begun; None for no limit, or none at all where there are batches. tell: called with every line as it happens, by
+    one thread at a time. What goes wrong on a host is in its result.
+    """
+    budget = FailureBudget(0 if most_failures is None and serial else most_failures)
+    lock = threading.Lock()
+
+    def tell_one(event: Event) -> None:
+        with lock:
+            tell(event)
+
+    at_work = _AtWork()
+
+    def work(name: str) -> AppliedHost:
+        if budget.is_spent:
+            return AppliedHost(name, is_begun=False)
+        with at_work.one() as is_begun:
+            return run(name) if is_begun else AppliedHost(name, is_begun=False)
+
+    def run(name: str) -> AppliedHost:
+        tell_one(HostBegun(name))
+        done: AppliedHost | None = None
+        try:
+            done = LayoutRun(services, name, layouts[name], options, tell_one, at_work.stop).take()
+        finally:
+            services.forget_host(name)
+            if done is None or done.error is not None:
+                budget.count()
+        tell_one(done)
+        return done
+
+    found: list[AppliedHost] = []
+    interruptions.enter()
+    try:
+        for batch in batches(list(layouts), serial):
+            for result in run_on_hosts(batch, work, forks=services.forks):
+                found.append(result.value or AppliedHost(result.name, error=result.error))
+    except BaseException:
+        interruptions.hold()
+        at_work.end(services.say)
+        raise
+    finally:
+        interruptions.leave()
+    return found
+
+
+class _AtWork:
+    """The hosts under way, so that an interrupted run ends each of them in order before the process ends."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._count = 0
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[bool]:
+        """Count one host for the length of the block. Gives False when no further one is to be begun."""
+        with self._changed:
+            self._count += 1
+            is_begun = not self.stop.is_set()
+        try:
+            yield is_begun
+        finally:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+
+    def end(self, say: Callable[[str], None]) -> None:
+        """Have every host end after its step, undo what it is to undo and start again what it stopped. Waits for it."""
+        with self._changed:
+            self.stop.set()
+            if self._count:
+                say(f"interrupted: waiting for {self._count} host{'s'[: self._count > 1]} to end the step at work")
+            while self._count:
+                self._changed.wait(timeout=0.2)

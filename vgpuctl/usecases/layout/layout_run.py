@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One host's way into its layout: step after step, each read back, until the host read again is as declared."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.boot import UNIT_NAME, BootFiles
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.ovn import CertificateFiles
+from vgpuctl.agent.wire.steps import SetServiceActive, Step
+from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, UsageError, VgpuctlError
+from vgpuctl.guests.boot_unit import render_boot_unit
+from vgpuctl.model.layout import HostLayout
+from vgpuctl.model.vm import Hold, VmState
+from vgpuctl.ovn.authority import OWN_NAME
+from vgpuctl.planner.layout import (
+    Difference,
+    Disturbed,
+    HostPlan,
+    Phase,
+    PlannedStep,
+    Selection,
+    manifest_of,
+    select_steps,
+    slices_of,
+)
+from vgpuctl.sharing.matching import entries_for
+from vgpuctl.usecases.host.check_hosts import note_state
+from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, Outcome
+from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan
+from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
+from vgpuctl.usecases.support.host_snapshot import saved_snapshot
+from vgpuctl.usecases.support.layout_records import Debts, debts_of, makes_slice, note_slice, owe, settle, slices_made
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.start_vm import start_vm
+from vgpuctl.usecases.vm.stop_vm import stop_vm
+from vgpuctl.usecases.vm.vms import find_vm
+
+_MOST_ROUNDS = 8
+_SHUTDOWN_TIMEOUT_S = 60.0
+# The mode was taken and waits for a reset: the host read again says so, and the reset is a step of the next plan.
+_PENDING = "mig-mode-pending"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a run may do.
+
+    check: plan and write nothing. disrupt: stop known VMs that are in the way, and start them again. reset: reset
+    GPUs whose pending mode needs it. undo: take back what was done on a host whose run failed. boot: install what
+    restores the layout at boot.
+    """
+
+    check: bool = False
+    disrupt: bool = False
+    reset: bool = False
+    undo: bool = False
+    boot: bool = True
+
+
+class LayoutRun:
+    """Brings one host into its layout. `take` is called once. stop: set when no further step is to be begun."""
+
+    def __init__(
+        self,
+        services: Services,
+        host: str,
+        layout: HostLayout,
+        options: RunOptions,
+        tell: Callable[[Line], None],
+        stop: threading.Event,
+    ) -> None:
+        self._services = services
+        self._stop = stop
+        self._host = host
+        self._layout = layout
+        self._options = options
+        self._tell = tell
+        self._lines: list[Line] = []
+        self._done: list[PlannedStep] = []
+        self._differences: tuple[Difference, ...] = ()
+
+    def take(self) -> AppliedHost:
+        """Run; whatever goes wrong is the result's `error`, after services and VMs were started again."""
+        error: VgpuctlError | None = None
+        try:
+            if self._options.check:
+                self._install_certificate()
+                self._show(self._read())
+            else:
+                with self._services.store.operation("apply-hosts", f"host/{self._host}", self._host, exclusive=True):
+                    self._apply()
+                    self._take_snapshot()
+        except VgpuctlError as failure:
+            error = failure
+            if not self._is_told(failure):
+                self._line(Outcome.FAILED, None, "not as declared", reason=failure.message, hint=failure.hint)
+        undo = tuple(step for planned in reversed(self._done) for step in planned.undo)
+        writes = self._services.host(self._host).agent.writes
+        return AppliedHost(self._host, tuple(self._lines), self._differences, undo, writes, error)
+
+    def _is_told(self, failure: VgpuctlError) -> bool:
+        """Whether lines say it already: those of a step that failed, or of what stands in the layout's way."""
+        told = {line.reason for line in self._lines if line.outcome is Outcome.FAILED}
+        return failure.message in told or (isinstance(failure, LayoutRefused) and bool(failure.context))
+
+    def _apply(self) -> None:
+        try:
+            self._install_certificate()
+            self._take_rounds()
+        except BaseException:
+            if self._options.undo:
+                self._take_back()
+            raise
+        finally:
+            self._pay_debts()
+
+    def _take_snapshot(self) -> None:
+        """Remember the state that a reboot must bring back, when it is a new one."""
+        is_new = any(line.outcome is Outcome.CHANGED for line in self._lines)
+        if is_new or saved_snapshot(self._services, self._host) is None:
+            note_state(self._services, self._host, self._services.host(self._host).agent.facts())
+
+    def _take_rounds(self) -> None:
+        before: tuple[PlannedStep, ...] = ()
+        is_expected = True
+        for number in range(_MOST_ROUNDS):
+            planned = self._read()
+            if number == 0:
+                self._begin(planned)
+            chosen = self._select(planned.plan)
+            if self._make_way(chosen):
+                continue
+            if not chosen.steps:
+                break
+            if not is_expected or chosen.steps == before:
+                raise LayoutDiffers(
+                    f"{self._host}: the steps were taken, but the host is not as declared",
+                    context=[str(difference) for difference in planned.plan.differences],
+                    hint="see what else changes this host, then run again",
+                )
+            before = chosen.steps
+            is_pending = self._take_steps(chosen.steps, planned.facts)
+            is_expected = bool(planned.plan.later) or is_pending
+        else:
+            raise LayoutDiffers(f"{self._host}: not as declared after {_MOST_ROUNDS} rounds of steps")
+        with self._services.store.transaction() as session:
+            session.save_facts(self._host, planned.facts, at=planned.facts.read_at)
+            note_guest_mtu(session, self._host, self._layout.network)
+        self._end(planned, chosen)
+        self._install_boot(planned)
+
+    def _read(self) -> PlannedHost:
+        return read_and_plan(self._services, self._host, self._layout)
+
+    def _select(self, plan: HostPlan) -> Selection:
+        return select_steps(plan, may_disrupt=self._options.disrupt, may_reset=self._options.reset)
+
+    def _show(self, planned: PlannedHost) -> None:
+        """The lines of a run that changes nothing."""
+        self._begin(planned)
+        chosen = self._select(planned.plan)
+        for one in chosen.make_way:
+            self._line(Outcome.CHANGED, None, f"stop {one}, and start it again")
+        for step in chosen.steps:
+            self._line(Outcome.CHANGED, step.gpu, step.summary)
+        for text in planned.plan.later:
+            self._line(Outcome.SKIPPED, None, text, reason="known only once the steps before are done")
+        self._end(planned, chosen)
+        self._install_boot(planned)
+
+    def _begin(self, planned: PlannedHost) -> None:
+        plan = planned.plan
+        self._differences = plan.differences
+        busy = {one.gpu for one in plan.steps} | {one.gpu for one in plan.differences}
+        busy |= {one.gpu for one in plan.obstacles}
+        if None not in busy:
+            self._line(Outcome.OK, None, "as declared")
+        for gpu in sorted(planned.facts.gpus, key=lambda one: one.address):
+            entries = entries_for(gpu, self._layout.gpus)
+            if entries and gpu.address not in busy:
+                self._line(Outcome.OK, gpu.address, f"{entries[0].layout.kind}, as declared")
+
+    def _end(self, planned: PlannedHost, chosen: Selection) -> None:
+        """Say what is left, and raise LayoutRefused where the layout was to be reached and is not."""
+        plan = planned.plan
+        refused = {refusal.gpu for refusal in chosen.refusals}
+        for refusal in chosen.refusals:
+            hint = f"{refusal.option} allows it" if refusal.option else "it is not vgpuctl's to stop"
+            self._line(Outcome.FAILED, refusal.gpu, "not changed", reason=refusal.reason, hint=hint)
+        for step in chosen.left_out:
+            self._line(Outcome.SKIPPED, step.gpu, step.summary, reason="not allowed")
+        for obstacle in plan.obstacles:
+            if obstacle.gpu not in refused:
+                where = f" ({obstacle.origin})" if obstacle.origin else ""
+                reason = f"{obstacle.reason}{where}"
+                self._line(Outcome.FAILED, obstacle.gpu, obstacle.code, reason=reason, hint=obstacle.remedy)
+        blocked = refused | {obstacle.gpu for obstacle in plan.obstacles if obstacle.gpu}
+        for difference in plan.differences:
+            if difference.remedy is not None and difference.gpu not in blocked:
+                text = f"{difference.subject} is {difference.found}, declared {difference.declared}"
+                self._line(Outcome.SKIPPED, difference.gpu, text, reason=difference.remedy)
+        for note in plan.notes:
+            self._line(Outcome.SKIPPED, None, note, reason="not read")
+        reasons = [f"{one.gpu}: {one.reason}" for one in chosen.refusals]
+        reasons += [f"{one.gpu or 'host'}: {one.reason}" for one in plan.obstacles if one.gpu not in refused]
+        if reasons:
+            verb = "would not be" if self._options.check else "is not"
+            raise LayoutRefused(f"{self._host}: the declared layout {verb} reached", context=reasons)
+        left = [one for one in plan.differences if one.remedy is None]
+        if left and not self._options.check:
+            raise LayoutDiffers(f"{self._host}: not as declared", context=[str(one) for one in left])
+
+    def _install_certificate(self) -> None:
+        """Give the host what OVN's databases ask of it, where they are reached over TLS and we are the authority."""
+        network, authority = self._layout.network, self._services.authority
+        if network is None or not network.uses_tls or authority is None:
+            return
+        if network.chassis == OWN_NAME:
+            raise UsageError(
+                f"{self._host} cannot be OVN's chassis {OWN_NAME}: operators have that name in their certificate",
+                hint="give the host another `chassis` in the inventory",
+            )
+        issued = authority.issue(network.chassis)
+        files = CertificateFiles(issued.certificate, issued.authority, issued.key)
+        agent = self._services.host(self._host).agent
+        change = agent.install_certificate(files, dry_run=self._options.check)
+        if change.changed:
+            text = f"certificate of {network.chassis} for OVN's databases"
+            self._line(Outcome.CHANGED, None, text, before=change.before, after=change.after)
+
+    def _install_boot(self, planned: PlannedHost) -> None:
+        """Install the manifest of the state that was reached; with --check, say whether it would be another."""
+        if not self._options.boot:
+            return
+        facts, host = planned.facts, self._services.host(self._host)
+        with self._services.store.reading() as session:
+            leases = session.leases(host=self._host)
+        slices = slices_of(facts, leases, slices_made(self._services, self._host, facts))
+        manifest = manifest_of(self._layout, facts)
+        unit = render_boot_unit(host.agent.python, self._layout.stop_services, cards=len(manifest.gpus))
+        files = BootFiles(manifest, slices, unit)
+        change = host.agent.install_boot(files, dry_run=self._options.check)
+        outcome = Outcome.CHANGED if change.changed else Outcome.OK
+        self._line(outcome, None, f"{UNIT_NAME} restores it at boot", before=change.before, after=change.after)
+
+    def _take_steps(self, steps: Sequence[PlannedStep], facts: HostFacts) -> bool:
+        """Take them one by one and stop at the first that fails. Returns whether a mode now waits for a reset."""
+        for planned in steps:
+            if self._stop.is_set():
+                raise Interrupted(f"{self._host}: interrupted before: {planned.summary}")
+            step = planned.step
+            if planned.phase is Phase.STOP_SERVICES and isinstance(step, SetServiceActive):
+                owe(self._services, self._host, service=step.name)
+            if makes_slice(step):
+                note_slice(self._services, self._host, facts.boot_id, step)
+            try:
+                (change,) = self._services.host(self._host).agent.apply([step])
+            except AgentProblem as problem:
+                if problem.code == _PENDING:
+                    self._done.append(planned)
+                    self._line(Outcome.CHANGED, planned.gpu, planned.summary, reason="it waits for a reset")
+                    return True
+                self._line(Outcome.FAILED, planned.gpu, planned.summary, reason=problem.message, hint=problem.hint)
+                raise
+            if change.changed:
+                self._done.append(planned)
+            outcome = Outcome.CHANGED if change.changed else Outcome.OK
+            self._line(outcome, planned.gpu, planned.summary, before=change.before, after=change.after)
+            if not makes_slice(step):
+                note_slice(self._services, self._host, facts.boot_id, step)
+        return False
+
+    def _make_way(self, chosen: Selection) -> bool:
+        """Stop the VMs that a step would disturb and give their slices back. Returns whether there were any.
+
+        Raises LayoutRefused, before any is stopped, when one was adopted: its definition names its slices.
+        """
+        names = dict.fromkeys((one.tenant, one.vm) for one in chosen.make_way if one.tenant and one.vm)
+        vms = [find_vm(self._services, tenant or "", vm or "")[0] for tenant, vm in names]
+        adopted = [vm.domain_name for vm in vms if vm.is_adopted]
+        if adopted:
+            raise LayoutRefused(
+                f"{self._host}: {', '.join(adopted)} cannot make way: an adopted domain names its slices itself",
+                hint="delete its VM, or leave the GPU as it is",
+            )
+        for vm in vms:
+            tenant, name = vm.request.tenant, vm.request.name
+            if vm.state is VmState.RUNNING:
+                owe(self._services, self._host, vm=(tenant, name))
+            stop_vm(self._services, vm, hold=Hold.RELEASE, timeout_s=_SHUTDOWN_TIMEOUT_S)
+            self._line(Outcome.CHANGED, None, f"stop VM {name} of {tenant} and take its slices back")
+        return bool(vms)
+
+    def _pay_debts(self) -> None:
+        """Start again what this run, or an interrupted one before it, stopped."""
+        debts = debts_of(self._services, self._host)
+        if debts == Debts():
+            return
+        services = [name for name in debts.services if not self._try_start_service(name)]
+        vms = [vm for vm in debts.vms if not self._try_start_vm(vm)]
+        settle(self._services, self._host, Debts(tuple(services), tuple(vms)))
+
+    def _try_start_service(self, name: str) -> bool:
+        try:
+            (change,) = self._services.host(self._host).agent.apply([SetServiceActive(name, True)])
+        except VgpuctlError as error:
+            self._line(Outcome.FAILED, None, f"start {name} again", reason=error.message, hint=error.hint)
+            return False
+        if change.changed:
+            self._line(Outcome.CHANGED, None, f"start {name} again", before=change.before, after=change.after)
+        return True
+
+    def _try_start_vm(self, name: tuple[str, str]) -> bool:
+        try:
+            vm, _leases = find_vm(self._services, *name)
+            _vm, changed = start_vm(self._services, vm)
+        except VgpuctlError as error:
+            text = f"start VM {name[1]} of {name[0]} again"
+            self._line(Outcome.FAILED, None, text, reason=error.message, hint=error.hint)
+            return False
+        if changed:
+            self._line(Outcome.CHANGED, None, f"start VM {name[1]} of {name[0]} again")
+        return True
+
+    def _take_back(self) -> None:
+        """Undo the done steps in reverse, each whatever became of the others; what fails stays in the host's undo."""
+        left = [planned for planned in reversed(self._done) if not self._undo(planned)]
+        self._done = left[::-1]
+
+    def _undo(self, planned: PlannedStep) -> bool:
+        is_undone = True
+        for step in planned.undo:
+            try:
+                self._services.host(self._host).agent.apply([step])
+            except Exception as error:  # noqa: BLE001 (reported, and the other steps are undone all the same)
+                hint = error.hint if isinstance(error, VgpuctlError) else None
+                text = f"take back: {planned.summary}"
+                self._line(Outcome.FAILED, planned.gpu, text, reason=str(error), hint=hint)
+                is_undone = False
+        if is_undone:
+            self._line(Outcome.CHANGED, planned.gpu, f"taken back: {planned.summary}")
+        return is_undone
+
+    def _line(
+        self,
+        outcome: Outcome,
+        gpu: str | None,
+        text: str,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        reason: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        line = Line(self._host, outcome, gpu or "host", text, before, after, reason, hint)
+        self._lines.append(line)
+        self._tell(line)
+
+
+def describe_step(step: Step) -> str:
+    """A step in one line: `sriov.set address=0000:41:00.0 count=0`."""
+    fields = " ".join(f"{key}={value}" for key, value in vars(step).items() if value is not None)
+    return f"{step.op} {fields}"
+
+
+def describe_disturbed(disturbed: Sequence[Disturbed]) -> str:
+    """Everyone in one line."""
+    return "; ".join(str(one) for one in disturbed)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan-hosts: what would bring every host into its declared layout, whom that disturbs, and what takes it back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import InventoryError
+from vgpuctl.hosts.fleet import HostResult, run_on_hosts
+from vgpuctl.model.layout import HostLayout
+from vgpuctl.planner.layout import HostPlan, plan_host
+from vgpuctl.usecases.support.layout_records import slices_made
+from vgpuctl.usecases.support.services import Services
+
+
+@dataclass(frozen=True)
+class PlannedHost:
+    """One host as it is and the way to its declared layout."""
+
+    host: str
+    layout: HostLayout
+    facts: HostFacts
+    plan: HostPlan
+
+
+def plan_hosts(
+    services: Services,
+    layouts: Mapping[str, HostLayout],
+    *,
+    tell: Callable[[HostResult[PlannedHost]], None] | None = None,
+) -> list[HostResult[PlannedHost]]:
+    """Read every host of `layouts` and plan it, in their order; nothing is written.
+
+    tell: called with each host's result as it comes.
+    """
+
+    def work(name: str) -> PlannedHost:
+        return read_and_plan(services, name, layouts[name])
+
+    return run_on_hosts(list(layouts), work, forks=services.forks, tell=tell)
+
+
+def declared_layouts(services: Services) -> Mapping[str, HostLayout]:
+    """The layout of every chosen host that has one; a mistake in any of them is found before a host is contacted."""
+    names = services.hosts()
+    found = {name: services.inventory.layout(name) for name in names}
+    layouts = {name: layout for name, layout in found.items() if layout is not None}
+    if not layouts:
+        raise InventoryError(
+            f"none of the {len(names)} hosts has the variable vgpu",
+            hint="declare it in group_vars or host_vars (docs/layout.md)",
+        )
+    without = [name for name in names if name not in layouts]
+    if without:
+        services.say(f"without a layout, left alone: {', '.join(without)}")
+    # Opened here, so that the threads of the fan-out find it open.
+    services.store  # noqa: B018
+    return layouts
+
+
+def read_and_plan(services: Services, name: str, layout: HostLayout) -> PlannedHost:
+    """Read one host now and plan it."""
+    facts = services.host(name).agent.facts()
+    with services.store.reading() as session:
+        leases = session.leases(host=name)
+    return PlannedHost(name, layout, facts, plan_host(layout, facts, leases, slices_made(services, name, facts)))

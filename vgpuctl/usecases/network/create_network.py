@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""create-network: a row with the network's addresses, then the network itself; the same command again finishes it."""
+
+import uuid
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import NetworkDiffers, NetworkInUse, StateError, UsageError
+from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, parse_address, parse_cidr
+from vgpuctl.model.vm import check_name
+from vgpuctl.model.vpc import PeeringSpec
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.network_backends import apply_network, locked, subject_of
+from vgpuctl.usecases.network.vpc import carried
+from vgpuctl.usecases.network.vpc_objects import refuse_overlapping_neighbours
+from vgpuctl.usecases.support.services import Services
+
+
+@dataclass(frozen=True)
+class CreatedNetwork:
+    """The answer of create-network. changed: False when the network was there already."""
+
+    network: Network
+    changed: bool
+
+
+def create_network(services: Services, request: NetworkRequest, *, dry_run: bool = False) -> CreatedNetwork:
+    """Create a tenant's network, finish one that an earlier run began, or find that it is there.
+
+    Raises NotFound (tenant), NetworkDiffers, NetworkInUse when addresses overlap, NetworkRejected.
+    """
+    request = complete_request(services, request)
+    existing = find_existing(services, request)
+    if existing is not None and existing.state is NetworkState.READY:
+        return CreatedNetwork(existing, changed=False)
+    network = existing or Network(str(uuid.uuid4()), request, NetworkState.CREATING)
+    if dry_run:
+        with services.store.reading() as session:
+            session.tenant(request.tenant)
+            refuse_overlap(network, session)
+        return CreatedNetwork(network, changed=True)
+    if existing is None:
+        with services.store.transaction() as session:
+            refuse_overlap(network, session)
+            session.add_network(network)
+    return CreatedNetwork(finish_creation(services, network), changed=True)
+
+
+def finish_creation(services: Services, network: Network) -> Network:
+    """Build a network whose row is there, as often as needed."""
+    with locked(services, subject_of(network)):
+        apply_network(services, network)
+        with services.store.transaction() as session:
+            session.set_network_state(network.id, NetworkState.READY)
+            session.add_event("network-created", network.label, network.request.cidr)
+    services.say(f"{network.label}: {network.request.cidr} is ready")
+    return replace(network, state=NetworkState.READY)
+
+
+def complete_request(services: Services, request: NetworkRequest) -> NetworkRequest:
+    """Check a request and fill in what follows from the inventory. Raises UsageError."""
+    check_name(request.name, what="network name")
+    check_name(request.tenant, what="tenant")
+    cidr = str(parse_cidr(request.cidr))
+    dns = tuple(parse_address(address, what="--dns") for address in request.dns)
+    host = request.host
+    if request.backend is Backend.OVN and host is not None:
+        raise UsageError(f"network {request.name} is carried by OVN and is on every host", hint="leave --host out")
+    if request.backend is Backend.LIBVIRT:
+        names = services.hosts()
+        if host is None and len(names) > 1:
+            raise UsageError(
+                f"network {request.name} needs a host: the inventory has {len(names)}",
+                hint="a libvirt network is on one host: give it with --host",
+            )
+        host = services.host(host or names[0]).name
+    return replace(request, cidr=cidr, dns=dns, host=host)
+
+
+def find_existing(services: Services, request: NetworkRequest) -> Network | None:
+    """The network of this name when it was asked for in the same way. Raises NetworkDiffers, or StateError."""
+    with services.store.reading() as session:
+        session.tenant(request.tenant)
+        network = session.find_network(request.tenant, request.name)
+    if network is None:
+        return None
+    differences = list_differences(network.request, request)
+    if differences:
+        raise NetworkDiffers(
+            f"network {request.name} of tenant {request.tenant} exists with another specification",
+            context=differences,
+            hint="a network keeps its shape: delete it first, or choose another name",
+        )
+    if network.state is NetworkState.DELETING:
+        raise StateError(
+            f"network {request.name} of tenant {request.tenant} is being deleted",
+            hint="run `vgpuctl delete-network` or `vgpuctl repair`, then this command again",
+        )
+    return network
+
+
+def list_differences(there: NetworkRequest, wanted: NetworkRequest) -> list[str]:
+    """One line per field that differs: `cidr: 10.0.0.0/24 there, 10.0.1.0/24 wanted`."""
+    return [
+        f"{field}: {getattr(there, field)!s} there, {getattr(wanted, field)!s} wanted"
+        for field in ("cidr", "dns", "isolated", "backend", "host")
+        if getattr(there, field) != getattr(wanted, field)
+    ]
+
+
+def refuse_overlap(network: Network, session: Session) -> None:
+    """Raise NetworkInUse when a network of the tenant, of a neighbour, or of the same host has these addresses."""
+    if network.request.backend is Backend.OVN:
+        tenant = network.request.tenant
+        named = {spec.tenant for spec in session.vpc_objects(tenant, PeeringSpec)}
+        for neighbour in sorted(named | set(session.tenants_with_peer(tenant))):
+            refuse_overlapping_neighbours((network,), carried(session, neighbour))
+    for other in session.networks():
+        if other.id == network.id or not other.subnet.overlaps(network.subnet):
+            continue
+        if other.request.tenant == network.request.tenant:
+            raise NetworkInUse(
+                f"{network.request.cidr} overlaps with {other.request.cidr}, "
+                f"network {other.request.name} of the same tenant",
+                hint="networks of one tenant are routed to one another: choose other addresses",
+            )
+        if network.request.host is not None and other.request.host == network.request.host:
+            raise NetworkInUse(
+                f"{network.request.cidr} overlaps with a network of another tenant on host {network.request.host}",
+                hint="libvirt networks of one host cannot share addresses: choose others, another host, or OVN",
+            )

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""delete-network: refused while VMs are in it; then the network itself, its addresses and its row."""
+
+from vgpuctl.errors import NetworkInUse
+from vgpuctl.model.network import Network, NetworkState
+from vgpuctl.model.plural import counted
+from vgpuctl.model.vpc import DirectLine, LoadBalancer
+from vgpuctl.usecases.network.network_backends import locked, remove_network, subject_of
+from vgpuctl.usecases.support.services import Services
+
+
+def delete_network(services: Services, network: Network) -> None:
+    """Delete a tenant's network. What was done stays done, and the same command goes on from there.
+
+    Raises NetworkInUse while VMs have ports in it.
+    """
+    tenant = network.request.tenant
+    with services.store.transaction() as session:
+        names = {vm.uuid: vm.request.name for vm in session.vms(tenant=tenant)}
+        ports = session.ports(network_id=network.id)
+        if ports:
+            raise NetworkInUse(
+                f"network {network.label} still has {counted(len(ports), 'VM')}",
+                context=[f"{names.get(port.vm_uuid, port.vm_uuid)} has {port.address}" for port in ports],
+                hint="delete these VMs first",
+            )
+        balancers, lines = session.vpc_objects(tenant, LoadBalancer), session.vpc_objects(tenant, DirectLine)
+        users = [f"load balancer {one.name}" for one in balancers if one.network == network.request.name]
+        users += ["its direct line" for one in lines if one.network == network.request.name]
+        if users:
+            raise NetworkInUse(f"network {network.label} is used", context=users, hint="take these away first")
+        session.set_network_state(network.id, NetworkState.DELETING)
+    finish_deletion(services, network)
+
+
+def finish_deletion(services: Services, network: Network) -> None:
+    """Take away a network whose row says `deleting`, as often as needed."""
+    with locked(services, subject_of(network)):
+        remove_network(services, network)
+        with services.store.transaction() as session:
+            if session.delete_network(network.id):
+                session.add_event("network-deleted", network.label, network.request.cidr)
+    services.say(f"{network.label}: deleted")

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backends of tenants' networks: made what the store says, one run at a time."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from vgpuctl.errors import ConcurrentChange, UsageError
+from vgpuctl.guests.networks import LibvirtNetworks
+from vgpuctl.guests.port_filter import Reach
+from vgpuctl.model.network import Backend, Network
+from vgpuctl.model.vpc import Contact, Outside, VpcSpec
+from vgpuctl.usecases.network.vpc import apply_vpc
+from vgpuctl.usecases.support.services import Services
+
+LOCK_TIMEOUT_S = 120.0
+OVN_SUBJECT = "network:ovn"
+_POLL_S = 0.1
+
+
+def subject_of(network: Network) -> str:
+    """What a run locks to change the network's backend: OVN as a whole, or the one libvirt network."""
+    return OVN_SUBJECT if network.request.backend is Backend.OVN else f"network:{network.id}"
+
+
+@contextlib.contextmanager
+def locked(services: Services, subject: str) -> Iterator[None]:
+    """Let one run at a time read the store and write a backend, so that the last word is the newest.
+
+    Waits for other runs; one that was killed does not hold it. Raises ConcurrentChange after LOCK_TIMEOUT_S.
+    """
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(services.store.operation("network", subject, exclusive=True))
+                break
+            except ConcurrentChange:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL_S)
+        yield
+
+
+def refuse_without_ovn(services: Services, *wanted: VpcSpec | Outside) -> None:
+    """Refuse, by its name, what only OVN can make when its northbound database was not named. Raises UsageError."""
+    for one in wanted:
+        if isinstance(one, Contact) or services.has_northbound:
+            continue
+        what = (
+            f"network {one.name} outside"
+            if isinstance(one, Outside)
+            else " ".join(dict.fromkeys((str(one.kind), one.key)))
+        )
+        raise UsageError(
+            f"{what} needs OVN, whose northbound database was not named, so nothing was created",
+            hint="set VGPUCTL_OVN_NORTHBOUND, for example to unix:/run/ovn/ovnnb_db.sock (docs/networks.md)",
+        )
+
+
+def apply_network(
+    services: Services, network: Network, *, without_vm: str | None = None, dry_run: bool = False
+) -> list[str]:
+    """Make the backend's network what the store says now. Returns what had to be done; call it within `locked`.
+
+    without_vm: a VM whose port counts as gone already.
+    """
+    if network.request.backend is Backend.OVN:
+        return apply_vpc(services, network.request.tenant, without_vm=without_vm, dry_run=dry_run)
+    with services.store.reading() as session:
+        ports = [port for port in session.ports(network_id=network.id) if port.vm_uuid != without_vm]
+        facts = None if network.request.host is None else session.facts(network.request.host)
+    reach = Reach((facts.facts.addresses or ()) if facts is not None else (), services.reachable_networks)
+    return _libvirt(services, network).ensure(network, ports, reach=reach, dry_run=dry_run)
+
+
+def remove_network(services: Services, network: Network) -> None:
+    """Take a network whose row says `deleting` away from its backend; gone already is fine."""
+    if network.request.backend is Backend.OVN:
+        apply_vpc(services, network.request.tenant)
+    else:
+        _libvirt(services, network).remove(network.label, network.id)
+
+
+def _libvirt(services: Services, network: Network) -> LibvirtNetworks:
+    assert network.request.host is not None
+    return LibvirtNetworks(services.host(network.request.host).hypervisor)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""repair's part for networks: finish what was begun, and tell the backends again what the store says."""
+
+from collections.abc import Collection, Iterator
+
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.network import Backend, Network, NetworkState
+from vgpuctl.usecases.network.create_network import finish_creation
+from vgpuctl.usecases.network.delete_network import finish_deletion
+from vgpuctl.usecases.network.network_backends import apply_network, locked, subject_of
+from vgpuctl.usecases.support.services import Services
+
+Finding = tuple[str, str, str, str]
+
+
+def mend_networks(services: Services, *, busy: Collection[str], dry_run: bool) -> Iterator[Finding]:
+    """Look at every network of the store. Gives (network, where, found, outcome) for each that needed something.
+
+    busy: subjects of operations whose run may be alive; their networks are left alone.
+    """
+    with services.store.reading() as session:
+        networks = session.networks()
+    seen: set[str] = set()
+    for network in networks:
+        if subject_of(network) in busy:
+            continue
+        where = network.request.host or str(network.request.backend)
+        if network.request.backend is Backend.OVN and network.state is NetworkState.READY:
+            # One look at OVN is for all of a tenant's networks.
+            if network.request.tenant in seen:
+                continue
+            seen.add(network.request.tenant)
+        try:
+            found = _mend(services, network, dry_run=dry_run)
+        except VgpuctlError as error:
+            if network.request.host is not None:
+                services.forget_host(network.request.host)
+            yield network.label, where, f"network is {network.state}", f"failed: {error.message}"
+            continue
+        if found is not None:
+            what, outcome = found
+            yield network.label, where, what, f"would be {outcome}" if dry_run else outcome
+
+
+def _mend(services: Services, network: Network, *, dry_run: bool) -> tuple[str, str] | None:
+    if network.state is NetworkState.CREATING:
+        if not dry_run:
+            finish_creation(services, network)
+        return "creation of the network did not end", "finished"
+    if network.state is NetworkState.DELETING:
+        if not dry_run:
+            finish_deletion(services, network)
+        return "deletion of the network did not end", "finished"
+    if dry_run:
+        changes = apply_network(services, network, dry_run=True)
+    else:
+        with locked(services, subject_of(network)):
+            changes = apply_network(services, network)
+    return (f"network was not as the store says: {', '.join(changes)}", "finished") if changes else None

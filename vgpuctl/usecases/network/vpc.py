@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tenant's VPC: from the store's rows to OVN's northbound database, in one transaction with its neighbours."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TypeVar
+
+from vgpuctl.model.network import Backend, Network, NetworkState
+from vgpuctl.model.vpc import (
+    DirectLine,
+    FloatingAddress,
+    Gateway,
+    LoadBalancer,
+    Peering,
+    PeeringSpec,
+    PortForward,
+    SecurityGroup,
+    Vpc,
+    VpcKind,
+    VpcPort,
+    VpcSpec,
+)
+from vgpuctl.ovn.topology import outside_owner, outside_rows, tenant_owner, vpc_rows
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
+from vgpuctl.usecases.support.services import Services
+
+ROUTER_HOLDER = f"{VpcKind.GATEWAY}/gateway"
+# Of whom, what it is, its key: one row of the store.
+Place = tuple[str, VpcKind, str]
+_Spec = TypeVar("_Spec", bound=VpcSpec)
+
+
+def read_vpc(session: Session, tenant: str, *, without_vm: str | None = None, without: Collection[Place] = ()) -> Vpc:
+    """Everything of a tenant that OVN carries. without_vm, without: a VM's port and objects that count as gone."""
+
+    def objects(kind: type[_Spec]) -> tuple[_Spec, ...]:
+        found = session.vpc_objects(tenant, kind)
+        return tuple(spec for spec in found if (tenant, spec.kind, spec.key) not in without)
+
+    networks = carried(session, tenant)
+    names = {vm.uuid: vm.request for vm in session.vms(tenant=tenant)}
+    ports = [
+        VpcPort(port, names[port.vm_uuid].name, names[port.vm_uuid].security_groups, names[port.vm_uuid].bandwidth_mbps)
+        for network in networks
+        for port in session.ports(network_id=network.id)
+        if port.vm_uuid != without_vm and port.vm_uuid in names
+    ]
+    vpc = Vpc(
+        tenant,
+        networks,
+        tuple(ports),
+        objects(SecurityGroup),
+        floating=objects(FloatingAddress),
+        forwards=objects(PortForward),
+        balancers=objects(LoadBalancer),
+        lines=objects(DirectLine),
+        peerings=_peerings(session, tenant, objects(PeeringSpec), without),
+        mtu=tunnel_mtu(session),
+    )
+    for gateway in objects(Gateway):
+        outside = session.outside(gateway.outside)
+        return replace(
+            vpc, outside=outside, router_address=session.hold_outside_address(outside, tenant, ROUTER_HOLDER)
+        )
+    return vpc
+
+
+def carried(session: Session, tenant: str) -> tuple[Network, ...]:
+    """The tenant's networks that OVN carries, without those being deleted."""
+    return tuple(
+        network
+        for network in session.networks(tenant=tenant)
+        if network.request.backend is Backend.OVN and network.state is not NetworkState.DELETING
+    )
+
+
+def apply_vpc(
+    services: Services,
+    tenant: str,
+    *,
+    without_vm: str | None = None,
+    without: Collection[Place] = (),
+    dry_run: bool = False,
+) -> list[str]:
+    """Make OVN's rows of a tenant, and of its neighbours, what the store says now. Call it within `locked`.
+
+    Returns what had to be done, in a few words; nothing when all was so. Raises OvnUnreachable and OvnRefused; then
+    nothing was changed.
+    """
+    with services.store.reading() as session:
+        vpcs = [read_vpc(session, tenant, without_vm=without_vm, without=without)]
+        known = set(session.vpc_objects(tenant, PeeringSpec))
+        neighbours = {spec.tenant for spec in known} | set(session.tenants_with_peer(tenant))
+        there = {one.name for one in session.tenants()}
+        vpcs += [read_vpc(session, neighbour, without=without) for neighbour in sorted(neighbours & there)]
+    wanted = {outside_owner(vpc.outside.name): outside_rows(vpc.outside) for vpc in vpcs if vpc.outside is not None}
+    wanted |= {tenant_owner(vpc.tenant): vpc_rows(vpc) for vpc in vpcs}
+    counts = Counter(change.word for change in services.northbound.apply(wanted, dry_run=dry_run))
+    return [f"{counts[word]} rows {word}" for word in ("created", "changed", "removed") if counts[word]]
+
+
+def _peerings(
+    session: Session, tenant: str, wanted: tuple[PeeringSpec, ...], without: Collection[Place]
+) -> tuple[Peering, ...]:
+    """Neighbours that both sides want."""
+    willing = session.tenants_with_peer(tenant)
+    return tuple(
+        Peering(spec.tenant, spec.block, carried(session, spec.tenant))
+        for spec in wanted
+        if spec.tenant in willing
+        and (spec.tenant, VpcKind.PEERING, tenant) not in without
+        and carried(session, spec.tenant)
+    )

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changing what belongs to a tenant's networks, for commands and onboarding alike: the store, OVN, then what goes.
+
+What goes leaves OVN before the store, so that nobody gets an outside address that still leads to its former VM. Killed
+anywhere, the store says what is meant: the same command, or `repair`, goes on from there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from vgpuctl.errors import NetworkInUse
+from vgpuctl.model.vpc import FloatingAddress, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
+from vgpuctl.usecases.network.vpc import apply_vpc, carried
+from vgpuctl.usecases.network.vpc_objects import all_objects, is_same, set_object, without_given
+from vgpuctl.usecases.support.services import Services
+
+CREATED, CHANGED, UNCHANGED, REMOVED = "created", "changed", "unchanged", "removed"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became, or would become, of one object. detail: what changes, for --diff."""
+
+    kind: str
+    name: str
+    outcome: str
+    detail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be there, in an order in which it can be made, and what is to go."""
+
+    wanted: Sequence[VpcSpec] = ()
+    gone: Sequence[VpcSpec] = ()
+
+
+@dataclass(frozen=True)
+class Changed:
+    """outcomes: of what is wanted, then of what is gone. objects: what is wanted with its addresses. rows: OVN's."""
+
+    outcomes: tuple[Outcome, ...]
+    objects: tuple[VpcSpec, ...]
+    rows: tuple[str, ...] = ()
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the store or OVN was not so already."""
+        return bool(self.rows) or any(one.outcome != UNCHANGED for one in self.outcomes)
+
+
+class _Rehearsed(Exception):
+    """Takes a transaction back whose answer is all that was wanted."""
+
+
+def change_objects(
+    services: Services, tenant: str, decide: Callable[[Session], Decision], *, dry_run: bool = False
+) -> Changed:
+    """Let `decide` read the store and say what is to be, then make it so; nobody else changes objects meanwhile.
+
+    Raises NotFound (tenant), NetworkInUse for what others need, and everything that `decide`, set_object and OVN raise.
+    """
+    if dry_run:
+        changed = Changed((), ())
+        try:
+            with services.store.transaction() as session:
+                changed, _gone = _keep(services, session, tenant, decide)
+                raise _Rehearsed
+        except _Rehearsed:
+            return changed
+    with locked(services, OVN_SUBJECT):
+        with services.store.reading() as session:
+            has_ovn = bool(carried(session, tenant))
+        if has_ovn:
+            _ = services.northbound  # away? then nothing is written
+        with services.store.transaction() as session:
+            changed, gone = _keep(services, session, tenant, decide)
+            has_ovn = bool(carried(session, tenant))
+        rows: list[str] = []
+        if has_ovn:
+            rows = apply_vpc(services, tenant, without={(tenant, spec.kind, spec.key) for spec in gone})
+            for row in rows:
+                services.say(f"{tenant}: OVN has {row}")
+        if gone:
+            with services.store.transaction() as session:
+                for spec in gone:
+                    if session.delete_vpc_object(tenant, spec.kind, spec.key):
+                        session.add_event(f"{spec.kind}-{REMOVED}", f"{tenant}.{spec.key}")
+    return Changed(changed.outcomes, changed.objects, tuple(rows))
+
+
+def compare_object(before: VpcSpec | None, after: VpcSpec) -> Outcome:
+    """What becomes of one object of the store."""
+    if before is None:
+        return Outcome(after.kind, after.key, CREATED, (f"+ {_shown(after)}",))
+    if is_same(before, after):
+        return Outcome(after.kind, after.key, UNCHANGED)
+    return Outcome(after.kind, after.key, CHANGED, (f"- {_shown(before)}", f"+ {_shown(after)}"))
+
+
+def _keep(
+    services: Services, session: Session, tenant: str, decide: Callable[[Session], Decision]
+) -> tuple[Changed, tuple[VpcSpec, ...]]:
+    """Write what is wanted. Returns that, and what is to go, last made first."""
+    session.tenant(tenant)
+    decision = decide(session)
+    refuse_without_ovn(services, *decision.wanted)
+    there = {(spec.kind, spec.key): spec for spec in all_objects(session, tenant)}
+    # Groups may let one another in, so all are there before any is checked.
+    for spec in decision.wanted:
+        if spec.kind is VpcKind.SECURITY_GROUP:
+            session.set_vpc_object(tenant, spec)
+    outcomes = []
+    for spec in decision.wanted:
+        set_object(session, tenant, spec)
+        outcome = compare_object(there.get((spec.kind, spec.key)), spec)
+        outcomes.append(outcome)
+        if outcome.outcome != UNCHANGED:
+            session.add_event(f"{spec.kind}-{outcome.outcome}", f"{tenant}.{spec.key}")
+    now = {(spec.kind, spec.key): spec for spec in all_objects(session, tenant)}
+    gone = tuple(reversed(decision.gone))
+    going = {(spec.kind, spec.key) for spec in gone}
+    users = list(_users(session, tenant, gone, [spec for place, spec in now.items() if place not in going]))
+    if users:
+        raise NetworkInUse(
+            f"what others of tenant {tenant} need cannot be taken away", context=users, hint="take these away first"
+        )
+    objects = tuple(now[spec.kind, spec.key] for spec in decision.wanted)
+    outcomes += [Outcome(spec.kind, spec.key, REMOVED) for spec in gone]
+    return Changed(tuple(outcomes), objects), gone
+
+
+def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequence[VpcSpec]) -> Iterator[str]:
+    """Who needs what is to go: `security group web: VM web-1 is in it`."""
+    groups = {spec.name for spec in gone if isinstance(spec, SecurityGroup)}
+    has_no_gateway = any(isinstance(spec, Gateway) for spec in gone)
+    for vm in session.vms(tenant=tenant) if groups else ():
+        for name in vm.request.security_groups:
+            if name in groups:
+                yield f"security group {name}: VM {vm.request.name} is in it"
+    for spec in staying:
+        if isinstance(spec, SecurityGroup):
+            for rule in spec.rules:
+                if rule.source_group in groups:
+                    yield f"security group {rule.source_group}: group {spec.name} lets it in"
+        if has_no_gateway and isinstance(spec, FloatingAddress | PortForward):
+            yield f"gateway: {spec.kind} {spec.key} comes in by it"
+
+
+def _shown(spec: VpcSpec) -> str:
+    return msgspec.json.encode(without_given(spec)).decode()

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gc: find what vgpuctl made on hosts and in OVN that the store does not know, and take it away.
+
+repair begins with what the store knows; gc begins with what is there.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.steps import DeleteMdev, SetVgpuType, Step
+from vgpuctl.errors import StateError, VgpuctlError
+from vgpuctl.guests.domain_facts import DomainFact
+from vgpuctl.guests.networks import LibvirtNetworks
+from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.model.network import Backend
+from vgpuctl.model.occupancy import ExistingVgpu
+from vgpuctl.ovn.topology import outside_owner, tenant_owner
+from vgpuctl.planner.adoption import idle_vgpus
+from vgpuctl.store.operations import COLLECTING
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
+from vgpuctl.usecases.support.garbage import Garbage, Kind
+from vgpuctl.usecases.support.layout_records import slices_made
+from vgpuctl.usecases.support.operations import ending
+from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.vm.gc_volumes import read_volumes, stray_volumes
+from vgpuctl.usecases.vm.release import remember_facts
+from vgpuctl.usecases.vm.slices import apply
+from vgpuctl.usecases.vm.volumes import remove_recorded
+
+# An idle vGPU does not say who made it, so it is looked for only where it is asked for.
+USUAL_KINDS = frozenset(Kind) - {Kind.VGPU}
+NOWHERE = "-"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was found, by host and in the order of Kind, and the errors of those that did not answer."""
+
+    found: tuple[Garbage, ...]
+    failures: tuple[tuple[str, VgpuctlError], ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it went. outcome: `taken away`, `gone, or in use by now`, `left alone: why` or `failed: why`."""
+
+    garbage: Garbage
+    outcome: str
+
+
+_Take = Callable[[], object]
+_Found = tuple[Garbage, _Take]
+
+
+def find_garbage(services: Services, kinds: Collection[Kind]) -> Search:
+    """Look at every chosen host, and at OVN where its northbound database is named. Nothing is written.
+
+    Raises UsageError when OVN alone is to be looked at and its northbound database was not named.
+    """
+    if set(kinds) == {Kind.OVN}:
+        services.northbound  # noqa: B018
+    # Opened here, so that the threads of the fan-out find it open.
+    services.store  # noqa: B018
+    failures: list[tuple[str, VgpuctlError]] = []
+    found: list[Garbage] = []
+    if set(kinds) - {Kind.OVN}:
+        results = run_on_hosts(services.hosts(), lambda name: _look(services, name, kinds), forks=services.forks)
+        for result in results:
+            if result.error is not None:
+                services.forget_host(result.name)
+                failures.append((result.name, result.error))
+            found += [garbage for garbage, _take in result.value or ()]
+    if Kind.OVN in kinds and services.has_northbound:
+        try:
+            found += _owners_of_nothing(services)
+        except VgpuctlError as error:
+            failures.append(("OVN", error))
+    return Search(tuple(found), tuple(failures))
+
+
+def take_away(services: Services, found: Sequence[Garbage], kinds: Collection[Kind]) -> tuple[Outcome, ...]:
+    """Take away what find_garbage found, host by host, where a second look finds it again; never more than that.
+
+    kinds: those that were looked for. No VM is placed on a host at work, and no layout applied. The first
+    failure on a host ends the work there; other hosts go on. After a kill, the same command goes on.
+    """
+    done: list[Outcome] = []
+    for host in dict.fromkeys(garbage.host for garbage in found):
+        here = [garbage for garbage in found if garbage.host == host]
+        done += [Outcome(garbage, f"left alone: {garbage.left}") for garbage in here if garbage.left is not None]
+        wanted = [garbage for garbage in here if garbage.left is None]
+        if not wanted:
+            continue
+        outcomes: dict[Garbage, str] = {}
+        try:
+            if host == NOWHERE:
+                _take_from_ovn(services, wanted, outcomes)
+            else:
+                _take_from_host(services, host, wanted, kinds, outcomes)
+        except VgpuctlError as error:
+            services.forget_host(host)
+            outcomes |= {garbage: f"failed: {error.message}" for garbage in wanted if garbage not in outcomes}
+        done += [Outcome(garbage, outcomes[garbage]) for garbage in wanted]
+    return tuple(done)
+
+
+def _take_from_host(
+    services: Services, host: str, wanted: Sequence[Garbage], kinds: Collection[Kind], outcomes: dict[Garbage, str]
+) -> None:
+    with _alone_on(services, host):
+        again = dict(_look(services, host, kinds))
+        outcomes |= {garbage: "gone, or in use by now" for garbage in wanted if garbage not in again}
+        for garbage in (garbage for garbage in again if garbage in wanted):
+            again[garbage]()
+            outcomes[garbage] = "taken away"
+            _note(services, garbage)
+        if any(garbage.kind is Kind.VGPU for garbage in wanted):
+            remember_facts(services, services.host(host))
+
+
+def _take_from_ovn(services: Services, wanted: Sequence[Garbage], outcomes: dict[Garbage, str]) -> None:
+    with locked(services, OVN_SUBJECT):
+        again = [garbage for garbage in _owners_of_nothing(services) if garbage in wanted]
+        services.northbound.apply({garbage.name: [] for garbage in again})
+    for garbage in wanted:
+        outcomes[garbage] = "taken away" if garbage in again else "gone, or in use by now"
+    for garbage in again:
+        _note(services, garbage)
+
+
+def _note(services: Services, garbage: Garbage) -> None:
+    with services.store.transaction() as session:
+        session.add_event("garbage-taken", garbage.name, f"{garbage.kind} on {garbage.host}")
+    services.say(f"{garbage.host}: {garbage.kind} {garbage.name} taken away")
+
+
+@contextlib.contextmanager
+def _alone_on(services: Services, host: str) -> Iterator[None]:
+    """Keep others from making anything on the host: what was placed before is in the store, the next one is refused."""
+    with services.store.transaction() as session:
+        operation_id = session.begin_operation(COLLECTING, f"host/{host}", host, exclusive=True)
+        session.bump_generation(host, session.generation(host))
+    with ending(services, operation_id):
+        yield
+
+
+def _look(services: Services, name: str, kinds: Collection[Kind]) -> list[_Found]:
+    """What is garbage on one host, with what takes it away.
+
+    The host is read before the store: what a run makes in between is in the store by then, for its row comes first.
+    """
+    host = services.host(name)
+    networks = LibvirtNetworks(host.hypervisor)
+    domains = host.hypervisor.domains()
+    volumes, shared = read_volumes(host) if Kind.VOLUME in kinds else ({}, frozenset())
+    made = networks.made() if Kind.NETWORK in kinds else []
+    facts = host.agent.facts() if Kind.VGPU in kinds else None
+    slices = slices_made(services, name, facts) if facts is not None else frozenset()
+    with services.store.reading() as session:
+        strays = _stray_domains(session, name, domains)
+        going = {domain.uuid for domain, garbage in strays if garbage.left is None and Kind.DOMAIN in kinds}
+        staying = [domain for domain in domains if domain.uuid not in going]
+        found: list[_Found] = []
+        if Kind.DOMAIN in kinds:
+            found += [(garbage, partial(_undefine, host, domain)) for domain, garbage in strays]
+        if Kind.VOLUME in kinds:
+            for volume, garbage in stray_volumes(session, name, volumes, shared, staying):
+                take = _nothing if volume is None else partial(remove_recorded, services, host, volume)
+                found.append((garbage, take))
+        known = {network.id for network in session.networks() if network.request.backend is Backend.LIBVIRT}
+        for network in (network for network in made if network.uuid not in known):
+            users = [domain.name for domain in staying if network.name in domain.networks]
+            left = f"domain {users[0]} is in it" if users else None
+            garbage = Garbage(Kind.NETWORK, network.name, name, "the store knows no network of its UUID", left)
+            found.append((garbage, partial(networks.remove, network.name, network.uuid)))
+        if facts is not None:
+            for vgpu, garbage in _stray_vgpus(session, name, facts, slices, staying):
+                found.append((garbage, partial(apply, host, [_removal(vgpu)])))
+    return found
+
+
+def _stray_domains(session: Session, host: str, domains: Sequence[DomainFact]) -> list[tuple[DomainFact, Garbage]]:
+    """Domains that carry our metadata and are no VM of the store; those of others are none of this."""
+    known = {vm.uuid for vm in session.vms()}
+    tenants = {tenant.name for tenant in session.tenants()}
+    found = []
+    for domain in domains:
+        if domain.metadata is None or domain.uuid in known:
+            continue
+        left = None
+        if domain.metadata.tenant not in tenants:
+            left = f"the store has no tenant {domain.metadata.tenant}, so it is another store's"
+        elif domain.state.is_active():
+            left = f"it is {domain.state}: adopt-host takes it over, `virsh shutdown` makes it garbage"
+        why = f"made for {domain.metadata.tenant}, and no VM of the store has its UUID"
+        found.append((domain, Garbage(Kind.DOMAIN, domain.name, host, why, left)))
+    return found
+
+
+def _undefine(host: HostSession, domain: DomainFact) -> None:
+    state = next((one.state for one in host.hypervisor.domains() if one.uuid == domain.uuid), None)
+    if state is not None and state.is_active():
+        raise StateError(f"domain {domain.name} on {host.name} is {state} by now")
+    if state is not None:
+        host.hypervisor.undefine(domain.name, uuid=domain.uuid)
+
+
+def _nothing() -> None:
+    """Do nothing to what is left alone."""
+
+
+def _stray_vgpus(
+    session: Session, host: str, facts: HostFacts, slices: Collection[str], staying: Sequence[DomainFact]
+) -> list[tuple[ExistingVgpu, Garbage]]:
+    """vGPUs that no process holds, no domain names, no lease is of, and no layout made."""
+    leased = {
+        device
+        for lease in session.leases(host=host)
+        for device in (lease.slice.function, lease.slice.mdev_uuid)
+        if device is not None
+    }
+    claimed = {device.device for domain in staying for device in domain.hostdevs} | {*slices}
+    claimed |= leased - {gpu.address for gpu in facts.gpus}
+    found = []
+    for vgpu in idle_vgpus(facts, claimed):
+        left = "mdevctl has a definition of it" if vgpu.mdev_uuid in facts.mdevctl else None
+        why = f"type {vgpu.type_id} on {vgpu.function}, of no lease, layout or domain"
+        found.append((vgpu, Garbage(Kind.VGPU, vgpu.mdev_uuid or vgpu.function, host, why, left)))
+    return found
+
+
+def _removal(vgpu: ExistingVgpu) -> Step:
+    return SetVgpuType(vgpu.function, "0") if vgpu.mdev_uuid is None else DeleteMdev(vgpu.mdev_uuid)
+
+
+def _owners_of_nothing(services: Services) -> list[Garbage]:
+    """Owners of OVN's rows that are no tenant with networks and no outside network of the store."""
+    owners = services.northbound.owners()
+    with services.store.reading() as session:
+        known = {tenant_owner(network.request.tenant) for network in session.networks()}
+        known |= {outside_owner(outside.name) for outside in session.outsides()}
+    why = "rows in OVN's northbound database that the store does not know"
+    return [Garbage(Kind.OVN, owner, NOWHERE, why) for owner in sorted(owners - known)]

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""repair: finish or take back what a killed run, a lost connection or a reboot left between store, host and libvirt."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.usecases.network.ports import disconnect
+from vgpuctl.usecases.network.repair_networks import mend_networks
+from vgpuctl.usecases.support.operations import may_run, operation
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.create_gang import give_up_gangs, given_up
+from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
+from vgpuctl.usecases.vm.release import release_slices
+from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One thing that does not fit together. outcome: `finished`, `taken back`, `noted`, `would …` or `failed: why`."""
+
+    subject: str
+    host: str
+    found: str
+    outcome: str
+
+
+def repair(
+    services: Services,
+    *,
+    dry_run: bool,
+    only: Vm | None = None,
+    shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
+) -> tuple[Repair, ...]:
+    """Look at every VM of the store (or `only` one) and mend those whose last run is dead; living runs are left alone.
+
+    One VM that cannot be mended never hides the others: its outcome begins with `failed`.
+    shutdown_timeout_s: for each VM that a dead run was about to stop.
+    """
+    repairs = _finish_preemptions(services, shutdown_timeout_s, dry_run=dry_run) if only is None else []
+    with services.store.reading() as session:
+        operations = session.open_operations()
+        lost = {vm.uuid for vm in given_up(operations, session.vms())}
+    if lost and not dry_run:
+        give_up_gangs(services)
+    with services.store.reading() as session:
+        vms = session.vms() if only is None else [vm for vm in session.vms() if vm.uuid == only.uuid]
+        leases = session.leases(vm_uuid=None if only is None else only.uuid)
+    vms = [replace(vm, state=VmState.DELETING) if vm.uuid in lost else vm for vm in vms]
+    busy = {intent.subject for intent in operations if may_run(intent)}
+    for vm in vms:
+        if vm.uuid in busy:
+            continue
+        own = tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)
+        try:
+            found = _diagnose(services, vm, own)
+            if found is None:
+                continue
+            what, outcome, mend = found
+            if not dry_run:
+                with operation(services, "repair", vm):
+                    mend()
+        except VgpuctlError as error:
+            services.forget_host(vm.host)
+            repairs.append(Repair(vm.domain_name, vm.host, f"VM is {vm.state}", f"failed: {error.message}"))
+            continue
+        repairs.append(Repair(vm.domain_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
+    known = {vm.uuid for vm in vms}
+    for lease in (lease for lease in leases if lease.vm_uuid not in known):
+        repairs.append(_mend_orphan(services, lease, dry_run=dry_run))
+    repairs.extend(_mend_ledger(services, dry_run=dry_run))
+    for vm in withdraw_dead_notices(services, dry_run=dry_run) if only is None else ():
+        outcome = "would be withdrawn" if dry_run else "withdrawn"
+        repairs.append(Repair(vm.domain_name, vm.host, "its preemption was announced and did not happen", outcome))
+    for subject, where, what, outcome in mend_networks(services, busy=busy, dry_run=dry_run):
+        repairs.append(Repair(subject, where, what, outcome))
+    if not dry_run:
+        with services.store.transaction() as session:
+            for intent in operations:
+                if not may_run(intent) and (only is None or intent.subject == only.uuid):
+                    session.end_operation(intent.id)
+    return tuple(repairs)
+
+
+def _finish_preemptions(services: Services, timeout_s: float, *, dry_run: bool) -> list[Repair]:
+    """Stop VMs whose preemption was decided and not finished."""
+    repairs = []
+    for vm, error in finish_preemptions(services, timeout_s=timeout_s, dry_run=dry_run):
+        cause = "" if vm.notice is None else f" by {vm.notice.cause}"
+        outcome = "would be finished" if dry_run else "finished" if error is None else f"failed: {error.message}"
+        repairs.append(Repair(vm.domain_name, vm.host, f"its preemption{cause} did not end", outcome))
+    return repairs
+
+
+def mend_vm(services: Services, vm: Vm) -> str | None:
+    """Finish or take back what a killed run left of one VM. Returns what was found, None when nothing was wrong.
+
+    Raises ConcurrentChange while a living run works on it, and the host's errors.
+    """
+    give_up_gangs(services)
+    with services.store.reading() as session:
+        vm = next((one for one in session.vms() if one.uuid == vm.uuid), vm)
+        leases = session.leases(vm_uuid=vm.uuid)
+    with operation(services, "repair", vm):
+        found = _diagnose(services, vm, leases)
+        if found is None:
+            return None
+        what, outcome, mend = found
+        mend()
+    return f"{what}: {outcome}"
+
+
+def _mend_ledger(services: Services, *, dry_run: bool) -> list[Repair]:
+    """Make the usage ledger agree with the leases. It is a matter of the store alone."""
+    with services.store.reading() as session:
+        found = session.ledger_faults()
+    if found and not dry_run:
+        with services.store.transaction() as session:
+            found = session.mend_ledger()
+    outcome = "would be finished" if dry_run else "finished"
+    return [Repair("usage ledger", "-", fault, outcome) for fault in found]
+
+
+Finding = tuple[str, str, Callable[[], None]]
+
+
+def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | None:
+    if vm.state in (VmState.CREATING, VmState.BROKEN):
+        if _runs_with_its_slices(services, vm, leases):
+            return (
+                f"created and running, but the store says {vm.state}",
+                "finished",
+                lambda: _finish(services, vm, leases),
+            )
+        return f"creation did not end (VM is {vm.state})", "taken back", lambda: _take_back(services, vm, leases)
+    if vm.state is VmState.DELETING:
+        return vm.problem or "deletion did not end", "finished", lambda: _take_back(services, vm, leases)
+    state = services.host(vm.host).hypervisor.state(vm.domain_name, uuid=vm.uuid)
+    if vm.state is VmState.RUNNING and state is not DomainState.RUNNING:
+        return (
+            f"the store says running, libvirt says {state or 'no such domain'}",
+            "noted as stopped: start it with `vgpuctl start-vm`",
+            lambda: _note(services, vm, leases, VmState.STOPPED, LeaseState.BUILT),
+        )
+    if vm.state is VmState.STOPPED and state is DomainState.RUNNING:
+        return "the store says stopped, libvirt says running", "finished", lambda: _finish(services, vm, leases)
+    releasing = [lease for lease in leases if lease.state in (LeaseState.RELEASING, LeaseState.BROKEN)]
+    if releasing:
+        return (
+            f"{len(releasing)} slices were not given back",
+            "finished",
+            lambda: release_slices(services, services.host(vm.host), releasing),
+        )
+    expected = LeaseState.RUNNING if vm.state is VmState.RUNNING else LeaseState.BUILT
+    if any(lease.state is not expected for lease in leases):
+        return f"leases are not {expected}", "finished", lambda: _note(services, vm, leases, vm.state, expected)
+    return None
+
+
+def _runs_with_its_slices(services: Services, vm: Vm, leases: Sequence[Lease]) -> bool:
+    host = services.host(vm.host)
+    uuids = {domain.uuid for domain in host.hypervisor.domains()}
+    if vm.uuid not in uuids or host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is not DomainState.RUNNING:
+        return False
+    return all(guest.is_held(host, vm, lease) for lease in leases)
+
+
+def _finish(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    _note(services, vm, leases, VmState.RUNNING, LeaseState.RUNNING)
+
+
+def _note(services: Services, vm: Vm, leases: Sequence[Lease], state: VmState, lease_state: LeaseState) -> None:
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, lease_state)
+        session.set_vm_state(vm.uuid, state)
+        session.add_event("vm-repaired", vm.domain_name, f"now {state}")
+
+
+def _take_back(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    host = services.host(vm.host)
+    guest.remove_domain(host, vm)
+    disconnect(services, vm)
+    remove_volumes(services, host, recorded_volumes(services, vm))
+    release_slices(services, host, leases)
+    with services.store.transaction() as session:
+        session.delete_vm(vm.uuid)
+        session.add_event("vm-repaired", vm.domain_name, "taken back")
+
+
+def _mend_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:
+    subject, found = f"{lease.tenant}.{lease.vm_name}", f"lease of {lease.slice.function} without a VM"
+    if dry_run:
+        return Repair(subject, lease.host, found, "would be taken back")
+    try:
+        release_slices(services, services.host(lease.host), [lease])
+    except VgpuctlError as error:
+        return Repair(subject, lease.host, found, f"failed: {error.message}")
+    return Repair(subject, lease.host, found, "taken back")

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""capacity: how many more VMs of one kind fit, by host, now and after VMs moved."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.numa import NO_FOOTPRINT
+from vgpuctl.model.placement import Rejection
+from vgpuctl.model.vm import VmRequest, VmState
+from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.scheduler.calendar import Booking
+from vgpuctl.scheduler.capacity import Move, PlacedVm, count_more, defragment
+from vgpuctl.scheduler.explain import rejections_of
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.guest_place import footprint_of_vm
+from vgpuctl.scheduler.host_rules import NodeLeft, left_on
+from vgpuctl.scheduler.place import refuse_unknown
+from vgpuctl.scheduler.promised import promised_leases
+from vgpuctl.usecases.placement.reservations import promises_to_others
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.survey import survey
+
+
+@dataclass(frozen=True)
+class HostCount:
+    """How many more fit on one host.
+
+    lent: how many more fit beside those, of VMs that end before the first reservation there begins (`lent_until`).
+    nodes: what each of its NUMA nodes has left for one such VM; one entry for a host with one node.
+    """
+
+    host: str
+    now: int
+    after_defrag: int | None = None
+    lent: int = 0
+    lent_until: float | None = None
+    nodes: tuple[NodeLeft, ...] = ()
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """now: without what is reserved for a time in which they would run; lent: what such VMs may use until then.
+
+    after_defrag: None when it was not asked. moves: what would have to move for it. refusals: why
+    nothing fits, where nothing does.
+    """
+
+    now: int
+    lent: int
+    after_defrag: int | None
+    hosts: tuple[HostCount, ...]
+    moves: tuple[Move, ...]
+    failures: tuple[tuple[str, VgpuctlError], ...]
+    refusals: tuple[Rejection, ...] = ()
+
+
+def capacity(services: Services, request: VmRequest, *, after_defrag: bool = False, refresh: bool = False) -> Capacity:
+    """Count with the rules that place VMs. request.tenant: whose pools count, empty for every host.
+
+    Raises NotFound for the tenant, InventoryError when there is no host, UsageError for a type that nobody knows.
+    """
+    closed: dict[str, str] = {}
+    if request.tenant:
+        with services.store.reading() as session:
+            session.tenant(request.tenant)
+            closed = dict(closed_hosts(request.tenant, session.pools()))
+    seen = survey(services, services.hosts(), refresh=refresh)
+    refuse_unknown(request, seen.capacities)
+    usable = [one for one in seen.capacities if one.name not in closed]
+    with services.store.reading() as session:
+        leases = session.leases()
+        vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
+        at = session.now()
+        promises = promises_to_others(session, at)
+    taken = promised_leases(leases, promises, at, request.duration_s)
+    now = count_more(request, usable, taken)
+    until = _first_begins(promises, at, request.duration_s)
+    lent: Counter[str] = Counter()
+    if until:
+        kept = [one for one in promises if one.begin <= at]
+        lent = count_more(request, usable, promised_leases(leases, kept, at, None))
+        lent.subtract(now)
+    then: Counter[str] | None = None
+    moves: tuple[Move, ...] = ()
+    if after_defrag:
+        placed = [
+            PlacedVm(
+                vm_uuid=vm.uuid,
+                name=vm.domain_name,
+                request=vm.request,
+                host=vm.host,
+                footprint=footprint_of_vm(vm, own) if vm.state is VmState.RUNNING else NO_FOOTPRINT,
+                leases=own,
+            )
+            for vm in vms
+            for own in [tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)]
+            if vm.host in {one.name for one in usable}
+        ]
+        found = defragment(request, usable, taken, _movable(placed, promises))
+        then, moves = found.counts, found.moves
+    hosts = tuple(
+        HostCount(
+            one.name,
+            now[one.name],
+            None if then is None else then[one.name],
+            max(0, lent[one.name]),
+            until.get(one.name) if lent[one.name] > 0 else None,
+            left_on(request, one),
+        )
+        for one in usable
+    )
+    total = sum(one.lent for one in hosts)
+    refusals = () if now.total() else tuple(rejections_of(Fleet(usable, taken), request))
+    return Capacity(now.total(), total, None if then is None else then.total(), hosts, moves, seen.failures, refusals)
+
+
+def _first_begins(promises: Sequence[Booking], now: float, duration_s: float | None) -> dict[str, float]:
+    """By host, when the first reservation begins while a VM of this duration would run."""
+    end = math.inf if duration_s is None else now + duration_s
+    found: dict[str, float] = {}
+    for one in sorted(promises, key=lambda one: one.begin):
+        if now < one.begin < end:
+            found.setdefault(one.host, one.begin)
+    return found
+
+
+def _movable(placed: Sequence[PlacedVm], promises: Sequence[Booking]) -> list[PlacedVm]:
+    """The VMs that may move: those that were lent a reserved slice stay, for it counts as taken by them."""
+    reserved = {(one.host, held.function) for one in promises for held in one.slices}
+    return [vm for vm in placed if not any((lease.host, lease.slice.function) in reserved for lease in vm.leases)]

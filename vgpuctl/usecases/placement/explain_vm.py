@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""explain-vm: what every host and GPU answers to a request, and the nearest changes that would admit it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import QuotaExceeded, VgpuctlError
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import NO_FOOTPRINT
+from vgpuctl.model.placement import HostCapacity, Placement, Rejection
+from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.scheduler.calendar import Booking
+from vgpuctl.scheduler.codes import Code
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.guest_place import footprint_of_vm
+from vgpuctl.scheduler.host_memory import with_promised
+from vgpuctl.scheduler.judge import view_of
+from vgpuctl.scheduler.place import refuse_unknown
+from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
+from vgpuctl.scheduler.relieve import relieve
+from vgpuctl.scheduler.victims import Candidate, Eviction
+from vgpuctl.scheduler.what_if import Change, changes_that_admit
+from vgpuctl.usecases.placement.pools import refuse_unknown_host
+from vgpuctl.usecases.placement.preemption import find_eviction
+from vgpuctl.usecases.placement.quota import refuse_early
+from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.survey import survey
+
+
+@dataclass(frozen=True)
+class GpuAnswer:
+    """What one GPU, or a whole host (gpu None), says. code None: it could take part of the request or all of it."""
+
+    host: str
+    gpu: str | None
+    board: str | None
+    code: str | None = None
+    reason: str | None = None
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class ExplainedVm:
+    """vm: the one that is there, its own slices counted as free. placement: where it would go now, None for nowhere.
+
+    quota: why the tenant's quota refuses it. changes: each alone would admit it. failures: hosts that did not answer.
+    eviction: VMs that `create-vm --preempt` would preempt, and where it would go then.
+    """
+
+    request: VmRequest
+    vm: Vm | None
+    leases: tuple[Lease, ...]
+    policy: str
+    placement: Placement | None
+    quota: str | None
+    answers: tuple[GpuAnswer, ...]
+    changes: tuple[Change, ...]
+    failures: tuple[tuple[str, VgpuctlError], ...]
+    eviction: Eviction | None = None
+
+
+def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, refresh: bool = False) -> ExplainedVm:
+    """Answer for a request, or for a VM of the store as if it came anew. Writes nothing but the cache of facts.
+
+    Raises NotFound for the tenant, InventoryError when there is no host, UsageError for a type that nobody knows.
+    """
+    with services.store.reading() as session:
+        session.tenant(request.tenant)
+        closed = closed_hosts(request.tenant, session.pools())
+    names = services.hosts()
+    refuse_unknown_host(services, request.host, names)
+    seen = survey(services, names, refresh=refresh)
+    refuse_unknown(request, seen.capacities)
+    with services.store.reading() as session:
+        leases = session.leases()
+        vms = session.vms()
+        view = view_of(request, seen.capacities, session.last_placed_host())
+        now = session.now()
+        promises = promises_to_others(session, now, vm)
+        bookings = [one for one in bookings_of(session) if vm is None or one.vm_uuid != vm.uuid]
+    own = tuple(lease for lease in leases if vm is not None and lease.vm_uuid == vm.uuid)
+    left = [lease for lease in leases if lease not in own]
+    capacities = [_without(capacity, vm, own) for capacity in seen.capacities if capacity.name not in closed]
+    taken = promised_leases(left, promises, now, request.duration_s)
+    fleet = Fleet(capacities, taken, view=view)
+    placement = fleet.place(request)
+    changes: list[Change] = []
+    if placement is None:
+        others = _candidates([one for one in vms if vm is None or one.uuid != vm.uuid], left)
+        changes = changes_that_admit(request, capacities, taken, others)
+        changes += changes_in_time(request, capacities, left, _but_own(bookings, promises), now)
+        changes.sort(key=lambda one: (one.effort, one.text))
+    rejections = rejections_with_promises(request, fleet, Fleet(capacities, left), promises, now)
+    for capacity in seen.capacities:
+        if capacity.name in closed:
+            rejections.append(_refuse_pool(capacity.name, closed[capacity.name], request.tenant))
+    return ExplainedVm(
+        request=request,
+        vm=vm,
+        leases=own,
+        policy=str(fleet.policy_for(request)),
+        placement=placement,
+        quota=None if vm is not None else _ask_quota(services, request),
+        answers=tuple(_answers(seen.capacities, rejections)),
+        changes=tuple(changes),
+        failures=seen.failures,
+        eviction=find_eviction(services, request, capacities) if placement is None and vm is None else None,
+    )
+
+
+def _but_own(bookings: Sequence[Booking], promises: Sequence[Booking]) -> list[Booking]:
+    """What is taken, and what is promised to others."""
+    return [*(one for one in bookings if one.vm_uuid is not None), *promises]
+
+
+def _without(capacity: HostCapacity, vm: Vm | None, own: Sequence[Lease]) -> HostCapacity:
+    """The host as if the VM were not there."""
+    if vm is None or vm.host != capacity.name:
+        return capacity
+    holds_memory = vm.state is not VmState.STOPPED or bool(own)
+    footprint = footprint_of_vm(vm, own)
+    promised = [footprint] if holds_memory else []
+    running = [footprint] if vm.state is VmState.RUNNING else []
+    return replace(
+        with_promised(capacity, less=promised),
+        facts=relieve(capacity.facts, [lease.slice for lease in own], [vm.uuid], running),
+        groups=capacity.groups - {(vm.request.tenant, vm.request.wishes.group or "")},
+    )
+
+
+def _candidates(vms: Sequence[Vm], leases: Sequence[Lease]) -> list[Candidate]:
+    """Every VM, whoever may be asked to go: what would help is told, and nobody is stopped."""
+    return [
+        Candidate(
+            vm_uuid=vm.uuid,
+            name=vm.domain_name,
+            host=vm.host,
+            priority=vm.request.priority,
+            work_s=0.0,
+            footprint=footprint_of_vm(vm, own) if vm.state is VmState.RUNNING else NO_FOOTPRINT,
+            leases=own,
+        )
+        for vm in vms
+        for own in [tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)]
+    ]
+
+
+def _ask_quota(services: Services, request: VmRequest) -> str | None:
+    try:
+        refuse_early(services, request)
+    except QuotaExceeded as refused:
+        return "; ".join([refused.message, *refused.context])
+    return None
+
+
+def _refuse_pool(host: str, pool: str, tenant: str) -> Rejection:
+    reason = f"in pool {pool}, which is not granted to {tenant}"
+    return Rejection(host, None, str(Code.HOST_POOL), reason, f"run `vgpuctl grant-pool {pool} {tenant}`")
+
+
+def _answers(capacities: Sequence[HostCapacity], rejections: Sequence[Rejection]) -> list[GpuAnswer]:
+    """One for each GPU of a host that takes part, in order; one for a host that refuses as a whole."""
+    by_place = {(one.host, one.gpu): one for one in rejections}
+    known = {capacity.name for capacity in capacities}
+    answers = [
+        GpuAnswer(one.host, None, None, one.code, one.reason, one.remedy) for one in rejections if one.host not in known
+    ]
+    for capacity in capacities:
+        whole = by_place.get((capacity.name, None))
+        if whole is not None:
+            answers.append(GpuAnswer(whole.host, None, None, whole.code, whole.reason, whole.remedy))
+        for gpu in sorted(capacity.facts.gpus, key=lambda one: one.address):
+            refused = by_place.get((capacity.name, gpu.address))
+            if refused is not None:
+                answers.append(
+                    GpuAnswer(refused.host, gpu.address, gpu.name, refused.code, refused.reason, refused.remedy)
+                )
+            elif whole is None or whole.code == Code.NOT_TOGETHER:
+                answers.append(GpuAnswer(capacity.name, gpu.address, gpu.name))
+        if whole is None and not capacity.facts.gpus:
+            answers.append(GpuAnswer(capacity.name, None, None))
+    return answers

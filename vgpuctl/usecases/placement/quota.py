@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas at the moment a VM or its slices are taken."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+
+from vgpuctl.errors import QuotaExceeded
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.quota import charge
+from vgpuctl.quota.limits import Excess, excesses
+from vgpuctl.quota.resources import Resource, format_amount
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.services import Services
+
+
+def refuse_early(services: Services, *requests: VmRequest) -> None:
+    """Raise QuotaExceeded for what is known before placing, so that the refusal names the quota and not the fleet.
+
+    requests: of one tenant; all of them together are to fit.
+    """
+    asked = reduce(charge.add, map(charge.of_request, requests))
+    with services.store.reading() as session:
+        _refuse(session, _named_together(requests), asked)
+
+
+def refuse_for_ever(session: Session, *requests: VmRequest) -> None:
+    """Raise QuotaExceeded for requests of one tenant that would not fit together if it used nothing."""
+    asked = reduce(charge.add, map(charge.of_request, requests))
+    found = excesses(session.quotas(requests[0].tenant), {}, asked)
+    if found:
+        raise _exceeded(_named_together(requests), found)
+
+
+def refuse_over_quota(session: Session, request: VmRequest, leases: Sequence[Lease], *, is_new: bool = True) -> None:
+    """Raise QuotaExceeded when the VM with these leases does not fit into its tenant's quotas.
+
+    Call it in the transaction that takes them, before they are added. is_new False: only the slices are.
+    """
+    guest = charge.of_guest(request) if is_new else {}
+    _refuse(session, request, charge.add(guest, charge.of_slices(lease.slice for lease in leases)), leases)
+
+
+def refuse_before_preemption(
+    session: Session,
+    requests: Sequence[VmRequest],
+    leases: Sequence[Lease],
+    given_back: Sequence[Lease],
+    *,
+    is_new: bool,
+) -> None:
+    """Raise QuotaExceeded when VMs of one tenant with these leases would not fit after others gave theirs back.
+
+    No VM is to be preempted for a request that its own quota then refuses. given_back: leases of the victims.
+    """
+    guests = reduce(charge.add, map(charge.of_guest, requests)) if is_new else {}
+    asked = charge.add(guests, charge.of_slices(lease.slice for lease in leases))
+    own = charge.of_slices(lease.slice for lease in given_back if lease.tenant == requests[0].tenant)
+    net = {resource: max(0, amount - own.get(resource, 0)) for resource, amount in asked.items()}
+    _refuse(session, _named_together(requests), net, leases)
+
+
+def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int], leases: Sequence[Lease] = ()) -> None:
+    """leases: what it would hold, where that is known already."""
+    quotas = session.quotas(request.tenant)
+    if not quotas:
+        return
+    used = session.used(request.tenant)
+    if request.gpus and any(one.resource == Resource.GPU_HOURS and one.limit is not None for one in quotas):
+        used = charge.add(used, {Resource.GPU_HOURS: session.gpu_seconds_to_come(request.tenant)})
+        slices = [(lease.host, lease.slice) for lease in leases]
+        declared = 0 if request.duration_s is None else session.gpu_seconds_of(slices, request.duration_s)
+        asked = {**asked, Resource.GPU_HOURS: declared}
+    found = excesses(quotas, used, asked)
+    if found:
+        raise _exceeded(request, found)
+
+
+def _named_together(requests: Sequence[VmRequest]) -> VmRequest:
+    return replace(requests[0], name=", ".join(one.name for one in requests))
+
+
+def _exceeded(request: VmRequest, found: Sequence[Excess]) -> QuotaExceeded:
+    names = ", ".join(one.resource for one in found)
+    return QuotaExceeded(
+        f"VM {request.name} does not fit into the quota of tenant {request.tenant}: {names}",
+        context=[str(one) for one in found],
+        hint=_hint(request.tenant, found[0]),
+    )
+
+
+def _hint(tenant: str, excess: Excess) -> str:
+    if excess.resource == Resource.GPU_HOURS:
+        return f"wait for the next month, or raise it: vgpuctl set-quota {tenant} gpu-hours=HOURS"
+    enough = format_amount(excess.resource, excess.used + excess.asked).replace(" ", "")
+    return f"delete VMs of {tenant}, or raise it: vgpuctl set-quota {tenant} {excess.resource}={enough}"

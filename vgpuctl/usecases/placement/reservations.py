@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reserve, list-reservations and cancel-reservation; and what reservations mean for who is placed now."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpuctl.errors import ConcurrentChange, NoCapacity, NotFound, StateError, UsageError
+from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import NO_FOOTPRINT
+from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.times import format_duration, format_time
+from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
+from vgpuctl.planner.plan import check_declared
+from vgpuctl.scheduler.calendar import Booking, first_windows, place_over
+from vgpuctl.scheduler.explain import rejections_of
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
+from vgpuctl.scheduler.place import describe as describe_rejections
+from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.placement.pools import usable_hosts
+from vgpuctl.usecases.placement.quota import refuse_for_ever
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.survey import survey
+
+TRIES = 3
+
+
+def reserve(
+    services: Services,
+    tenant: str,
+    name: str,
+    gpus: Sequence[GpuRequest],
+    *,
+    begin: float,
+    end: float,
+    every_s: float | None,
+) -> tuple[Reservation, bool]:
+    """Promise slices for a time. Returns the reservation, and False when it was there already.
+
+    Raises UsageError, NotFound (tenant), QuotaExceeded, StateError for another reservation of this name, and
+    NoCapacity with the first time it would fit.
+    """
+    check_name(name, what="reservation")
+    _check_times(begin, end, every_s, now=services.store.now())
+    request = VmRequest(name, tenant, tuple(gpus), vcpus=1, memory_mib=1)
+    for _try in range(TRIES):
+        with services.store.reading() as session:
+            session.tenant(tenant)
+            there = session.reservation(tenant, name)
+            refuse_for_ever(session, request)
+        if there is not None:
+            if (there.gpus, there.begin, there.end, there.every_s) != (request.gpus, begin, end, every_s):
+                raise StateError(
+                    f"tenant {tenant} has another reservation {name}: {describe(there)}",
+                    hint="cancel it first, or choose another name",
+                )
+            return there, False
+        wanted = Reservation(tenant, name, request.gpus, "", (), begin, end, every_s)
+        capacities = survey(services, usable_hosts(services, request), refresh=False).capacities
+        with services.store.reading() as session:
+            bookings = bookings_of(session)
+        placement = place_over(request, capacities, bookings, wanted.windows())
+        if placement is None:
+            raise _conflict(request, wanted, first_windows(request, capacities, bookings, wanted.windows()))
+        made = replace(wanted, host=placement.host, slices=placement.slices)
+        generation = next(one.generation for one in capacities if one.name == placement.host)
+        try:
+            with services.store.transaction() as session:
+                session.add_reservation(made, generation)
+                session.add_event("reserved", f"{tenant}.{name}", describe(made))
+        except ConcurrentChange as error:
+            services.say(f"{placement.host}: {error.message}; looking again")
+            continue
+        return made, True
+    raise ConcurrentChange(f"no place for reservation {name} held in {TRIES} tries", hint="try again")
+
+
+def cancel_reservation(services: Services, tenant: str, name: str) -> Reservation:
+    """Delete a reservation; a VM that uses it runs on. Raises NotFound."""
+    with services.store.transaction() as session:
+        there = _find(session, tenant, name)
+        session.cancel_reservation(there)
+        session.add_event("reservation-cancelled", f"{tenant}.{name}")
+    return there
+
+
+def list_reservations(services: Services, *, tenant: str | None, past: bool) -> Sequence[Reservation]:
+    """The reservations that are not over, or all; by their next begin."""
+    now = services.store.now()
+    with services.store.reading() as session:
+        found = [one for one in session.reservations() if tenant in (None, one.tenant)]
+    return sorted(
+        (one for one in found if past or not one.is_over(now)),
+        key=lambda one: (one.window_after(now) or (one.begin, one.end), one.tenant, one.name),
+    )
+
+
+def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservation, VmRequest]:
+    """The reservation that a new VM uses in its present window, and the VM's request with what follows from it.
+
+    Raises NotFound, UsageError for other GPUs, and StateError outside its windows or while another VM uses it.
+    """
+    now = services.store.now()
+    with services.store.reading() as session:
+        there = _find(session, request.tenant, name)
+        user = next((vm for vm in session.vms() if vm.uuid == there.vm_uuid), None)
+    window = there.window_after(now)
+    if window is None or now < window[0]:
+        when = "is over" if window is None else f"begins at {format_time(window[0])} UTC"
+        raise StateError(
+            f"reservation {name} of tenant {request.tenant} {when}", hint="see `vgpuctl list-reservations`"
+        )
+    if request.gpus and request.gpus != there.gpus:
+        raise UsageError(f"reservation {name} is for {_text(there.gpus)}", hint="leave --gpu out")
+    if user is not None and (user.request.tenant, user.request.name) != (request.tenant, request.name):
+        raise StateError(f"VM {user.request.name} uses reservation {name} already", hint="delete it first")
+    left_s = window[1] - now
+    duration_s = left_s if request.duration_s is None else min(left_s, request.duration_s)
+    return there, replace(request, gpus=there.gpus, host=there.host, duration_s=duration_s)
+
+
+def placement_of(
+    reservation: Reservation, request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
+) -> Placement:
+    """Where a VM that uses it is placed: on the very slices that were promised.
+
+    Its CPUs and memory are not reserved. Raises NoCapacity when the host has too little of them left.
+    """
+    there = [one for one in capacities if one.name == reservation.host]
+    for capacity in there:
+        nodes, fits = give_nodes(request, capacity, [one.numa_node for one in reservation.slices])
+        if fits:
+            return Placement(reservation.host, reservation.slices, nodes=nodes)
+    found = rejections_of(Fleet(there, leases), replace(request, host=None))
+    raise NoCapacity(
+        f"reservation {reservation.name} keeps its GPUs, but {reservation.host} has no room for VM {request.name}",
+        context=describe_rejections([one for one in found if one.gpu is None], capacities),
+        hint="ask for fewer vCPUs or less memory; a reservation keeps neither",
+    )
+
+
+def refuse_redeclared(reservation: Reservation | None, capacities: Sequence[HostCapacity]) -> list[HostCapacity]:
+    """Return the hosts. Raises NoCapacity when the layout has a GPU that was promised for something else by now."""
+    for host in capacities:
+        if reservation is None or host.name != reservation.host:
+            continue
+        for held in reservation.slices:
+            refusal = check_declared(held, host.facts, host.declared)
+            if refusal is not None:
+                raise NoCapacity(
+                    f"reservation {reservation.name} has {held.profile} on {held.gpu} of {host.name}: {refusal}",
+                    hint=f"change `vgpu:` of {host.name}, or cancel the reservation and reserve anew",
+                )
+    return list(capacities)
+
+
+def with_promises(session: Session, leases: Sequence[Lease], request: VmRequest, vm: Vm | None = None) -> list[Lease]:
+    """The leases, and what is promised to others for a time in which the request would still run.
+
+    vm: it may have the slices of the reservation that it uses.
+    """
+    now = session.now()
+    return promised_leases(leases, promises_to_others(session, now, vm), now, request.duration_s)
+
+
+def promises_to_others(session: Session, now: float, vm: Vm | None = None) -> list[Booking]:
+    """What is promised from now on, without the reservation that a VM uses."""
+    own = None if vm is None else vm.uuid
+    users = {_booking_name(one): one.vm_uuid for one in session.reservations()}
+    return [one for one in _promises(session, now) if own is None or users.get(one.name) != own]
+
+
+def refuse_for_reservation(
+    services: Services, request: VmRequest, capacities: Sequence[HostCapacity], full: NoCapacity
+) -> None:
+    """Raise NoCapacity that says when the request would fit, when only a reservation is in its way."""
+    now = services.store.now()
+    with services.store.reading() as session:
+        leases = session.leases()
+        promises = promises_to_others(session, now)
+        bookings = bookings_of(session)
+    without = Fleet(capacities, leases)
+    if not promises or without.place(request) is None:
+        return
+    fleet = Fleet(capacities, promised_leases(leases, promises, now, request.duration_s))
+    changes = changes_in_time(request, capacities, leases, bookings, now)
+    begins = [one.begin for one in promises if one.begin > now]
+    if begins:
+        first = min(begins)
+        hint = f"a VM that ends before {format_time(first)} UTC fits: give --for {format_duration(first - now)} or less"
+    elif changes:
+        hint = f"it would fit if {changes[0].text}"
+    else:
+        hint = "ask for less"
+    raise NoCapacity(
+        f"{full.message}: what is free now is reserved",
+        context=describe_rejections(rejections_with_promises(request, fleet, without, promises, now), capacities),
+        hint=f"{hint}; see `vgpuctl list-reservations`",
+    ) from full
+
+
+def bookings_of(session: Session) -> list[Booking]:
+    """What is taken now, with its end where one was declared, and what is promised."""
+    vms = {vm.uuid: vm for vm in session.vms()}
+    by_vm: dict[str, list[Booking]] = {}
+    leases = session.leases()
+    for lease in leases:
+        vm = vms.get(lease.vm_uuid)
+        ends_at = vm.ends_at if vm is not None else None
+        by_vm.setdefault(lease.vm_uuid, []).append(
+            Booking(
+                f"{lease.tenant}.{lease.vm_name}",
+                lease.host,
+                (lease.slice,),
+                0.0,
+                math.inf if ends_at is None else ends_at,
+                lease.vm_uuid,
+                footprint_of_vm(vm, [one for one in leases if one.vm_uuid == vm.uuid])
+                if vm is not None and vm.state is VmState.RUNNING and ends_at is not None
+                else NO_FOOTPRINT,
+            )
+        )
+    taken = [replace(own[0], slices=tuple(one.slices[0] for one in own)) for own in by_vm.values()]
+    return taken + _promises(session, session.now())
+
+
+def describe(reservation: Reservation) -> str:
+    """A reservation in a few words: `A40-8Q from 2026-11-01 14:00 to 2026-11-01 16:00 UTC`."""
+    window = f"from {format_time(reservation.begin)} to {format_time(reservation.end)} UTC"
+    return f"{_text(reservation.gpus)} {window}" + ("" if reservation.every_s is None else ", repeated")
+
+
+def _promises(session: Session, now: float) -> list[Booking]:
+    """The windows of every reservation, from now on; without the present one where a VM uses it."""
+    holding = {lease.vm_uuid for lease in session.leases()}
+    found = []
+    for one in session.reservations():
+        for begin, end in one.windows():
+            is_used = begin <= now < end and one.vm_uuid in holding
+            if end > now and not is_used:
+                found.append(Booking(_booking_name(one), one.host, one.slices, begin, end))
+    return found
+
+
+def _booking_name(reservation: Reservation) -> str:
+    return f"{reservation.tenant}.reservation {reservation.name}"
+
+
+def _find(session: Session, tenant: str, name: str) -> Reservation:
+    session.tenant(tenant)
+    there = session.reservation(tenant, name)
+    if there is None:
+        raise NotFound(f"tenant {tenant} has no reservation {name!r}", hint="see `vgpuctl list-reservations`")
+    return there
+
+
+def _check_times(begin: float, end: float, every_s: float | None, *, now: float) -> None:
+    if end <= begin:
+        raise UsageError("the reservation ends before it begins", hint="give --until later than --from")
+    if end <= now:
+        raise UsageError(f"the reservation would be over: {format_time(end)} UTC is past", hint="give a later --until")
+    if every_s is not None and every_s < end - begin:
+        raise UsageError("the reservation would begin again before it ended", hint="give a longer --every")
+
+
+def _conflict(request: VmRequest, wanted: Reservation, first: float | None) -> NoCapacity:
+    hint = "no time in the calendar is free for it; ask for less, or end VMs without a declared end"
+    if first is not None:
+        length = wanted.end - wanted.begin
+        hint = f"the first time it would fit is from {format_time(first)} to {format_time(first + length)} UTC"
+    return NoCapacity(f"{describe(wanted)} is not free for tenant {request.tenant}", hint=hint)
+
+
+def _text(gpus: Sequence[GpuRequest]) -> str:
+    return ", ".join(gpu.text for gpu in gpus)

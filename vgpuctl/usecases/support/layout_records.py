@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the store remembers of a host's layout: slices it made, and what an interrupted run still owes the host."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.steps import CreateMdev, DeleteMdev, SetVgpuType, Step
+from vgpuctl.model.occupancy import existing_vgpus
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.services import Services
+
+_SLICES = "layout-slices"
+_DEBTS = "layout-debts"
+
+
+@dataclass(frozen=True)
+class Debts:
+    """What a run took away for its own length. services: stopped ones. vms: (tenant, name) of VMs it stopped."""
+
+    services: tuple[str, ...] = ()
+    vms: tuple[tuple[str, str], ...] = ()
+
+
+def slices_made(services: Services, host: str, facts: HostFacts) -> frozenset[str]:
+    """The mdevs and VFs whose vGPU a layout made, in this boot of the host and still of the same type.
+
+    What a layout made before the boot counts where the boot's unit made it again.
+    """
+    with services.store.reading() as session:
+        made = _read_slices(session, host, facts.boot_id)
+        if not made and facts.boot is not None and facts.boot.restored_boot_id == facts.boot_id:
+            before = _read_slices(session, host, None)
+            made = {device: type_id for device, type_id in before.items() if device in facts.boot.slices}
+    found = {vgpu.mdev_uuid or vgpu.function: vgpu.type_id for gpu in facts.gpus for vgpu in existing_vgpus(gpu)}
+    return frozenset(device for device, type_id in made.items() if found.get(device) == type_id)
+
+
+def note_slice(services: Services, host: str, boot_id: str, step: Step) -> None:
+    """Remember or forget the slice that a step makes or takes away; other steps are none of this."""
+    if not isinstance(step, CreateMdev | DeleteMdev | SetVgpuType):
+        return
+    with services.store.transaction() as session:
+        made = _read_slices(session, host, boot_id)
+        if isinstance(step, CreateMdev):
+            made[step.uuid] = step.type_id
+        elif isinstance(step, DeleteMdev):
+            made.pop(step.uuid, None)
+        elif step.type_id == "0":
+            made.pop(step.address, None)
+        else:
+            made[step.address] = step.type_id
+        session.save_host_record(host, _SLICES, json.dumps({"boot_id": boot_id, "made": made}))
+
+
+def makes_slice(step: Step) -> bool:
+    """Whether the step makes a vGPU."""
+    return isinstance(step, CreateMdev) or (isinstance(step, SetVgpuType) and step.type_id != "0")
+
+
+def owe(services: Services, host: str, *, service: str | None = None, vm: tuple[str, str] | None = None) -> None:
+    """Note, before it is stopped, what has to be started again."""
+    with services.store.transaction() as session:
+        debts = _read_debts(session, host)
+        if service is not None and service not in debts.services:
+            debts = replace(debts, services=(*debts.services, service))
+        if vm is not None and vm not in debts.vms:
+            debts = replace(debts, vms=(*debts.vms, vm))
+        session.save_host_record(host, _DEBTS, json.dumps(asdict(debts)))
+
+
+def debts_of(services: Services, host: str) -> Debts:
+    """What is owed to the host."""
+    with services.store.reading() as session:
+        return _read_debts(session, host)
+
+
+def settle(services: Services, host: str, left: Debts) -> None:
+    """Keep only what could not be started again."""
+    with services.store.transaction() as session:
+        if left == Debts():
+            session.drop_host_record(host, _DEBTS)
+        else:
+            session.save_host_record(host, _DEBTS, json.dumps(asdict(left)))
+
+
+def _read_slices(session: Session, host: str, boot_id: str | None) -> dict[str, str]:
+    """What was made in a boot; None for the last boot that anything was made in."""
+    record = session.host_record(host, _SLICES)
+    content = json.loads(record.content) if record else {}
+    return dict(content["made"]) if content and boot_id in (None, content["boot_id"]) else {}
+
+
+def _read_debts(session: Session, host: str) -> Debts:
+    record = session.host_record(host, _DEBTS)
+    if record is None:
+        return Debts()
+    content = json.loads(record.content)
+    vms: Sequence[Sequence[str]] = content["vms"]
+    return Debts(tuple(content["services"]), tuple((vm[0], vm[1]) for vm in vms))

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Caching of readings in the store: facts, observed states.
+
+A store that cannot be written ends no command that reads.
+"""
+
+from collections.abc import Callable
+
+from vgpuctl.errors import StoreUnusable
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.services import Services
+
+
+def keep_reading(services: Services, what: str, note: Callable[[Session], None]) -> None:
+    """Write a reading to the store. Where it cannot be written the user is warned once, and the command goes on.
+
+    what: the reading in words.
+    """
+    reason = services.store.read_only_reason
+    if reason is None:
+        try:
+            with services.store.transaction() as session:
+                note(session)
+        except StoreUnusable as error:
+            reason = error.message + (f" ({error.hint})" if error.hint else "")
+        else:
+            services.has_warned_of_store = False
+            return
+    if not services.has_warned_of_store:
+        services.has_warned_of_store = True
+        services.say(f"warning: {what} is not kept in the store {services.store.name}: {reason}")

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a use case works with: inventory, store and one session per host, each opened when first needed.
+
+The concrete classes are named in vgpuctl.wiring; here stands only how they are shared and closed.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from vgpuctl.errors import InventoryError, UsageError
+
+if TYPE_CHECKING:
+    from vgpuctl.guests.hypervisor import Hypervisor
+    from vgpuctl.hosts.agent_client import AgentClient
+    from vgpuctl.hosts.connection import Connection
+    from vgpuctl.inventory.load import Inventory
+    from vgpuctl.ovn.authority import Authority
+    from vgpuctl.ovn.northbound import Northbound
+    from vgpuctl.store.store import Store
+
+
+class HostSession:
+    """One host for the length of a command: one SSH connection that carries the agent and libvirt."""
+
+    def __init__(
+        self,
+        name: str,
+        connection: "Connection",
+        open_agent: Callable[["Connection"], "AgentClient"],
+        open_hypervisor: Callable[[str, str], "Hypervisor"],
+    ) -> None:
+        self.name = name
+        self.connection = connection
+        self._open_agent = open_agent
+        self._open_hypervisor = open_hypervisor
+        self._agent: AgentClient | None = None
+        self._hypervisor: Hypervisor | None = None
+        self._opened = contextlib.ExitStack()
+
+    @property
+    def agent(self) -> "AgentClient":
+        """The agent on this host, started on first use."""
+        if self._agent is None:
+            self._agent = self._open_agent(self.connection)
+            self._opened.callback(self._agent.close)
+        return self._agent
+
+    @property
+    def hypervisor(self) -> "Hypervisor":
+        """libvirt on this host, through the same connection, opened on first use."""
+        if self._hypervisor is None:
+            uri = self._opened.enter_context(self.connection.libvirt_uri())
+            self._hypervisor = self._opened.enter_context(self._open_hypervisor(uri, self.name))
+        return self._hypervisor
+
+    @property
+    def killed(self) -> "set[str]":
+        """UUIDs of the domains that were killed over this connection."""
+        return self._hypervisor.killed if self._hypervisor is not None else set()
+
+    def close(self) -> None:
+        """End agent, libvirt and the connection."""
+        with contextlib.ExitStack() as closing:
+            closing.callback(self.connection.close)
+            closing.callback(self._opened.close)
+
+
+class Services:
+    """Everything a use case may need. `say` tells the user of progress.
+
+    reachable_networks: internal networks that guests of NAT networks may reach.
+    """
+
+    def __init__(
+        self,
+        *,
+        load_inventory: Callable[[], "Inventory"],
+        open_store: Callable[[], "Store"],
+        open_session: Callable[["Inventory", str], HostSession],
+        open_northbound: Callable[[], "Northbound"] | None,
+        open_authority: Callable[[], "Authority | None"],
+        limit: str | None,
+        forks: int,
+        say: Callable[[str], None],
+        reachable_networks: tuple[str, ...] = (),
+    ) -> None:
+        self._load_inventory = load_inventory
+        self._open_store = open_store
+        self._open_session = open_session
+        self._open_northbound = open_northbound
+        self._open_authority = open_authority
+        self._limit = limit
+        self.forks = forks
+        self.say = say
+        self.reachable_networks = reachable_networks
+        self.has_warned_of_store = False
+        """True while the user knows that readings are not kept (vgpuctl.usecases.support.readings)."""
+        self._inventory: Inventory | None = None
+        self._store: Store | None = None
+        self._northbound: Northbound | None = None
+        self._authority: Authority | None = None
+        self._sessions: dict[str, HostSession] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def inventory(self) -> "Inventory":
+        """The inventory, read on first use."""
+        if self._inventory is None:
+            self._inventory = self._load_inventory()
+        return self._inventory
+
+    @property
+    def store(self) -> "Store":
+        """The store, opened on first use."""
+        if self._store is None:
+            self._store = self._open_store()
+        return self._store
+
+    @property
+    def has_northbound(self) -> bool:
+        """Whether OVN's northbound database was named."""
+        return self._open_northbound is not None
+
+    @property
+    def northbound(self) -> "Northbound":
+        """OVN's northbound database, opened on first use. Raises UsageError when none was named."""
+        if self._northbound is None:
+            if self._open_northbound is None:
+                raise UsageError(
+                    "this needs OVN, and its northbound database was not named",
+                    hint="set VGPUCTL_OVN_NORTHBOUND, for example to unix:/run/ovn/ovnnb_db.sock",
+                )
+            self._northbound = self._open_northbound().__enter__()
+        return self._northbound
+
+    @property
+    def authority(self) -> "Authority | None":
+        """Our own authority for OVN's certificates; None where the operator has another."""
+        with self._lock:
+            if self._authority is None:
+                self._authority = self._open_authority()
+            return self._authority
+
+    def hosts(self) -> Sequence[str]:
+        """Names of the hosts this command may use: the inventory's, narrowed by --limit.
+
+        Raises InventoryError when there is none.
+        """
+        names = self.inventory.select(self._limit)
+        if not names:
+            limited = f" that fits --limit {self._limit!r}" if self._limit else ""
+            raise InventoryError(f"the inventory has no host{limited}", hint="see `vgpuctl show-inventory`")
+        return names
+
+    def host(self, name: str) -> HostSession:
+        """The session of one host of the inventory (whatever --limit says).
+
+        Raises InventoryError when the inventory does not know the host.
+        """
+        with self._lock:
+            if name not in self._sessions:
+                self._sessions[name] = self._open_session(self.inventory, name)
+            return self._sessions[name]
+
+    def is_connected(self, name: str) -> bool:
+        """Whether the SSH connection of a host was opened by this command and still works."""
+        session = self._sessions.get(name)
+        return session is not None and session.connection.is_open
+
+    def forget_host(self, name: str) -> None:
+        """Close a session that failed, so that the next use connects again."""
+        with self._lock:
+            session = self._sessions.pop(name, None)
+        if session is not None:
+            session.close()
+
+    def close(self) -> None:
+        """Close every session and the store; one that fails does not keep the others open."""
+        with contextlib.ExitStack() as closing:
+            for opened in (self._store, self._northbound):
+                if opened is not None:
+                    closing.callback(opened.close)
+            for name in list(self._sessions):
+                closing.callback(self.forget_host, name)
+
+    def __enter__(self) -> "Services":
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of many hosts: from the store's cache, and read from the host where it has none or a fresh look is wanted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import InventoryError, VgpuctlError
+from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.plural import counted
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.capacities import capacity_of, read_promises
+from vgpuctl.usecases.support.observations import note_failure
+from vgpuctl.usecases.support.readings import keep_reading
+from vgpuctl.usecases.support.services import Services
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Hosts that answered (now or, cached, before), in name order.
+
+    failures: of hosts that did not, and of those of which the inventory says something wrong. read: those that
+    answered now.
+    """
+
+    capacities: tuple[HostCapacity, ...]
+    failures: tuple[tuple[str, VgpuctlError], ...]
+    read: tuple[str, ...] = ()
+
+
+def survey(services: Services, names: Sequence[str], *, refresh: bool, remember: bool = True) -> Survey:
+    """Know the facts of `names`.
+
+    refresh: read every host now; otherwise only those the store has no facts of.
+    remember: write what was read to the store's cache (not for a dry run).
+    """
+    with services.store.reading() as session:
+        cached = {name: facts for name, facts in session.all_facts().items() if name in set(names)}
+        generations = {name: session.generation(name) for name in names if refresh or name not in cached}
+        promises = read_promises(session)
+    missing = [name for name in names if refresh or name not in cached]
+    capacities: dict[str, HostCapacity] = {}
+    failures: list[tuple[str, VgpuctlError]] = []
+    read: list[str] = []
+
+    def add(name: str, facts: HostFacts, generation: int) -> None:
+        try:
+            capacities[name] = capacity_of(name, facts, generation, promises, services.inventory)
+        except InventoryError as error:
+            failures.append((name, error))
+
+    for name, known in cached.items():
+        if name not in set(missing):
+            add(name, known.facts, known.generation)
+    if missing:
+        services.say(
+            f"reading {counted(len(missing), 'host')}: {', '.join(missing[:5])}" + (" …" if len(missing) > 5 else "")
+        )
+    for result in run_on_hosts(missing, lambda name: services.host(name).agent.facts(), forks=services.forks):
+        if result.error is not None:
+            failures.append((result.name, result.error))
+            if remember:
+                note_failure(services, result.name, result.error)
+            continue
+        read.append(result.name)
+        assert result.value is not None
+        generation = generations[result.name]
+        if remember:
+            keep_reading(services, "what the hosts answered", _saving(result.name, result.value))
+        add(result.name, result.value, generation)
+    return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures), tuple(read))
+
+
+def _saving(name: str, facts: HostFacts) -> Callable[[Session], None]:
+    def save(session: Session) -> None:
+        session.save_facts(name, facts, at=facts.read_at)
+
+    return save

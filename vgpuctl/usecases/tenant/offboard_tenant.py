@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""offboard-tenant: take back everything of a tenant but its name and its ledger, and prove that nothing is left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.errors import PartialFailure, StateError, VgpuctlError
+from vgpuctl.guests.storage import Storage
+from vgpuctl.model.network import Network
+from vgpuctl.model.preemption import USUAL_POLICY
+from vgpuctl.model.queue import QueueEntry
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.vm import Vm
+from vgpuctl.model.vpc import VpcSpec
+from vgpuctl.ovn.topology import tenant_owner
+from vgpuctl.usecases.network.delete_network import delete_network
+from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
+from vgpuctl.usecases.network.vpc import apply_vpc
+from vgpuctl.usecases.network.vpc_changes import Decision, change_objects
+from vgpuctl.usecases.network.vpc_objects import all_objects
+from vgpuctl.usecases.placement.reservations import describe
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.tenant.tenants import set_quota
+from vgpuctl.usecases.vm.delete_vm import delete_vm
+from vgpuctl.usecases.vm.gc_volumes import OLD_ENDINGS
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """What a tenant has."""
+
+    tenant: str
+    vms: tuple[Vm, ...]
+    networks: tuple[Network, ...]
+    objects: tuple[VpcSpec, ...]
+    pools: tuple[str, ...]
+    quotas: tuple[str, ...]
+    queued: tuple[QueueEntry, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+
+    def lines(self) -> list[str]:
+        """One line per thing that goes."""
+        return [
+            *(f"VM {vm.request.name} on {vm.host}, {vm.state}, with its disk" for vm in self.vms),
+            *(f"queue entry of {entry.vm_names}" for entry in self.queued),
+            *(f"reservation {one.name} on {one.host}: {describe(one)}" for one in self.reservations),
+            *(f"{spec.kind} {spec.key}" for spec in self.objects),
+            *(f"network {network.request.name} ({network.request.cidr})" for network in self.networks),
+            *(f"grant of pool {pool}" for pool in self.pools),
+            *(f"quota of {quota}" for quota in self.quotas),
+        ]
+
+
+def belongings(services: Services, tenant: str) -> Belongings:
+    """What the store knows of a tenant. Raises NotFound."""
+    with services.store.reading() as session:
+        session.tenant(tenant)
+        return Belongings(
+            tenant,
+            tuple(session.vms(tenant=tenant)),
+            tuple(session.networks(tenant=tenant)),
+            tuple(all_objects(session, tenant)),
+            tuple(pool.name for pool in session.pools() if tenant in pool.tenants),
+            tuple(quota.resource for quota in session.quotas(tenant)),
+            tuple(entry for entry in session.queue() if entry.request.tenant == tenant),
+            tuple(one for one in session.reservations() if one.tenant == tenant),
+        )
+
+
+def offboard_tenant(services: Services, tenant: str, *, timeout_s: float) -> tuple[str, ...]:
+    """Take everything back, then ask every host and OVN. Returns the hosts that were asked.
+
+    The tenant's name stays in the store with its usage. Raises the first error of what could not be taken back; the
+    same command goes on from there. Raises PartialFailure when hosts did not answer, StateError when something is left.
+    """
+    with services.store.operation("offboard-tenant", f"tenant:{tenant}", tenant, exclusive=True):
+        found = belongings(services, tenant)
+        with services.store.transaction() as session:
+            for entry in found.queued:
+                session.leave_queue(entry.id)
+            for reservation in found.reservations:
+                if session.cancel_reservation(reservation):
+                    session.add_event("reservation-cancelled", f"{tenant}.{reservation.name}", "tenant offboarded")
+        for vm in found.vms:
+            delete_vm(services, vm, timeout_s=timeout_s)
+        if found.objects:
+            change_objects(services, tenant, lambda session: Decision(gone=all_objects(session, tenant)))
+        if services.has_northbound:
+            with locked(services, OVN_SUBJECT):
+                apply_vpc(services, tenant)
+        for network in found.networks:
+            delete_network(services, network)
+        with services.store.transaction() as session:
+            for pool in found.pools:
+                session.revoke_pool(pool, tenant)
+            session.set_policy(tenant, USUAL_POLICY)
+        set_quota(services, tenant, limits=dict.fromkeys(found.quotas), guaranteed=dict.fromkeys(found.quotas))
+        asked = prove_nothing_left(services, tenant, found)
+        with services.store.transaction() as session:
+            session.add_event("tenant-offboarded", tenant, f"{len(asked)} hosts asked")
+    return asked
+
+
+def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tuple[str, ...]:
+    """Ask the store, every host and OVN for anything of the tenant. Returns the hosts that were asked."""
+    left = belongings(services, tenant).lines()
+    with services.store.reading() as session:
+        left += [
+            f"lease of {lease.slice.device} on {lease.host}" for lease in session.leases() if lease.tenant == tenant
+        ]
+    if services.has_northbound and tenant_owner(tenant) in services.northbound.owners():
+        left.append("rows in OVN's northbound database")
+    asked: list[str] = []
+    silent: list[str] = []
+    for name in sorted({*services.hosts(), *(vm.host for vm in had.vms)}):
+        try:
+            left += [f"{what} on {name}" for what in _left_on(services, name, tenant, had)]
+        except VgpuctlError as error:
+            services.forget_host(name)
+            silent.append(f"{name}: {error.message}")
+        else:
+            asked.append(name)
+    if left:
+        raise StateError(
+            f"{len(left)} things of tenant {tenant} are left",
+            context=left,
+            hint="run the same command again; `vgpuctl gc` deletes what is ours, `virsh vol-delete` other volumes",
+        )
+    if silent:
+        raise PartialFailure(
+            f"{len(silent)} of {len(silent) + len(asked)} hosts could not be asked what of {tenant} is left",
+            context=silent,
+            hint="run the same command again when they answer",
+        )
+    return tuple(asked)
+
+
+def _left_on(services: Services, name: str, tenant: str, had: Belongings) -> Sequence[str]:
+    hypervisor = services.host(name).hypervisor
+    domains = [
+        f"domain {domain.name}"
+        for domain in hypervisor.domains()
+        if domain.metadata is not None and domain.metadata.tenant == tenant
+    ]
+    labels = {network.label for network in had.networks}
+    networks = [f"network {label}" for label in hypervisor.networks() if label in labels]
+    return [*domains, *networks, *_volumes_on(services, name, tenant)]
+
+
+def _volumes_on(services: Services, name: str, tenant: str) -> list[str]:
+    """Volumes recorded for the tenant, and those of every pool named after its VMs as older stores named them."""
+    with services.store.reading() as session:
+        recorded = [
+            f"{volume.kind} {volume.name} of pool {volume.pool}" for volume in session.volumes(tenant=tenant, host=name)
+        ]
+        others = [f"{one.name}." for one in session.tenants() if one.name.startswith(f"{tenant}.")]
+    storage = Storage(services.host(name).hypervisor)
+    return recorded + [
+        f"volume {volume.name} of pool {pool.name}"
+        for pool in storage.pools()
+        if pool.is_active
+        for volume in storage.volumes(pool.name)
+        if volume.name.startswith(f"{tenant}.")
+        and volume.name.endswith(OLD_ENDINGS)
+        and not volume.name.startswith(tuple(others))
+    ]

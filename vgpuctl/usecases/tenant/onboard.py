@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""onboard: make a tenant what its file says. Every step may be repeated, so the same command finishes a killed run."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from vgpuctl.errors import NetworkDiffers, VgpuctlError, VmDiffers
+from vgpuctl.model.network import NetworkState
+from vgpuctl.model.tenant_file import TenantFile
+from vgpuctl.model.vm import VmState
+from vgpuctl.model.vpc import VpcSpec
+from vgpuctl.quota.limits import changed as changed_quotas
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.network import create_network as networks
+from vgpuctl.usecases.network.delete_network import delete_network
+from vgpuctl.usecases.network.network_backends import refuse_without_ovn
+from vgpuctl.usecases.network.vpc_changes import (
+    CHANGED,
+    CREATED,
+    REMOVED,
+    UNCHANGED,
+    Decision,
+    Outcome,
+    change_objects,
+    compare_object,
+)
+from vgpuctl.usecases.network.vpc_objects import all_objects
+from vgpuctl.usecases.operate.repair import mend_vm
+from vgpuctl.usecases.placement.pools import grant_pool
+from vgpuctl.usecases.support.operations import refuse_while_busy
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.tenant.tenants import create_tenant, describe, set_quota
+from vgpuctl.usecases.vm.create_vm import create_vm, find_existing
+from vgpuctl.usecases.vm.delete_vm import delete_vm
+from vgpuctl.usecases.vm.image_gate import refuse_unregistered
+
+KEPT = "not in the file"
+DIFFERS = "differs"
+SETTLED = (VmState.RUNNING, VmState.STOPPED)
+
+
+def onboard(
+    services: Services, wanted: TenantFile, *, dry_run: bool = False, prune: bool = False, timeout_s: float = 30.0
+) -> list[Outcome]:
+    """Make the tenant so, its tenancy first, its VMs last. Returns one outcome per object.
+
+    prune: remove what the file does not have. timeout_s: for guests that are removed to shut down.
+    Raises VmDiffers and NetworkDiffers for objects that must be created again, before it changes anything,
+    ConcurrentChange while another run onboards the tenant, and everything that creating a network or a VM raises.
+    After one of those, what was done stays done.
+    """
+    with services.store.reading() as session:
+        for vm in wanted.vms:
+            refuse_unregistered(session, vm)
+    refuse_without_ovn(services, *wanted.objects)
+    if dry_run:
+        return list(_plan(services, wanted, prune=prune))
+    with _advice(), services.store.operation("onboard", f"tenant:{wanted.tenant}", wanted.tenant, exclusive=True):
+        _refuse_what_differs(services, wanted)
+        outcomes = [*_tenancy(services, wanted, prune=prune)]
+        pruned = [*_prune_vms(services, wanted, timeout_s=timeout_s)] if prune else []
+        outcomes += _networks(services, wanted)
+        outcomes += _objects(services, wanted, prune=prune)
+        outcomes += _vms(services, wanted)
+        outcomes += pruned
+        outcomes += [*_prune_networks(services, wanted)] if prune else []
+    return outcomes
+
+
+def _refuse_what_differs(services: Services, wanted: TenantFile) -> None:
+    """Raise NetworkDiffers or VmDiffers. Objects of an unfinished run are compared later, after their repair."""
+    with services.store.reading() as session:
+        found = session.networks(tenant=wanted.tenant)
+        ready = {network.request.name for network in found if network.state is NetworkState.READY}
+        settled = {vm.request.name for vm in session.vms(tenant=wanted.tenant) if vm.state in SETTLED}
+    for network in wanted.networks:
+        if network.name in ready:
+            networks.find_existing(services, networks.complete_request(services, network))
+    for vm in wanted.vms:
+        if vm.name in settled:
+            find_existing(services, vm)
+
+
+def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Outcome]:
+    """What onboard would do. Writes nothing."""
+    gone = REMOVED if prune else KEPT
+    name = wanted.tenant
+    with services.store.reading() as session:
+        exists = name in {tenant.name for tenant in session.tenants()}
+        yield Outcome("tenant", name, UNCHANGED if exists else CREATED)
+        yield from _compare_quotas(session, wanted, exists=exists, prune=prune)
+        yield from _compare_pools(session, wanted, prune=prune)
+        there = {network.request.name: network for network in session.networks(tenant=name)}
+        objects = {(spec.kind, spec.key): spec for spec in all_objects(session, name)}
+        vms = {vm.request.name: vm for vm in session.vms(tenant=name)}
+    for request in wanted.networks:
+        network = there.pop(request.name, None)
+        if network is None or not exists:
+            yield Outcome("network", request.name, CREATED, (request.cidr,))
+            continue
+        complete = networks.complete_request(services, request)
+        differences = networks.list_differences(network.request, complete)
+        is_ready = network.state is NetworkState.READY
+        word = DIFFERS if differences else UNCHANGED if is_ready else CHANGED
+        yield Outcome("network", request.name, word, tuple(differences))
+    for spec in wanted.objects:
+        yield compare_object(objects.pop((spec.kind, spec.key), None), spec)
+    for vm in wanted.vms:
+        before = vms.pop(vm.name, None)
+        if before is None:
+            yield Outcome("vm", vm.name, CREATED)
+            continue
+        try:
+            find_existing(services, vm)
+        except VmDiffers as error:
+            yield Outcome("vm", vm.name, DIFFERS, error.context)
+        except VgpuctlError as error:
+            yield Outcome("vm", vm.name, CHANGED, (error.message,))
+        else:
+            yield Outcome("vm", vm.name, UNCHANGED)
+    for kind, names in (("vm", vms), ("network", there)):
+        yield from (Outcome(kind, one, gone) for one in names)
+    yield from (Outcome(kind, key, gone) for kind, key in objects)
+
+
+def _tenancy(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Outcome]:
+    name = wanted.tenant
+    with services.store.reading() as session:
+        exists = name in {tenant.name for tenant in session.tenants()}
+        quotas = list(_compare_quotas(session, wanted, exists=exists, prune=prune))
+        pools = list(_compare_pools(session, wanted, prune=prune))
+        known = {quota.resource for quota in session.quotas(name)} if exists else set()
+        granted = [pool.name for pool in session.pools() if name in pool.tenants]
+    create_tenant(services, name)
+    for pool in wanted.pools:
+        grant_pool(services, pool, [name], revoke=False)
+    limits, guaranteed = dict(wanted.limits), dict(wanted.guaranteed)
+    if prune:
+        limits |= {resource: None for resource in known if resource not in limits}
+        guaranteed |= {resource: None for resource in known if resource not in guaranteed}
+        with services.store.transaction() as session:
+            for pool in granted:
+                if pool not in wanted.pools:
+                    session.revoke_pool(pool, name)
+    set_quota(services, name, limits=limits, guaranteed=guaranteed)
+    yield Outcome("tenant", name, UNCHANGED if exists else CREATED)
+    yield from quotas
+    yield from pools
+
+
+def _compare_quotas(session: Session, wanted: TenantFile, *, exists: bool, prune: bool) -> Iterator[Outcome]:
+    before = {quota.resource: quota for quota in session.quotas(wanted.tenant)} if exists else {}
+    after = {one.resource: one for one in changed_quotas(list(before.values()), wanted.limits, wanted.guaranteed)}
+    for resource in sorted({*before, *after}):
+        old, new = before.get(resource), after.get(resource)
+        named = resource in wanted.limits or resource in wanted.guaranteed
+        detail = tuple(f"{sign} {describe(quota)}" for sign, quota in (("-", old), ("+", new)) if quota and old != new)
+        if not named:
+            yield Outcome("quota", resource, REMOVED if prune else KEPT)
+        elif old == new:
+            yield Outcome("quota", resource, UNCHANGED)
+        else:
+            yield Outcome("quota", resource, CREATED if old is None else CHANGED if new else REMOVED, detail)
+
+
+def _compare_pools(session: Session, wanted: TenantFile, *, prune: bool) -> Iterator[Outcome]:
+    granted = [pool.name for pool in session.pools() if wanted.tenant in pool.tenants]
+    for name in wanted.pools:
+        session.pool(name)
+        yield Outcome("pool", name, UNCHANGED if name in granted else CREATED)
+    yield from (Outcome("pool", name, REMOVED if prune else KEPT) for name in granted if name not in wanted.pools)
+
+
+def _networks(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
+    for request in wanted.networks:
+        with services.store.reading() as session:
+            existed = session.find_network(request.tenant, request.name) is not None
+        created = networks.create_network(services, request)
+        word = UNCHANGED if not created.changed else CHANGED if existed else CREATED
+        yield Outcome("network", request.name, word, (created.network.request.cidr,) if created.changed else ())
+    with services.store.reading() as session:
+        others = {network.request.name for network in session.networks(tenant=wanted.tenant)}
+    for name in sorted(others - {request.name for request in wanted.networks}):
+        yield Outcome("network", name, KEPT)
+
+
+def _objects(services: Services, wanted: TenantFile, *, prune: bool) -> list[Outcome]:
+    """The objects in one transaction, then OVN's rows in another: of OVN's there is all or nothing."""
+    named = {(spec.kind, spec.key) for spec in wanted.objects}
+    others: list[VpcSpec] = []
+
+    def decide(session: Session) -> Decision:
+        others[:] = [spec for spec in all_objects(session, wanted.tenant) if (spec.kind, spec.key) not in named]
+        return Decision(wanted.objects, others if prune else ())
+
+    outcomes = list(change_objects(services, wanted.tenant, decide).outcomes)
+    return outcomes if prune else [*outcomes, *(Outcome(spec.kind, spec.key, KEPT) for spec in reversed(others))]
+
+
+def _vms(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
+    for request in wanted.vms:
+        with services.store.reading() as session:
+            vm = session.vm(request.tenant, request.name)
+        mended = None
+        if vm is not None and vm.state not in SETTLED:
+            refuse_while_busy(services, vm)
+            mended = mend_vm(services, vm)
+        created = create_vm(services, request)
+        word = CREATED if created.changed else CHANGED if mended else UNCHANGED
+        yield Outcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else ())
+    with services.store.reading() as session:
+        others = {vm.request.name for vm in session.vms(tenant=wanted.tenant)}
+    for name in sorted(others - {request.name for request in wanted.vms}):
+        yield Outcome("vm", name, KEPT)
+
+
+def _prune_vms(services: Services, wanted: TenantFile, *, timeout_s: float) -> Iterator[Outcome]:
+    keep = {request.name for request in wanted.vms}
+    with services.store.reading() as session:
+        vms = [vm for vm in session.vms(tenant=wanted.tenant) if vm.request.name not in keep]
+    for vm in vms:
+        delete_vm(services, vm, timeout_s=timeout_s)
+        yield Outcome("vm", vm.request.name, REMOVED)
+
+
+def _prune_networks(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
+    keep = {request.name for request in wanted.networks}
+    with services.store.reading() as session:
+        found = [network for network in session.networks(tenant=wanted.tenant) if network.request.name not in keep]
+    for network in found:
+        delete_network(services, network)
+        yield Outcome("network", network.request.name, REMOVED)
+
+
+@contextlib.contextmanager
+def _advice() -> Iterator[None]:
+    """Say what to do about an object that differs from the file."""
+    try:
+        yield
+    except (NetworkDiffers, VmDiffers) as error:
+        raise type(error)(
+            error.message,
+            context=error.context,
+            hint="delete it yourself, then run the same command again: it must be created with the new values",
+        ) from error
+
+
+def count(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """How many objects had each outcome."""
+    words = [outcome.outcome for outcome in outcomes]
+    return {word: words.count(word) for word in dict.fromkeys(words)}

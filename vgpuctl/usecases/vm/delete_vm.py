@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""delete-vm: domain, volumes, devices and rows of a VM, in this order, each step repeatable."""
+
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.ports import disconnect
+from vgpuctl.usecases.support.operations import operation
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.release import release_slices
+from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
+
+SHUTDOWN_TIMEOUT_S = 30.0
+
+
+def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT_S) -> None:
+    """Shut `vm` down (pulling the plug after timeout_s), undefine it and return every device to the pool.
+
+    It leaves the queue first, with those it was to be created with: no controller creates or starts it again.
+    Raises HostError or GuestError; what was done stays done, and the same command goes on from there. Raises
+    ConcurrentChange, with nothing done, while a controller serves its entry of the queue.
+    """
+    with operation(services, "delete-vm", vm):
+        with services.store.transaction() as session:
+            _leave_queue(session, vm)
+            session.set_vm_state(vm.uuid, VmState.DELETING)
+            leases = session.leases(vm_uuid=vm.uuid)
+        host = services.host(vm.host)
+        if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
+            services.say(f"{vm.domain_name}: shutting down")
+            host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
+        guest.remove_domain(host, vm)
+        disconnect(services, vm)
+        remove_volumes(services, host, recorded_volumes(services, vm))
+        release_slices(services, host, leases)
+        with services.store.transaction() as session:
+            session.delete_vm(vm.uuid)
+            session.add_event("vm-deleted", vm.domain_name, f"on {vm.host}")
+        services.say(f"{vm.domain_name}: deleted")
+
+
+def _leave_queue(session: Session, vm: Vm) -> None:
+    entry = session.queued(vm.request.tenant, vm.request.name)
+    if entry is None:
+        return
+    if entry.kind.starts_again():
+        session.refuse_while_served(entry.id)
+        session.drop_start(vm.request.tenant, vm.request.name)
+    else:
+        session.leave_queue(entry.id)
+    session.add_event("vm-left-queue", vm.domain_name, "it is deleted")

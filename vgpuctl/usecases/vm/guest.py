@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several commands do with a VM's domain on its host. Every function may be repeated."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError
+from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.numa import CpusByNode
+from vgpuctl.guests.render import render_domain
+from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.view import BackingView, DiskView, domain_view
+from vgpuctl.model.image import HostImages
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.network import Attachment
+from vgpuctl.model.numa import Footprint
+from vgpuctl.model.vm import Vm
+from vgpuctl.model.volume import Volume, VolumeKind
+from vgpuctl.scheduler.guest_place import missing_on
+from vgpuctl.usecases.support.services import HostSession
+from vgpuctl.usecases.vm.quarantine import quarantine
+from vgpuctl.usecases.vm.volumes import find_own, refuse_taken_volumes
+
+HOLD_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class DomainParts:
+    """All that a VM's domain is rendered from.
+
+    leases: of devices on its host, whose `facts` these are. floating: the host's CPUs that no vCPU is pinned to, by
+    NUMA node. volumes: those recorded for the VM, or those that it would get.
+    """
+
+    vm: Vm
+    leases: Sequence[Lease]
+    facts: HostFacts
+    attachment: Attachment | None
+    images: HostImages
+    volumes: Sequence[Volume]
+    floating: CpusByNode
+
+
+def check(host: HostSession, vm: Vm, attachment: Attachment | None, images: HostImages) -> None:
+    """Check before anything is built that names are free and that network and pool can take the VM. Writes nothing."""
+    request = vm.request
+    refuse_other_domain(host, vm)
+    refuse_taken_volumes(host, vm)
+    if request.network is not None and attachment is None:
+        host.hypervisor.check_network(request.network)
+    if request.disk is not None:
+        Storage(host.hypervisor).check_disk(request.disk.pool, request.disk.size_mib, images.base)
+
+
+def refuse_other_domain(host: HostSession, vm: Vm) -> None:
+    """Raise DomainRejected when the host has a domain of the VM's name with another UUID: it is somebody else's."""
+    holder = host.hypervisor.uuid_of(vm.domain_name)
+    if holder not in (None, vm.uuid):
+        raise DomainRejected(
+            f"{host.name} has a domain {vm.domain_name} that is not this VM's: its UUID is {holder}",
+            hint="it stays as it is; choose another name for the VM, or another host",
+        )
+
+
+def check_nodes(vm: Vm, facts: HostFacts) -> None:
+    """Find out whether the NUMA nodes and huge pages that it was placed on are still there. Raises ConcurrentChange."""
+    missing = missing_on(facts, Footprint(vm.request.memory, vm.request.vcpus, vm.nodes))
+    if missing is not None:
+        raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.domain_name}")
+
+
+def remove_domain(host: HostSession, vm: Vm) -> None:
+    """End and undefine the VM's domain if it is this VM's (same UUID); gone already is fine."""
+    for domain in host.hypervisor.domains():
+        if domain.uuid == vm.uuid:
+            host.hypervisor.destroy(domain.name, uuid=vm.uuid)
+            host.hypervisor.undefine(domain.name, uuid=vm.uuid)
+
+
+def render(host: HostSession, parts: DomainParts) -> str:
+    """Render the domain XML of a VM with its devices on this host, its port and its recorded volumes."""
+    vm, images = parts.vm, parts.images
+    disk, seed, storage = None, None, Storage(host.hypervisor)
+    if vm.request.disk is not None:
+        place = find_own(storage, vm, parts.volumes, VolumeKind.DISK)
+        backing = place.backing_path if images.base is None else images.base.path
+        known = images.base_format if backing is not None else None
+        disk = DiskView(place.path, None if backing is None or known is None else BackingView(backing, known))
+    if vm.request.cloud_init.is_wanted():
+        seed = find_own(storage, vm, parts.volumes, VolumeKind.SEED).path
+    view = domain_view(
+        vm,
+        parts.leases,
+        parts.facts,
+        disk=disk,
+        seed_path=seed,
+        attachment=parts.attachment,
+        direct_kernel=images.kernel,
+        floating=parts.floating,
+    )
+    return render_domain(view)
+
+
+def define(host: HostSession, parts: DomainParts) -> str:
+    """Define the VM's domain (again) with its devices as they are now. Returns the XML given to libvirt."""
+    xml = render(host, parts)
+    host.hypervisor.define(xml)
+    host.hypervisor.set_autostart(parts.vm.domain_name, wanted=parts.vm.request.autostart)
+    return xml
+
+
+def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
+    """Read back: libvirt says running, and every slice is held by this VM's QEMU.
+
+    Raises DomainRejected with what was read instead.
+    """
+    state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
+    if state is not DomainState.RUNNING:
+        if state is None or not state.is_active():
+            quarantine(host, leases, f"QEMU of {vm.domain_name} died right after its start")
+        raise DomainRejected(f"{vm.domain_name} on {vm.host} was started, but libvirt says {state or 'no such domain'}")
+    deadline = time.monotonic() + HOLD_TIMEOUT_S
+    waiting = list(leases)
+    while waiting:
+        waiting = [lease for lease in waiting if not is_held(host, vm, lease)]
+        if waiting and time.monotonic() > deadline:
+            raise GuestError(
+                f"{vm.domain_name} runs on {vm.host}, but its QEMU does not hold "
+                + ", ".join(lease.slice.device for lease in waiting),
+                hint=f"look at /var/log/libvirt/qemu/{vm.domain_name}.log on {vm.host}",
+            )
+        if waiting:
+            time.sleep(0.2)
+
+
+def is_held(host: HostSession, vm: Vm, lease: Lease) -> bool:
+    """Whether this VM's QEMU has the slice's VFIO device open."""
+    device = lease.slice.mdev_uuid or lease.slice.function
+    return any(holder.vm_uuid == vm.uuid for holder in host.agent.holders(device))

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VFs whose QEMU died at once or was killed get no new VM: they look healthy, and the next guest finds no GPU."""
+
+from collections.abc import Sequence
+
+from vgpuctl.agent.wire.steps import QuarantineFunction
+from vgpuctl.errors import DomainRejected
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.support.services import HostSession
+
+# QEMU's words when a device's own open fails (hw/vfio/container.c and hw/vfio/iommufd.c). Messages about
+# memory that cannot be locked or a group that is not viable name the device too, but it is not at fault.
+_NOT_OPENED = "error getting device from group", "error bind device"
+
+
+def start_domain(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
+    """Start the VM's domain. A VF that QEMU could not open goes into quarantine. Raises DomainRejected."""
+    try:
+        host.hypervisor.start(vm.domain_name, uuid=vm.uuid)
+    except DomainRejected as refused:
+        said = refused.message
+        broken = [
+            one for one in leases if is_not_opened(said, one.slice.function) or is_not_opened(said, one.slice.mdev_uuid)
+        ]
+        if not quarantine(host, broken, f"QEMU of {vm.domain_name} could not open it: {said}"):
+            raise
+        again = "the VF is in quarantine now; run the command again to use another one"
+        hint = f"{again}; {refused.hint}" if refused.hint else again
+        raise DomainRejected(said, context=refused.context, hint=hint) from refused
+
+
+def is_not_opened(said: str, device: str | None) -> bool:
+    """True if QEMU says that it could not open this very device: a VF's address or an mdev's UUID."""
+    return device is not None and any(f"vfio {device}: {words}" in said for words in _NOT_OPENED)
+
+
+def quarantine(host: HostSession, leases: Sequence[Lease], reason: str) -> bool:
+    """Put the VFs of vGPUs into quarantine. Returns True if there were any. Raises HostError."""
+    steps = [
+        QuarantineFunction(lease.slice.function, reason)
+        for lease in leases
+        if lease.slice.sharing.is_vgpu() and lease.slice.sharing.needs_virtual_functions()
+    ]
+    if steps:
+        host.agent.apply(steps)
+    return bool(steps)
+
+
+def quarantine_killed(host: HostSession, leases: Sequence[Lease]) -> None:
+    """Put the VFs of VMs into quarantine whose QEMU this run had to kill. Raises HostError."""
+    killed = [lease for lease in leases if lease.vm_uuid in host.killed]
+    for name in dict.fromkeys(f"{lease.tenant}.{lease.vm_name}" for lease in killed):
+        own = [lease for lease in killed if f"{lease.tenant}.{lease.vm_name}" == name]
+        quarantine(host, own, f"QEMU of {name} was killed: it did not end by SIGTERM")

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Give the slices of a VM back to the pool: the state first, then the device, then the lease is gone."""
+
+from collections.abc import Sequence
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import HostError
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.planner.plan import plan_release
+from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.vm.cpu_pins import give_cpus_back
+from vgpuctl.usecases.vm.quarantine import quarantine_killed
+from vgpuctl.usecases.vm.slices import apply
+
+
+def release_slices(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
+    """Take the devices of `leases` back; a device that is gone already (a reboot) is fine.
+
+    The host is read again at the end, so that the next placement sees what is free.
+    Raises the host's error; the lease that could not be taken back is then `broken` with the reason.
+    """
+    if not leases:
+        return
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, LeaseState.RELEASING)
+    quarantine_killed(host, leases)
+    facts = host.agent.facts()
+    for lease in leases:
+        try:
+            apply(host, plan_release(lease.slice, facts).steps)
+        except HostError as error:
+            with services.store.transaction() as session:
+                session.set_lease_state(lease.id, LeaseState.BROKEN, error.message)
+            raise
+        with services.store.transaction() as session:
+            session.set_lease_state(lease.id, LeaseState.GONE)
+        services.say(f"{lease.tenant}.{lease.vm_name}: {lease.slice.profile} on {lease.slice.function} given back")
+    facts = remember_facts(services, host)
+    give_cpus_back(services, host, facts, {lease.vm_uuid for lease in leases})
+
+
+def remember_facts(services: Services, host: HostSession) -> HostFacts:
+    """Read the host and keep what it says in the store's cache."""
+    facts = host.agent.facts()
+    with services.store.transaction() as session:
+        session.save_facts(host.name, facts, at=facts.read_at)
+    return facts

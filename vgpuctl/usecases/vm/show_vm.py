@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""show-vm: what the store, libvirt, QEMU and the kernel say about one VM, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.agent.wire.facts import Holder
+from vgpuctl.errors import AgentProblem, VgpuctlError
+from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
+from vgpuctl.usecases.support.observations import (
+    NEVER_OBSERVED,
+    Observation,
+    describe_state,
+    note_answer,
+    note_failure,
+    observations,
+)
+from vgpuctl.usecases.support.services import HostSession, Services
+
+
+@dataclass(frozen=True)
+class ShownVm:
+    """Three witnesses (design, section 7). holders: per lease, the processes that hold its device, by the kernel;
+    None where the host has no such device (it was rebooted, or somebody took the device away).
+
+    guest_devices: what QEMU says is on the guest's PCI buses. host_problem: why libvirt could not be asked; then
+    domain_state is unknown, and observation says what was last observed. holders is empty when the agent could not be
+    asked. state: the observation in words.
+    preemption: terms on which it may be preempted; None if it never is.
+    """
+
+    vm: Vm
+    leases: tuple[Lease, ...]
+    domain_state: str | None
+    xml: str | None
+    holders: tuple[tuple[Holder, ...] | None, ...]
+    guest_devices: tuple[GuestPciDevice, ...]
+    host_problem: str | None
+    preemption: PreemptionTerms | None = None
+    observation: Observation = NEVER_OBSERVED
+    state: str = ""
+
+
+def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
+    """Ask the VM's host about it; a host that does not answer is a line, not a failure."""
+    leases = tuple(leases)
+    shown = _ask_libvirt(
+        services, ShownVm(vm, leases, None, None, (), (), None, preemption_terms(services, vm, leases))
+    )
+    if shown.host_problem is None or services.is_connected(vm.host):
+        try:
+            host = services.host(vm.host)
+            shown = replace(shown, holders=tuple(_holders(host, lease) for lease in leases))
+        except VgpuctlError as error:
+            shown = replace(shown, host_problem=shown.host_problem or error.message)
+    with services.store.reading() as session:
+        seen = observations(session, [vm])[vm.uuid]
+        return replace(shown, observation=seen, state=describe_state(vm, seen, session.now()))
+
+
+def _ask_libvirt(services: Services, shown: ShownVm) -> ShownVm:
+    """Read what libvirt and QEMU say, and record it; no answer is recorded too."""
+    vm = shown.vm
+    try:
+        hypervisor = services.host(vm.host).hypervisor
+        state = hypervisor.state(vm.domain_name, uuid=vm.uuid)
+        note_answer(services, vm, state)
+        return replace(
+            shown,
+            domain_state=state.value if state else None,
+            xml=hypervisor.xml(vm.domain_name) if state else None,
+            guest_devices=tuple(hypervisor.pci_devices(vm.domain_name)) if state is DomainState.RUNNING else (),
+        )
+    except VgpuctlError as error:
+        note_failure(services, vm.host, error)
+        return replace(shown, host_problem=error.message)
+
+
+def _holders(host: HostSession, lease: Lease) -> tuple[Holder, ...] | None:
+    try:
+        return tuple(host.agent.holders(lease.slice.mdev_uuid or lease.slice.function))
+    except AgentProblem as problem:
+        if problem.code != "not-found":
+            raise
+        return None

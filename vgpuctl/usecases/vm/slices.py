@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From leases to devices: name them, check them against the live host, plan and build them."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.steps import (
+    BindDriver,
+    CreateMdev,
+    DeleteMdev,
+    SetHugepages,
+    SetOvnChassis,
+    SetOvnDaemon,
+    SetServiceActive,
+    SetUplinkBridge,
+    Step,
+    TakeOutUplink,
+)
+from vgpuctl.errors import AgentProblem, ConcurrentChange, StateError
+from vgpuctl.model.layout import GpuLayout
+from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.occupancy import gpu_at
+from vgpuctl.model.placement import Placement
+from vgpuctl.model.sharing import Sharing
+from vgpuctl.model.vm import Vm
+from vgpuctl.planner.plan import check_declared, check_slice, plan_slice, with_first_drivers
+from vgpuctl.sharing.whole_card import find_obstacle
+from vgpuctl.usecases.support.services import HostSession
+from vgpuctl.usecases.support.undo import Undo
+
+
+def leases_of(vm: Vm, placement: Placement) -> tuple[Lease, ...]:
+    """New leases, `reserved`, for the slices of a placement."""
+    return tuple(
+        Lease(
+            id=str(uuid.uuid4()),
+            vm_uuid=vm.uuid,
+            tenant=vm.request.tenant,
+            vm_name=vm.request.name,
+            host=placement.host,
+            index=index,
+            slice=_name_mdev(slice_),
+            state=LeaseState.RESERVED,
+        )
+        for index, slice_ in enumerate(placement.slices)
+    )
+
+
+def describe_slice(lease: Lease) -> str:
+    """A slice in a few words: `A40-8Q on 0000:41:00.4`."""
+    return f"{lease.slice.profile} on {lease.slice.function}"
+
+
+def check_leases(
+    leases: Sequence[Lease], facts: HostFacts, host: str, declared: Sequence[GpuLayout]
+) -> tuple[Lease, ...]:
+    """The leases with the drivers found on the live host.
+
+    declared: what the host's layout says of its GPUs.
+    Raises ConcurrentChange when a device is no longer free, or not what the layout has it for.
+    """
+    for lease in leases:
+        surprise = check_slice(lease.slice, facts, declared)
+        if surprise is not None:
+            raise ConcurrentChange(f"{describe_slice(lease)} of {host} is no longer free: {surprise}")
+    return tuple(replace(lease, slice=with_first_drivers(lease.slice, facts)) for lease in leases)
+
+
+def refuse_kept(leases: Sequence[Lease], facts: HostFacts, host: str, declared: Sequence[GpuLayout]) -> None:
+    """Raise StateError when a device that a stopped VM kept must not serve it now.
+
+    Its layout has it for something else by now, or a card is no longer free as a whole.
+    """
+    for lease in leases:
+        refusal = check_declared(lease.slice, facts, declared)
+        gpu = gpu_at(facts, lease.slice.gpu)
+        if refusal is None and gpu is not None and lease.slice.sharing is Sharing.PASSTHROUGH:
+            obstacle = find_obstacle(gpu, facts)
+            refusal = obstacle.reason if obstacle is not None else None
+        if refusal is not None:
+            raise StateError(
+                f"{lease.tenant}.{lease.vm_name} cannot start with {describe_slice(lease)} of {host}: {refusal}",
+                hint="free the device, or let the VM be placed anew:"
+                f" vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",
+            )
+
+
+def plan_leases(leases: Sequence[Lease], facts: HostFacts) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Steps that build the slices of one VM, and the undo in reverse; a step that two slices share stands once."""
+    plans = [plan_slice(lease.slice, facts) for lease in leases]
+    steps = tuple(dict.fromkeys(step for plan in plans for step in plan.steps))
+    undo = tuple(dict.fromkeys(step for plan in reversed(plans) for step in plan.undo))
+    return steps, undo
+
+
+def apply(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) -> None:
+    """Have the agent do the steps; without any, the host is not asked."""
+    if steps:
+        host.agent.apply(steps, dry_run=dry_run)
+
+
+def build_slices(host: HostSession, steps: Sequence[Step], undo: Sequence[Step], undoing: Undo) -> None:
+    """Do the steps; `undoing` takes back those that changed something, never what was there before or was refused."""
+    untouched: set[str] = set()
+    undoing.push("GPU slices", lambda: apply(host, [step for step in undo if untouched.isdisjoint(_targets(step))]))
+    if not steps:
+        return
+    try:
+        changes = host.agent.apply(steps)
+    except AgentProblem as problem:
+        untouched.update(target for step in steps for target in _targets(step))
+        untouched.difference_update(change.target for change in problem.done if change.changed)
+        raise
+    untouched.update(change.target for change in changes if not change.changed)
+
+
+def _targets(step: Step) -> tuple[str, ...]:
+    """What a step changes: an mdev by its UUID, a service or pool by its name, else functions by their addresses."""
+    if isinstance(step, CreateMdev | DeleteMdev):
+        return (step.uuid,)
+    if isinstance(step, SetServiceActive):
+        return (step.name,)
+    if isinstance(step, SetHugepages):
+        return (f"hugepages-{step.size_kib}kB",)
+    if isinstance(step, SetOvnDaemon | SetOvnChassis | SetUplinkBridge | TakeOutUplink):
+        return ()  # a VM's slices need none of these
+    return step.addresses if isinstance(step, BindDriver) else (step.address,)
+
+
+def _name_mdev(slice_: Slice) -> Slice:
+    return replace(slice_, mdev_uuid=str(uuid.uuid4())) if slice_.sharing.is_mediated() else slice_

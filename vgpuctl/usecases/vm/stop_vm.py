@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stop-vm: shut a VM down; its slices are kept for it, or go back to the pool."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from vgpuctl.errors import StateError
+from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.vm import Hold, Vm, VmState
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.observations import note_state
+from vgpuctl.usecases.support.operations import operation
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.quarantine import quarantine_killed
+from vgpuctl.usecases.vm.release import release_slices
+
+
+def stop_vm(
+    services: Services,
+    vm: Vm,
+    *,
+    hold: Hold,
+    timeout_s: float,
+    problem: str | None = None,
+    first: Callable[[Session], None] | None = None,
+    keep_s: float | None = None,
+) -> tuple[Vm, bool]:
+    """Stop `vm`. Returns it as it is now, and whether anything changed.
+
+    hold: `release` also undefines the domain's claim on the devices; the next start places it again on its host.
+    problem: why it was stopped, when its owner did not ask for it. first: what must be known
+    of it in the store before anything is done to it. keep_s: how long kept slices are kept, None for ever; for a VM
+    that is stopped already, from now on.
+    """
+    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
+        raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    if (hold is Hold.RELEASE or keep_s is not None) and vm.is_adopted:
+        raise StateError(
+            f"{vm.request.name} cannot release its slices: its domain {vm.domain_name} is adopted and names them",
+            hint="stop it with its slices kept, or delete it",
+        )
+    with operation(services, "stop-vm", vm):
+        with services.store.transaction() as session:
+            leases = session.leases(vm_uuid=vm.uuid)
+            if first is not None:
+                first(session)
+        changed = vm.state is VmState.RUNNING
+        kept_until = None if keep_s is None else services.store.now() + keep_s
+        kept = LeaseState.RELEASING if hold is Hold.RELEASE else LeaseState.BUILT
+        if changed:
+            host = services.host(vm.host)
+            services.say(f"{vm.domain_name}: shutting down")
+            host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
+            quarantine_killed(host, leases)
+        if changed or problem is not None or kept_until is not None:
+            changed = changed or kept_until is not None
+            with services.store.transaction() as session:
+                session.set_vm_state(vm.uuid, VmState.STOPPED, problem, kept_until=kept_until)
+                if vm.state is VmState.RUNNING:
+                    note_state(session, vm, DomainState.SHUT_OFF)
+                for lease in leases:
+                    session.set_lease_state(lease.id, kept)
+        if hold is Hold.RELEASE and leases:
+            release_slices(services, services.host(vm.host), leases)
+            changed = True
+        if changed:
+            with services.store.transaction() as session:
+                session.add_event("vm-stopped", vm.domain_name, f"slices: {hold}")
+            services.say(f"{vm.domain_name}: stopped, slices {'released' if hold is Hold.RELEASE else 'kept'}")
+        ends_at = kept_until if changed else vm.ends_at
+        return replace(vm, state=VmState.STOPPED, ends_at=ends_at), changed

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding VMs of the store by name."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.errors import NotFound, VgpuctlError
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import Vm
+from vgpuctl.usecases.support.observations import Observation, describe_state, look, observations
+from vgpuctl.usecases.support.services import Services
+
+
+def find_vm(services: Services, tenant: str, name: str) -> tuple[Vm, tuple[Lease, ...]]:
+    """One VM and its live leases. Raises NotFound with near names."""
+    with services.store.reading() as session:
+        session.tenant(tenant)
+        vm = session.vm(tenant, name)
+        if vm is None:
+            names = [other.request.name for other in session.vms(tenant=tenant)]
+            near = difflib.get_close_matches(name, names, n=3)
+            raise NotFound(
+                f"tenant {tenant} has no VM {name!r}",
+                hint=f"did you mean {', '.join(near)}?" if near else f"see `vgpuctl list-vms --tenant {tenant}`",
+            )
+        return vm, tuple(session.leases(vm_uuid=vm.uuid))
+
+
+@dataclass(frozen=True)
+class ListedVm:
+    """One VM, its live leases and its last observation. state: the observation in words, with its age."""
+
+    vm: Vm
+    leases: tuple[Lease, ...]
+    seen: Observation
+    state: str
+
+
+def refresh_vms(services: Services, *, tenant: str | None, host: str | None) -> dict[str, VgpuctlError]:
+    """Ask the libvirt of every host that has such VMs. Returns the errors by host."""
+    with services.store.reading() as session:
+        if tenant is not None:
+            session.tenant(tenant)
+        names = sorted({vm.host for vm in session.vms(tenant=tenant, host=host)})
+    return look(services, names)
+
+
+def list_vms(services: Services, *, tenant: str | None, host: str | None) -> Sequence[ListedVm]:
+    """All VMs of the store in name order. No host is contacted."""
+    with services.store.reading() as session:
+        if tenant is not None:
+            session.tenant(tenant)
+        vms = session.vms(tenant=tenant, host=host)
+        leases = session.leases()
+        seen = observations(session, vms)
+        now = session.now()
+    return [
+        ListedVm(
+            vm,
+            tuple(sorted((lease for lease in leases if lease.vm_uuid == vm.uuid), key=lambda lease: lease.index)),
+            seen[vm.uuid],
+            describe_state(vm, seen[vm.uuid], now),
+        )
+        for vm in sorted(vms, key=lambda vm: (vm.request.tenant, vm.request.name))
+    ]

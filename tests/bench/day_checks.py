@@ -109,9 +109,9 @@ def in_machine(machine: MachineFolder) -> set[Device]:
 def _leased(leases: Sequence[Lease]) -> list[Device]:
     """What the leases have made. A whole card is the host's again while its VM is stopped: libvirt manages it."""
     return [
-        (one.slice.mdev_uuid or one.slice.function, _number(one.slice.type_id) if one.slice.type_id else "vfio-pci")
+        (one.share.mdev_uuid or one.share.function, _number(one.share.type_id) if one.share.type_id else "vfio-pci")
         for one in leases
-        if one.slice.sharing is not Sharing.PASSTHROUGH or one.state is LeaseState.RUNNING
+        if one.share.sharing is not Sharing.PASSTHROUGH or one.state is LeaseState.RUNNING
     ]
 
 
@@ -150,7 +150,7 @@ def _ledger(before: Seen, seen: Seen) -> Iterator[str]:
         for one in seen.intervals
         if one.ended_at is None
     )
-    held = Counter((one.id, one.tenant, one.vm_uuid, one.host, one.slice.gpu, one.slice.profile) for one in seen.leases)
+    held = Counter((one.id, one.tenant, one.vm_uuid, one.host, one.share.gpu, one.share.profile) for one in seen.leases)
     for what in counted - held:
         yield f"the ledger counts {what}, which no lease explains"
     for what in held - counted:
@@ -167,9 +167,9 @@ def _quotas(seen: Seen) -> Iterator[str]:
     for vm in seen.vms:
         used[vm.request.tenant].update(vms=1, vcpus=vm.request.vcpus, memory=vm.request.memory_mib)
     for lease in seen.leases:
-        used[lease.tenant].update(framebuffer=lease.slice.framebuffer_mib or 0)
-        whole = lease.slice.sharing is Sharing.PASSTHROUGH
-        used[lease.tenant]["cards" if whole else f"slices:{lease.slice.profile}"] += 1
+        used[lease.tenant].update(framebuffer=lease.share.framebuffer_mib or 0)
+        whole = lease.share.sharing is Sharing.PASSTHROUGH
+        used[lease.tenant]["cards" if whole else f"shares:{lease.share.profile}"] += 1
     for tenant, quotas in seen.quotas.items():
         for quota in quotas:
             if quota.limit is not None and used[tenant][quota.resource] > quota.limit:
@@ -177,7 +177,7 @@ def _quotas(seen: Seen) -> Iterator[str]:
 
 
 def _gpu_hours(before: Seen, seen: Seen, now: float) -> Iterator[str]:
-    """Whoever got a slice in this step had GPU-hours left in this month."""
+    """Whoever got a share in this step had GPU-hours left in this month."""
     old = {lease.id for lease in before.leases}
     month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0).timestamp()
     for tenant in {lease.tenant for lease in seen.leases if lease.id not in old}:
@@ -188,7 +188,7 @@ def _gpu_hours(before: Seen, seen: Seen, now: float) -> Iterator[str]:
             if one.tenant == tenant
         )
         if limit is not None and seconds > limit:
-            yield f"{tenant} got a slice after {seconds / 3600:.2f} of {limit / 3600:.2f} GPU-hours"
+            yield f"{tenant} got a share after {seconds / 3600:.2f} of {limit / 3600:.2f} GPU-hours"
 
 
 def _reservations(seen: Seen, now: float) -> Iterator[str]:
@@ -197,11 +197,11 @@ def _reservations(seen: Seen, now: float) -> Iterator[str]:
     for one in seen.reservations:
         if not one.begin <= now < one.end:
             continue
-        functions = {held.function for held in one.slices if held.sharing is not Sharing.MDEV}
+        functions = {held.function for held in one.shares if held.sharing is not Sharing.MDEV}
         for lease in seen.leases:
             end = ends.get(lease.vm_uuid)
             is_over = lease.vm_uuid == one.vm_uuid or (end is not None and end <= now)
-            if lease.host == one.host and lease.slice.function in functions and not is_over:
+            if lease.host == one.host and lease.share.function in functions and not is_over:
                 yield f"{lease.tenant}.{lease.vm_name} holds what is reserved as {one.tenant}.{one.name}"
 
 
@@ -219,7 +219,7 @@ def _cards(host: str, machine: MachineFolder, leases: Sequence[Lease]) -> Iterat
         for function, count in Counter(vgpu.function for vgpu in made if vgpu.uuid is None).items():
             if count > 1:
                 yield f"{where}: {function} carries {count} vGPUs"
-        here = [lease.slice for lease in leases if lease.slice.gpu == card.address]
+        here = [lease.share for lease in leases if lease.share.gpu == card.address]
         shares = [held for held in here if held.sharing is not Sharing.PASSTHROUGH]
         yield from _one_card(f"{where}, leases", board, [held.profile for held in shares])
         if len(shares) < len(here) and len(here) > 1:
@@ -251,8 +251,8 @@ def _machine(host: str, machine: MachineFolder, leases: Sequence[Lease], vms: Se
     if set(state.domains) != running:
         yield f"{host} runs {set(state.domains) - running} beside its VMs, and lacks {running - set(state.domains)}"
     for uuid, domain in state.domains.items():
-        own = {one.slice.mdev_uuid or one.slice.function for one in leases if one.vm_uuid == uuid}
-        companions = {address for one in leases if one.vm_uuid == uuid for address in one.slice.companions}
+        own = {one.share.mdev_uuid or one.share.function for one in leases if one.vm_uuid == uuid}
+        companions = {address for one in leases if one.vm_uuid == uuid for address in one.share.companions}
         if not own <= {*domain.mdevs, *domain.functions} <= own | companions:
             yield f"{host}: {domain.name} holds {domain.mdevs + domain.functions}, and its leases say {sorted(own)}"
     holding = {lease.vm_uuid for lease in leases}
@@ -264,7 +264,7 @@ def _machine(host: str, machine: MachineFolder, leases: Sequence[Lease], vms: Se
 def _drivers(host: str, drivers: Mapping[str, str | None], card: Card, leases: Sequence[Lease]) -> Iterator[str]:
     if card.interface != PASSTHROUGH:
         return
-    is_used = any(one.slice.gpu == card.address and one.state is LeaseState.RUNNING for one in leases)
+    is_used = any(one.share.gpu == card.address and one.state is LeaseState.RUNNING for one in leases)
     for address, own in [(card.address, card.driver), *((one.address, one.driver) for one in card.companions)]:
         expected = "vfio-pci" if is_used else own
         if drivers.get(address) != expected:

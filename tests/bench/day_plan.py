@@ -112,7 +112,7 @@ def _tenants(cards: Sequence[Card], scale: Scale, dice: random.Random) -> list[T
     profiles = sorted({name for card in cards for name in offers(card) if "*" not in name and ":" not in name})
     further = [
         ("--quota", f"gpu-hours={len(cards) * scale.hours / scale.tenants / 4:.2f}"),
-        ("--quota", f"slices:{dice.choice(profiles)}={max(1, len(cards) // 10)}"),
+        ("--quota", f"shares:{dice.choice(profiles)}={max(1, len(cards) // 10)}"),
         ("--quota", f"cards={max(1, len(cards) // 30)}", "--quota", f"vms={max(2, len(cards) // 4)}"),
         ("--quota", f"vcpus={len(cards) * 3}", "--quota", f"memory={len(cards) * 40}GiB"),
     ]

@@ -265,7 +265,7 @@ class Replay:
         at = datetime.fromtimestamp(self._now, UTC).strftime("%d %H:%M")
         running = sum(vm.state is VmState.RUNNING for vm in seen.vms)
         self._tell(
-            f"{number}/{steps} {at} {running} of {len(seen.vms)} VMs run, {len(seen.leases)} slices, "
+            f"{number}/{steps} {at} {running} of {len(seen.vms)} VMs run, {len(seen.leases)} shares, "
             f"{len(seen.queue)} wait, {len(self.faults)} faults, {wall_s:.0f} s"
         )
 

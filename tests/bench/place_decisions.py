@@ -84,7 +84,7 @@ def measure(policy: str, gpus: int, several: int, decisions: int, nodes: int) ->
             return False, spent
         made += 1
         leases = []
-        for index, one in enumerate(placement.slices):
+        for index, one in enumerate(placement.shares):
             one = replace(one, mdev_uuid=f"uuid-{made}-{index}") if one.sharing.is_mediated() else one
             leases.append(replace(lease(placement.host, one, index=index), id=f"{made}/{index}"))
         held.append((placement.host, leases, footprint_of(request, placement)))

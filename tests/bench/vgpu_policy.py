@@ -54,11 +54,11 @@ class Adapter:
             return None
         leases = [
             replace(lease(placement.host, one, vm_name=wanted.name, index=index), id=f"{number}/{index}")
-            for index, one in enumerate(placement.slices)
+            for index, one in enumerate(placement.shares)
         ]
         self._held[number] = (placement.host, leases)
         self._fleet.take(*self._held[number])
-        parts = [(_number(one.gpu), (one.framebuffer_mib or 0) // GIB) for one in placement.slices]
+        parts = [(_number(one.gpu), (one.framebuffer_mib or 0) // GIB) for one in placement.shares]
         return self._numbers[placement.host], parts
 
     def release(self, number: int) -> None:

@@ -21,7 +21,7 @@ CARD = "0000:01:00.0"
 UNIT = "vgpuctl-restore.service"
 LAYOUT = {
     "version": 1,
-    "gpus": [{"match": {"address": CARD}, "kind": "vgpu", "slices": {"A40-4Q": 1}}],
+    "gpus": [{"match": {"address": CARD}, "kind": "vgpu", "shares": {"A40-4Q": 1}}],
     # Two that the unit would wait for, which made a cycle of the boot.
     "stop_services": [STAND_INS[1], STAND_INS[3]],
     "uplinks": {"provider": "eth1"},

@@ -74,9 +74,9 @@ def created(operator: Operator, before: list[State]) -> Iterator[dict[str, Any]]
 def test_every_kind_of_sharing_gives_a_running_vm(created: dict[str, Any], fleet: lab.LabFolder) -> None:
     for name, answer in created.items():
         assert (answer["changed"], answer["vm"]["state"]) == (True, "running"), name
-        assert {lease["slice"]["sharing"] for lease in answer["leases"]} == {name}
+        assert {lease["share"]["sharing"] for lease in answer["leases"]} == {name}
         held = machine(fleet, answer["vm"]["host"]).state().domains[answer["vm"]["uuid"]]
-        devices = {lease["slice"]["mdev_uuid"] or lease["slice"]["function"] for lease in answer["leases"]}
+        devices = {lease["share"]["mdev_uuid"] or lease["share"]["function"] for lease in answer["leases"]}
         assert devices <= {*held.functions, *held.mdevs}
     assert [host.vms for host in lab.simulated.status(folder=fleet)] == [1, 1, 2, 1]
 
@@ -105,7 +105,7 @@ def test_libvirt_takes_a_whole_card_from_its_driver_and_gives_it_back(
     operator: Operator,
     fleet: lab.LabFolder,
 ) -> None:
-    lease = created["passthrough"]["leases"][0]["slice"]
+    lease = created["passthrough"]["leases"][0]["share"]
     functions = (lease["function"], *lease["companions"])
     drivers = machine(fleet, "sim-003").state().drivers
     assert [drivers[function] for function in functions] == ["vfio-pci"] * 2
@@ -118,7 +118,7 @@ def test_libvirt_takes_a_whole_card_from_its_driver_and_gives_it_back(
 
 def test_a_vm_whose_device_is_gone_does_not_start(created: dict[str, Any], fleet: lab.LabFolder) -> None:
     with _connection(fleet, "sim-002") as connection, connection.libvirt_uri() as uri, Hypervisor(uri) as hypervisor:
-        uuid = created["mdev-vf"]["leases"][0]["slice"]["mdev_uuid"]
+        uuid = created["mdev-vf"]["leases"][0]["share"]["mdev_uuid"]
         xml = hypervisor.xml("acme.mdev-vf")
         assert xml is not None
         mine = xml.replace(created["mdev-vf"]["vm"]["uuid"], "11111111-2222-4333-8444-555555555555")

@@ -42,7 +42,7 @@ LAYOUTS: Mapping[str, tuple[dict[str, Any], ...]] = {
                     "kind": "mig-vgpu",
                     "geometry": {"3g.40gb": 1, "2g.20gb": 2},
                     "types": ["H100-3-40C", "H100-2-20C"],
-                    "slices": {"H100-2-20C": 1},
+                    "shares": {"H100-2-20C": 1},
                 }
             ]
         },
@@ -50,7 +50,7 @@ LAYOUTS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "sim_005": (
         OFF,
         VGPU,
-        {"gpus": [{"match": "all", "kind": "vgpu", "types": ["L40S-8Q"], "slices": {"L40S-8Q": 3}}]},
+        {"gpus": [{"match": "all", "kind": "vgpu", "types": ["L40S-8Q"], "shares": {"L40S-8Q": 3}}]},
     ),
 }
 

@@ -219,7 +219,7 @@ ansible_port: 22
 ansible_user: root
 vgpu:
   gpus:
-  - {match: {board: A40}, kind: vgpu, slices: {A40-8Q: 6}}
+  - {match: {board: A40}, kind: vgpu, shares: {A40-8Q: 6}}
   - {match: {address: "0000:41:00.0"}, kind: mig, instances: {1g.10gb: 7}}
 vgpu_placing: {labels: {rack: r1}, maintenance: true, policy: spread, gpus: [{match: {board: A40}, speed: 0.5}]}
 """

@@ -9,7 +9,7 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, HugepageFacts, NumaNode
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import GuestMemory
-from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
@@ -158,13 +158,13 @@ def vm(
 
 
 def lease(
-    on: str, held: Slice, *, vm_name: str = "web-0", state: LeaseState = LeaseState.RUNNING, index: int = 0
+    on: str, held: Share, *, vm_name: str = "web-0", state: LeaseState = LeaseState.RUNNING, index: int = 0
 ) -> Lease:
-    """A lease of one slice."""
+    """A lease of one share."""
     identity = f"{on}/{held.device}/{vm_name}"
     return Lease(identity, f"uuid-of-{vm_name}", "acme", vm_name, on, index, held, state)
 
 
 def leases_of(placement: Placement, *, vm_name: str = "web-0") -> list[Lease]:
     """The leases a use case would store for a placement; its mdevs have no UUID yet."""
-    return [lease(placement.host, one, vm_name=vm_name, index=index) for index, one in enumerate(placement.slices)]
+    return [lease(placement.host, one, vm_name=vm_name, index=index) for index, one in enumerate(placement.shares)]

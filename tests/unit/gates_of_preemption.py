@@ -34,7 +34,7 @@ PREEMPTION = [
         "usecases/vm/start_vm.py:start_vm",
     ),
     guarded(
-        "quota is reclaimed in the transaction that checks the guarantee, and counts until the VM has its slices",
+        "quota is reclaimed in the transaction that checks the guarantee, and counts until the VM has its shares",
         "claim_quota",
         "store/reclaims.py",
         "usecases/vm/preempt_vms.py:_claim",

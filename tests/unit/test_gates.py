@@ -81,7 +81,7 @@ GATES = [
         "usecases/vm/start_vm.py:_settle",
         "usecases/vm/start_gang.py:start_again",
         "usecases/vm/preempt_vms.py:_notice",
-        "usecases/vm/slices.py:build_slices",
+        "usecases/vm/shares.py:build_shares",
         "usecases/vm/volumes.py:make_volumes",
     ),
     guarded(
@@ -153,21 +153,21 @@ GATES = [
     ),
     guarded(
         "a device is held against its layout again on facts read right before it is built or started",
-        "check_slice",
+        "check_share",
         "planner/plan.py",
-        "usecases/vm/slices.py:check_leases",
+        "usecases/vm/shares.py:check_leases",
     ),
     guarded(
         "a VM is built with checked devices only",
-        "build_slices",
-        "usecases/vm/slices.py",
+        "build_shares",
+        "usecases/vm/shares.py",
         "usecases/vm/create_vm.py:build",
         "usecases/vm/start_vm.py:_start",
     ),
     guarded(
         "a device that a stopped VM kept is held against its layout before the VM starts",
         "refuse_kept",
-        "usecases/vm/slices.py",
+        "usecases/vm/shares.py",
         "usecases/vm/start_vm.py:_start",
     ),
     guarded(
@@ -188,7 +188,7 @@ GATES = [
         "sharing/whole_card.py",
         "scheduler/gpu_state.py:read_gpu",
         "planner/passthrough.py:check",
-        "usecases/vm/slices.py:refuse_kept",
+        "usecases/vm/shares.py:refuse_kept",
     ),
     guarded(
         "CPUs, memory and huge pages of NUMA nodes are chosen by the scheduler alone",

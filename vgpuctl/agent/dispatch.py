@@ -104,7 +104,7 @@ def apply(host: Host, steps: Tuple[Step, ...], changes: List[Change], *, dry_run
             try:
                 changes.append(take(host, step, dry_run=dry_run))
                 if changes[-1].changed and not dry_run:
-                    boot.note_slice(host, step)
+                    boot.note_share(host, step)
                     _note_functions(host, step)
             except Problem as problem:
                 if not dry_run:

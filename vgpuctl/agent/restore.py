@@ -43,7 +43,7 @@ class Restore:
         self._left_alone: Set[str] = set()
         self._refused_at: Dict[str, float] = {}
         self.problems: List[str] = []
-        self.slices: List[str] = []
+        self.shares: List[str] = []
 
     def run(self, path: str) -> bool:
         """Restore what the manifest at `path` says; whether everything is as it says."""
@@ -54,7 +54,7 @@ class Restore:
             with host.lock():
                 self._take_all(manifest)
                 boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
-                boot.note_result(host, boot_id, self.problems, self.slices)
+                boot.note_result(host, boot_id, self.problems, self.shares)
         except Problem as problem:
             self._complain(problem.message)
         if self._arrival.waited_s:
@@ -70,11 +70,11 @@ class Restore:
         for one in manifest.steps:
             self._take(one)
         known = {gpu.address for gpu in manifest.gpus}
-        for one in boot.read_slices(self._host) or []:
+        for one in boot.read_shares(self._host) or []:
             if one.gpu not in known:
                 self._complain(f"{boot.name_of(one.step)} is left alone: the manifest has no GPU {one.gpu}")
             elif self._take(one):
-                self.slices.append(boot.name_of(one.step))
+                self.shares.append(boot.name_of(one.step))
 
     def _take(self, one: ManifestStep) -> bool:
         if one.gpu in self._left_alone:

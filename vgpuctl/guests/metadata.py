@@ -64,10 +64,10 @@ def domain_metadata(vm: Vm, leases: Sequence[Lease]) -> DomainMetadata:
             GpuMetadata(
                 index=lease.index,
                 lease=lease.id,
-                gpu=lease.slice.gpu,
-                sharing=lease.slice.sharing.value,
-                profile=lease.slice.profile,
-                device=lease.slice.device,
+                gpu=lease.share.gpu,
+                sharing=lease.share.sharing.value,
+                profile=lease.share.profile,
+                device=lease.share.device,
             )
             for lease in sorted(leases, key=lambda lease: lease.index)
         ),

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from vgpuctl.agent.wire.facts import Gpu
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 
 _GIB = 2**30
 _MIB = 2**20
@@ -17,26 +17,26 @@ LARGE_WINDOW_GIB = 256
 TCG_WINDOW_GIB = 256
 
 
-def window_gib(devices: Sequence[tuple[Gpu, Slice]]) -> int | None:
+def window_gib(devices: Sequence[tuple[Gpu, Share]]) -> int | None:
     """Give the window in GiB for these devices, a power of two; None when QEMU's default of 32 GiB is enough.
 
     A BAR is a power of two and lies on a multiple of its size, and a root port's window is aligned as its largest
     BAR: each device counts as its BARs' sum rounded up to a power of two, and so does the total.
     """
-    total = sum(_rounded_up(_bars_bytes(gpu, slice_)) for gpu, slice_ in devices)
+    total = sum(_rounded_up(_bars_bytes(gpu, share)) for gpu, share in devices)
     needed = -(-_rounded_up(total) // _GIB)
     return needed if needed > DEFAULT_WINDOW_GIB else None
 
 
-def _bars_bytes(gpu: Gpu, slice_: Slice) -> int:
+def _bars_bytes(gpu: Gpu, share: Share) -> int:
     """Sum the BARs the guest sees.
 
     A vGPU's BARs are not visible on the host before it exists; none is larger than the card's own, nor than the
     vGPU's framebuffer rounded up.
     """
     limit = None
-    if slice_.sharing.is_vgpu() and slice_.framebuffer_mib is not None:
-        limit = _rounded_up(slice_.framebuffer_mib * _MIB)
+    if share.sharing.is_vgpu() and share.framebuffer_mib is not None:
+        limit = _rounded_up(share.framebuffer_mib * _MIB)
     return sum(_rounded_up(bar if limit is None else min(bar, limit)) for bar in gpu.bars_bytes)
 
 

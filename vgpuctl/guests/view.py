@@ -14,7 +14,7 @@ from vgpuctl.guests.numa import CpusByNode, NumaView, numa_view
 from vgpuctl.guests.pci_layout import ExpanderBusView, RootPortView, expander_buses, first_gpu_bus, root_ports
 from vgpuctl.model.guest_firmware import UnwantedFeature, unwanted_feature
 from vgpuctl.model.image import ImageFormat
-from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.network import Attachment, Backend, mac_address
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.texts import texts_of
@@ -166,8 +166,8 @@ def domain_view(
     """
     ordered = sorted(leases, key=lambda lease: lease.index)
     gpus = [_gpu_of(lease, facts) for lease in ordered]
-    slices = [lease.slice for lease in ordered]
-    window = window_gib(list(zip(gpus, slices, strict=True)))
+    shares = [lease.share for lease in ordered]
+    window = window_gib(list(zip(gpus, shares, strict=True)))
     if window is not None and not facts.kvm:
         window = min(window, TCG_WINDOW_GIB)
     request = vm.request
@@ -189,11 +189,11 @@ def domain_view(
         numa=numa_view(vm.nodes, floating),
         mmio_window_gib=window,
         expander_buses=expander_buses(vm.nodes),
-        root_ports=root_ports(len(slices), vm.nodes),
+        root_ports=root_ports(len(shares), vm.nodes),
         disk=disk,
         seed_path=seed_path,
         network=_network_view(vm, attachment),
-        hostdevs=tuple(hostdev for hostdev in _hostdevs(slices, first_gpu_bus(vm.nodes))),
+        hostdevs=tuple(hostdev for hostdev in _hostdevs(shares, first_gpu_bus(vm.nodes))),
         serial_log_path=f"{log_folder}/{vm.domain_name}-serial.log",
         metadata=domain_metadata(vm, ordered),
     )
@@ -233,23 +233,23 @@ def parse_pci_address(text: str) -> PciAddress:
     return PciAddress(domain, bus, slot, function)
 
 
-def _hostdevs(slices: Sequence[Slice], first_bus: int) -> Iterator[HostdevView]:
-    for index, slice_ in enumerate(slices):
-        yield from _functions(index, slice_, first_bus + index)
+def _hostdevs(shares: Sequence[Share], first_bus: int) -> Iterator[HostdevView]:
+    for index, share in enumerate(shares):
+        yield from _functions(index, share, first_bus + index)
 
 
-def _functions(index: int, slice_: Slice, bus: int) -> Iterator[HostdevView]:
-    mediated = slice_.sharing.is_mediated()
-    if mediated and slice_.mdev_uuid is None:
-        raise GuestError(f"the {slice_.profile} lease on GPU {slice_.gpu} has no mdev UUID")
-    companions = slice_.companions if slice_.sharing is Sharing.PASSTHROUGH else ()
+def _functions(index: int, share: Share, bus: int) -> Iterator[HostdevView]:
+    mediated = share.sharing.is_mediated()
+    if mediated and share.mdev_uuid is None:
+        raise GuestError(f"the {share.profile} lease on GPU {share.gpu} has no mdev UUID")
+    companions = share.companions if share.sharing is Sharing.PASSTHROUGH else ()
     if len(companions) > 7:
-        raise GuestError(f"GPU {slice_.gpu} has {len(companions)} companion functions, a PCI slot holds 7")
+        raise GuestError(f"GPU {share.gpu} has {len(companions)} companion functions, a PCI slot holds 7")
     yield HostdevView(
         alias=f"ua-gpu{index}",
-        source=None if mediated else parse_pci_address(slice_.function),
-        mdev_uuid=slice_.mdev_uuid if mediated else None,
-        managed=None if mediated else slice_.sharing.is_managed(),
+        source=None if mediated else parse_pci_address(share.function),
+        mdev_uuid=share.mdev_uuid if mediated else None,
+        managed=None if mediated else share.sharing.is_managed(),
         guest_bus=bus,
         guest_function=0,
         multifunction=bool(companions),
@@ -268,10 +268,10 @@ def _functions(index: int, slice_: Slice, bus: int) -> Iterator[HostdevView]:
 
 def _gpu_of(lease: Lease, facts: HostFacts) -> Gpu:
     for gpu in facts.gpus:
-        if gpu.address == lease.slice.gpu:
+        if gpu.address == lease.share.gpu:
             return gpu
     raise GuestError(
-        f"lease {lease.id} is for GPU {lease.slice.gpu}, which host {lease.host} does not have",
+        f"lease {lease.id} is for GPU {lease.share.gpu}, which host {lease.host} does not have",
         context=[f"found: {gpu.address} {gpu.name or ''}".rstrip() for gpu in facts.gpus],
         hint=f"run `vgpuctl inspect-host {lease.host}`; PCI addresses move when cards are added or removed",
     )

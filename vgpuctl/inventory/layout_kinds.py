@@ -28,7 +28,7 @@ _LARGEST_COUNT = 256
 _LONGEST_SLICE_MS = 30.0
 _SHORTEST_SLICE_MS = 1.0
 _GEOMETRY = ("geometry", "placements")
-_VGPU = ("size_mode", "scheduler", "types", "slices")
+_VGPU = ("size_mode", "scheduler", "types", "shares")
 _KEYS: dict[LayoutKind, tuple[str, ...]] = {
     LayoutKind.PASSTHROUGH: ("driver",),
     LayoutKind.VGPU: ("virtual_functions", *_VGPU),
@@ -83,9 +83,9 @@ def _read_passthrough(entries: Mapping[str, Value]) -> Layout:
 def _read_vgpu(entries: Mapping[str, Value]) -> Layout:
     functions = entries["virtual_functions"].truth() if "virtual_functions" in entries else None
     mode, scheduler = _read_mode(entries), _read_scheduler(entries)
-    types, slices = _read_types(entries, mig_backed=False), _read_slices(entries, mig_backed=False)
-    _check_sizes(entries, mode, slices)
-    return VgpuLayout(functions, mode, scheduler, types, slices)
+    types, shares = _read_types(entries, mig_backed=False), _read_shares(entries, mig_backed=False)
+    _check_sizes(entries, mode, shares)
+    return VgpuLayout(functions, mode, scheduler, types, shares)
 
 
 def _read_mig(entries: Mapping[str, Value]) -> Layout:
@@ -94,8 +94,8 @@ def _read_mig(entries: Mapping[str, Value]) -> Layout:
 
 def _read_mig_vgpu(entries: Mapping[str, Value]) -> Layout:
     mode, scheduler = _read_mode(entries), _read_scheduler(entries)
-    types, slices = _read_types(entries, mig_backed=True), _read_slices(entries, mig_backed=True)
-    return MigVgpuLayout(_read_instances(entries, with_parts=False), mode, scheduler, types, slices)
+    types, shares = _read_types(entries, mig_backed=True), _read_shares(entries, mig_backed=True)
+    return MigVgpuLayout(_read_instances(entries, with_parts=False), mode, scheduler, types, shares)
 
 
 def _read_vf(entries: Mapping[str, Value]) -> Layout:
@@ -174,12 +174,12 @@ def _read_types(entries: Mapping[str, Value], *, mig_backed: bool) -> tuple[str,
     return types
 
 
-def _read_slices(entries: Mapping[str, Value], *, mig_backed: bool) -> tuple[tuple[str, int], ...]:
-    if "slices" not in entries:
+def _read_shares(entries: Mapping[str, Value], *, mig_backed: bool) -> tuple[tuple[str, int], ...]:
+    if "shares" not in entries:
         return ()
     allowed = entries["types"].texts() if "types" in entries else ()
     found: dict[str, int] = {}
-    for name, (count, value) in entries["slices"].counts(highest=_LARGEST_COUNT).items():
+    for name, (count, value) in entries["shares"].counts(highest=_LARGEST_COUNT).items():
         _check_backing(name, value, mig_backed=mig_backed)
         if allowed and name not in allowed:
             raise value.refuse(f"contradicts types: {name} is not one of {', '.join(allowed)}")
@@ -193,10 +193,10 @@ def _check_backing(name: str, value: Value, *, mig_backed: bool) -> None:
         raise value.refuse(f"contradicts the kind: type {name} {what}", hint=f"{name} belongs to kind {kind}")
 
 
-def _check_sizes(entries: Mapping[str, Value], mode: SizeMode | None, slices: tuple[tuple[str, int], ...]) -> None:
-    """Refuse slices of several sizes where the sizes must be equal; unknown types are left to the host."""
-    if mode is not SizeMode.MIXED and sizes_differ([name for name, _ in slices]):
-        raise entries["slices"].refuse(
+def _check_sizes(entries: Mapping[str, Value], mode: SizeMode | None, shares: tuple[tuple[str, int], ...]) -> None:
+    """Refuse shares of several sizes where the sizes must be equal; unknown types are left to the host."""
+    if mode is not SizeMode.MIXED and sizes_differ([name for name, _ in shares]):
+        raise entries["shares"].refuse(
             "has types of different sizes, which contradicts equal sizes", hint="declare size_mode: mixed-size"
         )
 

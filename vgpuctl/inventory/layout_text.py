@@ -95,8 +95,8 @@ def _vgpu(layout: VgpuLayout | MigVgpuLayout) -> dict[str, Any]:
         content["scheduler"] = _scheduler(layout.scheduler)
     if layout.types:
         content["types"] = list(layout.types)
-    if layout.slices:
-        content["slices"] = dict(layout.slices)
+    if layout.shares:
+        content["shares"] = dict(layout.shares)
     return content
 
 

@@ -23,7 +23,7 @@ _MEMORY = re.compile(r"memory\s*(?P<how>>=|=)\s*(?P<size>.+)")
 
 @dataclass(frozen=True)
 class GpuRequest:
-    """`count` equal slices.
+    """`count` equal shares.
 
     text: as the user wrote it. profile: a vGPU type's short name, as asked. sharing: passthrough or vf for whole
     functions, None for any vGPU kind. board: the model wanted for passthrough or vf (matched without case
@@ -41,7 +41,7 @@ class GpuRequest:
 
     @property
     def text_of_one(self) -> str:
-        """The request for one of its slices, as a user would write it."""
+        """The request for one of its shares, as a user would write it."""
         if self.count == 1:
             return self.text
         match = _COUNTED.fullmatch(self.text)

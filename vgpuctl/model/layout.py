@@ -104,14 +104,14 @@ class VgpuLayout:
     """Time-sliced vGPUs.
 
     virtual_functions: None as the board needs them (all on SR-IOV boards). types: the vGPU types that may be made,
-    empty for any. slices: (type, how many) that exist before any VM asks for them, sorted by type.
+    empty for any. shares: (type, how many) that exist before any VM asks for them, sorted by type.
     """
 
     virtual_functions: bool | None = None
     size_mode: SizeMode | None = None
     scheduler: SchedulerLayout | None = None
     types: tuple[str, ...] = ()
-    slices: tuple[tuple[str, int], ...] = ()
+    shares: tuple[tuple[str, int], ...] = ()
 
     kind = LayoutKind.VGPU
 
@@ -133,7 +133,7 @@ class MigVgpuLayout:
     size_mode: SizeMode | None = None
     scheduler: SchedulerLayout | None = None
     types: tuple[str, ...] = ()
-    slices: tuple[tuple[str, int], ...] = ()
+    shares: tuple[tuple[str, int], ...] = ()
 
     kind = LayoutKind.MIG_VGPU
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A slice, the device one VM gets, and the lease, the store's row that says so (design, section 7)."""
+"""A share, the device one VM gets, and the lease, the store's row that says so (design, section 7)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,7 +27,7 @@ class LeaseState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Slice:
+class Share:
     """The device of one VM.
 
     gpu: the physical function. function: what is exclusively used: the VF, or the PF for passthrough; for `mdev`
@@ -57,7 +57,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Lease:
-    """One slice promised to one VM on one host. index: which of the VM's GPUs."""
+    """One share promised to one VM on one host. index: which of the VM's GPUs."""
 
     id: str
     vm_uuid: str
@@ -65,6 +65,6 @@ class Lease:
     vm_name: str
     host: str
     index: int
-    slice: Slice
+    share: Share
     state: LeaseState
     problem: str | None = None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.layout import GpuLayout
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.traits import NO_TRAITS, HostTraits
 
@@ -58,12 +58,12 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Placement:
-    """The scheduler's answer: a host and one slice per GPU asked for, in the request's order.
+    """The scheduler's answer: a host and one share per GPU asked for, in the request's order.
 
-    nodes: what the VM gets of each NUMA node; None for what was placed without asking (a reservation's slices).
+    nodes: what the VM gets of each NUMA node; None for what was placed without asking (a reservation's shares).
     """
 
     host: str
-    slices: tuple[Slice, ...]
+    shares: tuple[Share, ...]
     rejections: tuple[Rejection, ...] = ()
     nodes: GuestNodes | None = None

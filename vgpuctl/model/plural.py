@@ -3,5 +3,5 @@
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 VM`, `2 VMs`, `0 slices`."""
+    """A number with its noun: `1 VM`, `2 VMs`, `0 shares`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

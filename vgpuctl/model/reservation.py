@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slices that are promised to a tenant for a time, once or again and again."""
+"""Shares that are promised to a tenant for a time, once or again and again."""
 
 import math
 from dataclasses import dataclass
 
 from vgpuctl.model.gpu_request import GpuRequest
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 
 Window = tuple[float, float]
 """Begin and end, seconds since the epoch, UTC."""
@@ -22,7 +22,7 @@ class Reservation:
     name: str
     gpus: tuple[GpuRequest, ...]
     host: str
-    slices: tuple[Slice, ...]
+    shares: tuple[Share, ...]
     begin: float
     end: float
     every_s: float | None = None

@@ -14,15 +14,15 @@ class Sharing(StrEnum):
     VF = "vf"
 
     def is_vgpu(self) -> bool:
-        """Whether the slice is a vendor's vGPU type rather than a plain function."""
+        """Whether the share is a vendor's vGPU type rather than a plain function."""
         return self in (Sharing.MDEV, Sharing.MDEV_VF, Sharing.VF_PROFILE)
 
     def needs_virtual_functions(self) -> bool:
-        """Whether the slice sits on an SR-IOV virtual function."""
+        """Whether the share sits on an SR-IOV virtual function."""
         return self in (Sharing.MDEV_VF, Sharing.VF_PROFILE, Sharing.VF)
 
     def is_mediated(self) -> bool:
-        """Whether the slice is a mediated device, named by a UUID."""
+        """Whether the share is a mediated device, named by a UUID."""
         return self in (Sharing.MDEV, Sharing.MDEV_VF)
 
     def is_managed(self) -> bool:

@@ -24,7 +24,7 @@ class Firmware(StrEnum):
 
 
 class Hold(StrEnum):
-    """What happens to the VM's GPU slices when it is stopped."""
+    """What happens to the VM's GPU shares when it is stopped."""
 
     KEEP = "keep"
     RELEASE = "release"
@@ -96,7 +96,7 @@ class VmRequest:
 
     network: a network of the tenant, else of the host's libvirt; None for none. host: the inventory name it must run
     on, None for any. priority: 0 to 1000, the higher the more important. preemptible: whether a more important VM may
-    take its slices, and what becomes of it then; None for never. security_groups: of the tenant, for its port in an OVN
+    take its shares, and what becomes of it then; None for never. security_groups: of the tenant, for its port in an OVN
     network. bandwidth_mbps: the most its port may send, and receive; None for no limit.
     wishes: where it is placed; a VM that is there is not moved for them.
     duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
@@ -147,7 +147,7 @@ class Vm:
     """A VM of the store. uuid: the libvirt domain's, given once and kept.
 
     domain: the domain's name where the store records another than today's rule gives.
-    ends_at: when its declared time is over (seconds since the epoch, UTC); while it is stopped, until when its slices
+    ends_at: when its declared time is over (seconds since the epoch, UTC); while it is stopped, until when its shares
     are kept. None for an open end. gang: id shared by VMs that were created together with --gang; they are preempted
     together. notice: set from the start of the grace period until the VM is stopped. nodes: its part of the host's
     NUMA nodes, None on a host with one node and where an older vgpuctl did not record it.

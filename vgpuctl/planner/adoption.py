@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host as it is, in vgpuctl's words: the slices that domains hold, and the layout that its GPUs are in already."""
+"""A host as it is, in vgpuctl's words: the shares that domains hold, and the layout that its GPUs are in already."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
-from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus, has_type
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.first_drivers import VFIO_PCI, with_first_drivers
@@ -39,18 +39,18 @@ class AsFound:
     left: tuple[tuple[str, str], ...]
 
 
-def slices_of_devices(devices: Sequence[str], facts: HostFacts) -> tuple[Slice, ...] | str:
-    """The GPU slices among a domain's host devices (PCI addresses and UUIDs of mdevs), in their order.
+def shares_of_devices(devices: Sequence[str], facts: HostFacts) -> tuple[Share, ...] | str:
+    """The GPU shares among a domain's host devices (PCI addresses and UUIDs of mdevs), in their order.
 
     Devices that belong to no GPU are left out. Returns the reason where one does, and is not there or not set up.
     """
-    found: list[Slice] = []
+    found: list[Share] = []
     for device in devices:
-        slice_ = _of_mdev(device, facts) if "-" in device else _of_function(device, devices, facts)
-        if isinstance(slice_, str):
-            return slice_
-        if slice_ is not None:
-            found.append(slice_)
+        share = _of_mdev(device, facts) if "-" in device else _of_function(device, devices, facts)
+        if isinstance(share, str):
+            return share
+        if share is not None:
+            found.append(share)
     return tuple(found)
 
 
@@ -69,7 +69,7 @@ def idle_vgpus(facts: HostFacts, claimed: Collection[str]) -> list[ExistingVgpu]
 def layout_as_found(
     facts: HostFacts, leases: Sequence[Lease], made: Collection[str], foreign: Collection[str] = ()
 ) -> AsFound:
-    """The layout that asks nothing of the host. made: devices of idle vGPUs that are slices of the layout.
+    """The layout that asks nothing of the host. made: devices of idle vGPUs that are shares of the layout.
 
     foreign: devices of domains that are not adopted; a whole card among them is theirs to bind, so it gets no entry.
     GPUs that nothing was done to get no entry. An entry that would take a step, or differ, is left out with the reason.
@@ -83,7 +83,7 @@ def layout_as_found(
         if gpu.address in foreign:
             left.append((gpu.address, "a domain that is not adopted names it"))
             continue
-        layout = _layout_of(gpu, [one for one in leases if one.slice.gpu == gpu.address], made)
+        layout = _layout_of(gpu, [one for one in leases if one.share.gpu == gpu.address], made)
         if layout is None:
             continue
         entry = GpuLayout(GpuMatch(address=gpu.address), layout)
@@ -96,7 +96,7 @@ def layout_as_found(
     return AsFound(tuple(entries), tuple(left))
 
 
-def _of_mdev(uuid: str, facts: HostFacts) -> Slice | str | None:
+def _of_mdev(uuid: str, facts: HostFacts) -> Share | str | None:
     for gpu in facts.gpus:
         for mdev in gpu.mdevs:
             if mdev.uuid == uuid:
@@ -105,7 +105,7 @@ def _of_mdev(uuid: str, facts: HostFacts) -> Slice | str | None:
     return f"its mdev {uuid} does not exist"
 
 
-def _of_function(address: str, devices: Sequence[str], facts: HostFacts) -> Slice | str | None:
+def _of_function(address: str, devices: Sequence[str], facts: HostFacts) -> Share | str | None:
     for gpu in facts.gpus:
         if gpu.address == address:
             return _whole_card(gpu, devices, facts)
@@ -115,8 +115,8 @@ def _of_function(address: str, devices: Sequence[str], facts: HostFacts) -> Slic
     return None
 
 
-def _whole_card(gpu: Gpu, devices: Sequence[str], facts: HostFacts) -> Slice:
-    held = Slice(
+def _whole_card(gpu: Gpu, devices: Sequence[str], facts: HostFacts) -> Share:
+    held = Share(
         gpu=gpu.address,
         sharing=Sharing.PASSTHROUGH,
         profile=str(Sharing.PASSTHROUGH),
@@ -128,14 +128,14 @@ def _whole_card(gpu: Gpu, devices: Sequence[str], facts: HostFacts) -> Slice:
     return _without_vfio(with_first_drivers(held, facts))
 
 
-def _of_vf(gpu: Gpu, function: VirtualFunction, facts: HostFacts) -> Slice | str:
+def _of_vf(gpu: Gpu, function: VirtualFunction, facts: HostFacts) -> Share | str:
     if has_type(function):
         assert function.current_type is not None
         return _of_vgpu(gpu, Sharing.VF_PROFILE, function.address, function.current_type, None)
     if gpu.vendor_id == NVIDIA:
         return f"its VF {function.address} has no vGPU type"
     memory_mib = _memory_of(gpu)
-    held = Slice(
+    held = Share(
         gpu=gpu.address,
         sharing=Sharing.VF,
         profile=str(Sharing.VF),
@@ -146,7 +146,7 @@ def _of_vf(gpu: Gpu, function: VirtualFunction, facts: HostFacts) -> Slice | str
     return _without_vfio(with_first_drivers(held, facts))
 
 
-def _of_vgpu(gpu: Gpu, sharing: Sharing, function: str, type_id: str, uuid: str | None) -> Slice | str:
+def _of_vgpu(gpu: Gpu, sharing: Sharing, function: str, type_id: str, uuid: str | None) -> Share | str:
     offered = next((one for one in gpu.types if one.type_id == type_id), None)
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     name = catalog.short_name(offered.name) if offered is not None else None
@@ -156,7 +156,7 @@ def _of_vgpu(gpu: Gpu, sharing: Sharing, function: str, type_id: str, uuid: str 
         return f"the type {type_id} of {uuid or function} is not known"
     known = catalog.type_by_name(board, name) if board is not None else None
     size = offered.framebuffer_mib if offered is not None else None
-    return Slice(
+    return Share(
         gpu=gpu.address,
         sharing=sharing,
         profile=name,
@@ -168,7 +168,7 @@ def _of_vgpu(gpu: Gpu, sharing: Sharing, function: str, type_id: str, uuid: str 
     )
 
 
-def _without_vfio(held: Slice) -> Slice:
+def _without_vfio(held: Share) -> Share:
     """Nobody knows the first driver of a function found on vfio-pci; libvirt gives it back where it manages it."""
     return replace(held, first_drivers=tuple(one for one in held.first_drivers if one[1] != VFIO_PCI))
 
@@ -183,22 +183,22 @@ def _numa_node(gpu: Gpu) -> int | None:
 
 
 def _layout_of(gpu: Gpu, leases: Sequence[Lease], made: Collection[str]) -> Layout | None:
-    if any(lease.slice.sharing is Sharing.PASSTHROUGH for lease in leases):
+    if any(lease.share.sharing is Sharing.PASSTHROUGH for lease in leases):
         return PassthroughLayout()
     if gpu.driver == VFIO_PCI:
         return PassthroughLayout(VFIO_PCI)
     if gpu.vendor_id != NVIDIA:
         return VfLayout(len(gpu.vfs)) if gpu.vfs else None
-    slices = _slices(gpu, made)
+    shares = _shares(gpu, made)
     if gpu.mig is not None and gpu.mig.current:
         found = sorted(gpu.mig.instances, key=lambda one: (one.profile, one.start))
         instances = tuple(WantedInstance(one.profile, one.start) for one in found)
         if not gpu.vfs:
             return MigLayout(_with_compute(gpu.mig.instances))
-        return MigVgpuLayout(instances, scheduler=_scheduler(gpu), slices=slices)
+        return MigVgpuLayout(instances, scheduler=_scheduler(gpu), shares=shares)
     if gpu.vfs or gpu.mdevs:
         mode = SizeMode.MIXED if gpu.heterogeneous else None
-        return VgpuLayout(size_mode=mode, scheduler=_scheduler(gpu), slices=slices)
+        return VgpuLayout(size_mode=mode, scheduler=_scheduler(gpu), shares=shares)
     return None
 
 
@@ -211,8 +211,8 @@ def _with_compute(found: Sequence[GpuInstance]) -> tuple[WantedInstance, ...]:
     return instances_of(devices_of(wanted), starts)
 
 
-def _slices(gpu: Gpu, made: Collection[str]) -> tuple[tuple[str, int], ...]:
-    """The types of idle slices, each with all of its vGPUs: one that exists counts, whoever uses it."""
+def _shares(gpu: Gpu, made: Collection[str]) -> tuple[tuple[str, int], ...]:
+    """The types of idle shares, each with all of its vGPUs: one that exists counts, whoever uses it."""
     names = {one.type_id: catalog.short_name(one.name) for one in gpu.types}
     vgpus = existing_vgpus(gpu)
     counts = Counter(vgpu.type_id for vgpu in vgpus)

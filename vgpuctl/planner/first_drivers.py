@@ -9,15 +9,15 @@ from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import BindDriver, ResetFunction, Step
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.occupancy import gpu_at
 from vgpuctl.planner.result import Plan
 
 VFIO_PCI = "vfio-pci"
 
 
-def with_first_drivers(wanted: Slice, facts: HostFacts) -> Slice:
-    """The slice with the drivers that its functions have now, before anything is bound to vfio-pci.
+def with_first_drivers(wanted: Share, facts: HostFacts) -> Share:
+    """The share with the drivers that its functions have now, before anything is bound to vfio-pci.
 
     Only kinds that libvirt rebinds get them, and only functions with a driver; one that has none stays without.
     """
@@ -39,7 +39,7 @@ def drivers_of(gpu: Gpu) -> Mapping[str, str | None]:
     }
 
 
-def bind_back(wanted: Slice, drivers: Mapping[str, str | None]) -> tuple[BindDriver, ...]:
+def bind_back(wanted: Share, drivers: Mapping[str, str | None]) -> tuple[BindDriver, ...]:
     """One step per first driver, for the functions that `drivers` does not show on it already."""
     away: dict[str, list[str]] = {}
     for function, driver in wanted.first_drivers:
@@ -48,7 +48,7 @@ def bind_back(wanted: Slice, drivers: Mapping[str, str | None]) -> tuple[BindDri
     return tuple(BindDriver(tuple(functions), driver) for driver, functions in away.items())
 
 
-def release_functions(held: Slice, gpu: Gpu | None, *, can_reset: bool) -> Plan:
+def release_functions(held: Share, gpu: Gpu | None, *, can_reset: bool) -> Plan:
     """Reset the function and bind everything back.
 
     The reset is left out when the function is on a driver of the host again: that driver owns it, and vfio-pci has

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mediated devices, on the PF (`mdev`) and on a VF (`mdev-vf`): one is made under the slice's function by its UUID."""
+"""Mediated devices, on the PF (`mdev`) and on a VF (`mdev-vf`): one is made under the share's function by its UUID."""
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import CreateMdev, DeleteMdev
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.result import Plan
 from vgpuctl.planner.vgpu_checks import carrier_surprise, type_surprise, vf_surprise
 
 
-def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
+def check(wanted: Share, gpu: Gpu, facts: HostFacts) -> str | None:
     """Why the mdev can no longer be made. Its own UUID on the right parent is no surprise: an earlier run made it."""
     for existing in existing_vgpus(gpu):
         if existing.mdev_uuid is not None and existing.mdev_uuid == wanted.mdev_uuid:
@@ -24,10 +24,10 @@ def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
     return type_surprise(wanted, gpu)
 
 
-def build(wanted: Slice, gpu: Gpu) -> Plan:
-    """Create the mdev. Raises ValueError when the slice has no UUID or no type yet."""
+def build(wanted: Share, gpu: Gpu) -> Plan:
+    """Create the mdev. Raises ValueError when the share has no UUID or no type yet."""
     if wanted.mdev_uuid is None or wanted.type_id is None:
-        raise ValueError(f"the slice {wanted.profile} on {wanted.function} has no mdev UUID or no type id")
+        raise ValueError(f"the share {wanted.profile} on {wanted.function} has no mdev UUID or no type id")
     return Plan(
         steps=(CreateMdev(wanted.function, wanted.type_id, wanted.mdev_uuid),),
         undo=(DeleteMdev(wanted.mdev_uuid),),
@@ -35,8 +35,8 @@ def build(wanted: Slice, gpu: Gpu) -> Plan:
     )
 
 
-def release(held: Slice, gpu: Gpu | None) -> Plan:
-    """Delete the mdev if it exists. A slice without UUID was never made."""
+def release(held: Share, gpu: Gpu | None) -> Plan:
+    """Delete the mdev if it exists. A share without UUID was never made."""
     if held.mdev_uuid is None:
         return Plan(summary=(f"nothing to give back: {held.profile} on {held.function} was never made",))
     if gpu is not None and all(one.mdev_uuid != held.mdev_uuid for one in existing_vgpus(gpu)):

@@ -3,13 +3,13 @@
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import BindDriver
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.planner.first_drivers import VFIO_PCI, bind_back, release_functions
 from vgpuctl.planner.result import Plan
 from vgpuctl.sharing.whole_card import find_obstacle
 
 
-def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
+def check(wanted: Share, gpu: Gpu, facts: HostFacts) -> str | None:
     """Why the card can no longer be given away as a whole."""
     obstacle = find_obstacle(gpu, facts)
     if obstacle is not None:
@@ -20,7 +20,7 @@ def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
     return None
 
 
-def build(wanted: Slice, gpu: Gpu) -> Plan:
+def build(wanted: Share, gpu: Gpu) -> Plan:
     """No step; the undo brings every function back to its first driver, should libvirt not have done so.
 
     libvirt's unbinding would wait for nvidia-persistenced, so where that has the card open the agent binds it before:
@@ -34,7 +34,7 @@ def build(wanted: Slice, gpu: Gpu) -> Plan:
     )
 
 
-def release(held: Slice, gpu: Gpu | None) -> Plan:
+def release(held: Share, gpu: Gpu | None) -> Plan:
     """Reset the card and bind its functions back to their first drivers."""
     can_reset = gpu is None or (bool(gpu.reset_methods) and not gpu.vfs)
     return release_functions(held, gpu, can_reset=can_reset)

@@ -2,14 +2,14 @@
 """Plain VFs (AMD, Intel): libvirt binds the VF to vfio-pci (`managed='yes'`), so building takes no step of ours."""
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.occupancy import vf_at
 from vgpuctl.planner.first_drivers import bind_back, release_functions
 from vgpuctl.planner.result import Plan
 from vgpuctl.planner.vgpu_checks import vf_surprise
 
 
-def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
+def check(wanted: Share, gpu: Gpu, facts: HostFacts) -> str | None:
     """Why the VF can no longer be given away."""
     surprise = vf_surprise(wanted, gpu)
     if surprise is not None:
@@ -20,7 +20,7 @@ def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
     return None
 
 
-def build(wanted: Slice, gpu: Gpu) -> Plan:
+def build(wanted: Share, gpu: Gpu) -> Plan:
     """No step; the undo brings the VF back to its first driver, should libvirt not have done so."""
     return Plan(
         undo=bind_back(wanted, {}),
@@ -28,6 +28,6 @@ def build(wanted: Slice, gpu: Gpu) -> Plan:
     )
 
 
-def release(held: Slice, gpu: Gpu | None) -> Plan:
+def release(held: Share, gpu: Gpu | None) -> Plan:
     """Reset the VF and bind it back to its first driver."""
     return release_functions(held, gpu, can_reset=True)

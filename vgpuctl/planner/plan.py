@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps for one slice, kind by kind; leaves doing them to the agent and their order among VMs to the use cases."""
+"""Steps for one share, kind by kind; leaves doing them to the agent and their order among VMs to the use cases."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from typing import Protocol
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl.model.layout import GpuLayout
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.occupancy import gpu_at, vf_at
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner import mediated, passthrough, plain_vf, vf_profile
@@ -15,19 +15,19 @@ from vgpuctl.planner.first_drivers import with_first_drivers
 from vgpuctl.planner.result import Plan
 from vgpuctl.sharing.declared import declared_of, refuse_share
 
-__all__ = ["Plan", "check_declared", "check_slice", "is_unread", "plan_release", "plan_slice", "with_first_drivers"]
+__all__ = ["Plan", "check_declared", "check_share", "is_unread", "plan_release", "plan_share", "with_first_drivers"]
 
 
 class Kind(Protocol):
     """What each sharing kind's file answers."""
 
-    def check(self, wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
-        """Why the live GPU no longer offers the slice, None when it does."""
+    def check(self, wanted: Share, gpu: Gpu, facts: HostFacts) -> str | None:
+        """Why the live GPU no longer offers the share, None when it does."""
 
-    def build(self, wanted: Slice, gpu: Gpu) -> Plan:
+    def build(self, wanted: Share, gpu: Gpu) -> Plan:
         """Steps that make the device."""
 
-    def release(self, held: Slice, gpu: Gpu | None) -> Plan:
+    def release(self, held: Share, gpu: Gpu | None) -> Plan:
         """Steps that give the device back; without the GPU's facts, all that could be needed."""
 
 
@@ -40,10 +40,10 @@ _KINDS: dict[Sharing, Kind] = {
 }
 
 
-def check_slice(wanted: Slice, facts: HostFacts, declared: Sequence[GpuLayout] = ()) -> str | None:
-    """Why the host, freshly read, no longer offers this slice; None when it does.
+def check_share(wanted: Share, facts: HostFacts, declared: Sequence[GpuLayout] = ()) -> str | None:
+    """Why the host, freshly read, no longer offers this share; None when it does.
 
-    The slice comes from a placement over cached facts; nothing of it may exist yet (its own mdev excepted).
+    The share comes from a placement over cached facts; nothing of it may exist yet (its own mdev excepted).
     declared: the entries of the host's layout.
     """
     gpu = gpu_at(facts, wanted.gpu)
@@ -61,23 +61,23 @@ def check_slice(wanted: Slice, facts: HostFacts, declared: Sequence[GpuLayout] =
     return surprise
 
 
-def check_declared(wanted: Slice, facts: HostFacts, declared: Sequence[GpuLayout]) -> str | None:
-    """Why the layout says that the GPU does not serve this slice; None when it may."""
+def check_declared(wanted: Share, facts: HostFacts, declared: Sequence[GpuLayout]) -> str | None:
+    """Why the layout says that the GPU does not serve this share; None when it may."""
     gpu = gpu_at(facts, wanted.gpu)
     if gpu is None:
         return None
     return refuse_share(declared_of(gpu, facts.gpus, declared), gpu, wanted.sharing, wanted.profile)
 
 
-def plan_slice(wanted: Slice, facts: HostFacts) -> Plan:
-    """Steps that build a slice which check_slice accepts, and their undo.
+def plan_share(wanted: Share, facts: HostFacts) -> Plan:
+    """Steps that build a share which check_share accepts, and their undo.
 
-    A slice that a VM kept over a reboot has lost its VF: all VFs of its GPU are then enabled first, and stay so.
-    Raises ValueError when the GPU is not in the facts, or when a mediated slice has no UUID yet.
+    A share that a VM kept over a reboot has lost its VF: all VFs of its GPU are then enabled first, and stay so.
+    Raises ValueError when the GPU is not in the facts, or when a mediated share has no UUID yet.
     """
     gpu = gpu_at(facts, wanted.gpu)
     if gpu is None:
-        raise ValueError(f"the facts have no GPU at {wanted.gpu}; ask check_slice first")
+        raise ValueError(f"the facts have no GPU at {wanted.gpu}; ask check_share first")
     plan = _KINDS[wanted.sharing].build(wanted, gpu)
     if not wanted.sharing.needs_virtual_functions() or gpu.vfs or not gpu.total_vfs:
         return plan
@@ -88,8 +88,8 @@ def plan_slice(wanted: Slice, facts: HostFacts) -> Plan:
     )
 
 
-def plan_release(held: Slice, facts: HostFacts | None) -> Plan:
-    """Steps that give a slice's device back; nothing for what is back already, so that it can be asked again.
+def plan_release(held: Share, facts: HostFacts | None) -> Plan:
+    """Steps that give a share's device back; nothing for what is back already, so that it can be asked again.
 
     facts: the host as read after its VM was stopped. None when it could not be read: the plan then holds every step
     that could be needed, each of which the agent leaves out when it is so already. The same for a device that could
@@ -105,7 +105,7 @@ def plan_release(held: Slice, facts: HostFacts | None) -> Plan:
     return _KINDS[held.sharing].release(held, gpu)
 
 
-def is_unread(facts: HostFacts, held: Slice) -> bool:
+def is_unread(facts: HostFacts, held: Share) -> bool:
     """Whether the facts do not show a device since it could not be read."""
     if any(one.address in (held.gpu, held.function) for one in facts.unread_functions):
         return True

@@ -3,14 +3,14 @@
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import SetVgpuType
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.libvirt_version import refuse_vendor_vfio
 from vgpuctl.model.occupancy import has_type, vf_at
 from vgpuctl.planner.result import Plan
 from vgpuctl.planner.vgpu_checks import carrier_surprise, type_surprise, vf_surprise
 
 
-def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
+def check(wanted: Share, gpu: Gpu, facts: HostFacts) -> str | None:
     """Why the VF can no longer take the type."""
     return (
         refuse_vendor_vfio(facts.libvirt_version)
@@ -20,10 +20,10 @@ def check(wanted: Slice, gpu: Gpu, facts: HostFacts) -> str | None:
     )
 
 
-def build(wanted: Slice, gpu: Gpu) -> Plan:
-    """Set the type on the VF. Raises ValueError when the slice has no type."""
+def build(wanted: Share, gpu: Gpu) -> Plan:
+    """Set the type on the VF. Raises ValueError when the share has no type."""
     if wanted.type_id is None:
-        raise ValueError(f"the slice {wanted.profile} on {wanted.function} has no type id")
+        raise ValueError(f"the share {wanted.profile} on {wanted.function} has no type id")
     return Plan(
         steps=(SetVgpuType(wanted.function, wanted.type_id),),
         undo=(SetVgpuType(wanted.function, "0"),),
@@ -31,7 +31,7 @@ def build(wanted: Slice, gpu: Gpu) -> Plan:
     )
 
 
-def release(held: Slice, gpu: Gpu | None) -> Plan:
+def release(held: Share, gpu: Gpu | None) -> Plan:
     """Take the type away. A VF that is gone, free, or carries a type vgpuctl did not set is left as it is."""
     if gpu is not None:
         function = vf_at(gpu, held.function)

@@ -4,11 +4,11 @@
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.vf_health import VfState, describe, state_of
 from vgpuctl.catalog import short_name
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.occupancy import describe_holders, existing_vgpus, vf_at
 
 
-def type_surprise(wanted: Slice, gpu: Gpu) -> str | None:
+def type_surprise(wanted: Share, gpu: Gpu) -> str | None:
     """Why the type cannot be created now: it is gone, its id is another (drivers differ), or none is left."""
     offered = next((one for one in gpu.types if short_name(one.name) == wanted.profile), None)
     if offered is None:
@@ -22,7 +22,7 @@ def type_surprise(wanted: Slice, gpu: Gpu) -> str | None:
     return None
 
 
-def vf_surprise(wanted: Slice, gpu: Gpu) -> str | None:
+def vf_surprise(wanted: Share, gpu: Gpu) -> str | None:
     """Why the VF cannot be used now: it is gone, or carries or serves something already."""
     function = vf_at(gpu, wanted.function)
     if function is None:
@@ -37,7 +37,7 @@ def vf_surprise(wanted: Slice, gpu: Gpu) -> str | None:
     return None
 
 
-def carrier_surprise(wanted: Slice, gpu: Gpu) -> str | None:
+def carrier_surprise(wanted: Share, gpu: Gpu) -> str | None:
     """Why NVIDIA's driver makes no vGPU on the VF now: it is sick or in quarantine."""
     function = vf_at(gpu, wanted.function)
     if function is None:

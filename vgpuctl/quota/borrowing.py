@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vgpuctl.quota.charge import Amounts, add
 from vgpuctl.quota.limits import Quota
-from vgpuctl.quota.resources import SLICES, Resource
+from vgpuctl.quota.resources import SHARES, Resource
 
 _OF_GPUS = (Resource.CARDS, Resource.FRAMEBUFFER, Resource.MIG_COMPUTE)
 
@@ -48,4 +48,4 @@ def may_reclaim(quotas: Sequence[Quota], used: Amounts, asked: Amounts) -> bool:
 
 
 def _is_of_gpus(quota: Quota) -> bool:
-    return quota.resource in _OF_GPUS or quota.resource.startswith(SLICES)
+    return quota.resource in _OF_GPUS or quota.resource.startswith(SHARES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VM and its slices take, in the units of quotas."""
+"""What a VM and its shares take, in the units of quotas."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.catalog.names import gpu_instance_slices
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.quota.resources import SLICES, Resource
+from vgpuctl.quota.resources import SHARES, Resource
 
 Amounts = Mapping[str, int]
 """Amounts by resource; one that is not there is 0."""
@@ -26,7 +26,7 @@ def of_request(request: VmRequest) -> dict[str, int]:
         if gpu.sharing is Sharing.PASSTHROUGH:
             amounts[Resource.CARDS] += gpu.count
         elif gpu.profile is not None:
-            amounts[SLICES + gpu.profile] += gpu.count
+            amounts[SHARES + gpu.profile] += gpu.count
     return dict(amounts)
 
 
@@ -35,14 +35,14 @@ def of_guest(request: VmRequest) -> dict[str, int]:
     return {Resource.VMS: 1, Resource.VCPUS: request.vcpus, Resource.MEMORY: request.memory_mib}
 
 
-def of_slices(slices: Iterable[Slice]) -> dict[str, int]:
-    """What slices take, for as long as their leases live."""
+def of_shares(shares: Iterable[Share]) -> dict[str, int]:
+    """What shares take, for as long as their leases live."""
     amounts: Counter[str] = Counter()
-    for held in slices:
+    for held in shares:
         if held.sharing is Sharing.PASSTHROUGH:
             amounts[Resource.CARDS] += 1
         else:
-            amounts[SLICES + held.profile] += 1
+            amounts[SHARES + held.profile] += 1
         amounts[Resource.FRAMEBUFFER] += held.framebuffer_mib or 0
         amounts[Resource.MIG_COMPUTE] += compute_slices(held)
     return {resource: amount for resource, amount in amounts.items() if amount}
@@ -56,16 +56,16 @@ def add(*charges: Amounts) -> dict[str, int]:
     return dict(total)
 
 
-def compute_slices(held: Slice) -> int:
-    """MIG compute slices of a slice's GPU instance; 0 for a slice without MIG."""
+def compute_slices(held: Share) -> int:
+    """MIG compute slices of a share's GPU instance; 0 for a share without MIG."""
     return gpu_instance_slices(held.profile) or 0
 
 
-def part_of_card(held: Slice, gpus: Sequence[Gpu]) -> float:
-    """How much of its GPU a slice keeps from others, 0 to 1: what its GPU-hours are counted with.
+def part_of_card(held: Share, gpus: Sequence[Gpu]) -> float:
+    """How much of its GPU a share keeps from others, 0 to 1: what its GPU-hours are counted with.
 
     The larger of its part of the memory and, with MIG, of the compute slices; for a plain VF one of the VFs.
-    gpus: of its host as last read; without the slice's GPU among them the catalogue answers, and a whole GPU counts
+    gpus: of its host as last read; without the share's GPU among them the catalogue answers, and a whole GPU counts
     where that does not know either.
     """
     if held.sharing is Sharing.PASSTHROUGH:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from vgpuctl.errors import UsageError
 from vgpuctl.model.units import format_mib, parse_mib
 
-SLICES = "slices:"
+SHARES = "shares:"
 LARGEST_AMOUNT = 2**53
 
 _PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}")
@@ -19,7 +19,7 @@ _HOURS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 
 
 class Resource(StrEnum):
-    """What is counted. Slices of one profile are named `slices:PROFILE` instead."""
+    """What is counted. Shares of one profile are named `shares:PROFILE` instead."""
 
     VMS = "vms"
     VCPUS = "vcpus"
@@ -30,7 +30,7 @@ class Resource(StrEnum):
     GPU_HOURS = "gpu-hours"
 
 
-_FORMS = ", ".join([*Resource, f"{SLICES}PROFILE"])
+_FORMS = ", ".join([*Resource, f"{SHARES}PROFILE"])
 _SIZES = (Resource.MEMORY, Resource.FRAMEBUFFER)
 
 
@@ -38,7 +38,7 @@ def parse_resource(name: str) -> str:
     """Accept a resource's name. Raises UsageError that lists them."""
     if name in tuple(Resource):
         return name
-    if name.startswith(SLICES) and _PROFILE.fullmatch(name.removeprefix(SLICES)):
+    if name.startswith(SHARES) and _PROFILE.fullmatch(name.removeprefix(SHARES)):
         return name
     raise UsageError(f"{name!a} is nothing that a quota can be set on", hint=f"use one of {_FORMS}")
 

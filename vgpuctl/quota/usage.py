@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Interval:
-    """One slice, attached to one VM from begun_at to ended_at (seconds since the epoch, UTC; None: still attached).
+    """One share, attached to one VM from begun_at to ended_at (seconds since the epoch, UTC; None: still attached).
 
     card_part: how much of its GPU it kept from others, 0 to 1. compute_slices: of its MIG instance, 0 without MIG.
     """
@@ -33,20 +33,20 @@ class Interval:
 
 @dataclass(frozen=True)
 class UsageLine:
-    """What one tenant used of one profile. slice_hours: of all its slices together."""
+    """What one tenant used of one profile. share_hours: of all its shares together."""
 
     tenant: str
     profile: str
-    slices: int
+    shares: int
     attached: int
-    slice_hours: float
+    share_hours: float
     framebuffer_gib_hours: float
     mig_compute_hours: float
     gpu_hours: float
 
 
 def add_up(intervals: Iterable[Interval], since: float, until: float) -> list[UsageLine]:
-    """One line per tenant and profile, by name. slices: how many leases; attached: those that still are."""
+    """One line per tenant and profile, by name. shares: how many leases; attached: those that still are."""
     lines: dict[tuple[str, str], UsageLine] = {}
     leases: dict[tuple[str, str], set[str]] = {}
     for one in intervals:
@@ -60,9 +60,9 @@ def add_up(intervals: Iterable[Interval], since: float, until: float) -> list[Us
         lines[key] = UsageLine(
             tenant=one.tenant,
             profile=one.profile,
-            slices=len(held),
+            shares=len(held),
             attached=line.attached + (one.ended_at is None),
-            slice_hours=line.slice_hours + hours,
+            share_hours=line.share_hours + hours,
             framebuffer_gib_hours=line.framebuffer_gib_hours + hours * one.framebuffer_mib / 1024,
             mig_compute_hours=line.mig_compute_hours + hours * one.compute_slices,
             gpu_hours=line.gpu_hours + hours * one.card_part,

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Window
@@ -22,21 +22,21 @@ MOST_TIMES = 64
 
 @dataclass(frozen=True)
 class Booking:
-    """Slices that are taken from begin to end (seconds since the epoch; end infinite: for good).
+    """Shares that are taken from begin to end (seconds since the epoch; end infinite: for good).
 
     vm_uuid: the VM that holds them now, None for a promise. footprint: what its guest takes.
     """
 
     name: str
     host: str
-    slices: tuple[Slice, ...]
+    shares: tuple[Share, ...]
     begin: float
     end: float
     vm_uuid: str | None = None
     footprint: Footprint = NO_FOOTPRINT
 
     def overlaps(self, begin: float, end: float) -> bool:
-        """Whether it takes its slices at any time of a range."""
+        """Whether it takes its shares at any time of a range."""
         return self.begin < end and begin < self.end
 
 
@@ -114,7 +114,7 @@ def distinct(leases: Sequence[Lease]) -> list[Lease]:
     """The leases with each function of a host once: what follows each other on it is not taken twice at a time."""
     found: dict[tuple[str, str], Lease] = {}
     for lease in leases:
-        held = lease.slice
+        held = lease.share
         key = lease.id if held.sharing is Sharing.MDEV else held.function
         found.setdefault((lease.host, key), lease)
     return list(found.values())
@@ -134,7 +134,7 @@ def leases_of(booking: Booking) -> list[Lease]:
     return [
         Lease(f"{booking.name}#{index}", booking.vm_uuid or booking.name, tenant, name or tenant, booking.host, index,
               held, LeaseState.RESERVED)
-        for index, held in enumerate(booking.slices)
+        for index, held in enumerate(booking.shares)
     ]  # fmt: skip
 
 
@@ -146,6 +146,6 @@ def _at(capacity: HostCapacity, bookings: Sequence[Booking], windows: Sequence[W
     later = [one.footprint for one in here if one.vm_uuid is None and _is_in(one, windows)]
     facts = capacity.facts
     if gone:
-        slices = [held for one in gone for held in one.slices]
-        facts = relieve(facts, slices, {one.vm_uuid for one in gone if one.vm_uuid is not None}, freed)
+        shares = [held for one in gone for held in one.shares]
+        facts = relieve(facts, shares, {one.vm_uuid for one in gone if one.vm_uuid is not None}, freed)
     return replace(with_promised(capacity, less=freed, more=later), facts=facts)

@@ -48,7 +48,7 @@ def count_more(request: VmRequest, capacities: Sequence[HostCapacity], leases: I
     """How many more VMs like this one fit, by host.
 
     They are placed one after another with the rules of `place` until none fits, so the number is one that can be had.
-    Of one slice each it is the largest: GPUs do not depend on each other. Groups and the host of the request count.
+    Of one share each it is the largest: GPUs do not depend on each other. Groups and the host of the request count.
     """
     by_host: dict[str, list[Lease]] = {capacity.name: [] for capacity in capacities}
     for lease in leases:
@@ -103,19 +103,19 @@ def _repack(
         new = [_moved(lease, placement, index) for index, lease in enumerate(vm.leases)]
         footprint = NO_FOOTPRINT if vm.footprint == NO_FOOTPRINT else footprint_of(request, placement)
         fleet.take(placement.host, new, footprint, _group(vm.request))
-        before = sorted((lease.host, lease.slice.gpu) for lease in vm.leases)
-        if before != sorted((lease.host, lease.slice.gpu) for lease in new):
+        before = sorted((lease.host, lease.share.gpu) for lease in vm.leases)
+        if before != sorted((lease.host, lease.share.gpu) for lease in new):
             moves.append(Move(vm.name, vm.host, placement))
     return fleet, moves
 
 
 def _relieve(capacity: HostCapacity, vms: Sequence[PlacedVm]) -> HostCapacity:
     freed = [vm.footprint for vm in vms]
-    slices = [lease.slice for vm in vms for lease in vm.leases]
+    shares = [lease.share for vm in vms for lease in vm.leases]
     own = {_group(vm.request) for vm in vms}
     return replace(
         with_promised(capacity, less=freed),
-        facts=relieve(capacity.facts, slices, {vm.vm_uuid for vm in vms}, freed),
+        facts=relieve(capacity.facts, shares, {vm.vm_uuid for vm in vms}, freed),
         groups=frozenset(group for group in capacity.groups if group not in own),
     )
 
@@ -131,20 +131,20 @@ def _as_it_is(vm: PlacedVm) -> VmRequest:
             wanted.append(gpu)
         else:
             wanted.extend(
-                replace(gpu, count=1, profile=one.slice.profile, minimum_memory_mib=None, exact_memory_mib=None)
+                replace(gpu, count=1, profile=one.share.profile, minimum_memory_mib=None, exact_memory_mib=None)
                 for one in held
             )
     return replace(vm.request, gpus=tuple(wanted))
 
 
 def _moved(lease: Lease, placement: Placement, index: int) -> Lease:
-    new = placement.slices[index]
-    return replace(lease, host=placement.host, slice=replace(new, mdev_uuid=lease.slice.mdev_uuid))
+    new = placement.shares[index]
+    return replace(lease, host=placement.host, share=replace(new, mdev_uuid=lease.share.mdev_uuid))
 
 
 def _size(vm: PlacedVm) -> tuple[int, int, str]:
-    """Several GPUs first, then the largest slices; where a VM must be comes before where it may be."""
-    return (-len(vm.leases), -max(lease.slice.framebuffer_mib or 0 for lease in vm.leases), vm.name)
+    """Several GPUs first, then the largest shares; where a VM must be comes before where it may be."""
+    return (-len(vm.leases), -max(lease.share.framebuffer_mib or 0 for lease in vm.leases), vm.name)
 
 
 def _group(request: VmRequest) -> tuple[str, str] | None:
@@ -156,14 +156,14 @@ def _fill(request: VmRequest, fleet: Fleet) -> Counter[str]:
     counts: Counter[str] = Counter()
     while (placement := fleet.place(request)) is not None:
         number = sum(counts.values())
-        leases = [_lease(placement, number, index) for index in range(len(placement.slices))]
+        leases = [_lease(placement, number, index) for index in range(len(placement.shares))]
         fleet.take(placement.host, leases, footprint_of(request, placement), _group(request))
         counts[placement.host] += 1
     return counts
 
 
 def _lease(placement: Placement, number: int, index: int) -> Lease:
-    chosen = placement.slices[index]
+    chosen = placement.shares[index]
     identity = f"one-more-{number}-{index}"
     if chosen.sharing.is_mediated():
         chosen = replace(chosen, mdev_uuid=identity)

@@ -100,7 +100,7 @@ def _on_host(host: Host, request: VmRequest, wants: Sequence[Wanted]) -> list[Re
 
 
 def _not_together(wants: Sequence[Wanted], states: Sequence[GpuState]) -> Refusal:
-    """Say how many of the wanted slices the host's GPUs take together."""
+    """Say how many of the wanted shares the host's GPUs take together."""
     most = next((count for count in range(len(wants) - 1, 0, -1) if fit(wants[:count], states)), 0)
     missing = wants[most].what
     return Refusal(

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All slices of one VM on one host: best first, taking back a choice that leaves a later slice without a GPU."""
+"""All shares of one VM on one host: best first, taking back a choice that leaves a later share without a GPU."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.judge import Judge
@@ -22,14 +22,14 @@ MOST_TRIES = 2000
 
 @dataclass(frozen=True)
 class Fit:
-    """Slices in the request's order, and their waste added up."""
+    """Shares in the request's order, and their waste added up."""
 
-    slices: tuple[Slice, ...]
+    shares: tuple[Share, ...]
     waste: Waste
 
 
 def ask(wanted: Wanted, state: GpuState) -> Answer:
-    """What a GPU offers for one wanted slice: every path that places, counts or explains asks here.
+    """What a GPU offers for one wanted share: every path that places, counts or explains asks here.
 
     A model that cannot serve the want says so; any other GPU serves it only if its layout does.
     """
@@ -51,7 +51,7 @@ def _offers(wanted: Wanted, state: GpuState) -> Answer:
 
 
 def fit(wants: Sequence[Wanted], states: Sequence[GpuState], judge: Judge = USUAL_JUDGE) -> Fit | None:
-    """The slices for every want on these GPUs of one host, None when they do not go together.
+    """The shares for every want on these GPUs of one host, None when they do not go together.
 
     Whole cards are chosen first and conditions last, since those have the most ways to be met. Under `topology` the
     search starts from each GPU, and the choice whose GPUs are nearest each other is taken.
@@ -63,7 +63,7 @@ def fit(wants: Sequence[Wanted], states: Sequence[GpuState], judge: Judge = USUA
         if found:
             return min(
                 found,
-                key=lambda one: (given_for_conditions(wants, one), judge.apart(one.slices, by_address), one.waste),
+                key=lambda one: (given_for_conditions(wants, one), judge.apart(one.shares, by_address), one.waste),
             )
     fitting = _search(wants, by_address, judge)
     if fitting is None and judge != USUAL_JUDGE:
@@ -73,7 +73,7 @@ def fit(wants: Sequence[Wanted], states: Sequence[GpuState], judge: Judge = USUA
 
 def given_for_conditions(wants: Sequence[Wanted], fitting: Fit) -> int:
     """What is given for the wants that name conditions, where the smallest comes first."""
-    pairs = zip(wants, fitting.slices, strict=True)
+    pairs = zip(wants, fitting.shares, strict=True)
     return sum(one.framebuffer_mib or 0 for wanted, one in pairs if by_conditions(wanted))
 
 
@@ -92,7 +92,7 @@ def _search(
         return None
     by_want = dict(zip(order, chosen, strict=True))
     offers = [by_want[index] for index in range(len(wants))]
-    return Fit(tuple(offer.slice for offer in offers), _add([offer.waste for offer in offers]))
+    return Fit(tuple(offer.share for offer in offers), _add([offer.waste for offer in offers]))
 
 
 @dataclass
@@ -118,7 +118,7 @@ class _Search:
             self.tries += 1
             if self.tries > MOST_TRIES:
                 return None
-            rest = {**states, offer.slice.gpu: states[offer.slice.gpu].with_slice(offer.slice)}
+            rest = {**states, offer.share.gpu: states[offer.share.gpu].with_share(offer.share)}
             chosen = self.choose(index + 1, rest)
             if chosen is not None:
                 return [offer, *chosen]

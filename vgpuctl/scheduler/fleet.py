@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable
 from functools import partial
 from itertools import count
 
-from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
@@ -29,7 +29,7 @@ from vgpuctl.scheduler.scarcity import Model, Scarcity
 from vgpuctl.scheduler.state_index import StateIndex
 
 _Choice = tuple[Price, str, str]
-"""What it costs, the host, and the GPU's address where one slice is wanted."""
+"""What it costs, the host, and the GPU's address where one share is wanted."""
 
 
 class Fleet:
@@ -85,8 +85,8 @@ class Fleet:
             )
             cards[gpu.address] = Card(reading, self._classes)
         for lease in leases:
-            if lease.slice.gpu in cards and lease.state.holds_device():
-                cards[lease.slice.gpu].take(lease)
+            if lease.share.gpu in cards and lease.state.holds_device():
+                cards[lease.share.gpu].take(lease)
         host = self.hosts[name] = Host(capacity, cards)
         self._policies[capacity.traits.policy] += 1
         self._hosts_with_nodes += len(host.nodes) > 1
@@ -126,9 +126,9 @@ class Fleet:
         if group is not None:
             self._groups.setdefault(group, Counter())[host] += 1
         for lease in leases:
-            found.cards[lease.slice.gpu].take(lease)
+            found.cards[lease.share.gpu].take(lease)
         self.last_host = host
-        self._changed(found, {lease.slice.gpu for lease in leases}, footprint, 1)
+        self._changed(found, {lease.share.gpu for lease in leases}, footprint, 1)
 
     def give_back(
         self,
@@ -142,8 +142,8 @@ class Fleet:
         if group is not None:
             self._groups[group][host] -= 1
         for lease in leases:
-            found.cards[lease.slice.gpu].give_back(lease)
-        self._changed(found, {lease.slice.gpu for lease in leases}, footprint, -1)
+            found.cards[lease.share.gpu].give_back(lease)
+        self._changed(found, {lease.share.gpu for lease in leases}, footprint, -1)
 
     def place(self, request: VmRequest, policy: Policy | None = None) -> Placement | None:
         """Choose host and GPUs for one VM; None when no host can take it. Nothing is counted as taken yet."""
@@ -347,20 +347,20 @@ class Fleet:
         host = self.hosts[name]
         rooms = host.rooms_for(question)
         if address:
-            slices: tuple[Slice, ...] = (question.slice_on(host.cards[address]),)
+            shares: tuple[Share, ...] = (question.share_on(host.cards[address]),)
             if len(rooms) == 1:
-                return Placement(name, slices)
-            cells = choose_on(question.need, [one.numa_node for one in slices], rooms)
+                return Placement(name, shares)
+            cells = choose_on(question.need, [one.numa_node for one in shares], rooms)
         else:
             fitting = next(
                 found
                 for reach in Reach
                 if (found := question.fit_on(host.states, host.labels, rooms, reach)) is not None
             )
-            slices, cells = fitting.slices, fitting.cells
+            shares, cells = fitting.shares, fitting.cells
         assert cells is not None
-        gpu_nodes = [one.numa_node for one in slices]
-        return Placement(name, slices, nodes=nodes_on(host.nodes, cells, gpu_nodes, is_pinned=question.has_gpus))
+        gpu_nodes = [one.numa_node for one in shares]
+        return Placement(name, shares, nodes=nodes_on(host.nodes, cells, gpu_nodes, is_pinned=question.has_gpus))
 
 
 def _at(state: GpuState) -> list[int]:

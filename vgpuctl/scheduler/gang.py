@@ -88,7 +88,7 @@ def _hardness(request: VmRequest) -> tuple[bool, int, int]:
 def promised_leases_of(placement: Placement, number: int) -> list[Lease]:
     """What a VM of the gang would hold there, as the scheduler counts it. number: of the VM in the gang."""
     leases = []
-    for index, chosen in enumerate(placement.slices):
+    for index, chosen in enumerate(placement.shares):
         identity = f"together-{number}-{index}"
         if chosen.sharing.is_mediated():
             chosen = replace(chosen, mdev_uuid=identity)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Equal GPUs share one number: what the rules look at, without addresses, names and processes.
 
-Every GPU of a class gets the same answer to a wanted slice; only the function's address differs.
+Every GPU of a class gets the same answer to a wanted share; only the function's address differs.
 """
 
 import bisect
@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.vf_health import is_usable
-from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.libvirt_version import takes_vendor_vfio
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuReading, GpuState
@@ -108,7 +108,7 @@ class Card:
         """Count a lease."""
         self.leases[lease.id] = lease
         self._state = self._number = None
-        promised = lease.slice
+        promised = lease.share
         if promised.sharing is Sharing.PASSTHROUGH:
             self._whole += 1
         elif promised.sharing.is_vgpu() and promised.device not in self.reading.devices:
@@ -120,7 +120,7 @@ class Card:
         """Forget a lease that was counted."""
         del self.leases[lease.id]
         self._state = self._number = None
-        promised = lease.slice
+        promised = lease.share
         if promised.sharing is Sharing.PASSTHROUGH:
             self._whole -= 1
         elif promised.sharing.is_vgpu() and promised.device not in self.reading.devices:
@@ -129,7 +129,7 @@ class Card:
             self.functions.discard(promised.function)
 
 
-def _counted(promised: Slice) -> tuple[str, int, int]:
+def _counted(promised: Share) -> tuple[str, int, int]:
     start = promised.placement_start
     return (promised.profile, promised.framebuffer_mib or 0, -1 if start is None else start)
 

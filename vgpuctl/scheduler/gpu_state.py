@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 from vgpuctl.model.layout import GpuLayout
-from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.traits import NO_GPU_TRAITS, NO_TRAITS, GpuTraits, HostTraits
@@ -62,8 +62,8 @@ class GpuState:
         """The model's name for people."""
         return self.gpu.name or (self.board.name if self.board else "GPU")
 
-    def with_slice(self, added: Slice) -> "GpuState":
-        """The state after one more slice of the VM that is being placed."""
+    def with_share(self, added: Share) -> "GpuState":
+        """The state after one more share of the VM that is being placed."""
         state = replace(
             self,
             lease_holders=(*self.lease_holders, "this VM"),
@@ -104,7 +104,7 @@ class GpuReading:
         functions = set(self.functions)
         whole = None
         for lease in leases:
-            promised = lease.slice
+            promised = lease.share
             if promised.sharing is Sharing.PASSTHROUGH:
                 whole = _name(lease)
                 continue

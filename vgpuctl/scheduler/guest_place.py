@@ -115,11 +115,11 @@ def floating_cpus(capacity: HostCapacity) -> dict[int, tuple[int, ...]]:
 
 def footprint_of(request: VmRequest, placement: Placement) -> Footprint:
     """What a VM that is placed there takes when it runs."""
-    gpu_nodes = tuple(one.numa_node for one in placement.slices if one.numa_node is not None)
+    gpu_nodes = tuple(one.numa_node for one in placement.shares if one.numa_node is not None)
     return Footprint(request.memory, request.vcpus, placement.nodes, gpu_nodes)
 
 
 def footprint_of_vm(vm: Vm, leases: Sequence[Lease]) -> Footprint:
     """What a VM that is there takes when it runs. leases: its own."""
-    gpu_nodes = tuple(one.slice.numa_node for one in leases if one.slice.numa_node is not None)
+    gpu_nodes = tuple(one.share.numa_node for one in leases if one.share.numa_node is not None)
     return Footprint(vm.request.memory, vm.request.vcpus, vm.nodes, gpu_nodes)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName, parse_policy
 from vgpuctl.model.sharing import Sharing
@@ -92,9 +92,9 @@ class Judge:
 
         def key(offer: Offer) -> tuple[int, int, float, tuple[int, int, int], str, str]:
             size = offer.waste[0] if by_size else 0
-            missing = self.missing(states[offer.slice.gpu].traits.labels)
-            score = self._score_on(offer, states[offer.slice.gpu], states)
-            return (size, missing, score, offer.waste, offer.slice.gpu, offer.slice.profile)
+            missing = self.missing(states[offer.share.gpu].traits.labels)
+            score = self._score_on(offer, states[offer.share.gpu], states)
+            return (size, missing, score, offer.waste, offer.share.gpu, offer.share.profile)
 
         return sorted(offers, key=key) if len(offers) > 1 else list(offers)
 
@@ -103,14 +103,14 @@ class Judge:
         return sum(label not in labels for label in self.preferred)
 
     def price_of(self, offer: Offer, state: GpuState, free: float, *, by_size: bool = False) -> Price:
-        """The price of one slice alone.
+        """The price of one share alone.
 
         free: the free part of the host's GPUs, 0 to 1; under `fragmentation` how many others are untouched, 0 where
         the GPU of the offer is not.
         """
         missing = self.missing(state.traits.labels)
         if self.is_least_waste:
-            could_be_shared = offer.waste[0] if offer.slice.sharing is Sharing.PASSTHROUGH else 0
+            could_be_shared = offer.waste[0] if offer.share.sharing is Sharing.PASSTHROUGH else 0
             loss = loss_of(offer, state, int(free))
             return (0, missing, could_be_shared, loss.total, free, *offer.waste[2:], loss.opening)
         size = offer.waste[0] if by_size else 0
@@ -123,30 +123,30 @@ class Judge:
         return (size, missing, round(total, 9), self._score_on(offer, state, {}), *offer.waste)
 
     def price_of_all(
-        self, slices: Sequence[Slice], waste: tuple[int, ...], states: Mapping[str, GpuState], *, size_mib: int
+        self, shares: Sequence[Share], waste: tuple[int, ...], states: Mapping[str, GpuState], *, size_mib: int
     ) -> Price:
-        """What all slices of one VM cost on one host. states: all its GPUs, by address, as they were before."""
-        missing = sum(self.missing(states[one.gpu].traits.labels) for one in slices)
-        if self.is_least_waste and slices:
-            all_whole = all(one.sharing is Sharing.PASSTHROUGH for one in slices)
-            loss, beside = loss_of_all(slices, states)
+        """What all shares of one VM cost on one host. states: all its GPUs, by address, as they were before."""
+        missing = sum(self.missing(states[one.gpu].traits.labels) for one in shares)
+        if self.is_least_waste and shares:
+            all_whole = all(one.sharing is Sharing.PASSTHROUGH for one in shares)
+            loss, beside = loss_of_all(shares, states)
             return (0, missing, waste[0] if all_whole else 0, loss.total, beside, *waste[2:], loss.opening)
         total = 0.0
         for name, weight in self.policy.parts:
             if name in _OF_HOST:
                 total += weight * _OF_HOST[name](free_of_host(states.values()))
             elif name is PolicyName.LEAST_UTILISED:
-                chosen = sorted({one.gpu for one in slices} or set(states))
+                chosen = sorted({one.gpu for one in shares} or set(states))
                 total += weight * self._utilised([states[address] for address in chosen])
             elif name is PolicyName.TOPOLOGY:
-                total += weight * self.apart(slices, states)
+                total += weight * self.apart(shares, states)
             elif name is PolicyName.FRAGMENTATION:
                 total += weight * _opened(waste)
         return (size_mib, missing, round(total, 9), 0.0, *waste)
 
-    def apart(self, slices: Sequence[Slice], states: Mapping[str, GpuState]) -> float:
+    def apart(self, shares: Sequence[Share], states: Mapping[str, GpuState]) -> float:
         """How far apart the GPUs of one VM are, 0 to 1: the mean over their pairs."""
-        chosen = [states[one.gpu] for one in slices]
+        chosen = [states[one.gpu] for one in shares]
         pairs = [_distance(one, other) for one, other in combinations(chosen, 2)]
         return sum(pairs) / len(pairs) if pairs else 0.0
 
@@ -232,15 +232,15 @@ _OF_HOST: dict[PolicyName, Callable[[float], float]] = {PolicyName.BINPACK: _fre
 
 
 def _broken_up(offer: Offer, state: GpuState) -> float:
-    """What a slice costs under `fragmentation` beside other policies: half for a GPU opened, half for what is left."""
-    if offer.slice.sharing is Sharing.PASSTHROUGH:
+    """What a share costs under `fragmentation` beside other policies: half for a GPU opened, half for what is left."""
+    if offer.share.sharing is Sharing.PASSTHROUGH:
         return float(offer.waste[0])
-    whole = len(state.gpu.vfs) if offer.slice.sharing is Sharing.VF else memory_of(state)
+    whole = len(state.gpu.vfs) if offer.share.sharing is Sharing.VF else memory_of(state)
     return (offer.waste[1] + min(1.0, max(0, offer.waste[2]) / max(1, whole))) / 2
 
 
 def _opened(waste: Sequence[int]) -> float:
-    """The same for several slices: how many GPUs they open."""
+    """The same for several shares: how many GPUs they open."""
     return min(1.0, waste[1] / 16) if len(waste) > 1 else 0.0
 
 

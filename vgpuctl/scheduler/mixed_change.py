@@ -33,14 +33,14 @@ def with_mixed_sizes(
         host = fleet.hosts[name]
         card = next(gpu for gpu in host.capacity.facts.gpus if gpu.address == address)
         own = [lease for lease in leases if lease.host == name]
-        here = [lease for lease in own if lease.slice.gpu == address]
+        here = [lease for lease in own if lease.share.gpu == address]
         moved = _laid_out(host.cards[address].state, here)
         if moved is None:
             continue
-        facts = relieve(host.capacity.facts, [lease.slice for lease in here], (), ())
+        facts = relieve(host.capacity.facts, [lease.share for lease in here], (), ())
         gpus = tuple(_mixed(gpu, host.cards[address].state) if gpu.address == address else gpu for gpu in facts.gpus)
         capacity = replace(host.capacity, facts=replace(facts, gpus=gpus))
-        others = [lease for lease in own if lease.slice.gpu != address]
+        others = [lease for lease in own if lease.share.gpu != address]
         yield capacity, [*others, *moved], card.address, tuple(sorted({f"{one.tenant}.{one.vm_name}" for one in here}))
 
 
@@ -64,13 +64,13 @@ def _laid_out(state: GpuState, leases: Sequence[Lease]) -> list[Lease] | None:
     moved = []
     if len(state.vgpus) != len(leases):
         return None
-    for lease in sorted(leases, key=lambda one: (-(one.slice.framebuffer_mib or 0), one.id)):
-        size, starts = _places(state, lease.slice.profile)
+    for lease in sorted(leases, key=lambda one: (-(one.share.framebuffer_mib or 0), one.id)):
+        size, starts = _places(state, lease.share.profile)
         start = next((one for one in starts if not taken & set(range(one, one + size))), None)
         if start is None:
             return None
         taken |= set(range(start, start + size))
-        moved.append(replace(lease, slice=replace(lease.slice, placement_start=start)))
+        moved.append(replace(lease, share=replace(lease.share, placement_start=start)))
     return moved
 
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one GPU answers to one wanted slice: offers, or a refusal."""
+"""What one GPU answers to one wanted share: offers, or a refusal."""
 
 from dataclasses import dataclass
 
 from vgpuctl.model.gpu_request import GpuRequest
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.codes import Code
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One wanted slice. boards: keys of the catalogue's models that `request.board` means; None when any will do.
+    """One wanted share. boards: keys of the catalogue's models that `request.board` means; None when any will do.
 
     labels: that the GPU must have.
     """
@@ -42,12 +42,12 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Offer:
-    """A concrete slice. waste orders offers of all hosts, smallest first; the numbers of several slices are added.
+    """A concrete share. waste orders offers of all hosts, smallest first; the numbers of several shares are added.
 
     Three numbers: the size given, whether a GPU is opened for it that could serve others, and what is left there.
     """
 
-    slice: Slice
+    share: Share
     waste: tuple[int, int, int]
 
 

@@ -31,7 +31,7 @@ def place(
     """Choose the GPUs for one VM, all on one host, by the policy; ties by host name, GPU address and VF number.
 
     capacities: hosts as last read. leases: every live lease on them, as the store promises. A device is free only
-    if neither shows it as taken. `mdev_uuid` of the slices is None; the caller gives the UUIDs.
+    if neither shows it as taken. `mdev_uuid` of the shares is None; the caller gives the UUIDs.
     Raises NoCapacity with a line per GPU (or host), and UsageError when neither a host nor the catalogue knows
     the wanted type or model.
     """
@@ -87,7 +87,7 @@ def place_again(
         ratio = replace(capacity.traits.cpu_ratio, pinned=None)
         capacity = replace(capacity, traits=replace(capacity.traits, cpu_ratio=ratio))
     placement = place(request, [capacity], leases)
-    gpu_nodes = [one.numa_node for one in placement.slices]
+    gpu_nodes = [one.numa_node for one in placement.shares]
     nodes, fits = give_nodes(request, capacity, gpu_nodes, keeping)
     if not fits:
         left = "; ".join(map(str, left_on(request, capacity)))

@@ -61,13 +61,13 @@ def _reserved(one: Rejection, request: VmRequest, promises: Sequence[Booking], n
     end = math.inf if request.duration_s is None else now + request.duration_s
     first: dict[str, Booking] = {}
     for booking in sorted(promises, key=lambda booking: booking.begin):
-        is_here = booking.host == one.host and one.gpu in (None, *(held.gpu for held in booking.slices))
+        is_here = booking.host == one.host and one.gpu in (None, *(held.gpu for held in booking.shares))
         if is_here and booking.overlaps(now, end):
             first.setdefault(booking.name, booking)
     if not first:
         return one
     reasons = [
-        f"{describe_booking(booking)} has {', '.join(held.profile for held in booking.slices)}"
+        f"{describe_booking(booking)} has {', '.join(held.profile for held in booking.shares)}"
         f" from {format_time(booking.begin)} to {format_time(booking.end)} UTC"
         for booking in first.values()
     ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from vgpuctl import catalog
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.fit import ask, by_conditions, fit, given_for_conditions
@@ -38,7 +38,7 @@ class IndexKey(NamedTuple):
 
 
 def wants_of(request: VmRequest) -> list[Wanted]:
-    """One Wanted per slice, in the request's order."""
+    """One Wanted per share, in the request's order."""
     wants: list[Wanted] = []
     for gpu in request.gpus:
         boards = None
@@ -49,10 +49,10 @@ def wants_of(request: VmRequest) -> list[Wanted]:
 
 
 class Fitting(NamedTuple):
-    """All slices of a VM on one host, what they cost, and the VM's part of the NUMA nodes."""
+    """All shares of a VM on one host, what they cost, and the VM's part of the NUMA nodes."""
 
     price: Price
-    slices: tuple[Slice, ...]
+    shares: tuple[Share, ...]
     cells: Cells
 
 
@@ -86,7 +86,7 @@ class Question:
         self._counts: list[dict[int, int]] = [{} for _ in self._different]
 
     def price_on(self, number: int, state: GpuState, free: float) -> Price | None:
-        """What a single slice costs on a GPU of this class; None when it takes none. free: of the host's GPUs."""
+        """What a single share costs on a GPU of this class; None when it takes none. free: of the host's GPUs."""
         key = (number, free)
         if key not in self._prices:
             offer = self._offer_on(number, state)
@@ -96,19 +96,19 @@ class Question:
             self._prices[key] = price
         return self._prices[key]
 
-    def slice_on(self, card: Card) -> Slice:
-        """The slice that a GPU gives whose class has a price."""
+    def share_on(self, card: Card) -> Share:
+        """The share that a GPU gives whose class has a price."""
         offer = self._offer_on(card.number, card.example)
         assert offer is not None
-        example, gpu = offer.slice, card.reading.gpu
+        example, gpu = offer.share, card.reading.gpu
         function = gpu.address
         if example.sharing.needs_virtual_functions() and example.sharing.is_vgpu():
             function = vgpu.next_function(example.sharing, gpu, card.functions)
         elif not example.sharing.is_vgpu():
             answer = ask(self.wants[0], card.state)
             assert not isinstance(answer, Refusal)
-            return answer[0].slice
-        return Slice(
+            return answer[0].share
+        return Share(
             gpu.address,
             example.sharing,
             example.profile,
@@ -136,7 +136,7 @@ class Question:
     def fit_on(
         self, states: Sequence[GpuState], labels: frozenset[Label], rooms: Sequence[NodeRoom], reach: Reach
     ) -> Fitting | None:
-        """All slices on one host with the VM's part of its NUMA nodes; None when they do not go together.
+        """All shares on one host with the VM's part of its NUMA nodes; None when they do not go together.
 
         labels: the host's. rooms: of its nodes. Where the GPUs that are best are at nodes that do not take the VM, the
         GPUs of each node alone are looked at.
@@ -154,11 +154,11 @@ class Question:
             found = fit(self.wants, some, self.judge)
             if found is None:
                 continue
-            cells = choose_cells(self.need, nodes_of(found.slices), rooms, reach)
+            cells = choose_cells(self.need, nodes_of(found.shares), rooms, reach)
             if cells is not None:
                 size_mib = given_for_conditions(self.wants, found)
-                price = self.judge.price_of_all(found.slices, found.waste, _by_address(states), size_mib=size_mib)
-                return Fitting(price, found.slices, cells)
+                price = self.judge.price_of_all(found.shares, found.waste, _by_address(states), size_mib=size_mib)
+                return Fitting(price, found.shares, cells)
         return None
 
     def _offer_on(self, number: int, state: GpuState) -> Offer | None:
@@ -172,9 +172,9 @@ class Question:
         return self._best[number]
 
 
-def nodes_of(slices: Iterable[Slice]) -> list[int]:
+def nodes_of(shares: Iterable[Share]) -> list[int]:
     """The NUMA nodes of a VM's GPUs, as far as they are known."""
-    return [one.numa_node for one in slices if one.numa_node is not None]
+    return [one.numa_node for one in shares if one.numa_node is not None]
 
 
 def _may_be_any_model(wanted: Wanted) -> bool:
@@ -196,5 +196,5 @@ def _most(wanted: Wanted, state: GpuState, times: int) -> int:
             return count
         if by_conditions(wanted):
             return times
-        state = state.with_slice(answer[0].slice)
+        state = state.with_share(answer[0].share)
     return times

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host as it would be read after some of its VMs gave their slices back. It never promises more than would be free.
+"""A host as it would be read after some of its VMs gave their shares back. It never promises more than would be free.
 
 Where the count of what can still be created cannot be known without asking the host, the count stays as it is.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 from vgpuctl.catalog.names import gpu_instance_slices
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of, max_instances_of, read_gpu
@@ -18,10 +18,10 @@ from vgpuctl.scheduler.host_memory import with_memory_back
 
 
 def relieve(
-    facts: HostFacts, given_back: Sequence[Slice], vm_uuids: Collection[str], freed: Collection[Footprint]
+    facts: HostFacts, given_back: Sequence[Share], vm_uuids: Collection[str], freed: Collection[Footprint]
 ) -> HostFacts:
-    """The facts without these slices. vm_uuids: whose they were. freed: what these VMs' guests gave back."""
-    by_gpu: dict[str, list[Slice]] = {}
+    """The facts without these shares. vm_uuids: whose they were. freed: what these VMs' guests gave back."""
+    by_gpu: dict[str, list[Share]] = {}
     for one in given_back:
         by_gpu.setdefault(one.gpu, []).append(one)
     return replace(
@@ -33,7 +33,7 @@ def relieve(
     )
 
 
-def _relieve_gpu(facts: HostFacts, gpu: Gpu, given_back: Sequence[Slice], vm_uuids: Collection[str]) -> Gpu:
+def _relieve_gpu(facts: HostFacts, gpu: Gpu, given_back: Sequence[Share], vm_uuids: Collection[str]) -> Gpu:
     if any(one.sharing is Sharing.PASSTHROUGH for one in given_back):
         return replace(gpu, holders=tuple(one for one in gpu.holders if one.vm_uuid not in vm_uuids))
     uuids = {one.mdev_uuid for one in given_back if one.mdev_uuid is not None}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vgpuctl.catalog.names import gpu_instance_slices
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of, max_instances_of
 from vgpuctl.scheduler.kinds.common import memory_of, refuse_unusable
@@ -173,23 +173,23 @@ def loss_of(offer: Offer, state: GpuState, beside: int) -> Loss:
     beside: the other untouched GPUs of the host, when this one is.
     """
     host = BESIDE * beside * memory_of(state)
-    if offer.slice.sharing is Sharing.PASSTHROUGH:
+    if offer.share.sharing is Sharing.PASSTHROUGH:
         return Loss(memory_of(state), host)
     size, opens, left = offer.waste
-    if offer.slice.sharing is Sharing.VF:
+    if offer.share.sharing is Sharing.VF:
         return Loss(size, OPENED * opens + host)
-    if gpu_instance_slices(offer.slice.profile) is None:
+    if gpu_instance_slices(offer.share.profile) is None:
         size = _share_mib(size, state)
     return Loss(size, OPENED * opens * max(0, left) + host)
 
 
-def loss_of_all(slices: Sequence[Slice], states: Mapping[str, GpuState]) -> tuple[Loss, int]:
-    """The same for all slices of one VM on a host, and how many other GPUs are untouched if they open any.
+def loss_of_all(shares: Sequence[Share], states: Mapping[str, GpuState]) -> tuple[Loss, int]:
+    """The same for all shares of one VM on a host, and how many other GPUs are untouched if they open any.
 
     states: all GPUs of the host by address, as they were before.
     """
     taken_mib, opening, opened_mib, opened = 0, 0.0, 0, 0
-    for address, after in _after(slices, states).items():
+    for address, after in _after(shares, states).items():
         before, left = stock_of(states[address]), stock_of(after)
         taken_mib += before.free_mib - left.free_mib
         if before.is_untouched:
@@ -200,11 +200,11 @@ def loss_of_all(slices: Sequence[Slice], states: Mapping[str, GpuState]) -> tupl
     return Loss(taken_mib, opening + BESIDE * beside * opened_mib), beside
 
 
-def _after(slices: Sequence[Slice], states: Mapping[str, GpuState]) -> dict[str, GpuState]:
-    """The GPUs that these slices use, with them."""
+def _after(shares: Sequence[Share], states: Mapping[str, GpuState]) -> dict[str, GpuState]:
+    """The GPUs that these shares use, with them."""
     used: dict[str, GpuState] = {}
-    for one in slices:
-        used[one.gpu] = used.get(one.gpu, states[one.gpu]).with_slice(one)
+    for one in shares:
+        used[one.gpu] = used.get(one.gpu, states[one.gpu]).with_share(one)
     return used
 
 

@@ -126,8 +126,8 @@ def _sets(there: Sequence[Party], size: int) -> Iterator[list[Party]]:
 
 
 def _kind(one: Candidate) -> object:
-    slices = tuple(sorted((lease.slice.gpu, lease.slice.profile) for lease in one.leases))
-    return one.host, slices, one.footprint.alike
+    shares = tuple(sorted((lease.share.gpu, lease.share.profile) for lease in one.leases))
+    return one.host, shares, one.footprint.alike
 
 
 def _picks(groups: Sequence[list[Party]], size: int) -> Iterator[list[Party]]:
@@ -177,9 +177,9 @@ def _members(parties: Sequence[Party]) -> list[Candidate]:
 
 def relieved(capacity: HostCapacity, gone: Sequence[Candidate]) -> HostCapacity:
     """The host as it would be read when these VMs, all on it, gave way."""
-    slices = [lease.slice for one in gone for lease in one.leases]
+    shares = [lease.share for one in gone for lease in one.leases]
     freed = [one.footprint for one in gone]
-    facts = relieve(capacity.facts, slices, {one.vm_uuid for one in gone}, freed)
+    facts = relieve(capacity.facts, shares, {one.vm_uuid for one in gone}, freed)
     return replace(with_promised(capacity, less=freed), facts=facts)
 
 

@@ -96,8 +96,8 @@ def refuse_type(declared: Declared, gpu: Gpu, name: str) -> str | None:
         return f"it is declared {layout.kind}{_at(entry)}, {_ONLY_USE[layout.kind]}"
     if layout.types and name not in layout.types:
         return f"its layout{_at(entry)} allows {', '.join(layout.types)}, not {name}"
-    if isinstance(layout, VgpuLayout) and layout.slices and layout.size_mode is not SizeMode.MIXED:
-        kept = layout.slices[0][0]
+    if isinstance(layout, VgpuLayout) and layout.shares and layout.size_mode is not SizeMode.MIXED:
+        kept = layout.shares[0][0]
         sizes = _size_of(gpu, kept), _size_of(gpu, name)
         if None not in sizes and sizes[0] != sizes[1]:
             return f"its layout{_at(entry)} keeps {kept} ready, and all vGPUs of it are of that size; not {name}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values as JSON text in the store's columns, and back, exactly.
 
-A request or slice carries the version of its shape in a column of its own. Add fields with a default and raise the
+A request or share carries the version of its shape in a column of its own. Add fields with a default and raise the
 version; a row of a newer version is refused, never read by halves.
 """
 
@@ -15,13 +15,13 @@ import msgspec
 from vgpuctl.agent.wire import facts as facts_module
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StoreUnusable
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import VmRequest
 
 REQUEST_VERSION = 9
-SLICE_VERSION = 2
+SHARE_VERSION = 2
 RESERVATION_VERSION = 1
 
 _Value = TypeVar("_Value")
@@ -44,10 +44,10 @@ def decode_requests(text: str, version: int, *, what: str) -> tuple[VmRequest, .
     return _decode(text, tuple[VmRequest, ...], what=what)
 
 
-def decode_slice(text: str, version: int, *, what: str) -> Slice:
-    """Read a lease's slice. Raises StoreUnusable for a newer version or a damaged row."""
-    _check_version(version, SLICE_VERSION, what=what)
-    return _decode(text, Slice, what=what)
+def decode_share(text: str, version: int, *, what: str) -> Share:
+    """Read a lease's share. Raises StoreUnusable for a newer version or a damaged row."""
+    _check_version(version, SHARE_VERSION, what=what)
+    return _decode(text, Share, what=what)
 
 
 def decode_reservation(text: str, version: int, *, what: str) -> Reservation:

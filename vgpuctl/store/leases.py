@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, insert, select, update
 
 from vgpuctl.errors import ConcurrentChange, NotFound, UsageError
-from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.store import codec, tables
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.reclaims import ReclaimRows
@@ -85,20 +85,20 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
         )
         self._follow(_lease(row), state)
 
-    def set_lease_slice(self, lease_id: str, slice: Slice) -> None:  # noqa: A002
-        """Replace the slice of a live lease: another device, or more known of the same one.
+    def set_lease_share(self, lease_id: str, share: Share) -> None:
+        """Replace the share of a live lease: another device, or more known of the same one.
 
         Raises NotFound, and ConcurrentChange when the lease is gone or the new device is taken.
         """
         row = self._lease_row(lease_id)
         if row.state == LeaseState.GONE.value:
             raise ConcurrentChange(f"the lease of {row.device} on host {row.host} is gone")
-        if slice.device != row.device:
+        if share.device != row.device:
             self._count_change(row.host)
-        self._change_lease(row, device=slice.device, slice=codec.encode(slice), slice_version=codec.SLICE_VERSION)
-        if slice.gpu != (before := _lease(row)).slice.gpu or slice.profile != before.slice.profile:
+        self._change_lease(row, device=share.device, share=codec.encode(share), share_version=codec.SHARE_VERSION)
+        if share.gpu != (before := _lease(row)).share.gpu or share.profile != before.share.profile:
             self._end_interval(row.id, self._clock())
-            self._follow(replace(before, slice=slice), before.state)
+            self._follow(replace(before, share=share), before.state)
 
     def ledger_faults(self) -> list[str]:
         """Where the usage ledger does not agree with the leases, in words."""
@@ -134,7 +134,7 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
         for lease_id in sorted(rows.keys() - open_ids):
             if LeaseState(rows[lease_id].state).is_attached():
                 lease = _lease(rows[lease_id])
-                what = f"{lease.slice.profile} of {lease.tenant}.{lease.vm_name} was used, but not counted"
+                what = f"{lease.share.profile} of {lease.tenant}.{lease.vm_name} was used, but not counted"
                 faults.append((lease, lease_id, rows[lease_id].created_at, what))
         return faults
 
@@ -158,15 +158,15 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
                 vm_name=lease.vm_name,
                 host=lease.host,
                 position=lease.index,
-                device=lease.slice.device,
-                slice=codec.encode(lease.slice),
-                slice_version=codec.SLICE_VERSION,
+                device=lease.share.device,
+                share=codec.encode(lease.share),
+                share_version=codec.SHARE_VERSION,
                 state=lease.state.value,
                 problem=None if lease.problem is None else codec.plain_text(lease.problem),
                 created_at=now,
                 changed_at=now,
             ),
-            conflict=f"{lease.slice.device} on host {lease.host} is leased already, or GPU {lease.index} of VM "
+            conflict=f"{lease.share.device} on host {lease.host} is leased already, or GPU {lease.index} of VM "
             f"{lease.vm_name} has a lease",
         )
         self._follow(lease, lease.state)
@@ -185,7 +185,7 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
 
 
 def _lease(row: Row[Any]) -> Lease:
-    held = codec.decode_slice(row.slice, row.slice_version, what=f"lease {row.id} of {row.device}")
+    held = codec.decode_share(row.share, row.share_version, what=f"lease {row.id} of {row.device}")
     return Lease(
         row.id,
         row.vm_uuid,

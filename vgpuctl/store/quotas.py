@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import delete, insert, select
 
 from vgpuctl.errors import NotFound
-from vgpuctl.model.lease import LeaseState, Slice
+from vgpuctl.model.lease import LeaseState, Share
 from vgpuctl.model.vm import VmState
 from vgpuctl.quota import charge
 from vgpuctl.quota.limits import Quota, month_of
@@ -49,10 +49,10 @@ class QuotaRows(UsageRows, TenantRows):
                 select(_VMS.c.name, _VMS.c.request, _VMS.c.request_version).where(_VMS.c.tenant == tenant)
             )
         ]
-        slices = [
-            codec.decode_slice(row.slice, row.slice_version, what=f"lease {row.id} of {tenant}")
+        shares = [
+            codec.decode_share(row.share, row.share_version, what=f"lease {row.id} of {tenant}")
             for row in self._read(
-                select(_LEASES.c.id, _LEASES.c.slice, _LEASES.c.slice_version).where(
+                select(_LEASES.c.id, _LEASES.c.share, _LEASES.c.share_version).where(
                     _LEASES.c.tenant == tenant, _LEASES.c.state != LeaseState.GONE.value
                 )
             )
@@ -60,7 +60,7 @@ class QuotaRows(UsageRows, TenantRows):
         now = self._clock()
         begin, _end = month_of(now)
         seconds = gpu_seconds(self.intervals(begin, now, tenant), begin, now)
-        return charge.add(*requests, charge.of_slices(slices), {Resource.GPU_HOURS: seconds})
+        return charge.add(*requests, charge.of_shares(shares), {Resource.GPU_HOURS: seconds})
 
     def gpu_seconds_to_come(self, tenant: str) -> int:
         """Seconds of whole GPUs that the tenant's VMs with a declared time will still use in this month."""
@@ -76,23 +76,23 @@ class QuotaRows(UsageRows, TenantRows):
             if duration_s is not None:
                 ends[row.uuid] = now + duration_s if row.ends_at is None else row.ends_at
         leases = self._read(
-            select(_LEASES.c.id, _LEASES.c.vm_uuid, _LEASES.c.host, _LEASES.c.slice, _LEASES.c.slice_version).where(
+            select(_LEASES.c.id, _LEASES.c.vm_uuid, _LEASES.c.host, _LEASES.c.share, _LEASES.c.share_version).where(
                 _LEASES.c.tenant == tenant, _LEASES.c.state != LeaseState.GONE.value
             )
         )
         seconds = 0
         for row in leases:
             if row.vm_uuid in ends:
-                held = codec.decode_slice(row.slice, row.slice_version, what=f"lease {row.id} of {tenant}")
+                held = codec.decode_share(row.share, row.share_version, what=f"lease {row.id} of {tenant}")
                 seconds += self.gpu_seconds_of([(row.host, held)], ends[row.vm_uuid] - now)
         return seconds
 
-    def gpu_seconds_of(self, slices: Iterable[tuple[str, Slice]], duration_s: float) -> int:
-        """Seconds of whole GPUs that slices, each with its host, take in so much time of this month."""
+    def gpu_seconds_of(self, shares: Iterable[tuple[str, Share]], duration_s: float) -> int:
+        """Seconds of whole GPUs that shares, each with its host, take in so much time of this month."""
         now = self._clock()
         seconds = max(0.0, min(duration_s, month_of(now)[1] - now))
         parts = 0.0
-        for host, held in slices:
+        for host, held in shares:
             cached = self.facts(host)
             parts += charge.part_of_card(held, cached.facts.gpus if cached is not None else ())
         return math.ceil(parts * seconds)

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0014"
+SCHEMA_VERSION = "0015"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -109,8 +109,8 @@ leases = Table(
     Column("host", Text, ForeignKey("hosts.name"), nullable=False),
     Column("position", Integer, nullable=False),
     Column("device", Text, nullable=False),
-    Column("slice", Text, nullable=False),
-    Column("slice_version", Integer, nullable=False),
+    Column("share", Text, nullable=False),
+    Column("share_version", Integer, nullable=False),
     Column("state", Text, nullable=False),
     Column("problem", Text),
     Column("created_at", Double, nullable=False),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The usage ledger: when which slice was attached to which VM. Rows stay when leases, VMs and hosts are gone."""
+"""The usage ledger: when which share was attached to which VM. Rows stay when leases, VMs and hosts are gone."""
 
 from sqlalchemy import Select, insert, or_, select, update
 
@@ -31,7 +31,7 @@ class UsageRows(HostRows):
         if lease.id in self._open_intervals(lease.id):
             return
         cached = self.facts(lease.host)
-        held = lease.slice
+        held = lease.share
         self._write(
             insert(_USAGE).values(
                 lease_id=lease.id,

@@ -76,7 +76,7 @@ class VmRows(QueueRows):
     ) -> None:
         """Set a VM's state; the problem is replaced, by none too. Raises NotFound.
 
-        The declared time of a VM begins when it begins to run. kept_until: when the slices of a stopped one are given
+        The declared time of a VM begins when it begins to run. kept_until: when the shares of a stopped one are given
         back, None for never. A VM that runs, or is being deleted, no longer waits for its start in the queue.
         """
         was_stopped = any(
@@ -138,7 +138,7 @@ class VmRows(QueueRows):
         held = [f"{row.device} on host {row.host}" for row in self._read(live)]
         if held:
             raise StateError(
-                f"VM {uuid} still holds {len(held)} GPU slices, its row in the store stays",
+                f"VM {uuid} still holds {len(held)} GPU shares, its row in the store stays",
                 context=held,
                 hint="run `vgpuctl repair`",
             )

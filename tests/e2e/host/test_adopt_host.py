@@ -143,7 +143,7 @@ def test_a_host_is_adopted_as_it_is(layouts: LayoutFleet, tmp_path: Path) -> Non
     )
     left = {one["subject"]: one["reason"] for one in adopted["left"]}
     assert left == {"old": f"{A40[:-1]}5 is copy's", "plain": "it has no GPU"}
-    assert len(adopted["slices"]) == 1
+    assert len(adopted["shares"]) == 1
     shown = {(one["vm"]["request"]["tenant"], one["vm"]["request"]["name"]): one for one in operator.json("list-vms")}
     cells = shown["acme", "render"]["vm"]["nodes"]["cells"]
     assert cells == [[1, 2, 512, [40, 41]], [1, 1, 0, []]]
@@ -180,7 +180,7 @@ def summary(adopted: dict[str, Any]) -> dict[tuple[str, str], tuple[str, list[st
     return {
         (one["vm"]["request"]["tenant"], one["vm"]["request"]["name"]): (
             one["vm"]["state"],
-            [lease["slice"]["profile"] for lease in one["leases"]],
+            [lease["share"]["profile"] for lease in one["leases"]],
         )
         for one in adopted["vms"]
     }
@@ -194,12 +194,12 @@ def test_a_killed_adoption_is_finished_by_the_same_command(
     done = whole.run("0", *ADOPT, "--json", program=KILLED_RUN)
     wanted = summary(json.loads(done.out))
     count = int(done.err.splitlines()[-1])
-    assert count == 4, "begun, adopted, one slice noted, ended"
+    assert count == 4, "begun, adopted, one share noted, ended"
     for number in range(1, count):
         operator = fresh(str(number))
         assert operator.run(str(number), *ADOPT, program=KILLED_RUN).code == -9
         again = operator.json(*ADOPT)
-        assert (summary(again), len(again["slices"])) == (wanted, 1)
+        assert (summary(again), len(again["shares"])) == (wanted, 1)
     assert (layouts.states(), definitions(layouts)) == before
 
 

@@ -116,7 +116,7 @@ def test_a_vf_that_no_vm_can_use_is_put_aside_named_and_lifted(operator: Operato
     (planned,) = operator.json(*pinned, "--dry-run")
     machine = machine_of(fleet, first)
     vfs = machine.state().vfs_of(machine.shape.cards[0])
-    wedged = [planned["leases"][0]["slice"]["function"]]
+    wedged = [planned["leases"][0]["share"]["function"]]
     lab.faults.begin(first, "vf-wedged", vfs.index(wedged[0]) + 1, folder=fleet)
     refused = operator.is_refused(*pinned)
     assert f"vfio {wedged[0]}" in refused["message"] and "use another one" in refused["hint"]
@@ -147,6 +147,6 @@ def test_vms_take_turns_on_the_vfs(operator: Operator) -> None:
     for _ in range(2):
         operator.does(*CREATE)
         (one,) = operator.json("list-vms")
-        used.append((one["vm"]["host"], one["leases"][0]["slice"]["function"]))
+        used.append((one["vm"]["host"], one["leases"][0]["share"]["function"]))
         operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
     assert used[0][0] != used[1][0] or used[0][1] != used[1][1]

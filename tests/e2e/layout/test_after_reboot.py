@@ -22,7 +22,7 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     need_simulated()
     home: Path = tmp_path_factory.mktemp("reboots")
     fleet = layout_fleet(home, 1, "a40+a40/mdev-vf")
-    second = {"match": {"address": SECOND}, "kind": "vgpu", "slices": {"A40-4Q": 1}}
+    second = {"match": {"address": SECOND}, "kind": "vgpu", "shares": {"A40-4Q": 1}}
     fleet.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu"}, second]})
     yield fleet
     lab.simulated.down(folder=fleet.folder)
@@ -51,7 +51,7 @@ def test_the_layout_is_back_before_the_vms_start_and_they_run(layouts: LayoutFle
     assert (second["changed"], second["writes"]) == (0, 0)
     operator.does("delete-vm", "web-1", "--tenant", "acme", "--yes")
     lab.simulated.reboot("sim-001", folder=layouts.folder)
-    assert len(machine.state().vgpus) == 1, "the slice of a deleted VM came back"
+    assert len(machine.state().vgpus) == 1, "the share of a deleted VM came back"
 
 
 def test_a_python_that_an_upgrade_took_away_is_named_and_replaced(layouts: LayoutFleet) -> None:

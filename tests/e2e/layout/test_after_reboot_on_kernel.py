@@ -17,7 +17,7 @@ LAYOUT = {
     "version": 1,
     "gpus": [
         {"match": {"address": PROFILE}, "kind": "vgpu"},
-        {"match": {"address": MDEV_VF}, "kind": "vgpu", "slices": {"A40-4Q": 1}},
+        {"match": {"address": MDEV_VF}, "kind": "vgpu", "shares": {"A40-4Q": 1}},
         {"match": {"address": PLAIN}, "kind": "vf", "count": 4},
     ],
 }

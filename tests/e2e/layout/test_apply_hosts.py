@@ -19,7 +19,7 @@ from vgpuctl_lab.simulated.machine.drivers import Drivers
 
 GPU = "0000:41:00.0"
 EQUAL: dict[str, Any] = {"gpus": [{"match": "all", "kind": "vgpu"}]}
-WITH_SLICES: dict[str, Any] = {"gpus": [{"match": "all", "kind": "vgpu", "slices": {"A40-8Q": 2}}]}
+WITH_SHARES: dict[str, Any] = {"gpus": [{"match": "all", "kind": "vgpu", "shares": {"A40-8Q": 2}}]}
 OFF: dict[str, Any] = {"gpus": [{"match": "all", "kind": "off"}]}
 
 
@@ -52,12 +52,12 @@ def applied(layouts: LayoutFleet, *options: str) -> dict[str, Any]:
 
 def test_every_host_reaches_its_layout_and_the_second_run_writes_nothing(layouts: LayoutFleet) -> None:
     layouts.declare(
-        sim_001=WITH_SLICES,
+        sim_001=WITH_SHARES,
         sim_002=EQUAL,
-        sim_003=WITH_SLICES,
+        sim_003=WITH_SHARES,
         sim_004={
             "gpus": [
-                {"match": {"board": "T4"}, "kind": "vgpu", "slices": {"T4-4Q": 1}},
+                {"match": {"board": "T4"}, "kind": "vgpu", "shares": {"T4-4Q": 1}},
                 {"match": {"address": "0000:43:00.0"}, "kind": "passthrough", "driver": "vfio-pci"},
             ]
         },
@@ -118,7 +118,7 @@ def test_a_failing_host_hides_no_other_and_shows_its_undo(layouts: LayoutFleet) 
 
 
 def test_a_step_that_fails_ends_the_host_and_undo_takes_the_others_back(layouts: LayoutFleet) -> None:
-    layouts.declare(sim_001=WITH_SLICES, sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
+    layouts.declare(sim_001=WITH_SHARES, sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
     lab.faults.begin("sim-001", "refuse", folder=layouts.folder)
     try:
         shown = layouts.operator.run("apply-hosts", "--no-boot", "--undo").out
@@ -134,7 +134,7 @@ def test_a_step_that_fails_ends_the_host_and_undo_takes_the_others_back(layouts:
 
 
 def test_an_interrupted_run_undoes_its_steps_and_a_second_signal_does_not_end_that(layouts: LayoutFleet) -> None:
-    layouts.declare(sim_001=WITH_SLICES)
+    layouts.declare(sim_001=WITH_SHARES)
     before = layouts.vfs("sim-001")
     with layouts.operator.start("apply-hosts", "--no-boot", "--undo", "--limit", "sim-001") as process:
         assert process.stdout is not None
@@ -222,7 +222,7 @@ def test_a_tenants_vm_is_disturbed_only_with_leave_and_runs_again(layouts: Layou
     assert layouts.states() == held
     allowed = applied(layouts, "--disrupt")["sim-001"]
     texts = [(line["outcome"], line["text"]) for line in allowed["lines"]]
-    assert ("changed", "stop VM web-1 of acme and take its slices back") in texts
+    assert ("changed", "stop VM web-1 of acme and take its shares back") in texts
     assert ("changed", f"take the 32 VFs of {GPU} away") in texts
     # Nothing is left for it on this host, and the run says so.
     assert ("failed", "start VM web-1 of acme again") in texts
@@ -246,8 +246,8 @@ def test_a_foreign_vgpu_is_never_disturbed(layouts: LayoutFleet) -> None:
     assert layouts.states() == held
 
 
-def test_slices_of_a_layout_go_when_the_layout_changes(layouts: LayoutFleet) -> None:
-    layouts.declare(sim_001=WITH_SLICES, sim_003=WITH_SLICES)
+def test_shares_of_a_layout_go_when_the_layout_changes(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=WITH_SHARES, sim_003=WITH_SHARES)
     layouts.operator.does("apply-hosts")
     layouts.declare(sim_001=OFF, sim_003=OFF)
     hosts = applied(layouts)

@@ -46,9 +46,9 @@ def test_a_mig_parted_file_shapes_a_host_and_is_written_back(layouts: LayoutFlee
     assert refused["exit_code"] == 3 and "counts GPUs, which needs a host" in refused["message"]
 
 
-def test_mdevctl_definitions_name_the_slices_that_exist(layouts: LayoutFleet, tmp_path: Path) -> None:
+def test_mdevctl_definitions_name_the_shares_that_exist(layouts: LayoutFleet, tmp_path: Path) -> None:
     operator = layouts.operator
-    layouts.declare(sim_001={"gpus": [{"match": {"address": T4}, "kind": "vgpu", "slices": {"T4-4Q": 2}}]})
+    layouts.declare(sim_001={"gpus": [{"match": {"address": T4}, "kind": "vgpu", "shares": {"T4-4Q": 2}}]})
     planned = operator.json("export-layout", "sim-001", "--to", "mdevctl", "--refresh")["content"]
     operator.does("apply-hosts", "--no-boot")
     folder = tmp_path / "mdevctl.d"
@@ -57,7 +57,7 @@ def test_mdevctl_definitions_name_the_slices_that_exist(layouts: LayoutFleet, tm
     made = {vgpu.uuid for vgpu in layouts.machine("sim-001").state().vgpus}
     assert {Path(path).name for path in written} == made == {name for one in planned[0][T4] for name in one}
     imported = operator.json("import-layout", "--from-mdevctl", str(folder), "--host", "sim-001")
-    assert imported["vgpu"]["gpus"] == [{"match": {"address": T4}, "kind": "vgpu", "slices": {"T4-4Q": 2}}]
+    assert imported["vgpu"]["gpus"] == [{"match": {"address": T4}, "kind": "vgpu", "shares": {"T4-4Q": 2}}]
     Path(written[0]).write_text(json.dumps({"mdev_type": "nvidia-1", "start": "auto"}))
     assert "is there and says otherwise" in operator.is_refused(*export)["message"]
     refused = operator.is_refused("export-layout", "sim-001", "--to", "mig-parted")

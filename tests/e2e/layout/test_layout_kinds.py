@@ -28,7 +28,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
                 "kind": "mig-vgpu",
                 "geometry": {"3g.40gb": 1, "2g.20gb": 2},
                 "types": ["H100-3-40C", "H100-2-20C"],
-                "slices": {"H100-2-20C": 1},
+                "shares": {"H100-2-20C": 1},
             }
         ],
     },
@@ -40,7 +40,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
                 "size_mode": "mixed-size",
                 "scheduler": {"policy": "equal-share", "time_slice_ms": 4},
                 "types": ["L40S-16Q", "L40S-8Q"],
-                "slices": {"L40S-16Q": 1, "L40S-8Q": 2},
+                "shares": {"L40S-16Q": 1, "L40S-8Q": 2},
             }
         ]
     },
@@ -66,7 +66,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
                 "kind": "mig-vgpu",
                 "geometry": {"2g.48gb+gfx": 1, "1g.24gb+gfx": 2},
                 "size_mode": "mixed-size",
-                "slices": {"DC-1-4Q": 2, "DC-1-8Q": 3, "DC-2-24Q": 1},
+                "shares": {"DC-1-4Q": 2, "DC-1-8Q": 3, "DC-2-24Q": 1},
             }
         ]
     },

@@ -19,24 +19,24 @@ def operator(fleet_operator: Operator) -> Operator:
     return fleet_operator
 
 
-def _slice_of(operator: Operator, name: str) -> Any:
+def _share_of(operator: Operator, name: str) -> Any:
     return operator.json("show-vm", name, *ACME)
 
 
 @pytest.mark.parametrize("name", VMS)
-def test_a_lost_slice_is_seen_comes_back_with_the_vm_and_goes_with_it(
+def test_a_lost_share_is_seen_comes_back_with_the_vm_and_goes_with_it(
     name: str, operator: Operator, fleet: lab.LabFolder
 ) -> None:
     (created,) = operator.json("create-vm", name, *ACME, "--gpu", VMS[name], *SIZE)
     lab.simulated.reboot(created["vm"]["host"], folder=fleet)
-    lost = _slice_of(operator, name)
+    lost = _share_of(operator, name)
     assert lost["domain_state"] != "running"
     assert (lost["holders"], lost["host_problem"]) == ([None], None)
     operator.does("start-vm", name, *ACME)
-    back = _slice_of(operator, name)
+    back = _share_of(operator, name)
     assert back["domain_state"] == "running"
     assert [one["vm_uuid"] for one in back["holders"][0]] == [back["vm"]["uuid"]]
-    assert [lease["slice"]["gpu"] for lease in back["leases"]] == [lease["slice"]["gpu"] for lease in lost["leases"]]
+    assert [lease["share"]["gpu"] for lease in back["leases"]] == [lease["share"]["gpu"] for lease in lost["leases"]]
     assert "nothing to repair" in operator.does("repair").err
     operator.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")
     assert [gpu["vms"] for gpu in operator.json("list-gpus", "--refresh") if gpu.get("vms")] == []

@@ -124,15 +124,15 @@ def test_a_playbook_reaches_its_end_and_then_changes_nothing(layouts: LayoutFlee
     assert [one["vm"]["state"] for one in changes[6:12]] == ["running", *["stopped"] * 3, *["running"] * 2]
     (vm,) = info["vgpuctl"]["vms"]
     assert (vm["vm"]["request"], vm["vm"]["state"]) == (created["vm"]["request"], "running")
-    assert [one["slice"] for one in vm["leases"]] == [one["slice"] for one in created["leases"]]
+    assert [one["share"] for one in vm["leases"]] == [one["share"] for one in created["leases"]]
     assert [gpu["gpu"]["address"] for gpu in info["vgpuctl"]["gpus"]] == ["0000:41:00.0"]
     assert refused["reference"] == "not-found" and "nobody" in refused["msg"]
     (vgpu,) = layouts.machine("sim-001").state().vgpus
-    assert vgpu.uuid == created["leases"][0]["slice"]["mdev_uuid"]
+    assert vgpu.uuid == created["leases"][0]["share"]["mdev_uuid"]
 
 
 def test_tenants_vms_are_hosts_of_an_inventory(layouts: LayoutFleet) -> None:
-    listed = inventory(layouts, "keyed_groups:\n- {key: 'vgpuctl_slices[0].profile', prefix: has}\n")
+    listed = inventory(layouts, "keyed_groups:\n- {key: 'vgpuctl_shares[0].profile', prefix: has}\n")
     hosts = [listed[group]["hosts"] for group in ("tenant_acme", "on_sim_001", "state_running", "has_T4_2Q")]
     assert hosts == [["acme.web-1"]] * 4
     variables = listed["_meta"]["hostvars"]["acme.web-1"]

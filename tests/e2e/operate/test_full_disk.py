@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_written_is_named(
     arguments: list[str], operator: Operator, disk: SmallDisk, tmp_path: Path
 ) -> None:
     given = [one.format(disk=disk.path) for one in arguments]
-    layout = {"version": 1, "gpus": [{"match": "all", "kind": "vgpu", "slices": {"A40-8Q": 1}}]}
+    layout = {"version": 1, "gpus": [{"match": "all", "kind": "vgpu", "shares": {"A40-8Q": 1}}]}
     declared = tmp_path / "inventory.yml"
     declared.write_text(json.dumps({"all": {"hosts": {"sim-001": {"vgpu": layout}}}}))
     with disk.full():

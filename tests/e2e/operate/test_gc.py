@@ -220,7 +220,7 @@ def test_an_mdev_that_mdevctl_would_start_again_stays(first: Operator, fleet: la
     (created,) = first.json(*create)
     first.does("stop-vm", "t4", "--tenant", "acme", "--timeout", "0")
     other = forgetful(first, tmp_path, "acme")
-    held = created["leases"][0]["slice"]
+    held = created["leases"][0]["share"]
     root = machine(fleet, "sim-003").root
     definition = root / "etc" / "mdevctl.d" / held["function"] / held["mdev_uuid"]
     definition.parent.mkdir(parents=True)

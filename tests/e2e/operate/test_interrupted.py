@@ -130,7 +130,7 @@ def test_an_impatient_operator_loses_nothing(
             operator.does(*DELETE)
         assert operator.json("repair") == [], f"after side effect {number}: {done.err}"
         assert fleet_witness.state() == before, f"after side effect {number} something leaked"
-        if "rolling back: GPU slices" in done.err:
+        if "rolling back: GPU shares" in done.err:
             assert "rolling back goes on and cannot be interrupted" in done.err
     assert rolled_back > last // 2
 
@@ -156,7 +156,7 @@ def test_ctrl_c_in_the_middle_takes_everything_back_and_a_killed_deletion_is_fin
     with operator.start(*CREATE) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if "slices built" in line:
+            if "shares built" in line:
                 process.send_signal(2)
                 break
         _out, err = process.communicate(timeout=120)

@@ -79,13 +79,13 @@ def test_the_checks_find_what_does_not_hold(one_vm: tuple[Seen, Mapping[str, Mac
         seen, replace(seen, intervals=[replace(seen.intervals[0], ended_at=2.0**33)])
     )
     assert "beside its VMs" in found(replace(seen, vms=[]))
-    others = [replace(lease, id=f"other-{number}", slice=replace(lease.slice, function=f"0000:41:01.{number}"))
+    others = [replace(lease, id=f"other-{number}", share=replace(lease.share, function=f"0000:41:01.{number}"))
               for number in range(2)]  # fmt: skip
     assert "3 vGPUs" in found(replace(seen, leases=[lease, *others]))
     assert "MiB promised of 49152" in found(replace(seen, leases=[lease, *others]))
-    smaller = replace(others[0], slice=replace(others[0].slice, profile="A40-8Q"))
+    smaller = replace(others[0], share=replace(others[0].share, profile="A40-8Q"))
     assert "vGPUs of different sizes" in found(replace(seen, leases=[lease, smaller]))
-    for resource in ("vms", "framebuffer", "slices:A40-24Q", "memory"):
+    for resource in ("vms", "framebuffer", "shares:A40-24Q", "memory"):
         assert f"of 0 {resource}" in found(replace(seen, quotas={"acme": [Quota(resource, 0)]}))
     worn = replace(seen.intervals[0], begun_at=BEGIN - 7200)
     hours = {"acme": [Quota("gpu-hours", 60)]}
@@ -93,7 +93,7 @@ def test_the_checks_find_what_does_not_hold(one_vm: tuple[Seen, Mapping[str, Mac
         replace(seen, quotas=hours), replace(nothing, intervals=[replace(worn, ended_at=BEGIN)])
     )
     assert "which is not granted" in found(replace(seen, pools=[Pool("gold", (vm.host,), ())]), nothing)
-    promised = Reservation("umbrella", "mine", vm.request.gpus, vm.host, (lease.slice,), BEGIN - 1, BEGIN + 1)
+    promised = Reservation("umbrella", "mine", vm.request.gpus, vm.host, (lease.share,), BEGIN - 1, BEGIN + 1)
     assert "holds what is reserved as umbrella.mine" in found(replace(seen, reservations=[promised]))
     assert "dead runs" in found(replace(seen, open_operations=1))
     large = replace(vm, request=replace(vm.request, memory_mib=2**20))

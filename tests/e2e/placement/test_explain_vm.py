@@ -57,14 +57,14 @@ def test_least_utilised_looks_at_what_the_host_measured(operator: Operator) -> N
     operator.does("create-vm", "busy", *VM)
     operator.does("list-gpus", "--refresh")
     (there,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "busy"]
-    used = (there["vm"]["host"], there["leases"][0]["slice"]["gpu"])
+    used = (there["vm"]["host"], there["leases"][0]["share"]["gpu"])
     facts = operator.json("inspect-host", used[0])
     measured = {gpu["address"]: gpu["utilisation_percent"] for gpu in facts["gpus"]}
     assert measured[used[1]] >= 10
     (kept,) = operator.json("explain-vm", "next", *VM)
-    assert (kept["placement"]["host"], kept["placement"]["slices"][0]["gpu"]) == used
+    assert (kept["placement"]["host"], kept["placement"]["shares"][0]["gpu"]) == used
     (idle,) = operator.json("explain-vm", "next", *VM, "--policy", "least-utilised")
-    assert (idle["placement"]["host"], idle["placement"]["slices"][0]["gpu"]) != used
+    assert (idle["placement"]["host"], idle["placement"]["shares"][0]["gpu"]) != used
 
 
 def test_a_vm_in_huge_pages_goes_where_they_are_free(operator: Operator, fleet: lab.LabFolder) -> None:

@@ -222,11 +222,11 @@ def test_an_offboarded_tenant_has_nothing_in_the_queue(operator: Operator) -> No
     assert _queue(operator) == []
 
 
-def test_slices_that_a_stopped_vm_keeps_for_a_time_are_released(operator: Operator) -> None:
+def test_shares_that_a_stopped_vm_keeps_for_a_time_are_released(operator: Operator) -> None:
     operator.does("create-vm", "held", "--for", "1h", *WHOLE)
     stop = ("stop-vm", "held", "--tenant", "acme", "--timeout", "0")
     operator.does(*stop, "--hold-for", "2h")
-    assert "slices kept until" in operator.does("show-vm", "held", "--tenant", "acme").out
+    assert "shares kept until" in operator.does("show-vm", "held", "--tenant", "acme").out
     assert operator.is_refused(*stop, "--hold", "release", "--hold-for", "2h")["reference"] == "usage"
     operator.json("create-vm", "next", "--queue", *WHOLE)
     (waiting,) = _queue(operator)
@@ -240,9 +240,9 @@ def test_slices_that_a_stopped_vm_keeps_for_a_time_are_released(operator: Operat
 
 
 def test_a_quota_that_could_never_admit_it_refuses_at_once(operator: Operator) -> None:
-    operator.does("set-quota", "acme", "slices:A40-48Q=0")
+    operator.does("set-quota", "acme", "shares:A40-48Q=0")
     assert operator.is_refused("create-vm", "never", "--queue", *WHOLE)["reference"] == "quota-exceeded"
-    operator.does("set-quota", "acme", "slices:A40-48Q=none")
+    operator.does("set-quota", "acme", "shares:A40-48Q=none")
     assert _queue(operator) == []
 
 

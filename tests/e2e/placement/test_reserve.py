@@ -59,7 +59,7 @@ def test_what_is_reserved_is_lent_to_short_vms_only_and_given_to_its_tenant_in_t
     used = ("create-vm", "mine", "--tenant", "umbrella", "--reservation", "now", *SMALL[2:])
     (created,) = operator.json(*used)
     assert created["vm"]["request"]["duration_s"] == pytest.approx(3600, abs=400)
-    assert [one["slice"]["profile"] for one in created["leases"]] == ["A40-48Q"]
+    assert [one["share"]["profile"] for one in created["leases"]] == ["A40-48Q"]
     assert not operator.json(*used)[0]["changed"]
     second = ("create-vm", "second", *used[2:])
     assert "uses reservation now already" in operator.is_refused(*second)["message"]

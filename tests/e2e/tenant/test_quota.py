@@ -46,16 +46,16 @@ def test_a_tenant_gets_what_it_was_promised_and_no_more(operator: Operator) -> N
     assert (framebuffer["used"], framebuffer["limit"], framebuffer["borrowed"]) == (16384, 16384, 8192)
     assert _quotas(operator, "acme")["vms"]["used"] == 2
 
-    assert not operator.json("set-quota", "acme", "slices:A40-8Q=2", "--dry-run")["changed"]
-    assert operator.json("set-quota", "acme", "slices:A40-8Q=2", "framebuffer=none")["changed"]
-    assert "slices:A40-8Q: 2 of 2 used" in operator.is_refused("create-vm", "web-3", *VM)["context"][0]
-    operator.does("set-quota", "acme", "slices:A40-8Q=none", "gpu-hours=0")
+    assert not operator.json("set-quota", "acme", "shares:A40-8Q=2", "--dry-run")["changed"]
+    assert operator.json("set-quota", "acme", "shares:A40-8Q=2", "framebuffer=none")["changed"]
+    assert "shares:A40-8Q: 2 of 2 used" in operator.is_refused("create-vm", "web-3", *VM)["context"][0]
+    operator.does("set-quota", "acme", "shares:A40-8Q=none", "gpu-hours=0")
     assert "gpu-hours" in operator.is_refused("create-vm", "web-3", *VM)["message"]
     operator.does("create-vm", "plain", "--tenant", "acme", *SMALL)
     operator.does("set-quota", "acme", "gpu-hours=none")
 
 
-def test_released_slices_count_again_only_when_the_vm_starts(operator: Operator) -> None:
+def test_released_shares_count_again_only_when_the_vm_starts(operator: Operator) -> None:
     operator.does("stop-vm", "web-2", "--tenant", "acme", "--hold", "release", "--timeout", "0")
     operator.does("set-quota", "acme", "framebuffer=12GiB")
     assert _quotas(operator, "acme")["framebuffer"]["used"] == 8192
@@ -70,9 +70,9 @@ def test_released_slices_count_again_only_when_the_vm_starts(operator: Operator)
 def test_usage_survives_the_vm_in_every_form_of_output(operator: Operator) -> None:
     operator.does("delete-vm", "web-1", "--tenant", "acme", "--yes", "--timeout", "0")
     (line,) = operator.json("show-usage", "--tenant", "acme")["usage"]
-    assert (line["tenant"], line["profile"], line["slices"], line["attached"]) == ("acme", "A40-8Q", 3, 1)
-    assert line["framebuffer_gib_hours"] == pytest.approx(8 * line["slice_hours"])
-    assert line["gpu_hours"] == pytest.approx(line["slice_hours"] / 6)
+    assert (line["tenant"], line["profile"], line["shares"], line["attached"]) == ("acme", "A40-8Q", 3, 1)
+    assert line["framebuffer_gib_hours"] == pytest.approx(8 * line["share_hours"])
+    assert line["gpu_hours"] == pytest.approx(line["share_hours"] / 6)
     rows = list(csv.DictReader(io.StringIO(operator.does("show-usage", "--csv", "--profile", "A40-8Q").out)))
     assert [(row["tenant"], row["profile"], row["attached"]) for row in rows] == [("acme", "A40-8Q", "1")]
     assert "A40-8Q" in operator.does("show-usage").out
@@ -115,16 +115,16 @@ def test_a_vm_that_gave_everything_back_starts_only_where_its_memory_and_its_lab
     labelled.does("create-tenant", "large")
     of_it = ("--tenant", "large")
     size = (*of_it, "--memory", "300GiB", "--network", "none", "--require-label", "rack=r1", "--host", "sim-001")
-    labelled.does("create-vm", "sliced", "--gpu", "A40-8Q", *size)
-    labelled.does("stop-vm", "sliced", *of_it, "--hold", "release", "--timeout", "0")
+    labelled.does("create-vm", "sharing", "--gpu", "A40-8Q", *size)
+    labelled.does("stop-vm", "sharing", *of_it, "--hold", "release", "--timeout", "0")
     labelled.does("create-vm", "plain", *size)
-    refused = labelled.is_refused("start-vm", "sliced", *of_it)
+    refused = labelled.is_refused("start-vm", "sharing", *of_it)
     assert refused["reference"] == "no-capacity"
     assert "promised to its VMs (host-memory)" in refused["context"][0]
     labelled.does("stop-vm", "plain", *of_it, "--timeout", "0")
-    labelled.does("start-vm", "sliced", *of_it)
+    labelled.does("start-vm", "sharing", *of_it)
     assert labelled.is_refused("start-vm", "plain", *of_it)["reference"] == "no-capacity"
-    labelled.does("delete-vm", "sliced", "plain", *of_it, "--yes", "--timeout", "0")
+    labelled.does("delete-vm", "sharing", "plain", *of_it, "--yes", "--timeout", "0")
 
 
 @pytest.mark.parametrize(

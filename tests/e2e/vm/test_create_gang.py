@@ -32,7 +32,7 @@ def test_a_gang_runs_as_a_whole_and_the_same_again_changes_nothing(operator: Ope
     assert operator.json("list-vms", "--tenant", "gangs") == []
     created = operator.json(*PAIR)
     assert [(one["changed"], one["vm"]["state"]) for one in created] == [(True, "running")] * 2
-    assert len({lease["slice"]["function"] for one in created for lease in one["leases"]}) == 2
+    assert len({lease["share"]["function"] for one in created for lease in one["leases"]}) == 2
     assert [one["changed"] for one in operator.json(*PAIR)] == [False, False]
     part = operator.is_refused(*PAIR[:3], "3", *PAIR[4:])
     assert (part["reference"], "web-1, web-2 are there already" in part["message"]) == ("state", True)

@@ -50,19 +50,19 @@ def _leases(created: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _device(lease: dict[str, Any]) -> str:
-    return str(lease["slice"]["mdev_uuid"] or lease["slice"]["function"])
+    return str(lease["share"]["mdev_uuid"] or lease["share"]["function"])
 
 
 @pytest.mark.parametrize("name", VMS)
 def test_every_kind_of_sharing_gives_a_running_vm(created: dict[str, Any], name: str, witness: Witness) -> None:
     assert created[name]["changed"]
     assert created[name]["vm"]["state"] == "running"
-    assert {lease["slice"]["sharing"] for lease in _leases(created, name)} <= KINDS[name]
+    assert {lease["share"]["sharing"] for lease in _leases(created, name)} <= KINDS[name]
     assert f"domain {name} running" in witness.state()
 
 
 def test_the_two_boards_of_one_model_offer_both_interfaces(created: dict[str, Any]) -> None:
-    kinds = {_leases(created, name)[0]["slice"]["sharing"] for name in ("acme.web-1", "umbrella.web-1")}
+    kinds = {_leases(created, name)[0]["share"]["sharing"] for name in ("acme.web-1", "umbrella.web-1")}
     assert kinds == {"vf-profile", "mdev-vf"}
 
 
@@ -76,7 +76,7 @@ def test_the_kernel_says_that_this_vms_qemu_holds_the_device(
 
 
 @pytest.mark.parametrize(("name", "devices"), [("acme.web-1", 1), ("umbrella.web-1", 1), ("acme.desks", 2)])
-def test_qemu_shows_the_guest_an_nvidia_device_per_slice(
+def test_qemu_shows_the_guest_an_nvidia_device_per_share(
     created: dict[str, Any], name: str, devices: int, operator: Operator
 ) -> None:
     tenant, _, vm = name.partition(".")
@@ -90,18 +90,18 @@ def test_qemu_shows_the_guest_an_nvidia_device_per_slice(
 def test_a_plain_vf_is_on_vfio_pci_and_the_guest_sees_it(
     created: dict[str, Any], operator: Operator, witness: Witness
 ) -> None:
-    slice_ = _leases(created, "acme.plain")[0]["slice"]
-    assert slice_["function"] != slice_["gpu"]
-    assert witness.driver(slice_["function"]) == "vfio-pci"
-    assert witness.driver(slice_["gpu"]) == "xe"
+    share = _leases(created, "acme.plain")[0]["share"]
+    assert share["function"] != share["gpu"]
+    assert witness.driver(share["function"]) == "vfio-pci"
+    assert witness.driver(share["gpu"]) == "xe"
     shown = operator.json("show-vm", "plain", "--tenant", "acme")["guest_devices"]
     assert [one["device_id"] for one in shown if one["identifier"] == "ua-gpu0"] == ["56c0"]
 
 
 def test_a_whole_card_goes_with_its_audio_function(created: dict[str, Any], witness: Witness) -> None:
-    slice_ = _leases(created, "umbrella.whole")[0]["slice"]
-    assert len(slice_["companions"]) == 1
-    for address in (slice_["function"], *slice_["companions"]):
+    share = _leases(created, "umbrella.whole")[0]["share"]
+    assert len(share["companions"]) == 1
+    for address in (share["function"], *share["companions"]):
         assert witness.driver(address) == "vfio-pci"
 
 
@@ -166,7 +166,7 @@ def test_lists_show_every_vm_and_what_is_left(created: dict[str, Any], operator:
     assert sum(len(gpu["leases"]) for gpu in gpus) == 6
     profiles = {(row["gpu"], row["profile"]["name"]): row["profile"] for row in operator.json("list-profiles")}
     for lease in _leases(created, "acme.web-1"):
-        on_this_gpu = {name: one["creatable"] for (gpu, name), one in profiles.items() if gpu == lease["slice"]["gpu"]}
+        on_this_gpu = {name: one["creatable"] for (gpu, name), one in profiles.items() if gpu == lease["share"]["gpu"]}
         assert on_this_gpu["A40-24Q"] == 0, "the equal-size rule closes other sizes"
         assert on_this_gpu["A40-8Q"] == 5
     tenants = {row["tenant"]: row["vms"] for row in operator.json("list-tenants")}
@@ -178,7 +178,7 @@ def test_a_full_gpu_is_refused_with_a_reason_per_gpu(created: dict[str, Any], op
     assert (refused["reference"], refused["exit_code"]) == ("no-capacity", 5)
     text = "\n".join(refused["context"])
     for lease in (*_leases(created, "acme.web-1"), *_leases(created, "umbrella.web-1")):
-        assert lease["slice"]["gpu"] in text
+        assert lease["share"]["gpu"] in text
     assert "8 GiB" in text or "8192" in text or "A40-8Q" in text, "the blocking size is named"
 
 
@@ -220,7 +220,7 @@ def test_the_existing_domain_is_rendered_as_libvirt_has_it(created: dict[str, An
     assert "ua-gpu0" in xml
 
 
-def test_a_stopped_vm_keeps_its_slice_and_starts_again(
+def test_a_stopped_vm_keeps_its_share_and_starts_again(
     created: dict[str, Any], operator: Operator, witness: Witness
 ) -> None:
     vgpus, mdevs = witness.vgpus(), witness.mdevs()
@@ -235,12 +235,12 @@ def test_a_stopped_vm_keeps_its_slice_and_starts_again(
     assert holders[witness.group_of(_device(_leases(created, "acme.web-1")[0]))] == created["acme.web-1"]["vm"]["uuid"]
 
 
-def test_a_stopped_vm_can_release_its_slices_and_gets_new_ones(
+def test_a_stopped_vm_can_release_its_shares_and_gets_new_ones(
     created: dict[str, Any], operator: Operator, witness: Witness
 ) -> None:
     assert len(witness.mdevs()) >= 2
     operator.does("stop-vm", "desks", "--tenant", "acme", "--hold", "release", "--timeout", "0")
-    t4 = _leases(created, "acme.desks")[0]["slice"]["gpu"]
+    t4 = _leases(created, "acme.desks")[0]["share"]["gpu"]
     assert not [parent for parent, _type in witness.mdevs().values() if parent == t4]
     assert operator.json("list-vms", "--tenant", "acme")[0]["leases"] == []
     assert operator.json("start-vm", "desks", "--tenant", "acme")["changed"]

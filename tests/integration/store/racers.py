@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 
-from tests.integration.store.samples import lease, mdev_slice, some_uuid, vf_slice, vm
+from tests.integration.store.samples import lease, mdev_share, some_uuid, vf_share, vm
 from vgpuctl.errors import ConcurrentChange, QuotaExceeded
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
@@ -20,7 +20,7 @@ ADDRESSES_EACH = 12
 
 def add_same_device(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
     """Lease one device without looking at the generation."""
-    held = lease(vf_slice())
+    held = lease(vf_share())
     with open_store(url) as store:
         barrier.wait(START_LIMIT_S)
         try:
@@ -34,7 +34,7 @@ def add_same_device(url: str, barrier: Barrier, tell: Callable[[object], object]
 
 def reserve_as_seen(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
     """Reserve a device of one's own, all with the same old sight of the host."""
-    held = lease(mdev_slice(some_uuid()))
+    held = lease(mdev_share(some_uuid()))
     with open_store(url) as store:
         with store.reading() as session:
             seen = session.generation("gpu1")
@@ -57,13 +57,13 @@ def take_free_devices(url: str, barrier: Barrier, tell: Callable[[object], objec
         while True:
             with store.reading() as session:
                 seen = session.generation("gpu1")
-                held = {each.slice.device for each in session.leases(host="gpu1")}
+                held = {each.share.device for each in session.leases(host="gpu1")}
             free = [device for device in devices if device not in held]
             if not free:
                 break
             try:
                 with store.transaction() as session:
-                    session.reserve("gpu1", seen, [lease(vf_slice(free[0]))])
+                    session.reserve("gpu1", seen, [lease(vf_share(free[0]))])
                     session.add_event("reserved", "gpu1", free[0])
             except ConcurrentChange:
                 continue
@@ -97,7 +97,7 @@ def die_in_transaction(url: str, barrier: Barrier, tell: Callable[[object], obje
     """Change a lot, then be killed before the end, with an operation left in the journal."""
     with open_store(url) as store, store.operation("create-vm", "acme/dies"), store.transaction() as session:
         session.add_vm(vm("dies"))
-        session.reserve("gpu1", 0, [lease(vf_slice(f"0000:41:00.{number}")) for number in range(2, 8)])
+        session.reserve("gpu1", 0, [lease(vf_share(f"0000:41:00.{number}")) for number in range(2, 8)])
         for number in range(2000):
             session.add_event("noise", "gpu1", f"{number} " * 50)
         tell("in transaction")
@@ -106,13 +106,13 @@ def die_in_transaction(url: str, barrier: Barrier, tell: Callable[[object], obje
 
 
 def take_within_quota(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
-    """Take VMs with a slice each until the quota refuses, as create-vm does: check and take in one transaction."""
+    """Take VMs with a share each until the quota refuses, as create-vm does: check and take in one transaction."""
     taken = 0
     with open_store(url) as store:
         barrier.wait(START_LIMIT_S)
         for number in range(40):
             created = vm(f"vm-{os.getpid()}-{number}")
-            held = lease(mdev_slice(some_uuid()), vm_uuid=created.uuid)
+            held = lease(mdev_share(some_uuid()), vm_uuid=created.uuid)
             try:
                 with store.transaction() as session:
                     refuse_over_quota(session, created.request, [held])
@@ -158,12 +158,12 @@ def die_while_serving(url: str, barrier: Barrier, tell: Callable[[object], objec
 def reclaim_guarantee(url: str, barrier: Barrier, tell: Callable[[object], object]) -> None:
     """Check the guarantee and claim of it in one transaction, as a preemption does; then wait for the others."""
     name = f"vm-{os.getpid()}"
-    held = vf_slice()
+    held = vf_share()
     with open_store(url) as store:
         barrier.wait(START_LIMIT_S)
         with store.transaction() as session:
             may = may_ask_everyone(session, [VmRequest(name, "acme")], [held])
             if may:
-                session.claim_quota(f"reclaim:acme.{name}", "acme", {name: charge.of_slices([held])})
+                session.claim_quota(f"reclaim:acme.{name}", "acme", {name: charge.of_shares([held])})
         barrier.wait(START_LIMIT_S)
     tell(may)

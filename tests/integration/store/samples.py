@@ -15,7 +15,7 @@ from vgpuctl.agent.wire.facts import (
     VirtualFunction,
 )
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
-from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import Network, NetworkRequest, NetworkState
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.sharing import Sharing
@@ -61,14 +61,14 @@ def network(
     return Network(some_uuid(), request, NetworkState.READY)
 
 
-def vf_slice(function: str = "0000:41:00.4") -> Slice:
-    """A vendor-specific VFIO slice."""
-    return Slice("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", function, type_id="558", framebuffer_mib=8192)
+def vf_share(function: str = "0000:41:00.4") -> Share:
+    """A vendor-specific VFIO share."""
+    return Share("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", function, type_id="558", framebuffer_mib=8192)
 
 
-def mdev_slice(mdev_uuid: str) -> Slice:
+def mdev_share(mdev_uuid: str) -> Share:
     """A mediated device on the physical function, with every field set."""
-    return Slice(
+    return Share(
         "0000:41:00.0",
         Sharing.MDEV,
         "A40-8Q",
@@ -83,7 +83,7 @@ def mdev_slice(mdev_uuid: str) -> Slice:
 
 
 def lease(
-    held: Slice | None = None,
+    held: Share | None = None,
     *,
     vm_uuid: str | None = None,
     host: str = "gpu1",
@@ -91,7 +91,7 @@ def lease(
     state: LeaseState = LeaseState.RESERVED,
 ) -> Lease:
     """A lease of tenant acme."""
-    return Lease(some_uuid(), vm_uuid or some_uuid(), "acme", "web-1", host, index, held or vf_slice(), state)
+    return Lease(some_uuid(), vm_uuid or some_uuid(), "acme", "web-1", host, index, held or vf_share(), state)
 
 
 def host_facts(hostname: str = "gpu1", *, gpus: int = 2) -> HostFacts:

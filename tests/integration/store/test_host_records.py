@@ -8,7 +8,7 @@ from vgpuctl.store.store import Store
 def test_a_record_is_kept_replaced_and_dropped(store: Store, clock: Clock) -> None:
     with store.transaction() as session:
         session.save_host_record("gpu1", "snapshot", '{"a": 1}')
-        session.save_host_record("gpu1", "layout-slices", "{}")
+        session.save_host_record("gpu1", "layout-shares", "{}")
     clock.now += 5
     with store.transaction() as session:
         session.save_host_record("gpu1", "snapshot", '{"a": 2}')
@@ -20,4 +20,4 @@ def test_a_record_is_kept_replaced_and_dropped(store: Store, clock: Clock) -> No
         session.drop_host_record("gpu1", "snapshot")
         session.drop_host_record("gpu1", "snapshot")
         assert session.host_record("gpu1", "snapshot") is None
-        assert session.host_record("gpu1", "layout-slices") is not None
+        assert session.host_record("gpu1", "layout-shares") is not None

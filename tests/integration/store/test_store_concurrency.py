@@ -94,7 +94,7 @@ def test_runs_that_place_again_share_all_devices_without_a_double(store: Store, 
     taken = [device for answer in run_race(racers.take_free_devices, filled) for device in answer]
     assert len(taken) == len(set(taken)) == 20
     with store.reading() as session:
-        assert {held.slice.device for held in session.leases()} == set(taken)
+        assert {held.share.device for held in session.leases()} == set(taken)
         assert session.generation("gpu1") == 20
         assert sorted(event.detail for event in session.events(100)) == sorted(taken)
 

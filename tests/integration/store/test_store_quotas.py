@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.store.conftest import Clock
-from tests.integration.store.samples import host_facts, lease, vf_slice, vm
+from tests.integration.store.samples import host_facts, lease, vf_share, vm
 from vgpuctl.errors import ConcurrentChange, NotFound, QuotaExceeded
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import LeaseState
@@ -30,7 +30,7 @@ def filled(store: Store) -> Store:
 
 
 def test_quotas_come_back_as_set_and_belong_to_one_tenant(filled: Store) -> None:
-    wanted = [Quota("framebuffer", 2**40, 0), Quota("slices:A40-8Q", None, 3), Quota("vms", 0)]
+    wanted = [Quota("framebuffer", 2**40, 0), Quota("shares:A40-8Q", None, 3), Quota("vms", 0)]
     with filled.transaction() as session:
         session.set_quotas("acme", wanted)
         session.set_quotas("acme", wanted)
@@ -44,7 +44,7 @@ def test_quotas_come_back_as_set_and_belong_to_one_tenant(filled: Store) -> None
 def test_used_counts_vms_live_leases_and_this_months_hours(filled: Store, clock: Clock) -> None:
     created = vm()
     created = replace(created, request=VmRequest("web-1", "acme", vcpus=3, memory_mib=100))
-    held = lease(vf_slice(), vm_uuid=created.uuid)
+    held = lease(vf_share(), vm_uuid=created.uuid)
     with filled.transaction() as session:
         session.add_vm(created)
         session.reserve("gpu1", 0, [held])
@@ -52,7 +52,7 @@ def test_used_counts_vms_live_leases_and_this_months_hours(filled: Store, clock:
     clock.now += 6 * 3600
     with filled.reading() as session:
         assert session.used("acme") == {
-            "vms": 1, "vcpus": 3, "memory": 100, "slices:A40-8Q": 1, "framebuffer": 8192, "gpu-hours": 3600,
+            "vms": 1, "vcpus": 3, "memory": 100, "shares:A40-8Q": 1, "framebuffer": 8192, "gpu-hours": 3600,
         }  # fmt: skip
         assert session.used("umbrella") == {"gpu-hours": 0}
     with filled.transaction() as session:
@@ -68,11 +68,11 @@ def test_used_counts_vms_live_leases_and_this_months_hours(filled: Store, clock:
 
 def test_declared_times_count_until_they_end_or_the_month_does(filled: Store, clock: Clock) -> None:
     created = replace(vm(), request=VmRequest("web-1", "acme", duration_s=6 * 3600))
-    held = lease(vf_slice(), vm_uuid=created.uuid)
+    held = lease(vf_share(), vm_uuid=created.uuid)
     with filled.transaction() as session:
         session.add_vm(created)
         session.reserve("gpu1", 0, [held])
-        assert session.gpu_seconds_of([(held.host, held.slice)] * 2, 6 * 3600) == 7200
+        assert session.gpu_seconds_of([(held.host, held.share)] * 2, 6 * 3600) == 7200
         assert (session.gpu_seconds_to_come("acme"), session.gpu_seconds_to_come("umbrella")) == (3600, 0)
         session.set_lease_state(held.id, LeaseState.BUILT)
         session.set_vm_state(created.uuid, VmState.RUNNING)
@@ -86,13 +86,13 @@ def test_declared_times_count_until_they_end_or_the_month_does(filled: Store, cl
             refuse_over_quota(session, more, [held])
         assert refused.value.context == ("gpu-hours: 1 h of 1.5 h used, 1 h asked",)
         clock.now = month_of(clock.now)[1] - 600
-        assert session.gpu_seconds_of([(held.host, held.slice)], 6 * 3600) == 100
+        assert session.gpu_seconds_of([(held.host, held.share)], 6 * 3600) == 100
         session.set_vm_state(created.uuid, VmState.STOPPED)
         assert session.gpu_seconds_to_come("acme") == 0
 
 
 def test_the_ledger_follows_a_lease_and_outlives_it(filled: Store, clock: Clock) -> None:
-    held = lease(vf_slice())
+    held = lease(vf_share())
     begin = clock.now
     with filled.transaction() as session:
         session.reserve("gpu1", 0, [held])
@@ -112,15 +112,15 @@ def test_the_ledger_follows_a_lease_and_outlives_it(filled: Store, clock: Clock)
     assert one.card_part == pytest.approx(1 / 6)
 
 
-def test_a_slice_that_moves_to_another_gpu_is_two_intervals(filled: Store, clock: Clock) -> None:
-    held = lease(vf_slice(), state=LeaseState.RUNNING)
+def test_a_share_that_moves_to_another_gpu_is_two_intervals(filled: Store, clock: Clock) -> None:
+    held = lease(vf_share(), state=LeaseState.RUNNING)
     begin = clock.now
     with filled.transaction() as session:
         session.add_lease(held)
     clock.now += 5
     with filled.transaction() as session:
-        session.set_lease_slice(held.id, replace(held.slice, numa_node=1))
-        session.set_lease_slice(held.id, replace(held.slice, gpu="0000:42:00.0", function="0000:42:00.4"))
+        session.set_lease_share(held.id, replace(held.share, numa_node=1))
+        session.set_lease_share(held.id, replace(held.share, gpu="0000:42:00.0", function="0000:42:00.4"))
         first, second = session.intervals(*FOREVER)
     assert (first.gpu, first.begun_at, first.ended_at) == ("0000:41:00.0", begin, begin + 5)
     assert (second.gpu, second.begun_at, second.ended_at) == ("0000:42:00.0", begin + 5, None)
@@ -128,7 +128,7 @@ def test_a_slice_that_moves_to_another_gpu_is_two_intervals(filled: Store, clock
 
 def test_a_ledger_that_does_not_agree_with_the_leases_is_mended(filled: Store, clock: Clock) -> None:
     begin = clock.now
-    counted, lost = lease(vf_slice(), state=LeaseState.RUNNING), lease(vf_slice("0000:41:00.5"))
+    counted, lost = lease(vf_share(), state=LeaseState.RUNNING), lease(vf_share("0000:41:00.5"))
     with filled.transaction() as session:
         session.add_lease(counted)
         session.add_lease(lost)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quota that runs reclaim for VMs on their way: it counts until the VM holds its slices, or the run ends."""
+"""Quota that runs reclaim for VMs on their way: it counts until the VM holds its shares, or the run ends."""
 
 import os
 from dataclasses import replace

@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.integration.store.samples import host_facts, mdev_slice, some_uuid, vf_slice
+from tests.integration.store.samples import host_facts, mdev_share, some_uuid, vf_share
 from vgpuctl.errors import ConcurrentChange, NotFound
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.reservation import Reservation
@@ -11,8 +11,8 @@ from vgpuctl.store.store import Store
 
 
 def test_a_reservation_comes_back_as_made_and_counts_in_its_hosts_generation(store: Store) -> None:
-    slices = (vf_slice(), mdev_slice(some_uuid()))
-    made = Reservation("acme", "nightly", (parse_gpu_request("2*A40-8Q"),), "gpu1", slices, 10.5, 20.25, 86400.0)
+    shares = (vf_share(), mdev_share(some_uuid()))
+    made = Reservation("acme", "nightly", (parse_gpu_request("2*A40-8Q"),), "gpu1", shares, 10.5, 20.25, 86400.0)
     with store.transaction() as session:
         session.add_tenant("acme")
         session.save_facts("gpu1", host_facts(), 1.0)

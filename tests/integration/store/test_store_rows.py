@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.store.conftest import Clock
-from tests.integration.store.samples import full_request, host_facts, lease, mdev_slice, some_uuid, vf_slice, vm
+from tests.integration.store.samples import full_request, host_facts, lease, mdev_share, some_uuid, vf_share, vm
 from vgpuctl.errors import ConcurrentChange, NotFound, StateError, StoreUnusable, UsageError
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.preemption import PreemptMode, Reclaim, TenantPolicy
@@ -137,12 +137,12 @@ def test_vm_with_a_live_lease_is_not_deleted(store: Store) -> None:
 
 def test_lease_comes_back_exactly_and_runs_through_its_states(store: Store) -> None:
     mdev_uuid = some_uuid()
-    held = lease(mdev_slice(mdev_uuid), index=1)
+    held = lease(mdev_share(mdev_uuid), index=1)
     with store.transaction() as session:
         session.add_tenant("acme")
         session.add_lease(held)
         assert session.leases() == [held]
-        assert held.slice.device == mdev_uuid
+        assert held.share.device == mdev_uuid
         for state in (LeaseState.BUILT, LeaseState.RUNNING, LeaseState.BROKEN, LeaseState.RELEASING):
             problem = "card fell off" if state is LeaseState.BROKEN else None
             session.set_lease_state(held.id, state, problem)
@@ -153,15 +153,15 @@ def test_lease_comes_back_exactly_and_runs_through_its_states(store: Store) -> N
         with pytest.raises(ConcurrentChange, match="cannot become running"):
             session.set_lease_state(held.id, LeaseState.RUNNING)
         with pytest.raises(ConcurrentChange, match="is gone"):
-            session.set_lease_slice(held.id, vf_slice())
+            session.set_lease_share(held.id, vf_share())
         with pytest.raises(NotFound):
             session.set_lease_state(some_uuid(), LeaseState.GONE)
 
 
 def test_leases_are_listed_by_host_and_vm_in_order(store: Store) -> None:
     vm_uuid = some_uuid()
-    second = lease(vf_slice("0000:41:00.5"), vm_uuid=vm_uuid, index=1)
-    first = lease(vf_slice("0000:41:00.6"), vm_uuid=vm_uuid, index=0)
+    second = lease(vf_share("0000:41:00.5"), vm_uuid=vm_uuid, index=1)
+    first = lease(vf_share("0000:41:00.6"), vm_uuid=vm_uuid, index=0)
     elsewhere = lease(host="gpu0")
     with store.transaction() as session:
         session.add_tenant("acme")
@@ -179,8 +179,8 @@ def test_device_has_one_live_lease_and_is_free_again_when_gone(store: Store) -> 
         session.add_tenant("acme")
         session.add_lease(held)
         session.add_lease(lease(host="gpu2"))
-        session.add_lease(lease(mdev_slice(some_uuid())))
-        session.add_lease(lease(mdev_slice(some_uuid())))
+        session.add_lease(lease(mdev_share(some_uuid())))
+        session.add_lease(lease(mdev_share(some_uuid())))
     for state in (LeaseState.RESERVED, LeaseState.BROKEN):
         with store.transaction() as session:
             session.set_lease_state(held.id, state)
@@ -197,38 +197,38 @@ def test_one_gpu_of_a_vm_has_one_live_lease(store: Store) -> None:
         session.add_tenant("acme")
         session.add_lease(held)
     with pytest.raises(ConcurrentChange), store.transaction() as session:
-        session.add_lease(lease(vf_slice("0000:41:00.5"), vm_uuid=held.vm_uuid))
+        session.add_lease(lease(vf_share("0000:41:00.5"), vm_uuid=held.vm_uuid))
     with store.reading() as session:
         assert session.leases() == [held]
 
 
-def test_slice_moves_to_another_device_unless_it_is_taken(store: Store) -> None:
-    moved, other = lease(), lease(vf_slice("0000:41:00.5"))
+def test_share_moves_to_another_device_unless_it_is_taken(store: Store) -> None:
+    moved, other = lease(), lease(vf_share("0000:41:00.5"))
     with store.transaction() as session:
         session.add_tenant("acme")
         session.add_lease(moved)
         session.add_lease(other)
         before = session.generation("gpu1")
-        known_better = replace(vf_slice(), first_drivers=(("0000:41:00.4", "nvidia"),))
-        session.set_lease_slice(moved.id, known_better)
+        known_better = replace(vf_share(), first_drivers=(("0000:41:00.4", "nvidia"),))
+        session.set_lease_share(moved.id, known_better)
         assert session.generation("gpu1") == before
-        session.set_lease_slice(moved.id, vf_slice("0000:41:00.6"))
+        session.set_lease_share(moved.id, vf_share("0000:41:00.6"))
         assert session.generation("gpu1") == before + 1
     with pytest.raises(ConcurrentChange, match=r"0000:41:00\.5"), store.transaction() as session:
-        session.set_lease_slice(moved.id, vf_slice("0000:41:00.5"))
+        session.set_lease_share(moved.id, vf_share("0000:41:00.5"))
     with store.reading() as session:
-        assert {each.slice.device for each in session.leases()} == {"0000:41:00.6", "0000:41:00.5"}
+        assert {each.share.device for each in session.leases()} == {"0000:41:00.6", "0000:41:00.5"}
 
 
 def test_reserve_counts_and_refuses_an_old_sight(store: Store) -> None:
     vm_uuid = some_uuid()
-    pair = [lease(vf_slice(f"0000:41:00.{n}"), vm_uuid=vm_uuid, index=n) for n in (4, 5)]
+    pair = [lease(vf_share(f"0000:41:00.{n}"), vm_uuid=vm_uuid, index=n) for n in (4, 5)]
     with store.transaction() as session:
         session.add_tenant("acme")
         seen = session.save_facts("gpu1", host_facts(), 1.0)
         assert seen == 0
         assert session.reserve("gpu1", seen, pair) == 1
-    late = lease(vf_slice("0000:41:00.6"))
+    late = lease(vf_share("0000:41:00.6"))
     with (
         pytest.raises(ConcurrentChange, match="another run changed the leases"),
         store.transaction() as session,

@@ -7,7 +7,7 @@ from vgpuctl.agent.wire.facts import Gpu, GuestFirmware, HostFacts, NumaNode
 from vgpuctl.guests.view import BackingView, DiskView, DomainView, domain_view
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.image import ImageFormat
-from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port
 from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.secret_text import SecretText
@@ -89,8 +89,8 @@ def on(request: VmRequest, *cells: NumaCell, gpu_cells: tuple[int, ...] = ()) ->
     return replace(vm(request), nodes=GuestNodes(cells, has_vnuma=len(cells) > 1, gpu_cells=gpu_cells))
 
 
-def leases(*slices: Slice) -> list[Lease]:
-    """Make the leases of these slices, in order."""
+def leases(*shares: Share) -> list[Lease]:
+    """Make the leases of these shares, in order."""
     return [
         Lease(
             id=f"lease-{index}",
@@ -99,21 +99,21 @@ def leases(*slices: Slice) -> list[Lease]:
             vm_name="web-1",
             host="gpu1",
             index=index,
-            slice=slice_,
+            share=share,
             state=LeaseState.BUILT,
         )
-        for index, slice_ in enumerate(slices)
+        for index, share in enumerate(shares)
     ]
 
 
-def whole(address: str, *companions: str) -> Slice:
+def whole(address: str, *companions: str) -> Share:
     """Make a whole card."""
-    return Slice(address, Sharing.PASSTHROUGH, "passthrough", address, companions=companions)
+    return Share(address, Sharing.PASSTHROUGH, "passthrough", address, companions=companions)
 
 
-def vgpu(address: str, sharing: Sharing, function: str, mdev_uuid: str | None = None) -> Slice:
+def vgpu(address: str, sharing: Sharing, function: str, mdev_uuid: str | None = None) -> Share:
     """Make an A40-8Q."""
-    return Slice(address, sharing, "A40-8Q", function, type_id="nvidia-562", mdev_uuid=mdev_uuid, framebuffer_mib=8192)
+    return Share(address, sharing, "A40-8Q", function, type_id="nvidia-562", mdev_uuid=mdev_uuid, framebuffer_mib=8192)
 
 
 FULL_REQUEST = replace(
@@ -139,7 +139,7 @@ _DISK = DiskView("/var/lib/libvirt/images/acme.web-1.qcow2")
 _SEED = "/var/lib/libvirt/images/acme.web-1-seed.iso"
 _PINNED = replace(REQUEST, vcpus=2, memory_mib=4096)
 _FLOATING = {0: tuple(range(2, 8)), 1: tuple(range(10, 16))}
-_FULL_VGPU = Slice("0000:41:00.0", Sharing.MDEV, "A40-48Q", "0000:41:00.0", mdev_uuid=MDEV_UUID, framebuffer_mib=49152)
+_FULL_VGPU = Share("0000:41:00.0", Sharing.MDEV, "A40-48Q", "0000:41:00.0", mdev_uuid=MDEV_UUID, framebuffer_mib=49152)
 
 CASES: dict[str, DomainView] = {
     "no_gpu_kvm": domain_view(vm(), [], facts()),
@@ -210,7 +210,7 @@ CASES: dict[str, DomainView] = {
     ),
     "vf_profile": domain_view(vm(), leases(vgpu("0000:41:00.0", Sharing.VF_PROFILE, "0000:41:00.4")), facts(_A40)),
     "vf": domain_view(
-        vm(), leases(Slice("0000:41:00.0", Sharing.VF, "vf", "0000:41:00.1")), facts(gpu("0000:41:00.0", bars=T4_BARS))
+        vm(), leases(Share("0000:41:00.0", Sharing.VF, "vf", "0000:41:00.1")), facts(gpu("0000:41:00.0", bars=T4_BARS))
     ),
     "several_kinds": domain_view(
         vm(),

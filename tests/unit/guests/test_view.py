@@ -26,7 +26,7 @@ from vgpuctl.guests.mmio_window import window_gib
 from vgpuctl.guests.numa import numa_view
 from vgpuctl.guests.pci_layout import expander_buses
 from vgpuctl.guests.view import CpuMode, DiskView, domain_view, parse_pci_address
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.network import mac_address
 from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.sharing import Sharing
@@ -35,11 +35,11 @@ from vgpuctl.scheduler.node_choice import MOST_CELLS
 
 
 def test_gpus_keep_their_guest_address_when_disk_and_network_come() -> None:
-    slices = leases(whole("0000:41:00.0"), whole("0000:42:00.0"))
+    shares = leases(whole("0000:41:00.0"), whole("0000:42:00.0"))
     host = facts(gpu("0000:41:00.0"), gpu("0000:42:00.0"))
-    bare = domain_view(vm(), slices, host)
+    bare = domain_view(vm(), shares, host)
     full = domain_view(
-        vm(replace(REQUEST, network="default")), slices, host, disk=DiskView("/d.qcow2"), seed_path="/s.iso"
+        vm(replace(REQUEST, network="default")), shares, host, disk=DiskView("/d.qcow2"), seed_path="/s.iso"
     )
     assert bare.root_ports == full.root_ports
     assert bare.hostdevs == full.hostdevs
@@ -56,9 +56,9 @@ def test_each_gpu_sits_alone_behind_a_port_whose_index_is_its_bus() -> None:
 
 
 def test_leases_in_any_order_give_the_same_view() -> None:
-    slices = leases(whole("0000:41:00.0"), whole("0000:42:00.0"))
+    shares = leases(whole("0000:41:00.0"), whole("0000:42:00.0"))
     host = facts(gpu("0000:41:00.0"), gpu("0000:42:00.0"))
-    assert domain_view(vm(), slices, host) == domain_view(vm(), slices[::-1], host)
+    assert domain_view(vm(), shares, host) == domain_view(vm(), shares[::-1], host)
 
 
 @pytest.mark.parametrize("character", ["\n", "\t", "\0", "\x7f", "\x85", "\ufffe", "\ud800"])
@@ -101,7 +101,7 @@ def test_the_mac_address_is_stable_local_and_unicast() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bars", "count", "slice_", "expected"),
+    ("bars", "count", "share", "expected"),
     [
         ((), 1, whole("0000:41:00.0"), None),
         (T4_BARS, 16, whole("0000:41:00.0"), None),
@@ -115,9 +115,9 @@ def test_the_mac_address_is_stable_local_and_unicast() -> None:
     ],
 )
 def test_the_window_holds_all_bars_aligned(
-    bars: tuple[int, ...], count: int, slice_: Slice, expected: int | None
+    bars: tuple[int, ...], count: int, share: Share, expected: int | None
 ) -> None:
-    assert window_gib([(gpu("0000:41:00.0", bars=bars), slice_)] * count) == expected
+    assert window_gib([(gpu("0000:41:00.0", bars=bars), share)] * count) == expected
 
 
 def test_a_host_without_kvm_gets_a_window_that_tcg_can_address() -> None:
@@ -152,8 +152,8 @@ def test_a_guest_without_numa_nodes_of_its_own_may_be_on_several_of_the_host() -
     """As one of an older vgpuctl whose node is full: what the guest sees stays as it was."""
     flat = GuestNodes((NumaCell(0, 1, 1024), NumaCell(1, 1, 1024)))
     host = facts(gpu("0000:41:00.0"), numa_nodes=2)
-    slices = leases(whole("0000:41:00.0"))
-    before, after = (domain_view(replace(vm(), nodes=nodes), slices, host) for nodes in (None, flat))
+    shares = leases(whole("0000:41:00.0"))
+    before, after = (domain_view(replace(vm(), nodes=nodes), shares, host) for nodes in (None, flat))
     assert after.numa is not None
     assert (after.numa.nodes, after.numa.cells) == ("0-1", ())
     assert (before.root_ports, before.hostdevs, before.expander_buses) == (

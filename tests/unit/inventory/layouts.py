@@ -51,7 +51,7 @@ def schedulers(draw: st.DrawFn) -> SchedulerLayout:
 
 
 @st.composite
-def slices(draw: st.DrawFn, types: Sequence[str], *, most: int = 3) -> tuple[tuple[str, int], ...]:
+def shares(draw: st.DrawFn, types: Sequence[str], *, most: int = 3) -> tuple[tuple[str, int], ...]:
     """Counts of vGPU types, sorted."""
     wanted = draw(st.dictionaries(st.sampled_from(types), st.integers(1, 3), max_size=most))
     return tuple(sorted(wanted.items()))
@@ -59,8 +59,8 @@ def slices(draw: st.DrawFn, types: Sequence[str], *, most: int = 3) -> tuple[tup
 
 @st.composite
 def vgpu_layouts(draw: st.DrawFn) -> VgpuLayout:
-    """Time-sliced vGPUs; slices of several sizes come with mixed-size mode."""
-    wanted = draw(slices(TYPES))
+    """Time-sliced vGPUs; shares of several sizes come with mixed-size mode."""
+    wanted = draw(shares(TYPES))
     sizes = {name.split("-")[1][:-1] for name, _ in wanted}
     mode = SizeMode.MIXED if len(sizes) > 1 else draw(st.none() | st.sampled_from(SizeMode))
     allowed = tuple(sorted({*dict(wanted), draw(st.sampled_from(TYPES))})) if draw(st.booleans()) else ()
@@ -74,7 +74,7 @@ def layouts() -> st.SearchStrategy[Layout]:
         st.sampled_from((PassthroughLayout(), PassthroughLayout("vfio-pci"))),
         st.integers(1, 256).map(VfLayout),
         instances(placed=True, parted=True).map(MigLayout),
-        st.builds(MigVgpuLayout, instances(placed=True, parted=False), slices=slices(MIG_TYPES)),
+        st.builds(MigVgpuLayout, instances(placed=True, parted=False), shares=shares(MIG_TYPES)),
         vgpu_layouts(),
     )
 

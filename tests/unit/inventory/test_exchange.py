@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, emulated_t4, host_facts
-from tests.unit.inventory.layouts import ADDRESSES, MIG_TYPES, TYPES, gpu_layouts, instances, layouts, slices
+from tests.unit.inventory.layouts import ADDRESSES, MIG_TYPES, TYPES, gpu_layouts, instances, layouts, shares
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.errors import InventoryError, UsageError
@@ -77,14 +77,14 @@ def exact_kinds(name: str) -> st.SearchStrategy[Layout]:
     """Layouts that a format can carry."""
     if name == "mig-parted":
         return st.one_of(st.just(OffLayout()), instances(placed=False, parted=True).map(MigLayout))
-    return st.one_of(slices(TYPES).map(lambda some: time_sliced_layout(dict(some))), slices(MIG_TYPES).map(_in_mig))
+    return st.one_of(shares(TYPES).map(lambda some: time_sliced_layout(dict(some))), shares(MIG_TYPES).map(_in_mig))
 
 
 def _in_mig(some: Sequence[tuple[str, int]]) -> Layout:
     profiles = {"A100-1-5C": "1g.5gb", "A100-2-10C": "2g.10gb", "A100-3-20C": "3g.20gb"}
     wanted = [WantedInstance(profiles[name]) for name, count in some for _ in range(count)]
     return (
-        MigVgpuLayout(tuple(sorted(wanted, key=lambda one: one.profile)), slices=tuple(some)) if some else VgpuLayout()
+        MigVgpuLayout(tuple(sorted(wanted, key=lambda one: one.profile)), shares=tuple(some)) if some else VgpuLayout()
     )
 
 
@@ -121,7 +121,7 @@ def test_what_does_not_come_back_the_same_is_refused(name: str, data: st.DataObj
 
 @many
 @given(data=st.data())
-def test_slices_become_definitions_of_mdevctl_and_come_back(data: st.DataObject) -> None:
+def test_shares_become_definitions_of_mdevctl_and_come_back(data: st.DataObject) -> None:
     on_vfs = data.draw(st.booleans())
     gpu = emulated_a40(sharing="mdev-vf") if on_vfs else emulated_t4()
     name = "A40-8Q" if on_vfs else "T4-4Q"
@@ -142,7 +142,7 @@ def test_slices_become_definitions_of_mdevctl_and_come_back(data: st.DataObject)
         assert import_mdevctl(Path(folder) / "dump.json", facts, left) == layout
     assert left.reasons == ()
     if not on_vfs:
-        kept = set(list(gpu.vgpus)[: dict(wanted.slices)[name]])
+        kept = set(list(gpu.vgpus)[: dict(wanted.shares)[name]])
         assert kept <= set(definitions[gpu.address])
 
 
@@ -154,18 +154,18 @@ def test_slices_become_definitions_of_mdevctl_and_come_back(data: st.DataObject)
         ("vgpu-device-manager", OffLayout(), "kind off has no vGPUs"),
         (
             "vgpu-device-manager",
-            VgpuLayout(scheduler=SchedulerLayout(SchedulerPolicy.EQUAL_SHARE), slices=(("A40-8Q", 1),)),
+            VgpuLayout(scheduler=SchedulerLayout(SchedulerPolicy.EQUAL_SHARE), shares=(("A40-8Q", 1),)),
             "scheduler: the vGPU device manager has no place for it",
         ),
         (
             "vgpu-device-manager",
-            VgpuLayout(size_mode=SizeMode.MIXED, slices=(("A40-8Q", 1),)),
+            VgpuLayout(size_mode=SizeMode.MIXED, shares=(("A40-8Q", 1),)),
             "virtual_functions or size_mode: the vGPU device manager takes them from the types",
         ),
         (
             "vgpu-device-manager",
-            MigVgpuLayout((WantedInstance("3g.20gb"),), slices=(("A100-1-5C", 1),)),
-            "geometry: the vGPU device manager takes it, and the size mode, from the slices, which say otherwise",
+            MigVgpuLayout((WantedInstance("3g.20gb"),), shares=(("A100-1-5C", 1),)),
+            "geometry: the vGPU device manager takes it, and the size mode, from the shares, which say otherwise",
         ),
     ],
 )
@@ -253,7 +253,7 @@ def test_vgpus_that_fit_one_mig_instance_share_it() -> None:
     text = "version: v1\nvgpu-configs: {a: [{devices: all, vgpu-devices: {DC-1-4Q: 7, DC-2-24Q: 2}}]}\n"
     layout = import_vgpu_device_manager(parse_document("f.yml", text), "a", None)
     wanted = tuple(WantedInstance(name) for name in ("1g.24gb+gfx", "1g.24gb+gfx", "2g.48gb+gfx"))
-    assert layout.gpus[0].layout == MigVgpuLayout(wanted, slices=(("DC-1-4Q", 7), ("DC-2-24Q", 2)))
+    assert layout.gpus[0].layout == MigVgpuLayout(wanted, shares=(("DC-1-4Q", 7), ("DC-2-24Q", 2)))
     assert there_and_back("vgpu-device-manager", layout) == layout
 
 
@@ -278,10 +278,10 @@ def test_definitions_that_a_layout_cannot_say_are_left_out(tmp_path: Path) -> No
         (tmp_path / path).write_text(json.dumps(content))
     left = Left(partial=False)
     layout = import_mdevctl(tmp_path, host_facts([gpu.facts()]), left)
-    assert layout.gpus == (GpuLayout(GpuMatch(address=gpu.address), VgpuLayout(slices=(("T4-4Q", 1),))),)
+    assert layout.gpus == (GpuLayout(GpuMatch(address=gpu.address), VgpuLayout(shares=(("T4-4Q", 1),))),)
     assert [reason.split(" ", 2)[2] for reason in left.reasons] == [
         "is no GPU of gpu1",
-        "is started by hand; a layout's slices exist always",
+        "is started by hand; a layout's shares exist always",
         "has attributes, which a layout cannot say",
     ]
     with pytest.raises(UsageError, match="cannot carry all of it"):

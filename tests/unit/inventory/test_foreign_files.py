@@ -52,7 +52,7 @@ def test_boards_that_share_a_pci_id_are_told_apart_by_their_types() -> None:
         known = catalog.board(key)
         gpu = replace(board(key).facts(), subsystem_id=known.subsystems[0])
         (entry,) = [one for one in layout.gpus if fits(one.match, gpu)]
-        assert entry.layout == VgpuLayout(slices=((name, 2),))
+        assert entry.layout == VgpuLayout(shares=((name, 2),))
 
 
 def test_boards_with_one_pci_id_and_the_same_types_still_contradict() -> None:
@@ -73,7 +73,7 @@ def test_a_key_with_the_attribute_of_its_instance_means_the_type(
     written: str, name: str, count: int, profile: str
 ) -> None:
     text = f"version: v1\nvgpu-configs: {{a: [{{devices: all, vgpu-devices: {{{written}: {count}}}}}]}}\n"
-    wanted = MigVgpuLayout(tuple([WantedInstance(profile)] * count), slices=((name, count),))
+    wanted = MigVgpuLayout(tuple([WantedInstance(profile)] * count), shares=((name, count),))
     assert read(text).gpus[0].layout == wanted
     with pytest.raises(InventoryError, match=f"means {name}, which another key gives too"):
         read(text.replace(f"{written}: {count}", f"{name}: 1, {written}: {count}"))
@@ -113,7 +113,7 @@ def test_what_a_host_does_not_have_is_remarked() -> None:
     remarks = list_missing(layout, [gpu], "gpu1")
     assert len(remarks) == len(PAIRS) - 1
     assert "gpu1 has no GPU for the entry of board 10de:20b0" in remarks
-    foreign = HostLayout(gpus=(GpuLayout(GpuMatch(), VgpuLayout(slices=(("A40-8Q", 1),))),))
+    foreign = HostLayout(gpus=(GpuLayout(GpuMatch(), VgpuLayout(shares=(("A40-8Q", 1),))),))
     assert list_missing(foreign, [gpu], "gpu1") == [
         f"no GPU of gpu1 for the entry of all GPUs offers A40-8Q: it has {gpu.name or gpu.address}"
     ]

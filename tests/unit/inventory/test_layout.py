@@ -73,7 +73,7 @@ def test_everything_about_the_host_is_read(tmp_path: Path) -> None:
         ("kind: vgpu", VgpuLayout()),
         (
             "kind: vgpu, virtual_functions: true, size_mode: mixed-size, types: [A40-8Q, A40-4Q], "
-            "scheduler: {policy: equal-share, time_slice_ms: 1.5}, slices: {A40-8Q: 2, A40-4Q: 1}",
+            "scheduler: {policy: equal-share, time_slice_ms: 1.5}, shares: {A40-8Q: 2, A40-4Q: 1}",
             VgpuLayout(
                 True,
                 SizeMode.MIXED,
@@ -98,8 +98,8 @@ def test_everything_about_the_host_is_read(tmp_path: Path) -> None:
             ),
         ),
         (
-            "kind: mig-vgpu, geometry: {2g.10gb: 1}, types: [A100-2-10C], slices: {A100-2-10C: 1}",
-            MigVgpuLayout((WantedInstance("2g.10gb"),), types=("A100-2-10C",), slices=(("A100-2-10C", 1),)),
+            "kind: mig-vgpu, geometry: {2g.10gb: 1}, types: [A100-2-10C], shares: {A100-2-10C: 1}",
+            MigVgpuLayout((WantedInstance("2g.10gb"),), types=("A100-2-10C",), shares=(("A100-2-10C", 1),)),
         ),
     ],
 )
@@ -244,15 +244,15 @@ def test_every_match_is_read(tmp_path: Path, match: str, read: GpuMatch) -> None
             "mig-vgpu",
         ),
         (
-            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  types: [A40-8Q]\n  slices: {A40-4Q: 1}",
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  types: [A40-8Q]\n  shares: {A40-4Q: 1}",
             7,
-            "slices.A40-4Q of host 'h1' contradicts types: A40-4Q is not one of A40-8Q",
+            "shares.A40-4Q of host 'h1' contradicts types: A40-4Q is not one of A40-8Q",
             None,
         ),
         (
-            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  slices: {A40-8Q: 1, A40-4Q: 1}",
+            "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  shares: {A40-8Q: 1, A40-4Q: 1}",
             6,
-            "slices of host 'h1' has types of different sizes, which contradicts equal sizes",
+            "shares of host 'h1' has types of different sizes, which contradicts equal sizes",
             "size_mode: mixed-size",
         ),
         ("version: 1\nkernel_arguments: iommu=pt", 3, "is 'iommu=pt', text, not a list", None),

@@ -48,7 +48,7 @@ def test_anything_else_is_refused_with_the_value_and_a_hint(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["memory>=48GiB", "2*memory>=48GiB", "memory>=48GiB*2"])
-def test_the_request_for_one_slice_is_without_the_count(text: str) -> None:
+def test_the_request_for_one_share_is_without_the_count(text: str) -> None:
     assert parse_gpu_request(text).text_of_one == "memory>=48GiB"
 
 

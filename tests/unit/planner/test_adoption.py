@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host as it is becomes slices and a layout that asks nothing of it."""
+"""A host as it is becomes shares and a layout that asks nothing of it."""
 
 from dataclasses import replace
 
@@ -15,18 +15,18 @@ from vgpuctl.model.layout import (
     WantedInstance,
 )
 from vgpuctl.model.sharing import Sharing
-from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, slices_of_devices
+from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
 from vgpuctl.planner.layout import plan_host
 
 ALL = GpuMatch()
 
 
-def test_devices_of_a_domain_become_slices_and_other_devices_do_not_count() -> None:
+def test_devices_of_a_domain_become_shares_and_other_devices_do_not_count() -> None:
     gpu = emulated_a40(sharing="mdev-vf")
     gpu.create("A40-8Q", gpu.functions[2], "00000000-0000-4000-8000-000000000007")
     card = whole_card()
     facts = host_facts([gpu.facts(), card])
-    found = slices_of_devices(
+    found = shares_of_devices(
         ["0000:01:00.0", "00000000-0000-4000-8000-000000000007", card.address, card.companions[0].address], facts
     )
     assert not isinstance(found, str)
@@ -44,10 +44,10 @@ def test_devices_of_a_domain_become_slices_and_other_devices_do_not_count() -> N
 def test_devices_that_are_not_set_up_are_a_reason() -> None:
     gpu = emulated_a40()
     facts = host_facts([gpu.facts()])
-    assert slices_of_devices(["00000000-0000-4000-8000-000000000009"], facts) == (
+    assert shares_of_devices(["00000000-0000-4000-8000-000000000009"], facts) == (
         "its mdev 00000000-0000-4000-8000-000000000009 does not exist"
     )
-    assert slices_of_devices([gpu.functions[0]], facts) == f"its VF {gpu.functions[0]} has no vGPU type"
+    assert shares_of_devices([gpu.functions[0]], facts) == f"its VF {gpu.functions[0]} has no vGPU type"
 
 
 def test_only_vgpus_that_nobody_claims_are_idle() -> None:
@@ -57,7 +57,7 @@ def test_only_vgpus_that_nobody_claims_are_idle() -> None:
     facts = host_facts([gpu.facts()])
     assert [one.function for one in idle_vgpus(facts, {gpu.functions[0]})] == [gpu.functions[1]]
     found = layout_as_found(facts, (), {gpu.functions[1]})
-    assert [entry.layout for entry in found.entries] == [VgpuLayout(slices=(("A40-8Q", 2),))]
+    assert [entry.layout for entry in found.entries] == [VgpuLayout(shares=(("A40-8Q", 2),))]
 
 
 def test_mig_with_vgpus_is_described_with_its_places() -> None:
@@ -66,7 +66,7 @@ def test_mig_with_vgpus_is_described_with_its_places() -> None:
     wanted = MigVgpuLayout((WantedInstance("2g.20gb", 0), WantedInstance("3g.40gb", 4)))
     layout = HostLayout(gpus=(GpuLayout(ALL, wanted),))
     for _ in range(3):
-        for planned in plan_host(layout, host.facts(), made=host.slices()).steps:
+        for planned in plan_host(layout, host.facts(), made=host.shares()).steps:
             host.take(planned.step)
     found = layout_as_found(host.facts(), (), ())
     assert [entry.layout for entry in found.entries] == [wanted] and found.left == ()

@@ -27,9 +27,9 @@ from vgpuctl.agent.wire.steps import (
     SetVirtualFunctions,
     Step,
 )
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.planner import plan_release, plan_slice, with_first_drivers
+from vgpuctl.planner import plan_release, plan_share, with_first_drivers
 from vgpuctl.scheduler import place
 
 UUID = "5f1f9a0e-0000-4000-8000-000000000001"
@@ -38,8 +38,8 @@ AUDIO = "0000:81:00.1"
 VF = "0000:9a:00.4"
 
 
-def slice_of(text: str, capacity: HostCapacity) -> Slice:
-    chosen = place(vm(text), [capacity], []).slices[0]
+def share_of(text: str, capacity: HostCapacity) -> Share:
+    chosen = place(vm(text), [capacity], []).shares[0]
     named = replace(chosen, mdev_uuid=UUID) if chosen.sharing.is_mediated() else chosen
     return with_first_drivers(named, capacity.facts)
 
@@ -76,19 +76,19 @@ def on_vf(name: str) -> EmulatedGpu:
     ],
     ids=["mdev", "mdev-vf", "vf-profile", "passthrough", "vf"],
 )
-def test_building_a_slice_takes_these_steps(
+def test_building_a_share_takes_these_steps(
     text: str, capacity: HostCapacity, steps: list[Step], undo: list[Step]
 ) -> None:
-    plan = plan_slice(slice_of(text, capacity), capacity.facts)
+    plan = plan_share(share_of(text, capacity), capacity.facts)
     assert (list(plan.steps), list(plan.undo)) == (steps, undo)
     assert plan.summary
 
 
 @pytest.mark.parametrize("text", ["A40-8Q", "A40-24Q"])
-def test_a_slice_kept_over_a_reboot_gets_its_vfs_back_first(text: str) -> None:
-    kept = slice_of(text, a40_host())
+def test_a_share_kept_over_a_reboot_gets_its_vfs_back_first(text: str) -> None:
+    kept = share_of(text, a40_host())
     after_reboot = host_facts([replace(a40_host().facts.gpus[0], vfs=(), types=())])
-    plan = plan_slice(kept, after_reboot)
+    plan = plan_share(kept, after_reboot)
     assert plan.steps == (SetVirtualFunctions("0000:41:00.0", 32), SetVgpuType(kept.function, kept.type_id or ""))
     assert plan.undo == (SetVgpuType(kept.function, "0"),)
 
@@ -97,19 +97,19 @@ def test_a_vf_with_a_first_driver_is_bound_back_to_it() -> None:
     gpu = intel_vf_host().facts.gpus[0]
     bound = replace(gpu, vfs=tuple(replace(one, driver="xe") for one in gpu.vfs))
     capacity = host("gpu1", bound)
-    assert plan_slice(slice_of("vf", capacity), capacity.facts).undo == (BindDriver((VF,), "xe"),)
+    assert plan_share(share_of("vf", capacity), capacity.facts).undo == (BindDriver((VF,), "xe"),)
 
 
 def test_first_drivers_are_those_of_card_and_companions() -> None:
-    chosen = slice_of("passthrough", passthrough_host())
+    chosen = share_of("passthrough", passthrough_host())
     assert chosen.first_drivers == ((CARD, "nvidia"), (AUDIO, "snd_hda_intel"))
     without = host("gpu1", with_audio(replace(whole_card(), companions=()), driver=None))
-    assert slice_of("passthrough", without).first_drivers == ((CARD, "nvidia"),)
+    assert share_of("passthrough", without).first_drivers == ((CARD, "nvidia"),)
 
 
 def test_kinds_that_libvirt_does_not_rebind_have_no_first_drivers() -> None:
-    assert slice_of("A40-8Q", a40_host()).first_drivers == ()
-    assert slice_of("T4-4Q", t4_host()).first_drivers == ()
+    assert share_of("A40-8Q", a40_host()).first_drivers == ()
+    assert share_of("T4-4Q", t4_host()).first_drivers == ()
 
 
 def left_on(driver: str | None, audio: str | None = "vfio-pci", **changes: object) -> HostFacts:
@@ -147,7 +147,7 @@ BIND_AUDIO = BindDriver((AUDIO,), "snd_hda_intel")
     ],
 )
 def test_releasing_a_whole_card_does_only_what_is_not_so_already(facts: HostFacts | None, steps: list[Step]) -> None:
-    plan = plan_release(slice_of("passthrough", passthrough_host()), facts)
+    plan = plan_release(share_of("passthrough", passthrough_host()), facts)
     assert list(plan.steps) == steps
     assert plan.undo == ()
     assert plan.summary
@@ -155,7 +155,7 @@ def test_releasing_a_whole_card_does_only_what_is_not_so_already(facts: HostFact
 
 def test_a_card_that_was_on_vfio_pci_first_is_reset_and_stays_there() -> None:
     dedicated = host("gpu1", replace(whole_card(), driver="vfio-pci"))
-    held = slice_of("passthrough", dedicated)
+    held = share_of("passthrough", dedicated)
     assert plan_release(held, dedicated.facts).steps == (ResetFunction(CARD),)
 
 
@@ -175,7 +175,7 @@ def vf_on(driver: str | None) -> HostFacts:
     ids=["on vfio-pci", "back", "unread", "VF gone"],
 )
 def test_releasing_a_plain_vf_does_only_what_is_not_so_already(facts: HostFacts | None, steps: list[Step]) -> None:
-    held = slice_of("vf", HostCapacity("gpu1", vf_on("xe")))
+    held = share_of("vf", HostCapacity("gpu1", vf_on("xe")))
     assert list(plan_release(held, facts).steps) == steps
 
 
@@ -192,7 +192,7 @@ def test_releasing_a_plain_vf_does_only_what_is_not_so_already(facts: HostFacts 
     ids=["set", "free already", "another's type", "VFs gone", "GPU gone", "unread"],
 )
 def test_releasing_a_vf_profile_takes_away_only_its_own_type(facts: HostFacts | None, steps: list[Step]) -> None:
-    plan = plan_release(slice_of("A40-8Q", a40_host()), facts)
+    plan = plan_release(share_of("A40-8Q", a40_host()), facts)
     assert list(plan.steps) == steps
     assert plan.summary
 
@@ -209,16 +209,16 @@ def test_releasing_a_vf_profile_takes_away_only_its_own_type(facts: HostFacts | 
     ids=["exists", "gone", "another's mdev", "GPU gone", "unread"],
 )
 def test_releasing_an_mdev_deletes_only_its_own(facts: HostFacts | None, steps: list[Step]) -> None:
-    assert list(plan_release(slice_of("A40-8Q", a40_host(sharing="mdev-vf")), facts).steps) == steps
+    assert list(plan_release(share_of("A40-8Q", a40_host(sharing="mdev-vf")), facts).steps) == steps
 
 
-def test_an_mdev_slice_without_uuid_was_never_made() -> None:
-    nameless = replace(slice_of("T4-4Q", t4_host()), mdev_uuid=None)
+def test_an_mdev_share_without_uuid_was_never_made() -> None:
+    nameless = replace(share_of("T4-4Q", t4_host()), mdev_uuid=None)
     assert plan_release(nameless, None).steps == ()
     with pytest.raises(ValueError, match="UUID"):
-        plan_slice(nameless, t4_host().facts)
+        plan_share(nameless, t4_host().facts)
 
 
-def test_a_slice_of_a_gpu_that_is_not_there_cannot_be_planned() -> None:
+def test_a_share_of_a_gpu_that_is_not_there_cannot_be_planned() -> None:
     with pytest.raises(ValueError, match="no GPU at"):
-        plan_slice(slice_of("T4-4Q", t4_host()), host_facts([]))
+        plan_share(share_of("T4-4Q", t4_host()), host_facts([]))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.fleet_factory import a40_host, emulated_t4, host
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import parse_gpu_request
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.times import format_duration, format_time, parse_duration, parse_time
 from vgpuctl.model.vm import VmRequest
@@ -20,7 +20,7 @@ from vgpuctl.quota.pools import Pool, closed_hosts
 from vgpuctl.quota.resources import format_amount, parse_assignment
 
 GIB = 1024
-A40_8Q = Slice("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", "0000:41:00.4", framebuffer_mib=8 * GIB)
+A40_8Q = Share("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", "0000:41:00.4", framebuffer_mib=8 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ A40_8Q = Slice("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", "0000:41:00.4", fra
         ("framebuffer=0", "framebuffer", 0, "0"),
         ("memory=512", "memory", 512, "512 MiB"),
         ("gpu-hours=1.5", "gpu-hours", 5400, "1.5 h"),
-        ("slices:A40-8Q=4", "slices:A40-8Q", 4, "4"),
+        ("shares:A40-8Q=4", "shares:A40-8Q", 4, "4"),
     ],
 )
 def test_an_amount_is_read_and_written_in_the_unit_people_sell(
@@ -41,8 +41,8 @@ def test_an_amount_is_read_and_written_in_the_unit_people_sell(
     assert format_amount(resource, amount) == shown
 
 
-@pytest.mark.parametrize("text", ["vms", "vms=-1", "vms=1.5", "gpus=1", "slices:=1", "framebuffer=x", "gpu-hours=1e9",
-                                  "vms=999999999999999999", "slices:<b>=1", "gpu-hours=nan", "vms=١"])  # fmt: skip
+@pytest.mark.parametrize("text", ["vms", "vms=-1", "vms=1.5", "gpus=1", "shares:=1", "framebuffer=x", "gpu-hours=1e9",
+                                  "vms=999999999999999999", "shares:<b>=1", "gpu-hours=nan", "vms=١"])  # fmt: skip
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_assignment(text, what="quota")
@@ -51,29 +51,29 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
 def test_a_request_is_charged_for_all_its_gpus() -> None:
     request = VmRequest("a", "acme", tuple(map(parse_gpu_request, ["2*A40-8Q", "A40-8Q", "passthrough:H100*2"])))
     charged = charge.of_request(request)
-    assert charged == {"vms": 1, "vcpus": 2, "memory": 2048, "slices:A40-8Q": 3, "cards": 2}
-    mig = Slice("0000:41:00.0", Sharing.VF_PROFILE, "A100-3-20C", "0000:41:00.5", framebuffer_mib=20 * GIB)
-    card = Slice("0000:51:00.0", Sharing.PASSTHROUGH, "passthrough", "0000:51:00.0", framebuffer_mib=80 * GIB)
-    assert charge.of_slices([A40_8Q, mig, card]) == {
-        "slices:A40-8Q": 1, "slices:A100-3-20C": 1, "cards": 1, "framebuffer": 108 * GIB, "mig-compute": 3,
+    assert charged == {"vms": 1, "vcpus": 2, "memory": 2048, "shares:A40-8Q": 3, "cards": 2}
+    mig = Share("0000:41:00.0", Sharing.VF_PROFILE, "A100-3-20C", "0000:41:00.5", framebuffer_mib=20 * GIB)
+    card = Share("0000:51:00.0", Sharing.PASSTHROUGH, "passthrough", "0000:51:00.0", framebuffer_mib=80 * GIB)
+    assert charge.of_shares([A40_8Q, mig, card]) == {
+        "shares:A40-8Q": 1, "shares:A100-3-20C": 1, "cards": 1, "framebuffer": 108 * GIB, "mig-compute": 3,
     }  # fmt: skip
 
 
-def test_a_slice_keeps_its_part_of_the_card_from_others() -> None:
+def test_a_share_keeps_its_part_of_the_card_from_others() -> None:
     gpus = a40_host("gpu1").facts.gpus
     assert charge.part_of_card(A40_8Q, gpus) == pytest.approx(8 / 48)
     assert charge.part_of_card(A40_8Q, ()) == pytest.approx(8 / 48)
-    mig = Slice("0000:41:00.0", Sharing.VF_PROFILE, "A100-3-20C", "0000:41:00.5", framebuffer_mib=20 * GIB)
+    mig = Share("0000:41:00.0", Sharing.VF_PROFILE, "A100-3-20C", "0000:41:00.5", framebuffer_mib=20 * GIB)
     assert charge.part_of_card(mig, ()) == pytest.approx(20 / 40)
-    small = Slice("0000:41:00.0", Sharing.VF_PROFILE, "A100-1-5C", "0000:41:00.5", framebuffer_mib=5 * GIB)
+    small = Share("0000:41:00.0", Sharing.VF_PROFILE, "A100-1-5C", "0000:41:00.5", framebuffer_mib=5 * GIB)
     assert charge.part_of_card(small, ()) == pytest.approx(1 / 7)
-    unknown = Slice("0000:41:00.0", Sharing.MDEV, "Z9-1Q", "0000:41:00.0", mdev_uuid="u", framebuffer_mib=1)
+    unknown = Share("0000:41:00.0", Sharing.MDEV, "Z9-1Q", "0000:41:00.0", mdev_uuid="u", framebuffer_mib=1)
     assert charge.part_of_card(unknown, host("gpu1", emulated_t4()).facts.gpus) == 1.0
 
 
-amounts = st.dictionaries(st.sampled_from(["vms", "framebuffer", "slices:A40-8Q", "gpu-hours"]), st.integers(0, 50))
+amounts = st.dictionaries(st.sampled_from(["vms", "framebuffer", "shares:A40-8Q", "gpu-hours"]), st.integers(0, 50))
 quotas = st.lists(
-    st.builds(Quota, st.sampled_from(["vms", "framebuffer", "slices:A40-8Q", "gpu-hours"]),
+    st.builds(Quota, st.sampled_from(["vms", "framebuffer", "shares:A40-8Q", "gpu-hours"]),
               st.none() | st.integers(0, 60), st.none() | st.integers(0, 60)),
     unique_by=lambda one: one.resource,
 )  # fmt: skip

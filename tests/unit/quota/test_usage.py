@@ -17,8 +17,8 @@ def interval(lease: str, begun_at: float, ended_at: float | None, tenant: str = 
 def test_hours_are_counted_within_the_range_only() -> None:
     there = [interval("a", 0, 10 * HOUR), interval("b", 9 * HOUR, None), interval("c", 0, HOUR, tenant="umbrella")]
     (line,) = add_up(there, 8 * HOUR, 12 * HOUR)
-    assert (line.tenant, line.slices, line.attached) == ("acme", 2, 1)
-    assert line.slice_hours == pytest.approx(2 + 3)
+    assert (line.tenant, line.shares, line.attached) == ("acme", 2, 1)
+    assert line.share_hours == pytest.approx(2 + 3)
     assert line.framebuffer_gib_hours == pytest.approx(5 * 12)
     assert line.gpu_hours == pytest.approx(5 * 0.25)
     assert gpu_seconds(there, 8 * HOUR, 12 * HOUR) == 5 * 900

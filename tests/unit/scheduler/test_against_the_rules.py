@@ -22,7 +22,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.policy import Policy, PolicyName, parse_policy
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.planner import check_slice, plan_release, plan_slice
+from vgpuctl.planner import check_share, plan_release, plan_share
 from vgpuctl.scheduler import place
 
 A40_TYPES = ["A40-1Q", "A40-8Q", "A40-8C", "A40-16Q", "A40-24Q", "A40-48Q", "A40-2B"]
@@ -72,21 +72,21 @@ class Operator:
         assert allowed, f"{wanted} was placed, the rules refuse it"
         self.made += 1
         uuid = f"00000000-0000-4000-9000-{self.made:012d}"
-        chosen = placement.slices[0]
+        chosen = placement.shares[0]
         if chosen.sharing.is_mediated():
             chosen = replace(chosen, mdev_uuid=uuid)
         live = self.host.read().facts
-        assert check_slice(chosen, live) is None
-        self.host.apply(plan_slice(chosen, live).steps)
-        self.leases.extend(leases_of(replace(placement, slices=(chosen,)), vm_name=f"vm-{self.made}"))
+        assert check_share(chosen, live) is None
+        self.host.apply(plan_share(chosen, live).steps)
+        self.leases.extend(leases_of(replace(placement, shares=(chosen,)), vm_name=f"vm-{self.made}"))
 
     def delete(self, number: int) -> None:
         if self.leases:
             gone = self.leases.pop(number % len(self.leases))
-            plan = plan_release(gone.slice, self.host.read().facts)
+            plan = plan_release(gone.share, self.host.read().facts)
             assert plan.steps
             self.host.apply(plan.steps)
-            assert not plan_release(gone.slice, self.host.read().facts).steps
+            assert not plan_release(gone.share, self.host.read().facts).steps
             self.read(number)
 
     def foreign(self, number: int) -> None:

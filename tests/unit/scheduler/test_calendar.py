@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, host, vm
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.calendar import Booking, first_start, first_windows, place_over
@@ -21,12 +21,12 @@ def running(card: EmulatedGpu, name: str, end: float, type_name: str = "A40-24Q"
     """A VM that runs on the card until `end`."""
     key = next(one for one in card.functions if one not in card.vgpus)
     card.create(type_name, key)
-    held = Slice(card.address, Sharing.VF_PROFILE, type_name, key, framebuffer_mib=size)
+    held = Share(card.address, Sharing.VF_PROFILE, type_name, key, framebuffer_mib=size)
     return Booking(f"acme.{name}", "gpu1", (held,), 0.0, end, f"uuid-of-{name}")
 
 
 def promised(begin: float, end: float, function: str, type_name: str = "A40-24Q", size: int = 24576) -> Booking:
-    held = Slice("0000:41:00.0", Sharing.VF_PROFILE, type_name, function, framebuffer_mib=size)
+    held = Share("0000:41:00.0", Sharing.VF_PROFILE, type_name, function, framebuffer_mib=size)
     return Booking("acme.reserved", "gpu1", (held,), begin, end)
 
 
@@ -79,10 +79,10 @@ def test_a_start_holds_all_the_time_and_no_earlier_one_was_possible(
     possible = [at for at in times if place_over(request, fleet, there, [(at, at + length_s)]) is not None]
     assert (None if start is None else start.at) == min(possible, default=None)
     if start is not None:
-        taken = {held.function for held in start.placement.slices}
+        taken = {held.function for held in start.placement.shares}
         for one in there:
             if one.overlaps(start.at, start.at + length_s):
-                assert not taken & {held.function for held in one.slices}
+                assert not taken & {held.function for held in one.shares}
 
 
 def test_windows_are_moved_together_to_where_all_of_them_fit() -> None:

@@ -57,8 +57,8 @@ def settled(*places: tuple[str, str, str]) -> tuple[list[HostCapacity], list[Lea
         request: VmRequest = vm(text, name=name)
         placement = Fleet([host(on, cards[on])], [one for one in leases if one.host == on]).place(request)
         assert placement is not None
-        cards[on].create(text, placement.slices[0].function)
-        held = lease(on, placement.slices[0], vm_name=name)
+        cards[on].create(text, placement.shares[0].function)
+        held = lease(on, placement.shares[0], vm_name=name)
         leases.append(held)
         vms.append(PlacedVm(held.vm_uuid, name, request, on, footprint_of(request, placement), (held,)))
     return [with_promised(host(name, card), more=[taking(4 * GIB)]) for name, card in cards.items()], leases, vms
@@ -80,15 +80,15 @@ def test_nothing_moves_when_it_would_not_help() -> None:
     assert (same.counts, same.moves) == ({"a": 5}, ())
 
 
-def test_slices_of_different_types_that_one_request_named_are_counted_each_as_what_it_is() -> None:
+def test_shares_of_different_types_that_one_request_named_are_counted_each_as_what_it_is() -> None:
     mixed = host("a", emulated_a40(), emulated_t4())
     asked = vm("2*memory>=16GiB", name="both")
     placement = Fleet([mixed]).place(asked)
     other = Fleet([mixed]).place(vm("A40-16Q"))
     assert placement is not None
     assert other is not None
-    slices = (other.slices[0], next(one for one in placement.slices if one.profile == "T4-16Q"))
-    leases = tuple(lease("a", one, vm_name="both", index=index) for index, one in enumerate(slices))
+    shares = (other.shares[0], next(one for one in placement.shares if one.profile == "T4-16Q"))
+    leases = tuple(lease("a", one, vm_name="both", index=index) for index, one in enumerate(shares))
     held = PlacedVm(leases[0].vm_uuid, "both", asked, "a", footprint_of(asked, placement), leases)
     assert defragment(vm("A40-16Q"), [mixed], leases, [held]).counts == {"a": 2}
 

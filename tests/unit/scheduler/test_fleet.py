@@ -78,13 +78,13 @@ class Books:
 
     def add(self, placement: Placement, request: VmRequest) -> tuple[str, list[Lease], Footprint]:
         self.made += 1
-        slices = tuple(
+        shares = tuple(
             replace(one, mdev_uuid=f"00000000-0000-4000-9000-{self.made:08d}{index:04d}")
             if one.sharing.is_mediated()
             else one
-            for index, one in enumerate(placement.slices)
+            for index, one in enumerate(placement.shares)
         )
-        leases = leases_of(replace(placement, slices=slices), vm_name=f"vm-{self.made}")
+        leases = leases_of(replace(placement, shares=shares), vm_name=f"vm-{self.made}")
         self.vms.append((placement.host, leases, footprint_of(request, placement)))
         return self.vms[-1]
 
@@ -130,7 +130,7 @@ def test_what_is_refused_has_a_reason_on_every_host_and_what_is_placed_has_none_
         cards = {(one.host, one.gpu) for one in rejections}
         if isinstance(answer, Placement):
             assert answer.host not in whole
-            assert not {(answer.host, one.gpu) for one in answer.slices} & cards
+            assert not {(answer.host, one.gpu) for one in answer.shares} & cards
             books.add(answer, request)
         else:
             for capacity in HOSTS:
@@ -161,4 +161,4 @@ def test_a_fleet_forgets_a_host() -> None:
     placement = fleet.place(vm("A40-8Q"))
     assert placement is not None
     assert placement.host == "b"
-    assert emulated_a40().functions[0] == placement.slices[0].function
+    assert emulated_a40().functions[0] == placement.shares[0].function

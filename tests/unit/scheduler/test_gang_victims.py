@@ -30,10 +30,10 @@ def busy(*held: tuple[str, int]) -> There:
         if placement is None:
             continue
         identity = f"00000000-0000-4000-9000-{number:012d}"
-        slices = tuple(
-            replace(one, mdev_uuid=identity) if one.sharing.is_mediated() else one for one in placement.slices
+        shares = tuple(
+            replace(one, mdev_uuid=identity) if one.sharing.is_mediated() else one for one in placement.shares
         )
-        own = leases_of(replace(placement, slices=slices), vm_name=f"vm-{number}")
+        own = leases_of(replace(placement, shares=shares), vm_name=f"vm-{number}")
         taken = footprint_of(vm(text), placement)
         fleet.take(placement.host, own, taken)
         vms.append(

@@ -87,7 +87,7 @@ def test_a_vm_goes_where_it_is_near_its_gpu_on_any_host_before_it_goes_far_from_
     assert placed(Fleet([full, numa_host("b", 1)]), vm("A40-8Q")).host == "b"
     far = placed(Fleet([full]), vm("A40-8Q"))
     assert cells(far) == [(1, 2, 2)]
-    assert far.slices[0].numa_node == 0
+    assert far.shares[0].numa_node == 0
 
 
 def test_gpus_of_two_nodes_give_the_guest_two_nodes() -> None:
@@ -103,7 +103,7 @@ def test_gpus_of_two_nodes_give_the_guest_two_nodes() -> None:
 def test_gpus_of_one_node_are_taken_when_those_that_are_best_leave_no_room() -> None:
     fleet = Fleet([with_promised(numa_host("a", 0, 1, 1), more=[on_nodes((0, tuple(range(16))))])])
     found = placed(fleet, vm("2*A40-48Q", vcpus=4))
-    assert {one.numa_node for one in found.slices} == {1}
+    assert {one.numa_node for one in found.shares} == {1}
     assert cells(found) == [(1, 4, 2)]
 
 
@@ -298,7 +298,7 @@ def test_gangs_victims_and_the_calendar_count_nodes() -> None:
     texts = [one.text for one in changes_that_admit(gang[2], [full], leases, vms)]
     assert any("was gone" in text for text in texts)
     bookings = [
-        Booking(f"acme.{own[0].vm_name}", "a", (own[0].slice,), 0.0, 100.0 * (1 + number), own[0].vm_uuid, footprint)
+        Booking(f"acme.{own[0].vm_name}", "a", (own[0].share,), 0.0, 100.0 * (1 + number), own[0].vm_uuid, footprint)
         for number, (own, footprint) in enumerate(zip(held, taken, strict=True))
     ]
     assert place_over(gang[2], [full], bookings, [(50.0, 60.0)]) is None

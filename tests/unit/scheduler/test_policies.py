@@ -37,12 +37,12 @@ def fleet() -> list[HostCapacity]:
 )
 def test_each_policy_has_its_choice(fleet: list[HostCapacity], policy: str, expected: tuple[str, str]) -> None:
     placement = place(vm("A40-8Q"), fleet, [], parse_policy(policy))
-    assert (placement.host, placement.slices[0].gpu) == expected
+    assert (placement.host, placement.shares[0].gpu) == expected
 
 
 def test_spread_takes_the_emptier_card_of_a_host() -> None:
     placement = place(vm("A40-8Q"), [a40_host(cards=2, vgpus=["A40-8Q"])], [], parse_policy("spread"))
-    assert placement.slices[0].gpu == SECOND
+    assert placement.shares[0].gpu == SECOND
 
 
 def test_round_robin_goes_on_after_the_last_host_and_starts_again() -> None:
@@ -62,7 +62,7 @@ def test_least_utilised_takes_the_idle_card_and_avoids_what_is_above_the_thresho
     fleet = [a40_host("gpu1", cards=2), a40_host("gpu2")]
     busy = FleetView(utilisation_percent={("gpu1", FIRST): 95.0, ("gpu1", SECOND): 40.0, ("gpu2", FIRST): 70.0})
     one = place(vm("A40-8Q"), fleet, [], parse_policy("least-utilised"), busy)
-    assert (one.host, one.slices[0].gpu) == ("gpu1", SECOND)
+    assert (one.host, one.shares[0].gpu) == ("gpu1", SECOND)
     both = place(vm("2*A40-48Q"), fleet, [], parse_policy("least-utilised"), busy)
     assert both.host == "gpu1"
 
@@ -75,7 +75,7 @@ def test_utilisation_is_looked_at_only_where_a_policy_asks_for_it() -> None:
     ]
     wished = replace(vm("A40-8Q"), wishes=Wishes(policy="least-utilised@50"))
     assert view_of(wished, fleet, None).utilisation_percent == {("gpu1", FIRST): 60.0}
-    assert place(wished, fleet, [], view=view_of(wished, fleet, None)).slices[0].gpu == SECOND
+    assert place(wished, fleet, [], view=view_of(wished, fleet, None)).shares[0].gpu == SECOND
     assert view_of(vm("A40-8Q"), fleet, "gpu1") == FleetView(last_host="gpu1")
     by_host = [replace(fleet[0], traits=HostTraits(policy="least-utilised"))]
     assert view_of(vm("A40-8Q"), by_host, None).utilisation_percent == {("gpu1", FIRST): 60.0}
@@ -86,8 +86,8 @@ def test_topology_takes_cards_of_one_numa_node() -> None:
     nodes = (0, 1, 1, 0)
     placed_on = host("gpu1", *(replace(card, numa_node=node) for card, node in zip(cards, nodes, strict=True)))
     placement = place(vm("passthrough*2"), [placed_on], [], parse_policy("topology"))
-    assert [one.gpu for one in placement.slices] == ["0000:41:00.0", "0000:81:00.0"]
-    assert {one.numa_node for one in placement.slices} == {1}
+    assert [one.gpu for one in placement.shares] == ["0000:41:00.0", "0000:81:00.0"]
+    assert {one.numa_node for one in placement.shares} == {1}
 
 
 def test_topology_takes_cards_that_a_bridge_joins_before_those_of_one_numa_node() -> None:
@@ -99,11 +99,11 @@ def test_topology_takes_cards_that_a_bridge_joins_before_those_of_one_numa_node(
     )
     bridged = replace(capacity, traits=HostTraits(gpus=gpus))
     placement = place(vm("passthrough*2"), [bridged], [], parse_policy("topology"))
-    assert [one.gpu for one in placement.slices] == ["0000:41:00.0", "0000:a1:00.0"]
+    assert [one.gpu for one in placement.shares] == ["0000:41:00.0", "0000:a1:00.0"]
 
 
 def test_a_policy_does_not_make_conditions_waste_memory() -> None:
     fleet = [host("gpu1", emulated_a40(), emulated_a40(SECOND))]
     for policy in ("binpack", "spread", "topology", "least-utilised", "round-robin"):
         placement = place(vm("memory>=5GiB"), fleet, [], parse_policy(policy))
-        assert placement.slices[0].framebuffer_mib == place(vm("memory>=5GiB"), fleet, []).slices[0].framebuffer_mib
+        assert placement.shares[0].framebuffer_mib == place(vm("memory>=5GiB"), fleet, []).shares[0].framebuffer_mib

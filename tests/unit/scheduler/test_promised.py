@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, host, vm
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet
@@ -18,7 +18,7 @@ HOUR = 3600.0
 
 
 def promise(card: EmulatedGpu, begin: float, end: float) -> Booking:
-    held = Slice(card.address, Sharing.VF_PROFILE, "A40-48Q", card.functions[0], framebuffer_mib=49152)
+    held = Share(card.address, Sharing.VF_PROFILE, "A40-48Q", card.functions[0], framebuffer_mib=49152)
     return Booking("umbrella.reservation training", "gpu1", (held,), begin, end)
 
 

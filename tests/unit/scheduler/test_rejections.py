@@ -26,7 +26,7 @@ from tests.unit.fleet_factory import (
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, VgpuType
 from vgpuctl.errors import NoCapacity, UsageError
-from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.placement import HostCapacity, Rejection
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.traits import GpuTraits, HostTraits
@@ -58,7 +58,7 @@ def with_libvirt(version: str) -> HostCapacity:
 
 
 def whole_card_lease(gpu: str) -> Lease:
-    return lease("gpu1", Slice(gpu, Sharing.PASSTHROUGH, "passthrough", gpu))
+    return lease("gpu1", Share(gpu, Sharing.PASSTHROUGH, "passthrough", gpu))
 
 
 def mixed(*vgpus: tuple[str, int]) -> HostCapacity:
@@ -325,7 +325,7 @@ def test_every_code_has_a_case_here_and_a_line_in_the_docs() -> None:
 
 def test_no_capacity_has_one_line_per_gpu() -> None:
     fleet = [a40_host("gpu1", vgpus=["A40-8Q"], cards=2), passthrough_host("gpu2")]
-    held = place(vm("A40-12Q"), fleet, []).slices[0]
+    held = place(vm("A40-12Q"), fleet, []).shares[0]
     with pytest.raises(NoCapacity) as caught:
         place(vm("A40-4Q"), fleet, [lease("gpu1", held)])
     assert caught.value.message == "no GPU can take A40-4Q for VM acme/web-1"
@@ -404,13 +404,13 @@ def test_the_types_maximum_counts_beside_what_the_host_says() -> None:
 def test_a_foreign_type_of_unknown_size_leaves_the_answer_to_the_host() -> None:
     gpu = emulated_a40().facts()
     unknown = replace(gpu.vfs[0], current_type="9999")
-    assert place(vm("A40-8Q"), [some(gpu, vfs=(unknown, *gpu.vfs[1:]))], []).slices[0].function == A40_VFS[1]
+    assert place(vm("A40-8Q"), [some(gpu, vfs=(unknown, *gpu.vfs[1:]))], []).shares[0].function == A40_VFS[1]
 
 
 def test_a_host_that_mixes_sizes_may_carry_another_size() -> None:
     gpu = a40_host(vgpus=["A40-8Q"]).facts.gpus[0]
     mixed = tuple(replace(one, creatable=3) if one.name in ("A40-4Q", "A40-8Q") else one for one in gpu.types)
-    assert place(vm("A40-4Q"), [some(gpu, types=mixed)], []).slices[0].profile == "A40-4Q"
+    assert place(vm("A40-4Q"), [some(gpu, types=mixed)], []).shares[0].profile == "A40-4Q"
 
 
 def test_mig_backed_types_are_counted_by_their_gpu_instances() -> None:
@@ -421,8 +421,8 @@ def test_mig_backed_types_are_counted_by_their_gpu_instances() -> None:
     capacity = some(A100, mig_mode="enabled", types=types)
     first = place(vm("A100-1-5C"), [capacity], [])
     second = place(vm("2*A100-1-5C"), [capacity], [])
-    assert len(second.slices) == 2
-    assert place(vm("A100-2-10C"), [capacity], leases_of(first)).slices[0].type_id == "475"
+    assert len(second.shares) == 2
+    assert place(vm("A100-2-10C"), [capacity], leases_of(first)).shares[0].type_id == "475"
     full = [*leases_of(second), *leases_of(first, vm_name="web-9")]
     assert only_rejection(vm("A100-1-5C"), capacity, full).code == "no-mig-instance"
 
@@ -439,11 +439,11 @@ def test_an_unseen_vgpu_of_another_size_takes_a_whole_gpu_instance() -> None:
     small = leases_of(place(vm("DC-1-2Q"), [capacity], []))
     assert only_rejection(vm("DC-1-2Q"), capacity, large).code == "no-mig-instance"
     assert only_rejection(vm("DC-1-24Q"), capacity, small).code == "no-mig-instance"
-    assert len(place(vm("11*DC-1-2Q"), [capacity], small).slices) == 11
+    assert len(place(vm("11*DC-1-2Q"), [capacity], small).shares) == 11
 
 
 def test_a_type_whose_full_name_carries_the_board_is_found_by_its_short_name() -> None:
     board = catalog.board("nvidia-rtx-pro-6000-blackwell-server")
     gpu = EmulatedGpu(board, "0000:c1:00.0", "vf-profile", vf_count=48).facts()
     long = tuple(replace(one, name=one.full_name.removeprefix("NVIDIA ")) for one in gpu.types)
-    assert place(vm("DC-4Q"), [some(gpu, types=long)], []).slices[0].profile == "DC-4Q"
+    assert place(vm("DC-4Q"), [some(gpu, types=long)], []).shares[0].profile == "DC-4Q"

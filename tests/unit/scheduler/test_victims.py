@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, emulated_t4, host, lease, taking, vm
-from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.sharing import Sharing
@@ -45,11 +45,11 @@ class Fleet:
             gpu.create(type_name, key)
             uuid = gpu.uuids.get(key)
             sharing = Sharing(gpu.sharing)
-            held = Slice(gpu.address, sharing, type_name, key, mdev_uuid=uuid, framebuffer_mib=sizes[type_name])
+            held = Share(gpu.address, sharing, type_name, key, mdev_uuid=uuid, framebuffer_mib=sizes[type_name])
         else:
             key = f"uuid-{name}"
             gpu.create(type_name, key)
-            held = Slice(gpu.address, Sharing.MDEV, type_name, gpu.address, mdev_uuid=key,
+            held = Share(gpu.address, Sharing.MDEV, type_name, gpu.address, mdev_uuid=key,
                          framebuffer_mib=sizes[type_name])  # fmt: skip
         self.leases.append(lease(on, held, vm_name=name))
         self.keys[name] = (gpu, key)
@@ -155,7 +155,7 @@ def test_many_candidates_still_give_a_set_of_which_none_could_stay() -> None:
     found = choose_victims(vm("2*A40-48Q"), fleet.capacities(), fleet.leases, candidates)
     assert found is not None
     assert len(found.victims) == 12
-    assert len({one.leases[0].slice.gpu for one in found.victims}) == 2
+    assert len({one.leases[0].share.gpu for one in found.victims}) == 2
 
 
 @pytest.mark.parametrize("gone", [(), (0,), (1, 2), (0, 1, 2, 3)])
@@ -165,7 +165,7 @@ def test_a_relieved_host_reads_as_the_cards_without_these_vgpus(gone: tuple[int,
                            ("gpu1", 1, "A40-24Q")):  # fmt: skip
         assert fleet.create(on, card, name)
     before = fleet.capacities()[0].facts
-    relieved = relieve(before, [fleet.leases[number].slice for number in gone], (), ())
+    relieved = relieve(before, [fleet.leases[number].share for number in gone], (), ())
     for number in gone:
         gpu, key = fleet.keys[f"vm-{number}"]
         gpu.delete(key)

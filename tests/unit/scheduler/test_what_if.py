@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.fleet_factory import GIB, a40_host, emulated_a40, host, lease, leases_of, t4_host, vm
 from vgpuctl.model.layout import GpuMatch
-from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.sharing import Sharing
@@ -73,7 +73,7 @@ def test_the_fewest_vms_that_would_have_to_go() -> None:
     for name, text, on in (("one", "A40-8Q", "a"), ("two", "A40-8Q", "a"), ("big", "A40-48Q", "b")):
         placement = Fleet(fleet, leases).place(vm(text, on=on))
         assert placement is not None
-        leases.extend(lease(on, one, vm_name=name) for one in placement.slices)
+        leases.extend(lease(on, one, vm_name=name) for one in placement.shares)
     vms = [Candidate(one.vm_uuid, f"acme.{one.vm_name}", one.host, 500, 0.0, NO_FOOTPRINT, (one,)) for one in leases]
     assert changes(vm("A40-24Q"), fleet, leases, vms) == [("acme.big on b was gone", "b")]
     assert changes(vm("A40-24Q"), fleet, leases, vms[:2]) == [("acme.one, acme.two on a were gone", "a")]
@@ -92,7 +92,7 @@ def mixable(*types: str) -> tuple[HostCapacity, list[Lease]]:
     leases = []
     for number, (name, function) in enumerate(zip(types, card.functions, strict=False)):
         size_mib = int(name[4:-1]) * GIB
-        held = Slice(card.address, Sharing.VF_PROFILE, name, function, "1", framebuffer_mib=size_mib)
+        held = Share(card.address, Sharing.VF_PROFILE, name, function, "1", framebuffer_mib=size_mib)
         leases.append(lease("gpu1", held, vm_name=f"web-{number}"))
     return host("gpu1", replace(card.facts(), heterogeneous=False)), leases
 
@@ -101,7 +101,7 @@ def test_a_gpu_that_went_to_mixed_size_is_told_where_sizes_alone_are_in_the_way(
     capacity, leases = mixable("A40-16Q")
     (change,) = changes_that_admit(vm("A40-24Q"), [capacity], leases, [])
     said = "gpu1 0000:41:00.0 went to mixed-size, for which acme.web-0 must stop and start again"
-    assert (change.text, change.placement.slices[0].placement_start) == (said, 24)
+    assert (change.text, change.placement.shares[0].placement_start) == (said, 24)
     assert changes_that_admit(vm("A40-48Q"), [capacity], leases, []) == []
     assert changes_that_admit(vm("A40-24Q"), [capacity], [], []) == []
     without_mode = host("gpu1", replace(capacity.facts.gpus[0], heterogeneous=None))

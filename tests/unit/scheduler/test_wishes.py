@@ -23,7 +23,7 @@ def with_traits(capacity: HostCapacity, **traits: object) -> HostCapacity:
 
 def place_on(*fleet: HostCapacity, wishes: Wishes, gpus: str = "A40-8Q") -> tuple[str, str]:
     placement = place(vm(gpus, wishes=wishes), fleet, [])
-    return placement.host, placement.slices[0].gpu
+    return placement.host, placement.shares[0].gpu
 
 
 def test_required_labels_of_a_host_hold_for_its_gpus() -> None:

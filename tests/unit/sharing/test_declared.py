@@ -31,7 +31,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
 )
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.planner import check_slice, plan_release
+from vgpuctl.planner import check_share, plan_release
 from vgpuctl.scheduler import explain, place
 from vgpuctl.scheduler.calendar import place_over
 from vgpuctl.scheduler.capacity import count_more
@@ -69,7 +69,7 @@ def test_every_kind_serves_its_own_use_alone(text: str, kind: str) -> None:
     capacity = declared(make(), KINDS[kind])
     free = place(vm(text), [make()], [])
     answer = explain(vm(text), [capacity], [])
-    live = check_slice(free.slices[0], capacity.facts, capacity.declared)
+    live = check_share(free.shares[0], capacity.facts, capacity.declared)
     if kind in served:
         assert isinstance(answer, Placement) and live is None
         return
@@ -93,23 +93,23 @@ def test_only_the_types_of_the_layout_are_served() -> None:
     capacity = declared(a40_host(), VgpuLayout(types=("A40-8C",)))
     refused = explain(vm("A40-8Q"), [capacity], [])
     assert isinstance(refused, list) and "allows A40-8C, not A40-8Q" in refused[0].reason
-    assert place(vm("memory>=4GiB"), [capacity], []).slices[0].profile == "A40-8C"
+    assert place(vm("memory>=4GiB"), [capacity], []).shares[0].profile == "A40-8C"
 
 
 def test_vgpus_that_are_kept_ready_leave_other_sizes_out_in_equal_size_mode() -> None:
-    kept = VgpuLayout(slices=(("A40-8Q", 2),))
+    kept = VgpuLayout(shares=(("A40-8Q", 2),))
     refused = explain(vm("A40-12Q"), [declared(a40_host(), kept)], [])
     assert isinstance(refused, list) and "keeps A40-8Q ready" in refused[0].reason
-    assert place(vm("A40-8C"), [declared(a40_host(), kept)], []).slices[0].profile == "A40-8C"
+    assert place(vm("A40-8C"), [declared(a40_host(), kept)], []).shares[0].profile == "A40-8C"
     mixed = replace(kept, size_mode=SizeMode.MIXED)
-    assert place(vm("A40-12Q"), [declared(a40_host(), mixed)], []).slices[0].profile == "A40-12Q"
+    assert place(vm("A40-12Q"), [declared(a40_host(), mixed)], []).shares[0].profile == "A40-12Q"
 
 
 def test_the_narrowest_entry_counts_and_two_as_narrow_serve_nothing() -> None:
     card = replace(whole_card(), uuid=UUID)
     wide = declared(host("gpu1", card), OffLayout())
     narrow = declared(wide, PassthroughLayout(), GpuMatch(address=card.address))
-    assert place(vm("passthrough"), [narrow], []).slices[0].function == card.address
+    assert place(vm("passthrough"), [narrow], []).shares[0].function == card.address
     both = declared(narrow, VgpuLayout(), GpuMatch(uuid=card.uuid))
     refused = explain(vm("passthrough"), [both], [])
     assert isinstance(refused, list) and "contradict each other" in refused[0].reason
@@ -119,22 +119,22 @@ def test_a_card_that_shows_no_uuid_may_be_the_one_that_the_layout_names() -> Non
     hidden, other = replace(whole_card(), uuid=None), replace(whole_card("0000:91:00.0"), uuid=UUID)
     named = GpuMatch(uuid="GPU-00000000-0000-4000-8000-00000000beef")
     capacity = declared(host("gpu1", hidden, other), OffLayout(), named)
-    assert place(vm("passthrough"), [capacity], []).slices[0].function == other.address
+    assert place(vm("passthrough"), [capacity], []).shares[0].function == other.address
     refused = explain(vm("passthrough*2"), [capacity], [])
     assert isinstance(refused, list) and "match it by address" in str(refused)
     by_address = declared(capacity, PassthroughLayout(), GpuMatch(address=hidden.address))
-    assert len(place(vm("passthrough*2"), [by_address], []).slices) == 2
+    assert len(place(vm("passthrough*2"), [by_address], []).shares) == 2
 
 
 def test_a_card_with_mig_instances_is_never_taken_as_a_whole() -> None:
     instances = (GpuInstance(7, "1g.5gb", 0, 1, in_use=False), GpuInstance(8, "1g.5gb", 1, 1, in_use=False))
     live = replace(passthrough_host().facts.gpus[0], mig=MigFacts(True, True, instances))
-    chosen = place(vm("passthrough"), [passthrough_host()], []).slices[0]
+    chosen = place(vm("passthrough"), [passthrough_host()], []).shares[0]
     for layout in (PassthroughLayout(), None):
         capacity = host("gpu1", live) if layout is None else declared(host("gpu1", live), layout)
         refused = explain(vm("passthrough"), [capacity], [])
         assert isinstance(refused, list) and refused[0].code == "mig-on"
-        assert "2 MIG instances" in (check_slice(chosen, capacity.facts, capacity.declared) or "")
+        assert "2 MIG instances" in (check_share(chosen, capacity.facts, capacity.declared) or "")
 
 
 def test_equal_cards_of_other_layouts_are_not_taken_for_each_other() -> None:
@@ -147,13 +147,13 @@ def test_equal_cards_of_other_layouts_are_not_taken_for_each_other() -> None:
 
 def test_a_card_that_the_host_shows_its_console_on_is_given_away_only_when_declared() -> None:
     card = replace(whole_card(), displays=("it is the host's primary display",))
-    chosen = place(vm("passthrough"), [passthrough_host()], []).slices[0]
+    chosen = place(vm("passthrough"), [passthrough_host()], []).shares[0]
     refused = explain(vm("passthrough"), [host("gpu1", card)], [])
     assert isinstance(refused, list) and refused[0].code == "host-display"
-    assert "primary display" in (check_slice(chosen, host("gpu1", card).facts) or "")
+    assert "primary display" in (check_share(chosen, host("gpu1", card).facts) or "")
     allowed = declared(host("gpu1", card), PassthroughLayout())
-    assert place(vm("passthrough"), [allowed], []).slices[0].function == card.address
-    assert check_slice(chosen, allowed.facts, allowed.declared) is None
+    assert place(vm("passthrough"), [allowed], []).shares[0].function == card.address
+    assert check_share(chosen, allowed.facts, allowed.declared) is None
 
 
 def test_a_companion_in_use_or_in_a_group_with_others_keeps_the_card() -> None:
@@ -172,18 +172,18 @@ def test_a_companion_in_use_or_in_a_group_with_others_keeps_the_card() -> None:
 def test_a_card_whose_vm_goes_is_free_again_though_it_was_read_in_use() -> None:
     held = replace(whole_card(), holders=(Holder(4711, "qemu", "uuid-of-web-0"),), sharing=(), strangers=())
     (lease,) = leases_of(place(vm("passthrough"), [passthrough_host()], []))
-    facts = relieve(host("gpu1", held).facts, [lease.slice], ["uuid-of-web-0"], ())
-    assert place(vm("passthrough"), [replace(host("gpu1"), facts=facts)], []).slices[0].function == held.address
+    facts = relieve(host("gpu1", held).facts, [lease.share], ["uuid-of-web-0"], ())
+    assert place(vm("passthrough"), [replace(host("gpu1"), facts=facts)], []).shares[0].function == held.address
 
 
 def test_a_vf_that_cannot_be_read_is_never_taken_and_never_given_back_unseen() -> None:
     card = a40_host().facts.gpus[0]
     unread = replace(card.vfs[0], problem="it could not be read", current_type=None)
     capacity = host("gpu1", replace(card, vfs=(unread, *card.vfs[1:]), unread=("it could not be read",)))
-    chosen = place(vm("A40-8Q"), [a40_host()], []).slices[0]
+    chosen = place(vm("A40-8Q"), [a40_host()], []).shares[0]
     assert chosen.function == card.vfs[0].address
-    assert place(vm("A40-8Q"), [capacity], []).slices[0].function == card.vfs[1].address
-    assert "could not be read" in (check_slice(chosen, capacity.facts) or "")
+    assert place(vm("A40-8Q"), [capacity], []).shares[0].function == card.vfs[1].address
+    assert "could not be read" in (check_share(chosen, capacity.facts) or "")
     assert plan_release(chosen, capacity.facts).steps == plan_release(chosen, None).steps != ()
     gone = replace(host_facts([]), unread_functions=(UnreadFunction(card.address, "EIO"),))
     assert plan_release(chosen, gone).steps == plan_release(chosen, None).steps

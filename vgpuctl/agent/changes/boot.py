@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Install what restores the layout at boot, and keep its list of slices while VMs come and go."""
+"""Install what restores the layout at boot, and keep its list of shares while VMs come and go."""
 
 import json
 from typing import Any, Dict, List, Optional, Sequence
@@ -17,7 +17,7 @@ _TIMEOUT_S = 60.0
 
 
 def ensure(host: Host, files: BootFiles, *, dry_run: bool) -> Change:
-    """Install agent, manifest, slices and unit; a second run with the same files writes nothing.
+    """Install agent, manifest, shares and unit; a second run with the same files writes nothing.
 
     The manifest comes last of the files, so that a manifest never meets an older agent. systemd checks the unit before
     anything is written, and also if nothing differs, because other services change.
@@ -26,7 +26,7 @@ def ensure(host: Host, files: BootFiles, *, dry_run: bool) -> Change:
     unverified = boot_unit.verify(host, files.unit, dry_run=dry_run)
     wanted: Dict[str, bytes] = {
         wire.AGENT: host.own_program(),
-        wire.SLICES: _slices_text(files.slices),
+        wire.SHARES: _shares_text(files.shares),
         wire.UNIT: files.unit.encode(),
         wire.MANIFEST: _text(to_json(files.manifest)),
     }
@@ -42,38 +42,38 @@ def ensure(host: Host, files: BootFiles, *, dry_run: bool) -> Change:
             host.put_link(path, wire.UNIT)
         _reload(host, is_needed=bool(links) or wire.UNIT in stale)
         boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
-        note_result(host, boot_id, [], [name_of(one.step) for one in files.slices])
+        note_result(host, boot_id, [], [name_of(one.step) for one in files.shares])
     after = f"installed, not verified: {unverified}" if unverified and not dry_run else "installed"
     return Change(OP, wire.FOLDER, before, after, changed=True)
 
 
-def note_slice(host: Host, step: Step) -> None:
-    """Keep the list of slices true after a step; a host without the list is left alone."""
+def note_share(host: Host, step: Step) -> None:
+    """Keep the list of shares true after a step; a host without the list is left alone."""
     if not isinstance(step, (CreateMdev, DeleteMdev, SetVgpuType)):
         return
-    slices = read_slices(host)
-    if slices is None:
+    shares = read_shares(host)
+    if shares is None:
         return
-    kept = [one for one in slices if name_of(one.step) != name_of(step)]
+    kept = [one for one in shares if name_of(one.step) != name_of(step)]
     if isinstance(step, CreateMdev) or (isinstance(step, SetVgpuType) and step.type_id != "0"):
         function = step.parent if isinstance(step, CreateMdev) else step.address
         kept.append(ManifestStep(step, host.link_name(f"/sys/bus/pci/devices/{function}/physfn") or function))
-    if kept != slices:
-        host.put_file(wire.SLICES, _slices_text(kept), 0o600)
+    if kept != shares:
+        host.put_file(wire.SHARES, _shares_text(kept), 0o600)
 
 
-def read_slices(host: Host) -> Optional[List[ManifestStep]]:
-    """The slices to be made at boot, None where nothing is installed. Raises Problem `unreadable`."""
-    text = host.read_optional(wire.SLICES)
+def read_shares(host: Host) -> Optional[List[ManifestStep]]:
+    """The shares to be made at boot, None where nothing is installed. Raises Problem `unreadable`."""
+    text = host.read_optional(wire.SHARES)
     if text is None:
         return None
     try:
         return [from_json(ManifestStep, one) for one in json.loads(text)["steps"]]
     except (WireError, ValueError, KeyError, TypeError) as error:
-        raise Problem("unreadable", f"{wire.SLICES} cannot be read: {error}", path=wire.SLICES) from error
+        raise Problem("unreadable", f"{wire.SHARES} cannot be read: {error}", path=wire.SHARES) from error
 
 
-def note_result(host: Host, boot_id: str, problems: List[str], slices: List[str]) -> None:
+def note_result(host: Host, boot_id: str, problems: List[str], shares: List[str]) -> None:
     """Leave what came of it for the next look at the host; it goes with the boot."""
     from vgpuctl.agent.facts.boot import digest
 
@@ -82,13 +82,13 @@ def note_result(host: Host, boot_id: str, problems: List[str], slices: List[str]
         "restored_boot_id": boot_id,
         "restored_manifest": digest(manifest),
         "problems": problems,
-        "slices": slices,
+        "shares": shares,
     }
     host.put_file(wire.RESULT, _text(result), 0o644)
 
 
 def name_of(step: Step) -> str:
-    """The device of a slice: the mdev's UUID, or the VF."""
+    """The device of a share: the mdev's UUID, or the VF."""
     return step.uuid if isinstance(step, (CreateMdev, DeleteMdev)) else str(getattr(step, "address", ""))
 
 
@@ -101,8 +101,8 @@ def _reload(host: Host, *, is_needed: bool) -> None:
         raise Problem("systemd-refused", f"systemctl daemon-reload failed: {done.errors.strip()}", path=wire.UNIT)
 
 
-def _slices_text(slices: Sequence[ManifestStep]) -> bytes:
-    ordered = sorted(slices, key=lambda one: (one.gpu or "", name_of(one.step)))
+def _shares_text(shares: Sequence[ManifestStep]) -> bytes:
+    ordered = sorted(shares, key=lambda one: (one.gpu or "", name_of(one.step)))
     return _text({"version": wire.VERSION, "steps": to_json(ordered)})
 
 

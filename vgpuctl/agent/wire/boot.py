@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What restores a host's layout at boot: the files that are installed, and what came of it. Python 3.9.
 
-On the host: FOLDER has the agent, the manifest, the slices and the unit; systemd finds the unit by a link.
+On the host: FOLDER has the agent, the manifest, the shares and the unit; systemd finds the unit by a link.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from vgpuctl.agent.wire.steps import Step
 FOLDER = "/etc/vgpuctl"
 AGENT = f"{FOLDER}/agent.pyz"
 MANIFEST = f"{FOLDER}/manifest.json"
-SLICES = f"{FOLDER}/slices.json"
+SHARES = f"{FOLDER}/shares.json"
 UNIT_NAME = "vgpuctl-restore.service"
 UNIT = f"{FOLDER}/{UNIT_NAME}"
 UNIT_LINKS = (
@@ -44,7 +44,7 @@ class ManifestStep:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The way from a fresh boot to the layout, without the slices, which come and go with VMs."""
+    """The way from a fresh boot to the layout, without the shares, which come and go with VMs."""
 
     gpus: Tuple[ManifestGpu, ...]
     steps: Tuple[ManifestStep, ...]
@@ -53,10 +53,10 @@ class Manifest:
 
 @dataclass(frozen=True)
 class BootFiles:
-    """What is installed. slices: those that exist now and are to exist after a boot, with the GPU they are on."""
+    """What is installed. shares: those that exist now and are to exist after a boot, with the GPU they are on."""
 
     manifest: Manifest
-    slices: Tuple[ManifestStep, ...]
+    shares: Tuple[ManifestStep, ...]
     unit: str
 
 
@@ -65,7 +65,7 @@ class BootFacts:
     """What is installed and what came of it. manifest: the sha256 of the installed file.
 
     is_enabled: systemd's links lead to the unit. restored_boot_id: of the boot that the result is of, None where there
-    is none. restored_manifest: the sha256 that was restored. problems: sentences. slices: devices that were made again.
+    is none. restored_manifest: the sha256 that was restored. problems: sentences. shares: devices that were made again.
     missing_python: the interpreter that the unit names, where that is not on the host any more.
     """
 
@@ -74,5 +74,5 @@ class BootFacts:
     restored_boot_id: Optional[str] = None
     restored_manifest: Optional[str] = None
     problems: Tuple[str, ...] = ()
-    slices: Tuple[str, ...] = ()
+    shares: Tuple[str, ...] = ()
     missing_python: Optional[str] = None

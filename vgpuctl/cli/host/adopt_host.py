@@ -75,7 +75,7 @@ def command(
                 "host": found.host,
                 "changed": found.changed or written,
                 "vms": found.vms,
-                "slices": found.slices,
+                "shares": found.shares,
                 "left": found.left,
                 "vgpu": found.variable,
             }
@@ -83,9 +83,9 @@ def command(
         return
     new = [one for one in found.vms if one.is_new]
     for one in new:
-        slices = ", ".join(f"{lease.slice.profile} on {lease.slice.function}" for lease in one.leases)
+        shares = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in one.leases)
         verb = "would be" if dry_run else "is"
-        say(f"{one.vm.domain_name} {verb} VM {one.vm.request.name} of tenant {one.vm.request.tenant}: {slices}")
+        say(f"{one.vm.domain_name} {verb} VM {one.vm.request.name} of tenant {one.vm.request.tenant}: {shares}")
     if not found.changed:
         say(f"{host}: no change, {len(found.vms)} VMs are known")
     if found.left:

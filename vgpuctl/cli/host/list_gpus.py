@@ -48,7 +48,7 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
                     f"{len(listed.gpu.vfs)}/{listed.gpu.total_vfs}" if listed.gpu.total_vfs else None,
                     listed.gpu.numa_node,
                     listed.gpu.driver,
-                    ", ".join(f"{lease.tenant}.{lease.vm_name}:{lease.slice.profile}" for lease in listed.leases)
+                    ", ".join(f"{lease.tenant}.{lease.vm_name}:{lease.share.profile}" for lease in listed.leases)
                     or None,
                     "; ".join(
                         [

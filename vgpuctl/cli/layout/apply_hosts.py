@@ -28,7 +28,7 @@ from vgpuctl.cli.support.output import print_json, print_line, say
 @click.option("--check", "--dry-run", "check", is_flag=True, help="Show what would be done and write nothing anywhere.")
 @click.option("--diff", is_flag=True, help="Show what was read before and after each step.")
 @click.option(
-    "--disrupt", is_flag=True, help="Stop VMs that are in the way, take their slices back, and start them again."
+    "--disrupt", is_flag=True, help="Stop VMs that are in the way, take their shares back, and start them again."
 )
 @click.option("--reset", is_flag=True, help="Reset GPUs whose pending MIG mode needs it.")
 @click.option("--undo", is_flag=True, help="Where a host's run fails, take back what it did there.")

@@ -101,6 +101,6 @@ def command(
         for line in summarise(found.refusals, is_whole=shows_all):
             say(line)
         for move in found.moves:
-            chosen = ", ".join(f"{one.profile} on {one.gpu}" for one in move.placement.slices)
+            chosen = ", ".join(f"{one.profile} on {one.gpu}" for one in move.placement.shares)
             print_line(f"move {move.name} from {move.host} to {move.placement.host}: {chosen}")
     report_failures(found.failures, answered=len(found.hosts))

@@ -70,12 +70,12 @@ def _show(explained: Any, *, shows_all: bool) -> None:
         f" {format_mib(request.memory_mib)}"
     )
     if explained.vm is not None:
-        there = ", ".join(f"{lease.slice.profile} on {lease.slice.function}" for lease in explained.leases)
+        there = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in explained.leases)
         print_line(f"is on   {explained.vm.host}" + (f": {there}" if there else ""))
     if placement is None:
         print_line("fits    nowhere")
     else:
-        chosen = ", ".join(f"{one.profile} on {one.function}" for one in placement.slices)
+        chosen = ", ".join(f"{one.profile} on {one.function}" for one in placement.shares)
         print_line(f"fits    {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
         if placement.nodes is not None:
             print_line(f"NUMA    {placement.nodes}" + (", on CPUs of their own" if placement.nodes.is_pinned else ""))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""reserve: GPU slices for a time."""
+"""reserve: GPU shares for a time."""
 
 from typing import Any
 
@@ -36,10 +36,10 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Reserve GPU slices for a tenant, for a time, once or again and again.
+    """Reserve GPU shares for a tenant, for a time, once or again and again.
 
     Until then only VMs whose declared time (--for) is over before may use them. A reservation that does not fit is
-    refused with the first time at which it would. `create-vm --reservation NAME` takes the slices.
+    refused with the first time at which it would. `create-vm --reservation NAME` takes the shares.
 
     A reservation keeps GPUs only: CPUs and memory must be free on the host when it is used.
     """

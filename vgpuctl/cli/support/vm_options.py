@@ -107,7 +107,7 @@ _FLAGS = (
     click.option(
         "--preemptible",
         type=click.Choice(["stop", "requeue"]),
-        help="A VM of a higher priority may take its slices; it is then kept stopped, or queued to start again.",
+        help="A VM of a higher priority may take its shares; it is then kept stopped, or queued to start again.",
     ),
     click.option(
         "--for",

@@ -21,7 +21,7 @@ from vgpuctl.cli.support.output import confirm, print_json, say
 @options.ssh
 @options.as_json
 def command(name: str, yes: bool, timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Take back everything of a tenant: VMs, slices, reservations, networks, addresses, grants and quotas.
+    """Take back everything of a tenant: VMs, shares, reservations, networks, addresses, grants and quotas.
 
     Its name and its usage stay. At the end every host is asked whether anything is left.
     """

@@ -9,7 +9,7 @@ from vgpuctl.errors import UsageError
 
 UNITS = (
     "vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices), "
-    "gpu-hours (per calendar month), slices:PROFILE"
+    "gpu-hours (per calendar month), shares:PROFILE"
 )
 
 guaranteed = click.option(

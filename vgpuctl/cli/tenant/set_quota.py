@@ -31,7 +31,7 @@ def command(
     """Set limits of a tenant; those that are not named stay as they are, `none` takes one away.
 
     Resources: vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices),
-    gpu-hours (per calendar month), slices:PROFILE. A limit below what is used refuses what comes and ends nothing.
+    gpu-hours (per calendar month), shares:PROFILE. A limit below what is used refuses what comes and ends nothing.
     --reclaim, --preempt and --grace set its preemption policy.
     """
     from vgpuctl.cli.support.services import services

@@ -11,7 +11,7 @@ from vgpuctl.errors import UsageError
 @click.command("show-usage")
 @options.tenant_filter
 @click.option(
-    "--profile", "profiles", multiple=True, metavar="NAME", help="Only slices of this profile; several times."
+    "--profile", "profiles", multiple=True, metavar="NAME", help="Only shares of this profile; several times."
 )
 @click.option(
     "--since", metavar="TIME", help="From this time, UTC unless it names a zone; default: this month's begin."
@@ -19,7 +19,7 @@ from vgpuctl.errors import UsageError
 @click.option("--until", metavar="TIME", help="Up to this time; default: now.")
 @click.option("--month", metavar="YYYY-MM", help="This calendar month (UTC) instead of --since and --until.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values with a heading.")
-@click.option("--intervals", is_flag=True, help="Print every interval that a slice was attached, not the sums.")
+@click.option("--intervals", is_flag=True, help="Print every interval that a share was attached, not the sums.")
 @options.database
 @options.as_json
 def command(
@@ -33,9 +33,9 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Show what tenants used, by profile: hours of slices, of framebuffer (GiB), of MIG compute slices, of whole GPUs.
+    """Show what tenants used, by profile: hours of shares, of framebuffer (GiB), of MIG compute slices, of whole GPUs.
 
-    A slice counts from when its device is built until it is given back, also while its VM is stopped and keeps it.
+    A share counts from when its device is built until it is given back, also while its VM is stopped and keeps it.
     What was used stays known after VMs are deleted.
     """
     from vgpuctl.cli.support.services import services
@@ -78,15 +78,15 @@ def command(
             for one in usage.intervals
         ]
     else:
-        heading = ["tenant", "profile", "slices", "attached", "slice_hours", "framebuffer_gib_hours"]
+        heading = ["tenant", "profile", "shares", "attached", "share_hours", "framebuffer_gib_hours"]
         heading += ["mig_compute_hours", "gpu_hours"]
         cells = [
             [
                 line.tenant,
                 line.profile,
-                line.slices,
+                line.shares,
                 line.attached,
-                f"{line.slice_hours:.4f}",
+                f"{line.share_hours:.4f}",
                 f"{line.framebuffer_gib_hours:.4f}",
                 f"{line.mig_compute_hours:.4f}",
                 f"{line.gpu_hours:.4f}",

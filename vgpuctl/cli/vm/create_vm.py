@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--reservation",
     metavar="NAME",
-    help="Take the slices that are reserved for now under this name; --gpu is left out.",
+    help="Take the shares that are reserved for now under this name; --gpu is left out.",
 )
 @click.option(
     "--count",
@@ -64,7 +64,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Create a tenant's VM with its GPU slices and start it.
+    """Create a tenant's VM with its GPU shares and start it.
 
     When it fits only if other VMs are preempted (less important preemptible ones, or VMs on borrowed quota whose tenant
     accepts that), the refusal names them; --preempt preempts them after their grace period.
@@ -140,14 +140,14 @@ def command(
         print_document(result.xml or "")
     if not dry_run:
         print_table(
-            ["VM", "TENANT", "HOST", "STATE", "GPU SLICES"],
+            ["VM", "TENANT", "HOST", "STATE", "GPU SHARES"],
             [
                 (
                     result.vm.request.name,
                     result.vm.request.tenant,
                     result.vm.host,
                     result.vm.state,
-                    ", ".join(f"{lease.slice.profile} {lease.slice.function}" for lease in result.leases),
+                    ", ".join(f"{lease.share.profile} {lease.share.function}" for lease in result.leases),
                 )
                 for result in results
             ],

@@ -47,7 +47,7 @@ def command(
                     raise
                 say(f"{tenant}.{name}: no such VM, nothing to delete")
         for vm, leases in found:
-            devices = ", ".join(f"{lease.slice.profile} on {lease.slice.function}" for lease in leases) or "no GPU"
+            devices = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in leases) or "no GPU"
             say(f"{vm.domain_name}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))
         if found and not dry_run:
             if not yes:

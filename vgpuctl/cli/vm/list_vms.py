@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @options.forks
 @options.as_json
 def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, **where: Any) -> None:
-    """List the VMs of the store with their GPU slices.
+    """List the VMs of the store with their GPU shares.
 
     STATE is what libvirt answered when it was last asked, and how long ago; `unknown since` when the last attempt got
     no answer, and `declared` where the store wants another state.
@@ -61,7 +61,7 @@ def _print(listed: "Sequence[ListedVm]") -> None:
     from vgpuctl.model.units import format_mib
 
     print_table(
-        ["TENANT", "VM", "STATE", "HOST", "VCPUS", "MEMORY", "GPU SLICES"],
+        ["TENANT", "VM", "STATE", "HOST", "VCPUS", "MEMORY", "GPU SHARES"],
         [
             (
                 one.vm.request.tenant,
@@ -70,7 +70,7 @@ def _print(listed: "Sequence[ListedVm]") -> None:
                 one.vm.host,
                 one.vm.request.vcpus,
                 format_mib(one.vm.request.memory_mib),
-                ", ".join(f"{lease.slice.profile} {lease.slice.function}" for lease in one.leases) or "-",
+                ", ".join(f"{lease.share.profile} {lease.share.function}" for lease in one.leases) or "-",
             )
             for one in listed
         ],

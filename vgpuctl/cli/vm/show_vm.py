@@ -43,7 +43,7 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     if vm.nodes is not None:
         print_line(f"NUMA      {vm.nodes}" + (", on CPUs of their own" if vm.nodes.is_pinned else ""))
     if vm.ends_at is not None:
-        what = "slices kept until" if vm.state == "stopped" else "ends"
+        what = "shares kept until" if vm.state == "stopped" else "ends"
         print_line(f"until     {what} {format_time(vm.ends_at)} UTC")
     if vm.notice is not None:
         print_line(f"notice    is preempted by {vm.notice.cause} at {format_time_to_second(vm.notice.at)}")
@@ -52,10 +52,10 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     is_asked = len(shown.holders) == len(shown.leases)
     for lease, holders in zip(shown.leases, shown.holders if is_asked else ((),) * len(shown.leases), strict=True):
         print_line(
-            f"slice     {lease.slice.profile} ({lease.slice.sharing}) on {lease.slice.function}, lease {lease.state}"
+            f"share     {lease.share.profile} ({lease.share.sharing}) on {lease.share.function}, lease {lease.state}"
         )
-        if lease.slice.mdev_uuid:
-            print_line(f"          mdev {lease.slice.mdev_uuid}")
+        if lease.share.mdev_uuid:
+            print_line(f"          mdev {lease.share.mdev_uuid}")
         if not is_asked:
             print_line("          held by unknown: the host could not be asked")
         elif holders is None:

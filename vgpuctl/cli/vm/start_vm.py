@@ -28,7 +28,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Start a VM, with its GPU slices built again where the host lost them.
+    """Start a VM, with its GPU shares built again where the host lost them.
 
     When it fits only if other VMs of its host are preempted, the refusal names them; --preempt preempts them.
     """

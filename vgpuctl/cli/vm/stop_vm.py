@@ -18,7 +18,7 @@ from vgpuctl.errors import UsageError
     type=click.Choice(["keep", "release"]),
     default="keep",
     show_default=True,
-    help="Keep the GPU slices for the next start, or release them to the pool.",
+    help="Keep the GPU shares for the next start, or release them to the pool.",
 )
 @click.option(
     "--hold-for",
@@ -33,7 +33,7 @@ from vgpuctl.errors import UsageError
 def command(
     name: str, tenant: str, hold: str, hold_for: str | None, timeout_s: float, as_json: bool, **where: Any
 ) -> None:
-    """Stop a VM and keep or release its GPU slices."""
+    """Stop a VM and keep or release its GPU shares."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.times import parse_duration
     from vgpuctl.model.vm import Hold
@@ -42,7 +42,7 @@ def command(
 
     keep_s = None if hold_for is None else parse_duration(hold_for, what="--hold-for")
     if keep_s is not None and hold == "release":
-        raise UsageError("--hold-for goes with slices that are kept", hint="leave --hold release out")
+        raise UsageError("--hold-for goes with shares that are kept", hint="leave --hold release out")
     with services(**where) as opened:
         found, _ = find_vm(opened, tenant, name)
         vm, changed = stop_vm(opened, found, hold=Hold(hold), timeout_s=timeout_s, keep_s=keep_s)

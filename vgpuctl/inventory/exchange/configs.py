@@ -173,7 +173,7 @@ def boards_that_offer(model: str, layout: Layout) -> tuple[catalog.Board, ...]:
     Empty where the id means one board or none, or where the types tell nothing.
     """
     boards = [board for board in catalog.boards().values() if model in (board.pci, *board.also_pci)]
-    names = [name for name, _ in getattr(layout, "slices", ())]
+    names = [name for name, _ in getattr(layout, "shares", ())]
     if len(boards) < 2 or not names:
         return ()
     offering = [one for one in boards if all(catalog.type_by_name(one, name) is not None for name in names)]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Definitions of mdevctl: a file for each mediated device, `/etc/mdevctl.d/PARENT/UUID` (reference 2.4).
 
-Definitions that start by themselves (`"start": "auto"`) are the slices of a layout of kind vgpu.
+Definitions that start by themselves (`"start": "auto"`) are the shares of a layout of kind vgpu.
 """
 
 import uuid as uuids
@@ -20,7 +20,7 @@ from vgpuctl.inventory.layout_value import Value
 from vgpuctl.inventory.yaml_document import read_document
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, VgpuLayout
 from vgpuctl.model.sharing import Sharing
-from vgpuctl.planner.layout.slices import slice_uuid
+from vgpuctl.planner.layout.shares import share_uuid
 from vgpuctl.sharing.matching import entries_for
 
 _SUBJECT = "a definition of mdevctl"
@@ -48,7 +48,7 @@ def import_mdevctl(path: Path, facts: HostFacts, left: Left) -> HostLayout:
         elif start not in ("auto", "manual"):
             raise fields["start"].refuse(f"is {start!r}", hint="it can be auto or manual")
         elif start == "manual":
-            left.out(f"{value.origin}: {identity} is started by hand; a layout's slices exist always")
+            left.out(f"{value.origin}: {identity} is started by hand; a layout's shares exist always")
         elif attributes:
             left.out(f"{fields['attrs'].origin}: {identity} has attributes, which a layout cannot say")
         else:
@@ -60,15 +60,15 @@ def import_mdevctl(path: Path, facts: HostFacts, left: Left) -> HostLayout:
             else:
                 counts.setdefault(gpu.address, Counter())[name] += 1
     entries = (
-        GpuLayout(GpuMatch(address=address), time_sliced_layout(slices)) for address, slices in sorted(counts.items())
+        GpuLayout(GpuMatch(address=address), time_sliced_layout(shares)) for address, shares in sorted(counts.items())
     )
     return HostLayout(gpus=tuple(entries))
 
 
 def export_mdevctl(layout: HostLayout, facts: HostFacts, left: Left) -> Definitions:
-    """The layout's slices as definitions, by parent and UUID.
+    """The layout's shares as definitions, by parent and UUID.
 
-    Slices that exist keep their UUID; for the others it is the one that apply-hosts would give them.
+    Shares that exist keep their UUID; for the others it is the one that apply-hosts would give them.
     """
     left.out_all(host_reasons(layout, "mdevctl"))
     found: Definitions = {}
@@ -153,19 +153,19 @@ def _reason_against(gpu: Gpu, entry: GpuLayout) -> str | None:
     for name in ("virtual_functions", "scheduler", "types"):
         if getattr(layout, name):
             return f"{name}: mdevctl has no place for it"
-    if layout != time_sliced_layout(dict(layout.slices)):
+    if layout != time_sliced_layout(dict(layout.shares)):
         return "virtual_functions or size_mode: mdevctl has no place for it"
-    if layout.slices and not {Sharing.MDEV, Sharing.MDEV_VF} & set(gpu.sharing):
+    if layout.shares and not {Sharing.MDEV, Sharing.MDEV_VF} & set(gpu.sharing):
         return "its vGPUs are no mediated devices, or its VFs are not enabled yet"
     return None
 
 
 def _devices(gpu: Gpu, layout: VgpuLayout, hostname: str, left: Left) -> Iterator[tuple[str, str, str]]:
-    """Parent, UUID and type id of each slice; those that exist come first."""
+    """Parent, UUID and type id of each share; those that exist come first."""
     ids = {short_name(one.name): one.type_id for one in gpu.types}
     free = _free_parents(gpu)
     taken = {mdev.uuid for mdev in gpu.mdevs}
-    for name, wanted in layout.slices:
+    for name, wanted in layout.shares:
         if name not in ids:
             left.out(f"{gpu.address}: it does not offer {name}")
             continue
@@ -177,7 +177,7 @@ def _devices(gpu: Gpu, layout: VgpuLayout, hostname: str, left: Left) -> Iterato
             if parent is None:
                 left.out(f"{gpu.address}: it has no free VF for {wanted - number} of {wanted} x {name}")
                 break
-            identity = slice_uuid(hostname, gpu.address, name, number, taken)
+            identity = share_uuid(hostname, gpu.address, name, number, taken)
             taken.add(identity)
             yield parent, identity, ids[name]
 

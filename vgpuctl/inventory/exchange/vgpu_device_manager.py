@@ -34,32 +34,32 @@ def export_vgpu_device_manager(
     return export_config(_FRAME, layout, config, gpus, left)
 
 
-def time_sliced_layout(slices: Mapping[str, int]) -> VgpuLayout:
+def time_sliced_layout(shares: Mapping[str, int]) -> VgpuLayout:
     """The layout that has these vGPUs and says nothing else; mixed sizes follow from the types."""
-    mode = SizeMode.MIXED if sizes_differ(tuple(slices)) else None
-    return VgpuLayout(size_mode=mode, slices=tuple(sorted(slices.items())))
+    mode = SizeMode.MIXED if sizes_differ(tuple(shares)) else None
+    return VgpuLayout(size_mode=mode, shares=tuple(sorted(shares.items())))
 
 
 def _read(_entry: Value, keys: dict[str, Value]) -> Layout:
-    slices: dict[str, int] = {}
+    shares: dict[str, int] = {}
     for written, value in keys["vgpu-devices"].mapping().items():
         if catalog.series_of(written) is None:
             raise value.refuse("is not the name of a vGPU type", hint="write it as A40-8Q or A100-1-5C")
         name = _type_of(written)
-        if name in slices:
+        if name in shares:
             raise value.refuse(f"means {name}, which another key gives too")
-        slices[name] = value.whole(1, _MOST)
-        if catalog.is_mig_backed(name) != catalog.is_mig_backed(next(iter(slices))):
-            raise value.refuse(f"cannot stand beside {next(iter(slices))}: only one of them sits in a MIG instance")
-    if not slices or not catalog.is_mig_backed(next(iter(slices))):
-        return time_sliced_layout(slices)
-    instances = _instances_for(slices)
+        shares[name] = value.whole(1, _MOST)
+        if catalog.is_mig_backed(name) != catalog.is_mig_backed(next(iter(shares))):
+            raise value.refuse(f"cannot stand beside {next(iter(shares))}: only one of them sits in a MIG instance")
+    if not shares or not catalog.is_mig_backed(next(iter(shares))):
+        return time_sliced_layout(shares)
+    instances = _instances_for(shares)
     if isinstance(instances, str):
         raise keys["vgpu-devices"].refuse(
             f"has {instances}, and it is not known how many of them share a MIG instance",
             hint="declare kind mig-vgpu with its geometry",
         )
-    return MigVgpuLayout(instances, slices=tuple(sorted(slices.items())))
+    return MigVgpuLayout(instances, shares=tuple(sorted(shares.items())))
 
 
 def _type_of(written: str) -> str:
@@ -82,23 +82,23 @@ def _write(layout: Layout) -> dict[str, Any] | str:
         for name in ("virtual_functions", "scheduler", "types"):
             if getattr(layout, name, None):
                 return f"{name}: the vGPU device manager has no place for it"
-    slices = dict(layout.slices) if isinstance(layout, VgpuLayout | MigVgpuLayout) else {}
+    shares = dict(layout.shares) if isinstance(layout, VgpuLayout | MigVgpuLayout) else {}
     if isinstance(layout, VgpuLayout):
-        if layout != time_sliced_layout(slices):
+        if layout != time_sliced_layout(shares):
             return "virtual_functions or size_mode: the vGPU device manager takes them from the types"
-        return {"vgpu-devices": slices}
+        return {"vgpu-devices": shares}
     if not isinstance(layout, MigVgpuLayout):
         return f"kind {layout.kind} has no vGPUs"
-    implied = _instances_for(slices)
-    if not slices or isinstance(implied, str) or layout != MigVgpuLayout(implied, slices=layout.slices):
-        return "geometry: the vGPU device manager takes it, and the size mode, from the slices, which say otherwise"
-    return {"vgpu-devices": slices}
+    implied = _instances_for(shares)
+    if not shares or isinstance(implied, str) or layout != MigVgpuLayout(implied, shares=layout.shares):
+        return "geometry: the vGPU device manager takes it, and the size mode, from the shares, which say otherwise"
+    return {"vgpu-devices": shares}
 
 
-def _instances_for(slices: Mapping[str, int]) -> tuple[WantedInstance, ...] | str:
+def _instances_for(shares: Mapping[str, int]) -> tuple[WantedInstance, ...] | str:
     """The fewest MIG instances that hold these vGPUs, types apart; the name of a type that nothing is known of."""
     found: list[WantedInstance] = []
-    for name, count in slices.items():
+    for name, count in shares.items():
         known = {catalog.type_by_name(board, name) for board in catalog.boards_with_type(name)}
         places = {(one.gi_profile, one.max_per_gi) if one is not None else (None, None) for one in known}
         profile, most = places.pop() if len(places) == 1 else (None, None)

@@ -41,7 +41,7 @@ class TunnelState:
 
 @dataclass(frozen=True)
 class Examined:
-    """One host. layout: None where none is declared. made: slices that a layout made. domains: None when not asked.
+    """One host. layout: None where none is declared. made: shares that a layout made. domains: None when not asked.
 
     tunnels: as packets between the hosts of this run show them.
     """

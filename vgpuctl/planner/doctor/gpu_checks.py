@@ -66,7 +66,7 @@ def wrong_driver(seen: Examined) -> Iterator[Finding]:
             mend = "`vgpuctl apply-hosts` brings it back: setting the VFs again binds nvidia"
             read = f"driver is {_STUB}: an interrupted sriov-manage left it"
             yield Finding("wrong-driver", Severity.ERROR, gpu.address, read, mend)
-        leased = any(one.slice.gpu == gpu.address and one.state.holds_device() for one in seen.leases)
+        leased = any(one.share.gpu == gpu.address and one.state.holds_device() for one in seen.leases)
         if gpu.driver == _VFIO and seen.kind_of(gpu) not in _VFIO_KINDS and not leased:
             mend = "`vgpuctl apply-hosts` binds its vendor's driver again"
             read = f"driver is {_VFIO}, declared {seen.kind_of(gpu)}"
@@ -171,7 +171,7 @@ def ecc_and_type(seen: Examined) -> Iterator[Finding]:
             continue
         if not isinstance(layout, VgpuLayout):
             continue
-        names = dict.fromkeys((*layout.types, *(name for name, _ in layout.slices)))
+        names = dict.fromkeys((*layout.types, *(name for name, _ in layout.shares)))
         names = names or dict.fromkeys(one.name for one in types_of(board))
         refused = [name for name in names if (known := type_by_name(board, name)) is not None and known.ecc is False]
         if refused:

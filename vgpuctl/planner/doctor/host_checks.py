@@ -103,7 +103,7 @@ def mixed_generations(seen: Examined) -> Iterator[Finding]:
 def group_open(seen: Examined) -> Iterator[Finding]:
     """Row 23: QEMU could not open a VFIO group at the VM's last start."""
     for text in seen.said("group-open"):
-        mend = "journalctl -u nvidia-vgpu-mgr has the driver's reason; `vgpuctl repair` where the slice is gone"
+        mend = "journalctl -u nvidia-vgpu-mgr has the driver's reason; `vgpuctl repair` where the share is gone"
         yield Finding("group-open", Severity.ERROR, HOST, text, mend)
 
 

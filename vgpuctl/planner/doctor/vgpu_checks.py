@@ -35,7 +35,7 @@ def size_conflict(seen: Examined) -> Iterator[Finding]:
         there = existing_vgpus(gpu)
         sizes = {one.type_id: one for one in gpu.types}
         blocking = {size.framebuffer_mib: size.name for vgpu in there if (size := sizes.get(vgpu.type_id or ""))}
-        wanted = dict.fromkeys((*layout.types, *(name for name, _ in layout.slices)))
+        wanted = dict.fromkeys((*layout.types, *(name for name, _ in layout.shares)))
         for one in gpu.types:
             is_wanted = short_name(one.name) in wanted and one.creatable == 0
             if is_wanted and _has_room(gpu) and blocking and one.framebuffer_mib not in blocking:
@@ -49,7 +49,7 @@ def size_conflict(seen: Examined) -> Iterator[Finding]:
 
 def stale_vgpu(seen: Examined) -> Iterator[Finding]:
     """Row 10: a vGPU that nobody holds, no lease promises and no layout made takes capacity."""
-    leased = {one.slice.device for one in seen.leases} | {one.slice.function for one in seen.leases}
+    leased = {one.share.device for one in seen.leases} | {one.share.function for one in seen.leases}
     defined = {device for domain in seen.domains or () for device in domain.devices}
     for gpu in seen.facts.gpus:
         for vgpu in existing_vgpus(gpu):
@@ -80,8 +80,8 @@ def stop_race(seen: Examined) -> Iterator[Finding]:
     """Row 24: right after a VM's end its vGPU cannot go yet; a lease whose release failed so stays."""
     for lease in seen.leases:
         if lease.state is LeaseState.BROKEN:
-            read = f"lease of {lease.slice.device} (VM {lease.vm_name} of {lease.tenant}): {lease.problem or 'broken'}"
-            yield Finding("stop-race", Severity.ERROR, lease.slice.gpu, read, "`vgpuctl repair` tries again")
+            read = f"lease of {lease.share.device} (VM {lease.vm_name} of {lease.tenant}): {lease.problem or 'broken'}"
+            yield Finding("stop-race", Severity.ERROR, lease.share.gpu, read, "`vgpuctl repair` tries again")
     for text in seen.said("stop-race"):
         mend = "the driver was asked too early; vgpuctl tries for 45 s: `vgpuctl repair` where a lease is left"
         yield Finding("stop-race", Severity.NOTE, HOST, text, mend)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a host's declared layout and its facts to ordered steps, what they disturb, their undo, and the differences."""
 
-from vgpuctl.planner.layout.manifest import manifest_of, slices_of
+from vgpuctl.planner.layout.manifest import manifest_of, shares_of
 from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.planner.layout.result import Difference, Disturbed, HostPlan, Obstacle, Phase, PlannedStep
 from vgpuctl.planner.layout.selection import Refusal, Selection, select_steps
@@ -18,5 +18,5 @@ __all__ = [
     "manifest_of",
     "plan_host",
     "select_steps",
-    "slices_of",
+    "shares_of",
 ]

@@ -3,7 +3,7 @@
 
 from vgpuctl.agent.wire.steps import BindDriver
 from vgpuctl.agent.wire.vf_health import PF_STUB
-from vgpuctl.planner.layout import slices
+from vgpuctl.planner.layout import shares
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
 
@@ -50,7 +50,7 @@ def ensure_vfio(work: GpuWork) -> None:
     if not others:
         return
     work.differ("driver", VFIO_PCI, ", ".join(f"{one} on {drivers[one] or 'none'}" for one in others))
-    slices.tear_down(work)
+    shares.tear_down(work)
     undo = tuple(BindDriver((one,), drivers[one]) for one in others)
     work.add(
         Phase.HAND_OVER,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from vgpuctl.agent.wire.facts import GpuInstance
 from vgpuctl.agent.wire.steps import CreateGpuInstance, DestroyGpuInstance, Step
 from vgpuctl.model.layout import WantedInstance
-from vgpuctl.planner.layout import slices
+from vgpuctl.planner.layout import shares
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork, made_again
 from vgpuctl.planner.mig_geometry import (
@@ -50,7 +50,7 @@ def ensure(work: GpuWork, wanted: Sequence[WantedInstance], *, compute_instance:
         work.block("mig-parts", f"no source knows where instances of {work.name} begin, so they cannot be parted")
         return ()
     if plan.destroy:
-        slices.tear_down(work)
+        shares.tear_down(work)
     for one in plan.destroy:
         work.add(
             Phase.INSTANCES,

@@ -2,7 +2,7 @@
 """A whole card: no VFs and no MIG, and bound to vfio-pci ahead of any VM where that is declared."""
 
 from vgpuctl.model.layout import PassthroughLayout
-from vgpuctl.planner.layout import driver, mig_mode, slices, vgpu_settings, virtual_functions
+from vgpuctl.planner.layout import driver, mig_mode, shares, vgpu_settings, virtual_functions
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
 
@@ -12,6 +12,6 @@ def plan(work: GpuWork, layout: PassthroughLayout) -> None:
     vgpu_settings.check_no_vgpus(work)
     mig_mode.ensure(work, enabled=False)
     virtual_functions.ensure(work, 0, phase=Phase.TEAR_DOWN)
-    slices.tear_down(work)
+    shares.tear_down(work)
     if layout.driver == driver.VFIO_PCI:
         driver.ensure_vfio(work)

@@ -42,10 +42,10 @@ def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
     return Manifest(tuple(gpus), tuple(steps))
 
 
-def slices_of(facts: HostFacts, leases: Sequence[Lease], made: Collection[str]) -> tuple[ManifestStep, ...]:
+def shares_of(facts: HostFacts, leases: Sequence[Lease], made: Collection[str]) -> tuple[ManifestStep, ...]:
     """The vGPUs that vgpuctl has on the host, leased or made by a layout; nobody else's."""
-    ours = {one.slice.device for one in leases} | {one.slice.function for one in leases if one.slice.mdev_uuid is None}
-    ours |= {one.slice.mdev_uuid for one in leases if one.slice.mdev_uuid} | set(made)
+    ours = {one.share.device for one in leases} | {one.share.function for one in leases if one.share.mdev_uuid is None}
+    ours |= {one.share.mdev_uuid for one in leases if one.share.mdev_uuid} | set(made)
     found: list[ManifestStep] = []
     for gpu in sorted(facts.gpus, key=lambda one: one.address):
         for vgpu in existing_vgpus(gpu):

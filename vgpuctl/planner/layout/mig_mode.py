@@ -3,7 +3,7 @@
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.steps import DestroyGpuInstance, ResetGpu, SetMigMode
-from vgpuctl.planner.layout import slices, virtual_functions
+from vgpuctl.planner.layout import shares, virtual_functions
 from vgpuctl.planner.layout.driver import is_on_vendor_driver
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork, made_again
@@ -54,7 +54,7 @@ def _tear_down(work: GpuWork) -> None:
             disturbs=work.users,
         )
         return
-    slices.tear_down(work)
+    shares.tear_down(work)
     if work.vf_count:
         virtual_functions.tear_down(work)
         return

@@ -8,7 +8,7 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.sharing import Sharing
-from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passthrough, kind_vf, kind_vgpu, slices
+from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passthrough, kind_vf, kind_vgpu, shares
 from vgpuctl.planner.layout.host import plan_around, plan_services
 from vgpuctl.planner.layout.result import Difference, HostPlan, Obstacle
 from vgpuctl.planner.layout.work import GpuWork
@@ -29,7 +29,7 @@ def plan_host(
 ) -> HostPlan:
     """Plan the way from the host as read to its declared layout. Equal input, equal plan.
 
-    leases: those of this host, so that what a step disturbs can be named. made: mdev UUIDs and VF addresses of slices
+    leases: those of this host, so that what a step disturbs can be named. made: mdev UUIDs and VF addresses of shares
     that a layout made before; of these, and of no other vGPU, idle ones are taken away where they are too many or in
     the way. A step that disturbs somebody can be taken only once they are gone: the agent refuses it otherwise.
     A GPU that no entry matches is left alone; a GPU with an obstacle gets no steps, while the other GPUs do. Steps are
@@ -83,7 +83,7 @@ def _plan_gpu(
         remedy = "look at the host: `vgpuctl inspect-host`"
         work.block("unread", f"{gpu.address} could not be read: {'; '.join(gpu.unread)}", remedy=remedy)
         return work
-    idle = list(work.idle_slices)
+    idle = list(work.idle_shares)
     _KINDS[work.entry.layout.kind](work, work.entry.layout)
     if idle and work.obstacles and all(one.code == "mig-in-use" for one in work.obstacles):
         return _only_tear_down(work, GpuWork(gpu, entries[0], leases, made, hostname=hostname))
@@ -91,10 +91,10 @@ def _plan_gpu(
 
 
 def _only_tear_down(blocked: GpuWork, work: GpuWork) -> GpuWork:
-    """Take the idle slices away first: they may be all that uses the GPU instances that stand in the way."""
-    slices.tear_down(work)
+    """Take the idle shares away first: they may be all that uses the GPU instances that stand in the way."""
+    shares.tear_down(work)
     work.differences = blocked.differences
-    work.later.append(f"{work.address}: its GPU instances, once no slice sits in them")
+    work.later.append(f"{work.address}: its GPU instances, once no share sits in them")
     return work
 
 
@@ -107,7 +107,7 @@ def _hidden_by_vms(facts: HostFacts, layout: HostLayout, leases: Sequence[Lease]
 
     A card on vfio-pci shows no UUID, so an entry that names one cannot be held against it.
     """
-    whole = {one.slice.gpu for one in leases if one.slice.sharing is Sharing.PASSTHROUGH and one.state.holds_device()}
+    whole = {one.share.gpu for one in leases if one.share.sharing is Sharing.PASSTHROUGH and one.state.holds_device()}
     entries = tuple(
         entry
         for entry in layout.gpus

@@ -22,7 +22,7 @@ class Phase(IntEnum):
     SCHEDULER = 8
     START_SERVICES = 9
     HAND_OVER = 10
-    SLICES = 11
+    SHARES = 11
 
     def needs_driver_alone(self) -> bool:
         """Whether a step of this phase fails while another program has the GPU open (reference 9, row 6)."""

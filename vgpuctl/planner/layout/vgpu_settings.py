@@ -7,7 +7,7 @@ from vgpuctl.agent.wire.steps import SetHeterogeneousMode, SetVgpuScheduler, Ste
 from vgpuctl.catalog import short_name
 from vgpuctl.model.layout import SchedulerLayout, SizeMode
 from vgpuctl.model.occupancy import existing_vgpus
-from vgpuctl.planner.layout import slices
+from vgpuctl.planner.layout import shares
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
 
@@ -30,7 +30,7 @@ def ensure_size_mode(work: GpuWork, mode: SizeMode | None) -> None:
     if bool(work.heterogeneous) == wanted:
         return
     was_rebuilt = work.is_rebuilt
-    slices.tear_down(work)
+    shares.tear_down(work)
     work.add(
         Phase.SIZE_MODE,
         SetHeterogeneousMode(work.address, wanted),
@@ -51,7 +51,7 @@ def ensure_instance_size_modes(work: GpuWork, mode: SizeMode | None, starts: Seq
         if bool(found.get(start)) == wanted:
             continue
         if start in found:
-            slices.tear_down(work)
+            shares.tear_down(work)
             work.differ("size-mode", mode, f"{_word(found[start])} in {profile} at {start}")
         work.add(
             Phase.SIZE_MODE,
@@ -111,7 +111,7 @@ def check_types(work: GpuWork, allowed: Sequence[str]) -> None:
 
 
 def check_no_vgpus(work: GpuWork) -> None:
-    """Note vGPUs on a GPU that is declared to have none; idle slices that a layout made are taken away elsewhere."""
+    """Note vGPUs on a GPU that is declared to have none; idle shares that a layout made are taken away elsewhere."""
     found = existing_vgpus(work.gpu)
     if found:
         remedy = "they go with their VMs; vgpuctl does not take them away" if work.users else None

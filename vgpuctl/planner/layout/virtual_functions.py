@@ -6,7 +6,7 @@ NVIDIA's VFs are created all together (reference 3.1), so sick ones are repaired
 
 from vgpuctl.agent.wire.steps import SetHeterogeneousMode, SetVirtualFunctions, Step
 from vgpuctl.agent.wire.vf_health import PF_STUB, describe
-from vgpuctl.planner.layout import slices
+from vgpuctl.planner.layout import shares
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork, made_again
 
@@ -46,7 +46,7 @@ def _change(work: GpuWork, count: int, phase: Phase) -> None:
             disturbs=work.users,
         )
         return
-    slices.tear_down(work)
+    shares.tear_down(work)
     before = work.vf_count
     undo: list[Step] = [SetVirtualFunctions(work.address, before)]
     undo += [made_again(work.address, one) for one in work.instances]

@@ -19,7 +19,7 @@ NVIDIA = "10de"
 class GpuWork:
     """One GPU and its declared layout.
 
-    vf_count, instances, heterogeneous, users: as they will be after the steps so far. idle_slices: vGPUs that a layout
+    vf_count, instances, heterogeneous, users: as they will be after the steps so far. idle_shares: vGPUs that a layout
     made and nobody uses; they are not among the users. is_rebuilt: what a driver offers is another after the steps.
     sick_vfs: states of the VFs that cannot carry a vGPU, until a step recreates all.
     """
@@ -43,12 +43,12 @@ class GpuWork:
         self.later: list[str] = []
         users = _users_of(gpu, leases)
         free = {one.device for one in users if one.is_foreign and not one.is_running}
-        self.idle_slices = [
+        self.idle_shares = [
             one
             for one in existing_vgpus(gpu)
             if device_of(gpu, one) in free and (one.mdev_uuid or one.function) in made
         ]
-        idle = {device_of(gpu, one) for one in self.idle_slices}
+        idle = {device_of(gpu, one) for one in self.idle_shares}
         self.users = tuple(one for one in users if one.device not in idle)
 
     @property
@@ -94,7 +94,7 @@ def device_of(gpu: Gpu, vgpu: ExistingVgpu) -> str:
 
 def _users_of(gpu: Gpu, leases: Sequence[Lease]) -> tuple[Disturbed, ...]:
     """Every VM and vGPU on the GPU, by device; those the store knows carry their lease."""
-    held = {one.slice.device: one for one in leases if one.slice.gpu == gpu.address and one.state.holds_device()}
+    held = {one.share.device: one for one in leases if one.share.gpu == gpu.address and one.state.holds_device()}
     found: dict[str, tuple[Holder, ...]] = dict.fromkeys(held, ())
     for vgpu in existing_vgpus(gpu):
         found.setdefault(device_of(gpu, vgpu), ())

@@ -6,5 +6,5 @@ from vgpuctl.scheduler.offer import Refusal
 
 
 def free_function(state: GpuState) -> str | Refusal:
-    """The PF; the mdev's UUID makes the slice unique and is given when the lease is made."""
+    """The PF; the mdev's UUID makes the share unique and is given when the lease is made."""
     return state.gpu.address

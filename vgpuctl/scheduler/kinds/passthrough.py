@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole cards with their companion functions, given away by vfio-pci."""
 
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState
@@ -19,7 +19,7 @@ def offers(wanted: Wanted, state: GpuState) -> Answer:
     memory_mib = memory_of(state)
     return [
         Offer(
-            Slice(
+            Share(
                 gpu=state.gpu.address,
                 sharing=Sharing.PASSTHROUGH,
                 profile=str(Sharing.PASSTHROUGH),

@@ -3,7 +3,7 @@
 
 from collections import Counter
 
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState
@@ -38,7 +38,7 @@ def offers(wanted: Wanted, state: GpuState) -> Answer:
     memory_mib = memory_of(state) // len(gpu.vfs)
     return [
         Offer(
-            Slice(
+            Share(
                 gpu=gpu.address,
                 sharing=Sharing.VF,
                 profile=str(Sharing.VF),

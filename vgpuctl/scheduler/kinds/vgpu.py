@@ -5,7 +5,7 @@ from collections.abc import Callable, Container
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, VgpuType
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of
@@ -57,7 +57,7 @@ def _offer(kind: Sharing, offered: VgpuType, function: str, state: GpuState) -> 
     size = framebuffer_of(offered, state.board)
     carries = any(held.framebuffer_mib == size for held in state.vgpus)
     return Offer(
-        Slice(
+        Share(
             gpu=state.gpu.address,
             sharing=kind,
             profile=catalog.short_name(offered.name),

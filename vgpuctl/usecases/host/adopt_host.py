@@ -17,13 +17,13 @@ from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.occupancy import ExistingVgpu
 from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
-from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, slices_of_devices
+from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.scheduler.found_nodes import nodes_as_found
-from vgpuctl.usecases.support.layout_records import note_slice, slices_made
+from vgpuctl.usecases.support.layout_records import note_share, shares_made
 from vgpuctl.usecases.support.services import HostSession, Services
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ class LeftAlone:
 
 @dataclass(frozen=True)
 class Adoption:
-    """What became of a host. slices: idle vGPUs (an mdev's UUID, or a VF) that are the layout's now.
+    """What became of a host. shares: idle vGPUs (an mdev's UUID, or a VF) that are the layout's now.
 
     variable: what stands under `vgpu:`; text: a file of host_vars with it. changed: whether the store was or would be.
     """
 
     host: str
     vms: tuple[AdoptedVm, ...]
-    slices: tuple[str, ...]
+    shares: tuple[str, ...]
     left: tuple[LeftAlone, ...]
     variable: dict[str, Any]
     text: str
@@ -99,21 +99,21 @@ def adopt_host(
         with services.store.reading() as session:
             found = _Domains(session, host, facts, owners, tenant)
             vms = found.take(domains)
-        made = slices_made(services, name, facts)
+        made = shares_made(services, name, facts)
         idle = [one for one in idle_vgpus(facts, found.claimed(domains)) if (one.mdev_uuid or one.function) not in made]
-        slices = tuple(sorted({*made, *(one.mdev_uuid or one.function for one in idle)}))
+        shares = tuple(sorted({*made, *(one.mdev_uuid or one.function for one in idle)}))
         leases = [*found.other_leases, *(lease for one in vms for lease in one.leases)]
         adopted = {one.vm.uuid for one in vms}
         foreign = {device.device for one in domains if one.uuid not in adopted for device in one.hostdevs}
-        described = layout_as_found(facts, leases, slices, foreign)
+        described = layout_as_found(facts, leases, shares, foreign)
         new = [one for one in vms if one.is_new]
         if not dry_run:
             _save(services, name, facts, new, found.generation)
-            _note_slices(services, name, facts, idle)
+            _note_shares(services, name, facts, idle)
     layout = HostLayout(gpus=described.entries)
     left = [*found.left, *(LeftAlone(gpu, reason) for gpu, reason in described.left)]
     return Adoption(
-        name, tuple(vms), slices, tuple(left), layout_variable(layout), layout_yaml(layout), bool(new or idle)
+        name, tuple(vms), shares, tuple(left), layout_variable(layout), layout_yaml(layout), bool(new or idle)
     )
 
 
@@ -151,7 +151,7 @@ class _Domains:
             self._session.tenant(tenant)
         vms: list[AdoptedVm] = []
         refused: list[str] = []
-        taken = {lease.slice.device: f"{lease.tenant}.{lease.vm_name}" for lease in self._leases}
+        taken = {lease.share.device: f"{lease.tenant}.{lease.vm_name}" for lease in self._leases}
         for domain in sorted(
             domains, key=lambda one: (one.uuid not in self._known, not one.state.is_active(), one.name)
         ):
@@ -164,7 +164,7 @@ class _Domains:
             adopted = self._adopt(domain, taken, {(one.vm.request.tenant, one.vm.request.name) for one in vms})
             if isinstance(adopted, AdoptedVm):
                 vms.append(adopted)
-                taken |= {lease.slice.device: domain.name for lease in adopted.leases}
+                taken |= {lease.share.device: domain.name for lease in adopted.leases}
             elif domain.name in self._owners:
                 refused.append(f"{domain.name}: {adopted}")
             else:
@@ -176,7 +176,7 @@ class _Domains:
     def claimed(self, domains: Sequence[DomainFact]) -> set[str]:
         """Every device that a domain names, whether it runs or is adopted or not, and every leased one."""
         named = {hostdev.device for domain in domains for hostdev in domain.hostdevs}
-        leased = {text for lease in self._leases for text in (lease.slice.function, lease.slice.mdev_uuid) if text}
+        leased = {text for lease in self._leases for text in (lease.share.function, lease.share.mdev_uuid) if text}
         return named | (leased - {gpu.address for gpu in self._facts.gpus})
 
     def _adopt(self, domain: DomainFact, taken: Mapping[str, str], new: set[tuple[str, str]]) -> AdoptedVm | str:
@@ -184,16 +184,16 @@ class _Domains:
         owner = self._owners.get(domain.name)
         if owner is None and domain.metadata is not None:
             return f"another store's vgpuctl made it for tenant {domain.metadata.tenant}; name its owner to adopt it"
-        slices = slices_of_devices([hostdev.device for hostdev in domain.hostdevs], self._facts)
-        if isinstance(slices, str):
-            return slices
-        if not slices:
+        shares = shares_of_devices([hostdev.device for hostdev in domain.hostdevs], self._facts)
+        if isinstance(shares, str):
+            return shares
+        if not shares:
             return "it has no GPU"
         if owner is None and self._tenant is None:
             return "nobody said whose it is"
         if domain.state not in (DomainState.RUNNING, DomainState.SHUT_OFF):
             return f"it is {domain.state}, neither running nor shut off"
-        busy = [f"{one.device} is {taken[one.device]}'s" for one in slices if one.device in taken]
+        busy = [f"{one.device} is {taken[one.device]}'s" for one in shares if one.device in taken]
         if busy:
             return busy[0]
         tenant = owner.tenant if owner is not None else self._tenant
@@ -205,15 +205,15 @@ class _Domains:
             return f"{vm_name!r} cannot be a VM's name; give it another as TENANT/NAME"
         if (tenant, vm_name) in new or self._session.vm(tenant, vm_name) is not None:
             return f"tenant {tenant} has another VM {vm_name}; give it another name as TENANT/NAME"
-        return self._vm(domain, tenant, vm_name, slices)
+        return self._vm(domain, tenant, vm_name, shares)
 
-    def _vm(self, domain: DomainFact, tenant: str, name: str, slices: Sequence[Slice]) -> AdoptedVm:
+    def _vm(self, domain: DomainFact, tenant: str, name: str, shares: Sequence[Share]) -> AdoptedVm:
         shape = domain_shape(self._host.hypervisor.xml(domain.name) or "<domain/>")
         runs = domain.state is DomainState.RUNNING
         request = VmRequest(
             name,
             tenant,
-            gpus=tuple(parse_gpu_request(one.profile) for one in slices),
+            gpus=tuple(parse_gpu_request(one.profile) for one in shares),
             vcpus=shape.vcpus,
             memory_mib=shape.memory_mib,
             network=None,
@@ -227,7 +227,7 @@ class _Domains:
         state = LeaseState.RUNNING if runs else LeaseState.BUILT
         leases = (
             Lease(str(uuid.uuid4()), vm.uuid, tenant, name, self._host.name, index, one, state)
-            for index, one in enumerate(slices)
+            for index, one in enumerate(shares)
         )
         return AdoptedVm(vm, tuple(leases), is_new=True)
 
@@ -252,13 +252,13 @@ def _save(services: Services, name: str, facts: HostFacts, new: Sequence[Adopted
                     services.say(f"tenant {tenant} is over its quota now: {quota.resource}: {amount} of {most}")
 
 
-def _note_slices(services: Services, name: str, facts: HostFacts, idle: Sequence[ExistingVgpu]) -> None:
+def _note_shares(services: Services, name: str, facts: HostFacts, idle: Sequence[ExistingVgpu]) -> None:
     for vgpu in idle:
         assert vgpu.type_id is not None
         if vgpu.mdev_uuid is not None:
-            note_slice(services, name, facts.boot_id, CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid))
+            note_share(services, name, facts.boot_id, CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid))
         else:
-            note_slice(services, name, facts.boot_id, SetVgpuType(vgpu.function, vgpu.type_id))
+            note_share(services, name, facts.boot_id, SetVgpuType(vgpu.function, vgpu.type_id))
 
 
 def save_layout(adoption: Adoption, path: Path) -> bool:

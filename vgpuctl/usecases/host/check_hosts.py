@@ -14,7 +14,7 @@ from vgpuctl.planner.doctor.libvirt_checks import daemon_of
 from vgpuctl.planner.layout import Difference, HostPlan, plan_host
 from vgpuctl.usecases.host.tunnel_check import check_tunnels
 from vgpuctl.usecases.support.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
-from vgpuctl.usecases.support.layout_records import slices_made
+from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.services import Services
 
 
@@ -93,7 +93,7 @@ def examine_host(
     domains, failure = _read_domains(services, name)
     with services.store.reading() as session:
         leases = session.leases(host=name)
-    made = slices_made(services, name, facts)
+    made = shares_made(services, name, facts)
     seen = Examined(facts, signs, layout, leases, made, domains, tunnels)
     findings = examine(seen)
     if failure is not None:

@@ -9,7 +9,7 @@ from vgpuctl.catalog.lookup import board_by_pci
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.planner.layout import plan_host
-from vgpuctl.usecases.support.layout_records import slices_made
+from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import libvirt_problems, look
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import Survey, survey
@@ -87,7 +87,7 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
             capacity.name,
             board_name(gpu),
             gpu,
-            tuple(lease for lease in leases if lease.host == capacity.name and lease.slice.gpu == gpu.address),
+            tuple(lease for lease in leases if lease.host == capacity.name and lease.share.gpu == gpu.address),
             silent.get(capacity.name),
         )
         for capacity in seen.capacities
@@ -112,7 +112,7 @@ def _layout_state(services: Services, name: str, facts: HostFacts | None) -> str
         return None
     with services.store.reading() as session:
         leases = session.leases(host=name)
-    plan = plan_host(layout, facts, leases, slices_made(services, name, facts))
+    plan = plan_host(layout, facts, leases, shares_made(services, name, facts))
     return "as declared" if plan.is_in_layout else f"{len(plan.differences)} differences"
 
 

@@ -83,7 +83,7 @@ def list_missing(layout: HostLayout, gpus: "Sequence[Gpu]", host: str) -> list[s
         boards = {catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id) for gpu in fitting}
         known = {one.name for board in boards if board is not None for one in catalog.types_of(board)}
         known |= {catalog.short_name(one.name) for gpu in fitting for one in gpu.types}
-        foreign = [name for name, _ in getattr(entry.layout, "slices", ()) if name not in known]
+        foreign = [name for name, _ in getattr(entry.layout, "shares", ()) if name not in known]
         if fitting and foreign:
             names = ", ".join(sorted({gpu.name or gpu.address for gpu in fitting}))
             remarks.append(

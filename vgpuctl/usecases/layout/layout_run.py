@@ -23,7 +23,7 @@ from vgpuctl.planner.layout import (
     Selection,
     manifest_of,
     select_steps,
-    slices_of,
+    shares_of,
 )
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.host.check_hosts import note_state
@@ -31,7 +31,7 @@ from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, Outcome
 from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan
 from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
 from vgpuctl.usecases.support.host_snapshot import saved_snapshot
-from vgpuctl.usecases.support.layout_records import Debts, debts_of, makes_slice, note_slice, owe, settle, slices_made
+from vgpuctl.usecases.support.layout_records import Debts, debts_of, makes_share, note_share, owe, settle, shares_made
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
@@ -237,10 +237,10 @@ class LayoutRun:
         facts, host = planned.facts, self._services.host(self._host)
         with self._services.store.reading() as session:
             leases = session.leases(host=self._host)
-        slices = slices_of(facts, leases, slices_made(self._services, self._host, facts))
+        shares = shares_of(facts, leases, shares_made(self._services, self._host, facts))
         manifest = manifest_of(self._layout, facts)
         unit = render_boot_unit(host.agent.python, self._layout.stop_services, cards=len(manifest.gpus))
-        files = BootFiles(manifest, slices, unit)
+        files = BootFiles(manifest, shares, unit)
         change = host.agent.install_boot(files, dry_run=self._options.check)
         outcome = Outcome.CHANGED if change.changed else Outcome.OK
         self._line(outcome, None, f"{UNIT_NAME} restores it at boot", before=change.before, after=change.after)
@@ -253,8 +253,8 @@ class LayoutRun:
             step = planned.step
             if planned.phase is Phase.STOP_SERVICES and isinstance(step, SetServiceActive):
                 owe(self._services, self._host, service=step.name)
-            if makes_slice(step):
-                note_slice(self._services, self._host, facts.boot_id, step)
+            if makes_share(step):
+                note_share(self._services, self._host, facts.boot_id, step)
             try:
                 (change,) = self._services.host(self._host).agent.apply([step])
             except AgentProblem as problem:
@@ -268,21 +268,21 @@ class LayoutRun:
                 self._done.append(planned)
             outcome = Outcome.CHANGED if change.changed else Outcome.OK
             self._line(outcome, planned.gpu, planned.summary, before=change.before, after=change.after)
-            if not makes_slice(step):
-                note_slice(self._services, self._host, facts.boot_id, step)
+            if not makes_share(step):
+                note_share(self._services, self._host, facts.boot_id, step)
         return False
 
     def _make_way(self, chosen: Selection) -> bool:
-        """Stop the VMs that a step would disturb and give their slices back. Returns whether there were any.
+        """Stop the VMs that a step would disturb and give their shares back. Returns whether there were any.
 
-        Raises LayoutRefused, before any is stopped, when one was adopted: its definition names its slices.
+        Raises LayoutRefused, before any is stopped, when one was adopted: its definition names its shares.
         """
         names = dict.fromkeys((one.tenant, one.vm) for one in chosen.make_way if one.tenant and one.vm)
         vms = [find_vm(self._services, tenant or "", vm or "")[0] for tenant, vm in names]
         adopted = [vm.domain_name for vm in vms if vm.is_adopted]
         if adopted:
             raise LayoutRefused(
-                f"{self._host}: {', '.join(adopted)} cannot make way: an adopted domain names its slices itself",
+                f"{self._host}: {', '.join(adopted)} cannot make way: an adopted domain names its shares itself",
                 hint="delete its VM, or leave the GPU as it is",
             )
         for vm in vms:
@@ -290,7 +290,7 @@ class LayoutRun:
             if vm.state is VmState.RUNNING:
                 owe(self._services, self._host, vm=(tenant, name))
             stop_vm(self._services, vm, hold=Hold.RELEASE, timeout_s=_SHUTDOWN_TIMEOUT_S)
-            self._line(Outcome.CHANGED, None, f"stop VM {name} of {tenant} and take its slices back")
+            self._line(Outcome.CHANGED, None, f"stop VM {name} of {tenant} and take its shares back")
         return bool(vms)
 
     def _pay_debts(self) -> None:

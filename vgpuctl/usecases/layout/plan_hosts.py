@@ -9,7 +9,7 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.hosts.fleet import HostResult, run_on_hosts
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.layout import HostPlan, plan_host
-from vgpuctl.usecases.support.layout_records import slices_made
+from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.services import Services
 
 
@@ -63,4 +63,4 @@ def read_and_plan(services: Services, name: str, layout: HostLayout) -> PlannedH
     facts = services.host(name).agent.facts()
     with services.store.reading() as session:
         leases = session.leases(host=name)
-    return PlannedHost(name, layout, facts, plan_host(layout, facts, leases, slices_made(services, name, facts)))
+    return PlannedHost(name, layout, facts, plan_host(layout, facts, leases, shares_made(services, name, facts)))

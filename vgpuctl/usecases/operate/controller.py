@@ -217,9 +217,9 @@ def _overdue(services: Services) -> list[Vm]:
 
 
 def _end(services: Services, vm: Vm, shutdown_timeout_s: float) -> Served:
-    """Give back the slices of a VM whose declared time, or the time to keep them, is over; its disk stays."""
+    """Give back the shares of a VM whose declared time, or the time to keep them, is over; its disk stays."""
     is_held = vm.state is VmState.STOPPED
-    reason = "the time to keep its slices is over" if is_held else "its time is over"
+    reason = "the time to keep its shares is over" if is_held else "its time is over"
     try:
         stop_vm(
             services,

@@ -23,12 +23,12 @@ from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.support.garbage import Garbage, Kind
-from vgpuctl.usecases.support.layout_records import slices_made
+from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.operations import ending
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.vm.gc_volumes import read_volumes, stray_volumes
 from vgpuctl.usecases.vm.release import remember_facts
-from vgpuctl.usecases.vm.slices import apply
+from vgpuctl.usecases.vm.shares import apply
 from vgpuctl.usecases.vm.volumes import remove_recorded
 
 # An idle vGPU does not say who made it, so it is looked for only where it is asked for.
@@ -159,7 +159,7 @@ def _look(services: Services, name: str, kinds: Collection[Kind]) -> list[_Found
     volumes, shared = read_volumes(host) if Kind.VOLUME in kinds else ({}, frozenset())
     made = networks.made() if Kind.NETWORK in kinds else []
     facts = host.agent.facts() if Kind.VGPU in kinds else None
-    slices = slices_made(services, name, facts) if facts is not None else frozenset()
+    shares = shares_made(services, name, facts) if facts is not None else frozenset()
     with services.store.reading() as session:
         strays = _stray_domains(session, name, domains)
         going = {domain.uuid for domain, garbage in strays if garbage.left is None and Kind.DOMAIN in kinds}
@@ -178,7 +178,7 @@ def _look(services: Services, name: str, kinds: Collection[Kind]) -> list[_Found
             garbage = Garbage(Kind.NETWORK, network.name, name, "the store knows no network of its UUID", left)
             found.append((garbage, partial(networks.remove, network.name, network.uuid)))
         if facts is not None:
-            for vgpu, garbage in _stray_vgpus(session, name, facts, slices, staying):
+            for vgpu, garbage in _stray_vgpus(session, name, facts, shares, staying):
                 found.append((garbage, partial(apply, host, [_removal(vgpu)])))
     return found
 
@@ -214,16 +214,16 @@ def _nothing() -> None:
 
 
 def _stray_vgpus(
-    session: Session, host: str, facts: HostFacts, slices: Collection[str], staying: Sequence[DomainFact]
+    session: Session, host: str, facts: HostFacts, shares: Collection[str], staying: Sequence[DomainFact]
 ) -> list[tuple[ExistingVgpu, Garbage]]:
     """vGPUs that no process holds, no domain names, no lease is of, and no layout made."""
     leased = {
         device
         for lease in session.leases(host=host)
-        for device in (lease.slice.function, lease.slice.mdev_uuid)
+        for device in (lease.share.function, lease.share.mdev_uuid)
         if device is not None
     }
-    claimed = {device.device for domain in staying for device in domain.hostdevs} | {*slices}
+    claimed = {device.device for domain in staying for device in domain.hostdevs} | {*shares}
     claimed |= leased - {gpu.address for gpu in facts.gpus}
     found = []
     for vgpu in idle_vgpus(facts, claimed):

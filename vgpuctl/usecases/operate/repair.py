@@ -15,7 +15,7 @@ from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.create_gang import give_up_gangs, given_up
 from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
-from vgpuctl.usecases.vm.release import release_slices
+from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
 
 
@@ -130,7 +130,7 @@ Finding = tuple[str, str, Callable[[], None]]
 
 def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | None:
     if vm.state in (VmState.CREATING, VmState.BROKEN):
-        if _runs_with_its_slices(services, vm, leases):
+        if _runs_with_its_shares(services, vm, leases):
             return (
                 f"created and running, but the store says {vm.state}",
                 "finished",
@@ -151,9 +151,9 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     releasing = [lease for lease in leases if lease.state in (LeaseState.RELEASING, LeaseState.BROKEN)]
     if releasing:
         return (
-            f"{len(releasing)} slices were not given back",
+            f"{len(releasing)} shares were not given back",
             "finished",
-            lambda: release_slices(services, services.host(vm.host), releasing),
+            lambda: release_shares(services, services.host(vm.host), releasing),
         )
     expected = LeaseState.RUNNING if vm.state is VmState.RUNNING else LeaseState.BUILT
     if any(lease.state is not expected for lease in leases):
@@ -161,7 +161,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     return None
 
 
-def _runs_with_its_slices(services: Services, vm: Vm, leases: Sequence[Lease]) -> bool:
+def _runs_with_its_shares(services: Services, vm: Vm, leases: Sequence[Lease]) -> bool:
     host = services.host(vm.host)
     uuids = {domain.uuid for domain in host.hypervisor.domains()}
     if vm.uuid not in uuids or host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is not DomainState.RUNNING:
@@ -186,18 +186,18 @@ def _take_back(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     guest.remove_domain(host, vm)
     disconnect(services, vm)
     remove_volumes(services, host, recorded_volumes(services, vm))
-    release_slices(services, host, leases)
+    release_shares(services, host, leases)
     with services.store.transaction() as session:
         session.delete_vm(vm.uuid)
         session.add_event("vm-repaired", vm.domain_name, "taken back")
 
 
 def _mend_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:
-    subject, found = f"{lease.tenant}.{lease.vm_name}", f"lease of {lease.slice.function} without a VM"
+    subject, found = f"{lease.tenant}.{lease.vm_name}", f"lease of {lease.share.function} without a VM"
     if dry_run:
         return Repair(subject, lease.host, found, "would be taken back")
     try:
-        release_slices(services, services.host(lease.host), [lease])
+        release_shares(services, services.host(lease.host), [lease])
     except VgpuctlError as error:
         return Repair(subject, lease.host, found, f"failed: {error.message}")
     return Repair(subject, lease.host, found, "taken back")

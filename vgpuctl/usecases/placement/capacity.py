@@ -128,6 +128,6 @@ def _first_begins(promises: Sequence[Booking], now: float, duration_s: float | N
 
 
 def _movable(placed: Sequence[PlacedVm], promises: Sequence[Booking]) -> list[PlacedVm]:
-    """The VMs that may move: those that were lent a reserved slice stay, for it counts as taken by them."""
-    reserved = {(one.host, held.function) for one in promises for held in one.slices}
-    return [vm for vm in placed if not any((lease.host, lease.slice.function) in reserved for lease in vm.leases)]
+    """The VMs that may move: those that were lent a reserved share stay, for it counts as taken by them."""
+    reserved = {(one.host, held.function) for one in promises for held in one.shares}
+    return [vm for vm in placed if not any((lease.host, lease.share.function) in reserved for lease in vm.leases)]

@@ -43,7 +43,7 @@ class GpuAnswer:
 
 @dataclass(frozen=True)
 class ExplainedVm:
-    """vm: the one that is there, its own slices counted as free. placement: where it would go now, None for nowhere.
+    """vm: the one that is there, its own shares counted as free. placement: where it would go now, None for nowhere.
 
     quota: why the tenant's quota refuses it. changes: each alone would admit it. failures: hosts that did not answer.
     eviction: VMs that `create-vm --preempt` would preempt, and where it would go then.
@@ -125,7 +125,7 @@ def _without(capacity: HostCapacity, vm: Vm | None, own: Sequence[Lease]) -> Hos
     running = [footprint] if vm.state is VmState.RUNNING else []
     return replace(
         with_promised(capacity, less=promised),
-        facts=relieve(capacity.facts, [lease.slice for lease in own], [vm.uuid], running),
+        facts=relieve(capacity.facts, [lease.share for lease in own], [vm.uuid], running),
         groups=capacity.groups - {(vm.request.tenant, vm.request.wishes.group or "")},
     )
 

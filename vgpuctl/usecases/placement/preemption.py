@@ -7,7 +7,7 @@ Nothing is preempted here: usecases/vm/preempt_vms.py is the gate, and asks this
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.model.lease import Lease, Slice
+from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.preemption import TenantPolicy
@@ -56,7 +56,7 @@ def find_eviction(
 
     Candidates are preemptible VMs of a lower priority; and, when the request stays within its tenant's guarantee, VMs
     on borrowed quota of tenants whose policy accepts reclaim. Gangs are preempted whole. Adopted VMs are no
-    candidates: they cannot release their slices. failed: hosts that do not answer; no VM of theirs is a candidate, and
+    candidates: they cannot release their shares. failed: hosts that do not answer; no VM of theirs is a candidate, and
     no gang with one there.
     """
     if not request.gpus:
@@ -168,14 +168,14 @@ def reclaimable_vms(session: Session, tenant: str) -> list[Vm]:
     return [vm for vm in vms if _unit(vm) in borrowing]
 
 
-def may_ask_everyone(session: Session, requests: Sequence[VmRequest], slices: Iterable[Slice]) -> bool:
-    """True if VMs of one tenant that take these slices may reclaim borrowed quota: it stays within its guarantee.
+def may_ask_everyone(session: Session, requests: Sequence[VmRequest], shares: Iterable[Share]) -> bool:
+    """True if VMs of one tenant that take these shares may reclaim borrowed quota: it stays within its guarantee.
 
     Quota that other runs reclaim for the tenant at this moment counts as used.
     """
     tenant = requests[0].tenant
     claimed = session.claimed_quota(tenant, without=[one.name for one in requests])
-    return may_reclaim(session.quotas(tenant), charge.add(session.used(tenant), claimed), charge.of_slices(slices))
+    return may_reclaim(session.quotas(tenant), charge.add(session.used(tenant), claimed), charge.of_shares(shares))
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,9 @@ class _Asked:
         """True if what is placed there stays within the tenant's guarantee, or if that does not matter."""
         if len(self.candidates.less_important) == len(self.candidates.everyone):
             return True
-        slices = [one for placement in placements for one in placement.slices]
+        shares = [one for placement in placements for one in placement.shares]
         with self.services.store.reading() as session:
-            return may_ask_everyone(session, self.requests, slices)
+            return may_ask_everyone(session, self.requests, shares)
 
 
 def _ask(services: Services, requests: Sequence[VmRequest], failed: Collection[str]) -> _Asked:
@@ -232,7 +232,7 @@ def _holds_something(vm: Vm, leases: Mapping[str, Sequence[Lease]]) -> bool:
 
 
 def _work_s(vm: Vm, leases: Sequence[Lease], begun: Mapping[str, float], now: float) -> float:
-    """The time since its slices were attached; a stopped VM that keeps its slices loses no work."""
+    """The time since its shares were attached; a stopped VM that keeps its shares loses no work."""
     if vm.state is not VmState.RUNNING:
         return 0.0
     return max((now - begun.get(lease.id, now) for lease in leases), default=0.0)
@@ -259,7 +259,7 @@ def _borrowed_units(session: Session, vms: Sequence[Vm], leases: Mapping[str, Se
             ChargedVm(
                 _unit(members[0]),
                 min(created_at.get(vm.uuid, session.now()) for vm in members),
-                charge.of_slices(lease.slice for vm in members for lease in leases.get(vm.uuid, ())),
+                charge.of_shares(lease.share for vm in members for lease in leases.get(vm.uuid, ())),
             )
             for members in _units(vm for vm in vms if vm.request.tenant == tenant)
         ]

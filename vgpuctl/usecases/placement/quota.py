@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas at the moment a VM or its slices are taken."""
+"""Quotas at the moment a VM or its shares are taken."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,10 +36,10 @@ def refuse_for_ever(session: Session, *requests: VmRequest) -> None:
 def refuse_over_quota(session: Session, request: VmRequest, leases: Sequence[Lease], *, is_new: bool = True) -> None:
     """Raise QuotaExceeded when the VM with these leases does not fit into its tenant's quotas.
 
-    Call it in the transaction that takes them, before they are added. is_new False: only the slices are.
+    Call it in the transaction that takes them, before they are added. is_new False: only the shares are.
     """
     guest = charge.of_guest(request) if is_new else {}
-    _refuse(session, request, charge.add(guest, charge.of_slices(lease.slice for lease in leases)), leases)
+    _refuse(session, request, charge.add(guest, charge.of_shares(lease.share for lease in leases)), leases)
 
 
 def refuse_before_preemption(
@@ -55,8 +55,8 @@ def refuse_before_preemption(
     No VM is to be preempted for a request that its own quota then refuses. given_back: leases of the victims.
     """
     guests = reduce(charge.add, map(charge.of_guest, requests)) if is_new else {}
-    asked = charge.add(guests, charge.of_slices(lease.slice for lease in leases))
-    own = charge.of_slices(lease.slice for lease in given_back if lease.tenant == requests[0].tenant)
+    asked = charge.add(guests, charge.of_shares(lease.share for lease in leases))
+    own = charge.of_shares(lease.share for lease in given_back if lease.tenant == requests[0].tenant)
     net = {resource: max(0, amount - own.get(resource, 0)) for resource, amount in asked.items()}
     _refuse(session, _named_together(requests), net, leases)
 
@@ -69,8 +69,8 @@ def _refuse(session: Session, request: VmRequest, asked: Mapping[str, int], leas
     used = session.used(request.tenant)
     if request.gpus and any(one.resource == Resource.GPU_HOURS and one.limit is not None for one in quotas):
         used = charge.add(used, {Resource.GPU_HOURS: session.gpu_seconds_to_come(request.tenant)})
-        slices = [(lease.host, lease.slice) for lease in leases]
-        declared = 0 if request.duration_s is None else session.gpu_seconds_of(slices, request.duration_s)
+        shares = [(lease.host, lease.share) for lease in leases]
+        declared = 0 if request.duration_s is None else session.gpu_seconds_of(shares, request.duration_s)
         asked = {**asked, Resource.GPU_HOURS: declared}
     found = excesses(quotas, used, asked)
     if found:

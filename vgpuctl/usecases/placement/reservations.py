@@ -39,7 +39,7 @@ def reserve(
     end: float,
     every_s: float | None,
 ) -> tuple[Reservation, bool]:
-    """Promise slices for a time. Returns the reservation, and False when it was there already.
+    """Promise shares for a time. Returns the reservation, and False when it was there already.
 
     Raises UsageError, NotFound (tenant), QuotaExceeded, StateError for another reservation of this name, and
     NoCapacity with the first time it would fit.
@@ -66,7 +66,7 @@ def reserve(
         placement = place_over(request, capacities, bookings, wanted.windows())
         if placement is None:
             raise _conflict(request, wanted, first_windows(request, capacities, bookings, wanted.windows()))
-        made = replace(wanted, host=placement.host, slices=placement.slices)
+        made = replace(wanted, host=placement.host, shares=placement.shares)
         generation = next(one.generation for one in capacities if one.name == placement.host)
         try:
             with services.store.transaction() as session:
@@ -126,15 +126,15 @@ def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservat
 def placement_of(
     reservation: Reservation, request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
 ) -> Placement:
-    """Where a VM that uses it is placed: on the very slices that were promised.
+    """Where a VM that uses it is placed: on the very shares that were promised.
 
     Its CPUs and memory are not reserved. Raises NoCapacity when the host has too little of them left.
     """
     there = [one for one in capacities if one.name == reservation.host]
     for capacity in there:
-        nodes, fits = give_nodes(request, capacity, [one.numa_node for one in reservation.slices])
+        nodes, fits = give_nodes(request, capacity, [one.numa_node for one in reservation.shares])
         if fits:
-            return Placement(reservation.host, reservation.slices, nodes=nodes)
+            return Placement(reservation.host, reservation.shares, nodes=nodes)
     found = rejections_of(Fleet(there, leases), replace(request, host=None))
     raise NoCapacity(
         f"reservation {reservation.name} keeps its GPUs, but {reservation.host} has no room for VM {request.name}",
@@ -148,7 +148,7 @@ def refuse_redeclared(reservation: Reservation | None, capacities: Sequence[Host
     for host in capacities:
         if reservation is None or host.name != reservation.host:
             continue
-        for held in reservation.slices:
+        for held in reservation.shares:
             refusal = check_declared(held, host.facts, host.declared)
             if refusal is not None:
                 raise NoCapacity(
@@ -161,7 +161,7 @@ def refuse_redeclared(reservation: Reservation | None, capacities: Sequence[Host
 def with_promises(session: Session, leases: Sequence[Lease], request: VmRequest, vm: Vm | None = None) -> list[Lease]:
     """The leases, and what is promised to others for a time in which the request would still run.
 
-    vm: it may have the slices of the reservation that it uses.
+    vm: it may have the shares of the reservation that it uses.
     """
     now = session.now()
     return promised_leases(leases, promises_to_others(session, now, vm), now, request.duration_s)
@@ -215,7 +215,7 @@ def bookings_of(session: Session) -> list[Booking]:
             Booking(
                 f"{lease.tenant}.{lease.vm_name}",
                 lease.host,
-                (lease.slice,),
+                (lease.share,),
                 0.0,
                 math.inf if ends_at is None else ends_at,
                 lease.vm_uuid,
@@ -224,7 +224,7 @@ def bookings_of(session: Session) -> list[Booking]:
                 else NO_FOOTPRINT,
             )
         )
-    taken = [replace(own[0], slices=tuple(one.slices[0] for one in own)) for own in by_vm.values()]
+    taken = [replace(own[0], shares=tuple(one.shares[0] for one in own)) for own in by_vm.values()]
     return taken + _promises(session, session.now())
 
 
@@ -242,7 +242,7 @@ def _promises(session: Session, now: float) -> list[Booking]:
         for begin, end in one.windows():
             is_used = begin <= now < end and one.vm_uuid in holding
             if end > now and not is_used:
-                found.append(Booking(_booking_name(one), one.host, one.slices, begin, end))
+                found.append(Booking(_booking_name(one), one.host, one.shares, begin, end))
     return found
 
 

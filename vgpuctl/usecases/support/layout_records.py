@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the store remembers of a host's layout: slices it made, and what an interrupted run still owes the host."""
+"""What the store remembers of a host's layout: shares it made, and what an interrupted run still owes the host."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
 
-_SLICES = "layout-slices"
+_SHARES = "layout-shares"
 _DEBTS = "layout-debts"
 
 
@@ -23,26 +23,26 @@ class Debts:
     vms: tuple[tuple[str, str], ...] = ()
 
 
-def slices_made(services: Services, host: str, facts: HostFacts) -> frozenset[str]:
+def shares_made(services: Services, host: str, facts: HostFacts) -> frozenset[str]:
     """The mdevs and VFs whose vGPU a layout made, in this boot of the host and still of the same type.
 
     What a layout made before the boot counts where the boot's unit made it again.
     """
     with services.store.reading() as session:
-        made = _read_slices(session, host, facts.boot_id)
+        made = _read_shares(session, host, facts.boot_id)
         if not made and facts.boot is not None and facts.boot.restored_boot_id == facts.boot_id:
-            before = _read_slices(session, host, None)
-            made = {device: type_id for device, type_id in before.items() if device in facts.boot.slices}
+            before = _read_shares(session, host, None)
+            made = {device: type_id for device, type_id in before.items() if device in facts.boot.shares}
     found = {vgpu.mdev_uuid or vgpu.function: vgpu.type_id for gpu in facts.gpus for vgpu in existing_vgpus(gpu)}
     return frozenset(device for device, type_id in made.items() if found.get(device) == type_id)
 
 
-def note_slice(services: Services, host: str, boot_id: str, step: Step) -> None:
-    """Remember or forget the slice that a step makes or takes away; other steps are none of this."""
+def note_share(services: Services, host: str, boot_id: str, step: Step) -> None:
+    """Remember or forget the share that a step makes or takes away; other steps are none of this."""
     if not isinstance(step, CreateMdev | DeleteMdev | SetVgpuType):
         return
     with services.store.transaction() as session:
-        made = _read_slices(session, host, boot_id)
+        made = _read_shares(session, host, boot_id)
         if isinstance(step, CreateMdev):
             made[step.uuid] = step.type_id
         elif isinstance(step, DeleteMdev):
@@ -51,10 +51,10 @@ def note_slice(services: Services, host: str, boot_id: str, step: Step) -> None:
             made.pop(step.address, None)
         else:
             made[step.address] = step.type_id
-        session.save_host_record(host, _SLICES, json.dumps({"boot_id": boot_id, "made": made}))
+        session.save_host_record(host, _SHARES, json.dumps({"boot_id": boot_id, "made": made}))
 
 
-def makes_slice(step: Step) -> bool:
+def makes_share(step: Step) -> bool:
     """Whether the step makes a vGPU."""
     return isinstance(step, CreateMdev) or (isinstance(step, SetVgpuType) and step.type_id != "0")
 
@@ -85,9 +85,9 @@ def settle(services: Services, host: str, left: Debts) -> None:
             session.save_host_record(host, _DEBTS, json.dumps(asdict(left)))
 
 
-def _read_slices(session: Session, host: str, boot_id: str | None) -> dict[str, str]:
+def _read_shares(session: Session, host: str, boot_id: str | None) -> dict[str, str]:
     """What was made in a boot; None for the last boot that anything was made in."""
-    record = session.host_record(host, _SLICES)
+    record = session.host_record(host, _SHARES)
     content = json.loads(record.content) if record else {}
     return dict(content["made"]) if content and boot_id in (None, content["boot_id"]) else {}
 

@@ -50,7 +50,7 @@ def preempt_subject(vm_uuid: str) -> str:
 
 
 def reclaim_subject(requests: Sequence[VmRequest]) -> str:
-    """Name in the journal of quota that is reclaimed for VMs of one tenant, until they hold their slices."""
+    """Name in the journal of quota that is reclaimed for VMs of one tenant, until they hold their shares."""
     return f"reclaim:{requests[0].tenant}.{','.join(one.name for one in requests)}"
 
 

@@ -106,7 +106,7 @@ def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tupl
     left = belongings(services, tenant).lines()
     with services.store.reading() as session:
         left += [
-            f"lease of {lease.slice.device} on {lease.host}" for lease in session.leases() if lease.tenant == tenant
+            f"lease of {lease.share.device} on {lease.host}" for lease in session.leases() if lease.tenant == tenant
         ]
     if services.has_northbound and tenant_owner(tenant) in services.northbound.owners():
         left.append("rows in OVN's northbound database")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""show-usage: what tenants used, from the ledger of attached slices."""
+"""show-usage: what tenants used, from the ledger of attached shares."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

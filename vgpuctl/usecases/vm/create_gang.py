@@ -38,7 +38,7 @@ from vgpuctl.usecases.vm.create_vm import (
     undo_of,
 )
 from vgpuctl.usecases.vm.preempt_vms import NO_CONSENT, Consent, claims_end, make_room
-from vgpuctl.usecases.vm.slices import describe_slice, leases_of
+from vgpuctl.usecases.vm.shares import describe_share, leases_of
 
 OPERATION = "create-gang"
 """The intent of each member. A member that is still `creating` when its run is dead is taken back with the others."""
@@ -228,8 +228,8 @@ def _create(
                     begun.append((leases, take_port(session, vm, member.network)))
                     session.begin_operation(OPERATION, vm.uuid, vm.domain_name, exclusive=True)
             for vm, (leases, _) in zip(vms, begun, strict=True):
-                slices = ", ".join(map(describe_slice, leases)) or "no GPU"
-                services.say(f"{vm.domain_name}: placed on {vm.host}, {slices}")
+                shares = ", ".join(map(describe_share, leases)) or "no GPU"
+                services.say(f"{vm.domain_name}: placed on {vm.host}, {shares}")
             created = []
             for vm, (leases, attachment), undoing in zip(vms, begun, undos, strict=True):
                 with on_host(vm.host):

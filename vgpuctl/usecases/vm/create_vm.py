@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-vm: from a request to a running VM that holds its GPU slices, or to nothing at all (design, section 8)."""
+"""create-vm: from a request to a running VM that holds its GPU shares, or to nothing at all (design, section 8)."""
 
 import uuid
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.vm.image_gate import images_on, refuse_unregistered
 from vgpuctl.usecases.vm.preempt_vms import NO_CONSENT, Consent, claims_end, make_room
 from vgpuctl.usecases.vm.quarantine import start_domain
-from vgpuctl.usecases.vm.slices import apply, build_slices, check_leases, describe_slice, leases_of, plan_leases
+from vgpuctl.usecases.vm.shares import apply, build_shares, check_leases, describe_share, leases_of, plan_leases
 from vgpuctl.usecases.vm.volumes import make_volumes, recorded_volumes
 
 PLACEMENTS_TRIED = 6
@@ -77,7 +77,7 @@ def create_vm(
     """Create and start one VM, or find that it is there already.
 
     When it fits only if other VMs are preempted, they are, provided that there is consent (preempt_vms.make_room).
-    reservation: take the slices that were promised under this name, until the present window ends.
+    reservation: take the shares that were promised under this name, until the present window ends.
 
     A host that fails is left out, and the VM is placed on another, unless something of it could not be rolled back.
     Raises NotFound (tenant), VmDiffers (a VM of this name with another specification), QuotaExceeded, NoCapacity
@@ -273,8 +273,8 @@ def _create_on(
                     session.use_reservation(reservation, vm.uuid)
                 attachment = take_port(session, vm, network)
                 session.begin_operation("create-vm", vm.uuid, vm.domain_name, exclusive=True)
-            slices = ", ".join(map(describe_slice, leases)) or "no GPU"
-            services.say(f"{vm.domain_name}: placed on {placement.host}, {slices}")
+            shares = ", ".join(map(describe_share, leases)) or "no GPU"
+            services.say(f"{vm.domain_name}: placed on {placement.host}, {shares}")
             created = build(services, vm, leases, attachment, undoing)
             with services.store.transaction() as session:
                 session.set_vm_state(vm.uuid, VmState.RUNNING)
@@ -312,7 +312,7 @@ def plan(services: Services, vm: Vm, network: Network | None, placement: Placeme
 def build(
     services: Services, vm: Vm, leases: tuple[Lease, ...], attachment: Attachment | None, undoing: Undo
 ) -> CreatedVm:
-    """Build the slices and start the guest. The VM's row stays `creating`, and `undoing` takes all of it back."""
+    """Build the shares and start the guest. The VM's row stays `creating`, and `undoing` takes all of it back."""
     host = services.host(vm.host)
     facts = host.agent.facts()
     with services.store.transaction() as session:
@@ -320,18 +320,18 @@ def build(
     leases = check_leases(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
     with services.store.transaction() as session:
         for lease in leases:
-            session.set_lease_slice(lease.id, lease.slice)
+            session.set_lease_share(lease.id, lease.share)
     guest.check_nodes(vm, facts)
     images = images_on(services, host, vm, remember=True)
     guest.check(host, vm, attachment, images)
     make_volumes(services, host, vm, attachment, images, undoing)
-    if any(lease.slice.sharing.is_managed() for lease in leases):
+    if any(lease.share.sharing.is_managed() for lease in leases):
         # libvirt binds these when the VM starts, so no step of the agent looks at them again.
         check_leases(leases, host.agent.facts(), vm.host, declared_gpus(services.inventory, vm.host))
     steps, undo = plan_leases(leases, facts)
-    build_slices(host, steps, undo, undoing)
+    build_shares(host, steps, undo, undoing)
     leases = _advance(services, leases, LeaseState.BUILT)
-    services.say(f"{vm.domain_name}: {counted(len(leases), 'slice')} built")
+    services.say(f"{vm.domain_name}: {counted(len(leases), 'share')} built")
     if attachment is not None:
         _connect(services, vm, attachment, undoing)
     undoing.push("domain", lambda: guest.remove_domain(host, vm))

@@ -7,7 +7,7 @@ from vgpuctl.usecases.network.ports import disconnect
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.release import release_slices
+from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
 
 SHUTDOWN_TIMEOUT_S = 30.0
@@ -32,7 +32,7 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
         guest.remove_domain(host, vm)
         disconnect(services, vm)
         remove_volumes(services, host, recorded_volumes(services, vm))
-        release_slices(services, host, leases)
+        release_shares(services, host, leases)
         with services.store.transaction() as session:
             session.delete_vm(vm.uuid)
             session.add_event("vm-deleted", vm.domain_name, f"on {vm.host}")

@@ -112,7 +112,7 @@ def define(host: HostSession, parts: DomainParts) -> str:
 
 
 def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
-    """Read back: libvirt says running, and every slice is held by this VM's QEMU.
+    """Read back: libvirt says running, and every share is held by this VM's QEMU.
 
     Raises DomainRejected with what was read instead.
     """
@@ -128,7 +128,7 @@ def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
         if waiting and time.monotonic() > deadline:
             raise GuestError(
                 f"{vm.domain_name} runs on {vm.host}, but its QEMU does not hold "
-                + ", ".join(lease.slice.device for lease in waiting),
+                + ", ".join(lease.share.device for lease in waiting),
                 hint=f"look at /var/log/libvirt/qemu/{vm.domain_name}.log on {vm.host}",
             )
         if waiting:
@@ -136,6 +136,6 @@ def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
 
 
 def is_held(host: HostSession, vm: Vm, lease: Lease) -> bool:
-    """Whether this VM's QEMU has the slice's VFIO device open."""
-    device = lease.slice.mdev_uuid or lease.slice.function
+    """Whether this VM's QEMU has the share's VFIO device open."""
+    device = lease.share.mdev_uuid or lease.share.function
     return any(holder.vm_uuid == vm.uuid for holder in host.agent.holders(device))

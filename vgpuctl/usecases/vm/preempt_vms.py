@@ -25,7 +25,7 @@ from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.operations import may_run, preempt_subject, reclaim_subject
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.vm.slices import leases_of
+from vgpuctl.usecases.vm.shares import leases_of
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
 SHUTDOWN_TIMEOUT_S = 120.0
@@ -60,10 +60,10 @@ def make_room(
 ) -> ConcurrentChange | None:
     """Preempt `victims` so that `requests`, VMs of one tenant, fit at `placements`.
 
-    Each victim gets a notice, and after the grace period is shut down and releases its slices. Its disk and its row
+    Each victim gets a notice, and after the grace period is shut down and releases its shares. Its disk and its row
     stay; it is requeued when its owner chose so, a gang as a whole.
     Returns why none was preempted, when another run preempts the same VM or a victim may no longer be preempted: the
-    request is then placed again. is_new: False for a VM that exists and is charged already for all but its slices.
+    request is then placed again. is_new: False for a VM that exists and is charged already for all but its shares.
     Raises, with nothing changed, QuotaExceeded, and PreemptionNeeded when neither the command, its user nor the
     tenant's policy agreed; and the hosts' errors. When it ends in the grace period, the notices are withdrawn.
     Call it within `claims_end`, which ends the claims on quota that it reclaims.
@@ -216,7 +216,7 @@ def _after_failed_stop(services: Services, vm: Vm) -> None:
     with services.store.reading() as session:
         now = session.vm(vm.request.tenant, vm.request.name)
     if now is None or now.uuid != vm.uuid or now.state is not VmState.RUNNING:
-        _drop_notices(services, [vm])  # its owner has just stopped or deleted it, or only its slices are left
+        _drop_notices(services, [vm])  # its owner has just stopped or deleted it, or only its shares are left
     elif vm.gang is None:
         _withdraw(services, [vm])
     else:
@@ -314,7 +314,7 @@ def _confirm(
     gangs = {one.gang for one in victims if one.gang is not None}
     with services.store.transaction() as session:
         candidates = candidates_for(session, as_one(requests))
-        may_ask = may_ask_everyone(session, requests, [lease.slice for lease in leases])
+        may_ask = may_ask_everyone(session, requests, [lease.share for lease in leases])
         allowed = {one.vm_uuid: one for one in (candidates.everyone if may_ask else candidates.less_important)}
         held = {lease.vm_uuid for lease in session.leases()}
         to_stop = []
@@ -341,8 +341,8 @@ def _confirm(
 
 
 def _claim(session: Session, requests: Sequence[VmRequest], leases: Sequence[Lease]) -> None:
-    slices = {one.name: [lease.slice for lease in leases if lease.vm_name == one.name] for one in requests}
-    amounts = {name: charge.of_slices(held) for name, held in slices.items()}
+    shares = {one.name: [lease.share for lease in leases if lease.vm_name == one.name] for one in requests}
+    amounts = {name: charge.of_shares(held) for name, held in shares.items()}
     session.claim_quota(reclaim_subject(requests), requests[0].tenant, amounts)
 
 

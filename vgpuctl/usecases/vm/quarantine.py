@@ -21,7 +21,7 @@ def start_domain(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
     except DomainRejected as refused:
         said = refused.message
         broken = [
-            one for one in leases if is_not_opened(said, one.slice.function) or is_not_opened(said, one.slice.mdev_uuid)
+            one for one in leases if is_not_opened(said, one.share.function) or is_not_opened(said, one.share.mdev_uuid)
         ]
         if not quarantine(host, broken, f"QEMU of {vm.domain_name} could not open it: {said}"):
             raise
@@ -38,9 +38,9 @@ def is_not_opened(said: str, device: str | None) -> bool:
 def quarantine(host: HostSession, leases: Sequence[Lease], reason: str) -> bool:
     """Put the VFs of vGPUs into quarantine. Returns True if there were any. Raises HostError."""
     steps = [
-        QuarantineFunction(lease.slice.function, reason)
+        QuarantineFunction(lease.share.function, reason)
         for lease in leases
-        if lease.slice.sharing.is_vgpu() and lease.slice.sharing.needs_virtual_functions()
+        if lease.share.sharing.is_vgpu() and lease.share.sharing.needs_virtual_functions()
     ]
     if steps:
         host.agent.apply(steps)

@@ -151,7 +151,7 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
                 end = at + (math.inf if one.duration_s is None else one.duration_s)
                 name = f"{one.tenant}.{one.name}"
                 taken = footprint_of(one, placement)
-                bookings.append(Booking(name, placement.host, placement.slices, at, end, footprint=taken))
+                bookings.append(Booking(name, placement.host, placement.shares, at, end, footprint=taken))
     return settings, waiting
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give the slices of a VM back to the pool: the state first, then the device, then the lease is gone."""
+"""Give the shares of a VM back to the pool: the state first, then the device, then the lease is gone."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from vgpuctl.planner.plan import plan_release
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.vm.cpu_pins import give_cpus_back
 from vgpuctl.usecases.vm.quarantine import quarantine_killed
-from vgpuctl.usecases.vm.slices import apply
+from vgpuctl.usecases.vm.shares import apply
 
 
-def release_slices(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
+def release_shares(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
     """Take the devices of `leases` back; a device that is gone already (a reboot) is fine.
 
     The host is read again at the end, so that the next placement sees what is free.
@@ -28,14 +28,14 @@ def release_slices(services: Services, host: HostSession, leases: Sequence[Lease
     facts = host.agent.facts()
     for lease in leases:
         try:
-            apply(host, plan_release(lease.slice, facts).steps)
+            apply(host, plan_release(lease.share, facts).steps)
         except HostError as error:
             with services.store.transaction() as session:
                 session.set_lease_state(lease.id, LeaseState.BROKEN, error.message)
             raise
         with services.store.transaction() as session:
             session.set_lease_state(lease.id, LeaseState.GONE)
-        services.say(f"{lease.tenant}.{lease.vm_name}: {lease.slice.profile} on {lease.slice.function} given back")
+        services.say(f"{lease.tenant}.{lease.vm_name}: {lease.share.profile} on {lease.share.function} given back")
     facts = remember_facts(services, host)
     give_cpus_back(services, host, facts, {lease.vm_uuid for lease in leases})
 

@@ -81,7 +81,7 @@ def _ask_libvirt(services: Services, shown: ShownVm) -> ShownVm:
 
 def _holders(host: HostSession, lease: Lease) -> tuple[Holder, ...] | None:
     try:
-        return tuple(host.agent.holders(lease.slice.mdev_uuid or lease.slice.function))
+        return tuple(host.agent.holders(lease.share.mdev_uuid or lease.share.function))
     except AgentProblem as problem:
         if problem.code != "not-found":
             raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""start-vm: start a stopped VM on its host, with the slices it kept or with new ones."""
+"""start-vm: start a stopped VM on its host, with the shares it kept or with new ones."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -27,17 +27,17 @@ from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.vm.image_gate import images_again
 from vgpuctl.usecases.vm.preempt_vms import Consent, claims_end, make_room, refuse_while_preempted
 from vgpuctl.usecases.vm.quarantine import start_domain
-from vgpuctl.usecases.vm.slices import build_slices, check_leases, leases_of, plan_leases, refuse_kept
+from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases, refuse_kept
 from vgpuctl.usecases.vm.volumes import recorded_volumes
 
 
 def start_vm(services: Services, vm: Vm, *, consent: Consent | None = None) -> tuple[Vm, bool]:
-    """Start `vm`: build the slices that the host lost (a reboot) or that were released, then the domain.
+    """Start `vm`: build the shares that the host lost (a reboot) or that were released, then the domain.
 
     consent: on what terms it may preempt other VMs on its host; None for never, as for a VM that was preempted itself.
 
     Returns the VM as it is now, and whether anything changed. Raises NoCapacity when its host is full, QuotaExceeded
-    when released slices no longer fit into the tenant's quota.
+    when released shares no longer fit into the tenant's quota.
     """
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
@@ -83,7 +83,7 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
             vm = _record_nodes(services, vm, leases, facts)
     guest.check_nodes(vm, facts)
     steps, undo = plan_leases(leases, facts)
-    build_slices(host, steps, undo, undoing)
+    build_shares(host, steps, undo, undoing)
     attachment = attachment_of(services, vm)
     if attachment is not None:
         connect(services, attachment.network)
@@ -159,7 +159,7 @@ def _make_room(services: Services, request: VmRequest, capacity: HostCapacity, c
 
 
 def _record_nodes(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> Vm:
-    """Give a VM that kept its slices its part of the NUMA nodes, where an older vgpuctl recorded none.
+    """Give a VM that kept its shares its part of the NUMA nodes, where an older vgpuctl recorded none.
 
     Its guest stays without NUMA nodes and its vCPUs float. Where the host was oversold before, it stays unrecorded.
     """
@@ -167,7 +167,7 @@ def _record_nodes(services: Services, vm: Vm, leases: Sequence[Lease], facts: Ho
         promises = read_promises(session, without=[vm.uuid])
         generation = session.generation(vm.host)
     capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
-    nodes, _ = give_nodes(vm.request, capacity, [lease.slice.numa_node for lease in leases], FLAT)
+    nodes, _ = give_nodes(vm.request, capacity, [lease.share.numa_node for lease in leases], FLAT)
     if nodes is None or vm.is_adopted:
         return vm
     with services.store.transaction() as session:

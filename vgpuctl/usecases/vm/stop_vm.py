@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""stop-vm: shut a VM down; its slices are kept for it, or go back to the pool."""
+"""stop-vm: shut a VM down; its shares are kept for it, or go back to the pool."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.quarantine import quarantine_killed
-from vgpuctl.usecases.vm.release import release_slices
+from vgpuctl.usecases.vm.release import release_shares
 
 
 def stop_vm(
@@ -30,15 +30,15 @@ def stop_vm(
 
     hold: `release` also undefines the domain's claim on the devices; the next start places it again on its host.
     problem: why it was stopped, when its owner did not ask for it. first: what must be known
-    of it in the store before anything is done to it. keep_s: how long kept slices are kept, None for ever; for a VM
+    of it in the store before anything is done to it. keep_s: how long kept shares are kept, None for ever; for a VM
     that is stopped already, from now on.
     """
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
     if (hold is Hold.RELEASE or keep_s is not None) and vm.is_adopted:
         raise StateError(
-            f"{vm.request.name} cannot release its slices: its domain {vm.domain_name} is adopted and names them",
-            hint="stop it with its slices kept, or delete it",
+            f"{vm.request.name} cannot release its shares: its domain {vm.domain_name} is adopted and names them",
+            hint="stop it with its shares kept, or delete it",
         )
     with operation(services, "stop-vm", vm):
         with services.store.transaction() as session:
@@ -62,11 +62,11 @@ def stop_vm(
                 for lease in leases:
                     session.set_lease_state(lease.id, kept)
         if hold is Hold.RELEASE and leases:
-            release_slices(services, services.host(vm.host), leases)
+            release_shares(services, services.host(vm.host), leases)
             changed = True
         if changed:
             with services.store.transaction() as session:
-                session.add_event("vm-stopped", vm.domain_name, f"slices: {hold}")
-            services.say(f"{vm.domain_name}: stopped, slices {'released' if hold is Hold.RELEASE else 'kept'}")
+                session.add_event("vm-stopped", vm.domain_name, f"shares: {hold}")
+            services.say(f"{vm.domain_name}: stopped, shares {'released' if hold is Hold.RELEASE else 'kept'}")
         ends_at = kept_until if changed else vm.ends_at
         return replace(vm, state=VmState.STOPPED, ends_at=ends_at), changed

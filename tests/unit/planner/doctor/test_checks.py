@@ -27,7 +27,7 @@ from vgpuctl.model.layout import (
     VfLayout,
     VgpuLayout,
 )
-from vgpuctl.model.lease import LeaseState, Slice
+from vgpuctl.model.lease import LeaseState, Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.doctor import CHECKS, DomainSigns, Examined, Severity, examine
 
@@ -69,7 +69,7 @@ def h100(**changes: Any) -> Gpu:
 
 
 def broken_lease() -> Any:
-    held = Slice(GPU, Sharing.VF_PROFILE, "A40-8Q", VF, type_id="559")
+    held = Share(GPU, Sharing.VF_PROFILE, "A40-8Q", VF, type_id="559")
     return replace(lease("gpu1", held, state=LeaseState.BROKEN), problem="EIO")
 
 
@@ -169,7 +169,7 @@ def test_a_healthy_host_has_no_finding(gpu: Gpu, layout: Layout) -> None:
 
 def test_a_vgpu_that_somebody_may_want_is_not_stale() -> None:
     gpu = a40_with("A40-8Q")
-    held = Slice(GPU, Sharing.VF_PROFILE, "A40-8Q", VF, type_id="559")
+    held = Share(GPU, Sharing.VF_PROFILE, "A40-8Q", VF, type_id="559")
     used = next(one.address for one in gpu.vfs if one.current_type not in (None, "0"))
     leased = seen(gpu, leases=(lease("gpu1", replace(held, function=used)),))
     made = seen(gpu, made=(used,))

@@ -170,7 +170,7 @@ class SimulatedHost:
             network_interfaces=("lo", "ens1"),
         )
 
-    def slices(self) -> set[str]:
+    def shares(self) -> set[str]:
         """Every vGPU: here all are made by layouts."""
         return {device for gpu in self.gpus.values() for device in (*gpu.mdevs, *gpu.vf_types)}
 

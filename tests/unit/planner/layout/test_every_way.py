@@ -35,27 +35,27 @@ BOARDS: dict[str, list[Layout]] = {
         PassthroughLayout("vfio-pci"),
         PassthroughLayout(),
         VgpuLayout(),
-        VgpuLayout(scheduler=EQUAL_SHARE, slices=(("T4-4Q", 2),)),
+        VgpuLayout(scheduler=EQUAL_SHARE, shares=(("T4-4Q", 2),)),
         OffLayout(),
     ],
     "nvidia-a40": [
         PassthroughLayout("vfio-pci"),
         VgpuLayout(),
         VgpuLayout(True, SizeMode.MIXED, EQUAL_SHARE, ("A40-8Q", "A40-4Q"), (("A40-8Q", 2), ("A40-4Q", 1))),
-        VgpuLayout(size_mode=SizeMode.EQUAL, scheduler=FIXED_SHARE, slices=(("A40-8Q", 3),)),
+        VgpuLayout(size_mode=SizeMode.EQUAL, scheduler=FIXED_SHARE, shares=(("A40-8Q", 3),)),
         OffLayout(),
     ],
     "nvidia-a100-pcie-40gb": [
         PassthroughLayout("vfio-pci"),
         VgpuLayout(),
-        VgpuLayout(size_mode=SizeMode.EQUAL, slices=(("A100-8C", 2),)),
+        VgpuLayout(size_mode=SizeMode.EQUAL, shares=(("A100-8C", 2),)),
         MigLayout(),
         MigLayout((WantedInstance("3g.20gb", 4), WantedInstance("2g.10gb"), WantedInstance("1g.5gb"))),
         MigLayout(tuple(WantedInstance("1g.5gb") for _ in range(7))),
         MigLayout((WantedInstance("3g.20gb"), WantedInstance("3g.20gb", compute=(2, 1)))),
         MigLayout((WantedInstance("3g.20gb", 4, (1, 1, 1)), WantedInstance("2g.10gb", None, (1,)))),
         MigVgpuLayout((WantedInstance("3g.20gb"), WantedInstance("2g.10gb"))),
-        MigVgpuLayout((WantedInstance("2g.10gb", 4), WantedInstance("1g.5gb")), slices=(("A100-2-10C", 1),)),
+        MigVgpuLayout((WantedInstance("2g.10gb", 4), WantedInstance("1g.5gb")), shares=(("A100-2-10C", 1),)),
         OffLayout(),
     ],
     "nvidia-rtx-pro-6000-blackwell-server": [
@@ -85,10 +85,10 @@ def declare(layout: Layout) -> HostLayout:
 
 
 def reach(host: SimulatedHost, layout: HostLayout) -> list[HostPlan]:
-    """Plan, take the steps and plan again until nothing is left; slices may need a second round."""
+    """Plan, take the steps and plan again until nothing is left; shares may need a second round."""
     plans: list[HostPlan] = []
     for _ in range(4):
-        plan = plan_host(layout, host.facts(), made=host.slices())
+        plan = plan_host(layout, host.facts(), made=host.shares())
         assert not plan.obstacles
         if not plan.steps:
             break
@@ -96,8 +96,8 @@ def reach(host: SimulatedHost, layout: HostLayout) -> list[HostPlan]:
         plans.append(plan)
         for planned in plan.steps:
             host.take(planned.step)
-        assert plan.later or not plan_host(layout, host.facts(), made=host.slices()).steps
-    assert plan_host(layout, host.facts(), made=host.slices()) == HostPlan()
+        assert plan.later or not plan_host(layout, host.facts(), made=host.shares()).steps
+    assert plan_host(layout, host.facts(), made=host.shares()) == HostPlan()
     assert host.services["dcgm.service"]
     return plans
 
@@ -110,7 +110,7 @@ def test_the_boards_hold_the_layouts_that_they_begin_with() -> None:
 def test_every_layout_leads_to_every_other_and_the_undo_leads_back(board: str, before: Layout, after: Layout) -> None:
     host = SimulatedHost(SimulatedGpu(board))
     reach(host, declare(before))
-    start, slices = host.facts(), host.slices()
+    start, shares = host.facts(), host.shares()
     for plan in reversed(reach(host, declare(after))):
         for step in plan.undo:
             host.take(step)
@@ -122,7 +122,7 @@ def test_every_layout_leads_to_every_other_and_the_undo_leads_back(board: str, b
         assert again_gpu.mig.current == before_gpu.mig.current
         assert _profiles(again_gpu.mig.instances) == _profiles(before_gpu.mig.instances)
     assert again.services == start.services
-    assert host.slices() == slices
+    assert host.shares() == shares
 
 
 @pytest.mark.parametrize("pending", [True, False])

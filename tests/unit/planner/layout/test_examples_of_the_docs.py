@@ -32,10 +32,10 @@ def test_an_example_brings_its_board_into_the_layout(tmp_path: Path, board: str,
         gpu.driver, gpu.vf_count = "gim", 4
     host.services["dcgm.service"] = "dcgm.service" in layout.stop_services
     for _ in range(3):
-        plan = plan_host(layout, host.facts(), made=host.slices())
+        plan = plan_host(layout, host.facts(), made=host.shares())
         for planned in plan.steps:
             host.take(planned.step)
-    plan = plan_host(layout, host.facts(), made=host.slices())
+    plan = plan_host(layout, host.facts(), made=host.shares())
     about_gpus = [difference for difference in plan.differences if difference.gpu]
     assert (plan.steps, plan.later, about_gpus) == ((), (), [])
     assert {obstacle.code for obstacle in plan.obstacles} <= {"gpu-missing", "no-such-hugepages"}

@@ -34,7 +34,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.layout import HostPlan, Phase, plan_host
 
@@ -91,8 +91,8 @@ def mig_on(*profiles: tuple[str, int]) -> SimulatedGpu:
         ("mig-memory-slots", MigLayout((WantedInstance("3g.20gb"),) * 2 + (WantedInstance("1g.5gb"),)), A100, None),
         ("mig-bad-placement", MigLayout((WantedInstance("2g.10gb", 1),)), A100, None),
         ("mig-placements", MigLayout((WantedInstance("3g.20gb", 0), WantedInstance("4g.20gb"))), A100, None),
-        ("type-not-offered", VgpuLayout(slices=(("A40-8Q", 1),)), T4, None),
-        ("no-room", VgpuLayout(slices=(("T4-4Q", 17),)), T4, None),
+        ("type-not-offered", VgpuLayout(shares=(("A40-8Q", 1),)), T4, None),
+        ("no-room", VgpuLayout(shares=(("T4-4Q", 17),)), T4, None),
         ("unread", OffLayout(), A40, lambda gpu: replace(gpu, unread=("sriov_numvfs: EIO",))),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_change_of_vfs_names_the_vms_it_disturbs_and_strangers() -> None:
     first, second, third = gpu.functions[:3]
     gpu.vf_types = {first: "559", second: "559", third: "559"}
     gpu.hold(first)
-    held = lease("gpu1", Slice(GPU, Sharing.VF_PROFILE, "A40-2Q", first, "559"), vm_name="web-1")
+    held = lease("gpu1", Share(GPU, Sharing.VF_PROFILE, "A40-2Q", first, "559"), vm_name="web-1")
     plan = plan_host(declare(OffLayout()), SimulatedHost(gpu).facts(), [held])
     (step,) = [planned for planned in plan.steps if isinstance(planned.step, SetVirtualFunctions)]
     assert [(one.device, one.vm, one.is_foreign, one.is_running) for one in step.disturbs] == [
@@ -202,7 +202,7 @@ def test_sick_vfs_wait_while_a_vm_uses_the_card() -> None:
     assert "without a driver" in difference.found and "stop or move the VMs" in (difference.remedy or "")
 
 
-def test_a_slice_is_not_put_on_a_sick_vf() -> None:
+def test_a_share_is_not_put_on_a_sick_vf() -> None:
     gpu = SimulatedGpu(A40)
     gpu.vf_count = gpu.total_vfs
     gpu.vf_types[gpu.functions[0]] = "559"
@@ -210,7 +210,7 @@ def test_a_slice_is_not_put_on_a_sick_vf() -> None:
     read = gpu.facts()
     sick = replace(read, vfs=(read.vfs[0], replace(read.vfs[1], offers_types=False), *read.vfs[2:]))
     facts = replace(SimulatedHost(gpu).facts(), gpus=(sick,))
-    [planned] = plan_host(declare(VgpuLayout(slices=(("A40-2Q", 1),))), facts).steps
+    [planned] = plan_host(declare(VgpuLayout(shares=(("A40-2Q", 1),))), facts).steps
     assert isinstance(planned.step, SetVgpuType) and planned.step.address == gpu.functions[2]
 
 
@@ -221,7 +221,7 @@ def test_vfs_of_a_card_that_lost_its_driver_are_made_anew() -> None:
     assert steps == [BindDriver((GPU,), "nvidia"), SetVirtualFunctions(GPU, gpu.total_vfs)]
 
 
-def test_an_idle_slice_of_ours_goes_and_a_strangers_stays() -> None:
+def test_an_idle_share_of_ours_goes_and_a_strangers_stays() -> None:
     gpu = SimulatedGpu(T4)
     gpu.mdevs = {
         "11111111-0000-4000-8000-000000000000": (GPU, "230"),
@@ -230,7 +230,7 @@ def test_an_idle_slice_of_ours_goes_and_a_strangers_stays() -> None:
     facts = SimulatedHost(gpu).facts()
     plan = plan_host(declare(VgpuLayout()), facts, made=["11111111-0000-4000-8000-000000000000"])
     assert [planned.summary for planned in plan.steps] == [
-        "take away the idle slice 11111111-0000-4000-8000-000000000000"
+        "take away the idle share 11111111-0000-4000-8000-000000000000"
     ]
 
 
@@ -244,7 +244,7 @@ def test_types_that_are_not_allowed_are_a_difference_and_are_left_alone() -> Non
 
 
 def test_the_same_layout_makes_the_same_mdevs() -> None:
-    plans = [plan_with(VgpuLayout(slices=(("T4-4Q", 2),)), T4) for _ in range(2)]
+    plans = [plan_with(VgpuLayout(shares=(("T4-4Q", 2),)), T4) for _ in range(2)]
     steps = [planned.step for planned in plans[0].steps]
     assert plans[0] == plans[1]
     assert len({step.uuid for step in steps if isinstance(step, CreateMdev)}) == 2
@@ -292,7 +292,7 @@ def test_a_card_that_hides_its_uuid_since_a_vm_has_it_is_no_drift() -> None:
     hidden = replace(facts, gpus=tuple(replace(gpu, uuid=None, driver="vfio-pci") for gpu in facts.gpus))
     named = GpuLayout(GpuMatch(uuid="GPU-00000000-0000-4000-8000-00000000beef"), PassthroughLayout(), "a:1")
     layout = HostLayout(gpus=(named, GpuLayout(GpuMatch(), VgpuLayout(), "a:2")))
-    held = lease("gpu1", Slice(GPU, Sharing.PASSTHROUGH, "passthrough", GPU))
+    held = lease("gpu1", Share(GPU, Sharing.PASSTHROUGH, "passthrough", GPU))
     assert plan_host(layout, hidden, [held]).is_in_layout
     assert not plan_host(layout, hidden).is_in_layout
 

@@ -9,7 +9,7 @@ short_description: The VMs of vgpuctl's tenants as hosts
 description:
   - Asks vgpuctl's store for the VMs and their addresses in tenants' networks; no host is contacted.
   - A VM is the host C(TENANT.NAME), in the groups C(tenant_TENANT), C(on_HOST) and C(state_STATE).
-  - Its variables are C(vgpuctl_tenant), C(vgpuctl_vm), C(vgpuctl_host), C(vgpuctl_state), C(vgpuctl_slices) and
+  - Its variables are C(vgpuctl_tenant), C(vgpuctl_vm), C(vgpuctl_host), C(vgpuctl_state), C(vgpuctl_shares) and
     C(vgpuctl_addresses); C(ansible_host) is its address where it has one.
   - The file is called C(vgpuctl.yml), or ends so.
 extends_documentation_fragment:
@@ -42,7 +42,7 @@ EXAMPLES = """
 plugin: vgpuctl.vgpuctl.vms
 tenant: acme
 keyed_groups:
-  - key: vgpuctl_slices | map(attribute='profile') | list
+  - key: vgpuctl_shares | map(attribute='profile') | list
     prefix: profile
 """
 
@@ -81,7 +81,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
             "vgpuctl_vm": request["name"],
             "vgpuctl_host": vm["host"],
             "vgpuctl_state": vm["state"],
-            "vgpuctl_slices": [lease["slice"] for lease in one["leases"]],
+            "vgpuctl_shares": [lease["share"] for lease in one["leases"]],
             "vgpuctl_addresses": addresses,
         }
         if addresses:

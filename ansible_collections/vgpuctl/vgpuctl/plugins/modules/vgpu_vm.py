@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = """
 module: vgpu_vm
-short_description: Make a tenant's VM with GPU slices present, started, stopped or absent
+short_description: Make a tenant's VM with GPU shares present, started, stopped or absent
 description:
   - Runs C(vgpuctl create-vm), C(start-vm), C(stop-vm) and C(delete-vm).
   - A VM that is there with another specification is a failure that tells what differs, for a VM keeps its shape.
@@ -32,7 +32,7 @@ options:
       - Without it, a VM that is there is not compared, and one that is not there is a failure.
     type: dict
   hold:
-    description: Whether a VM that is stopped keeps its GPU slices.
+    description: Whether a VM that is stopped keeps its GPU shares.
     type: str
     choices: [keep, release]
     default: keep
@@ -74,7 +74,7 @@ vm:
   returned: always
   type: dict
 leases:
-  description: Its GPU slices.
+  description: Its GPU shares.
   returned: always
   type: list
   elements: dict

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Before anything is written the live host is compared with the slice; what differs is told in words."""
+"""Before anything is written the live host is compared with the share; what differs is told in words."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,17 +9,17 @@ import pytest
 from tests.unit.emulated_gpu import qemu
 from tests.unit.fleet_factory import a40_host, host_facts, intel_vf_host, passthrough_host, t4_host, vm
 from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, HostFacts, Mdev
-from vgpuctl.model.lease import Slice
+from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.planner import check_slice
+from vgpuctl.planner import check_share
 from vgpuctl.scheduler import place
 
 UUID = "5f1f9a0e-0000-4000-8000-000000000001"
 Change = Callable[[Gpu], Gpu]
 
 
-def slice_of(text: str, capacity: HostCapacity) -> Slice:
-    chosen = place(vm(text), [capacity], []).slices[0]
+def share_of(text: str, capacity: HostCapacity) -> Share:
+    chosen = place(vm(text), [capacity], []).shares[0]
     return replace(chosen, mdev_uuid=UUID) if chosen.sharing.is_mediated() else chosen
 
 
@@ -39,18 +39,18 @@ KINDS = ["mdev", "mdev-vf", "vf-profile", "passthrough", "vf"]
 
 @pytest.mark.parametrize(("text", "capacity"), FREE, ids=KINDS)
 def test_a_host_that_did_not_change_offers_what_was_placed(text: str, capacity: HostCapacity) -> None:
-    assert check_slice(slice_of(text, capacity), capacity.facts) is None
+    assert check_share(share_of(text, capacity), capacity.facts) is None
 
 
 @pytest.mark.parametrize(("text", "capacity"), FREE, ids=KINDS)
 def test_a_gpu_that_is_gone_or_broken_or_shared_otherwise_is_no_longer_offered(
     text: str, capacity: HostCapacity
 ) -> None:
-    wanted = slice_of(text, capacity)
-    assert "has no GPU at" in (check_slice(wanted, host_facts([])) or "")
+    wanted = share_of(text, capacity)
+    assert "has no GPU at" in (check_share(wanted, host_facts([])) or "")
     broken = changed(capacity, lambda gpu: replace(gpu, problems=("it fell off the bus",)))
-    assert "it fell off the bus" in (check_slice(wanted, broken) or "")
-    surprise = check_slice(wanted, changed(capacity, lambda gpu: replace(gpu, sharing=())))
+    assert "it fell off the bus" in (check_share(wanted, broken) or "")
+    surprise = check_share(wanted, changed(capacity, lambda gpu: replace(gpu, sharing=())))
     assert "no longer offers" in (surprise or "") or "does not offer it for passthrough" in (surprise or "")
 
 
@@ -125,12 +125,12 @@ def strange_group(gpu: Gpu) -> Gpu:
     ],
 )
 def test_what_changed_on_the_host_is_told(text: str, capacity: HostCapacity, change: Change, words: str) -> None:
-    surprise = check_slice(slice_of(text, capacity), changed(capacity, change))
+    surprise = check_share(share_of(text, capacity), changed(capacity, change))
     assert surprise is not None
     assert words in surprise
 
 
-def test_the_slices_own_mdev_is_no_surprise() -> None:
+def test_the_shares_own_mdev_is_no_surprise() -> None:
     capacity = a40_host(sharing="mdev-vf")
     own = changed(capacity, with_mdev("0000:41:00.4", "nvidia-562", UUID))
-    assert check_slice(slice_of("A40-8Q", capacity), own) is None
+    assert check_share(share_of("A40-8Q", capacity), own) is None

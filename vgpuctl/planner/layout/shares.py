@@ -17,7 +17,7 @@ from vgpuctl.planner.layout.work import GpuWork
 _NAMESPACE = uuid.UUID("3b6b2d5f-5c1f-5f0e-9c55-0b7f1d1f7a10")
 
 
-def ensure(work: GpuWork, slices: Sequence[tuple[str, int]]) -> None:
+def ensure(work: GpuWork, shares: Sequence[tuple[str, int]]) -> None:
     """Make what is missing of each type. One that exists counts, whoever uses it.
 
     The UUID of an mdev follows from host, GPU, type and number, so that the same layout makes the same device again.
@@ -25,17 +25,17 @@ def ensure(work: GpuWork, slices: Sequence[tuple[str, int]]) -> None:
     """
     existing = existing_vgpus(work.gpu)
     counts = Counter(vgpu.type_id for vgpu in existing)
-    gone = _take_away_excess(work, dict(slices), counts)
+    gone = _take_away_excess(work, dict(shares), counts)
     offered = {short_name(one.name): one for one in work.gpu.types}
     uuids = {vgpu.mdev_uuid for vgpu in existing}
     free = _free_functions(work)
-    for name, wanted in slices:
+    for name, wanted in shares:
         offer = offered.get(name)
         found = counts[offer.type_id] if offer else 0
         if found >= wanted and not work.is_rebuilt:
             continue
         if found < wanted:
-            work.differ("slices", f"{wanted} x {name}", found)
+            work.differ("shares", f"{wanted} x {name}", found)
         if work.is_rebuilt or not work.gpu.types:
             work.later.append(f"{work.address}: {wanted} x {name}, once the steps before are done")
             continue
@@ -59,15 +59,15 @@ def ensure(work: GpuWork, slices: Sequence[tuple[str, int]]) -> None:
 
 
 def tear_down(work: GpuWork) -> None:
-    """Take away every slice that a layout made and nobody uses, because what carries it changes."""
-    for vgpu in work.idle_slices:
+    """Take away every share that a layout made and nobody uses, because what carries it changes."""
+    for vgpu in work.idle_shares:
         _take_away(work, vgpu, Phase.TEAR_DOWN)
         work.is_rebuilt = True
-    work.idle_slices = []
+    work.idle_shares = []
 
 
-def slice_uuid(hostname: str, address: str, name: str, number: int, taken: Collection[str | None]) -> str:
-    """The UUID of the mdev that is slice `number` of a type on a GPU, or of the next one that is not taken."""
+def share_uuid(hostname: str, address: str, name: str, number: int, taken: Collection[str | None]) -> str:
+    """The UUID of the mdev that is share `number` of a type on a GPU, or of the next one that is not taken."""
     while True:
         identity = str(uuid.uuid5(_NAMESPACE, f"{hostname}/{address}/{name}/{number}"))
         if identity not in taken:
@@ -78,11 +78,11 @@ def slice_uuid(hostname: str, address: str, name: str, number: int, taken: Colle
 def _take_away_excess(work: GpuWork, wanted: dict[str, int], counts: Counter[str | None]) -> int:
     gone = 0
     names = {one.type_id: short_name(one.name) for one in work.gpu.types}
-    for vgpu in reversed(work.idle_slices):
+    for vgpu in reversed(work.idle_shares):
         name = names.get(vgpu.type_id or "", vgpu.type_id or "unknown")
         if counts[vgpu.type_id] > wanted.get(name, 0):
-            work.differ("slices", f"{wanted.get(name, 0)} x {name}", counts[vgpu.type_id])
-            _take_away(work, vgpu, Phase.SLICES)
+            work.differ("shares", f"{wanted.get(name, 0)} x {name}", counts[vgpu.type_id])
+            _take_away(work, vgpu, Phase.SHARES)
             counts[vgpu.type_id] -= 1
             gone += 1
     return gone
@@ -99,7 +99,7 @@ def _take_away(work: GpuWork, vgpu: ExistingVgpu, phase: Phase) -> None:
         step = SetVgpuType(vgpu.function, "0")
         if vgpu.type_id is not None:
             undo = (SetVgpuType(vgpu.function, vgpu.type_id),)
-    work.add(phase, step, f"take away the idle slice {vgpu.mdev_uuid or vgpu.function}", undo=undo)
+    work.add(phase, step, f"take away the idle share {vgpu.mdev_uuid or vgpu.function}", undo=undo)
 
 
 def _make(work: GpuWork, offer: VgpuType, name: str, number: int, free: Iterator[str], uuids: set[str | None]) -> bool:
@@ -114,11 +114,11 @@ def _make(work: GpuWork, offer: VgpuType, name: str, number: int, free: Iterator
         step, undo = SetVgpuType(function, offer.type_id), SetVgpuType(function, "0")
         summary = f"set vGPU type {offer.type_id} ({name}) on VF {function}"
     else:
-        identity = slice_uuid(work.hostname, work.address, name, number, uuids)
+        identity = share_uuid(work.hostname, work.address, name, number, uuids)
         uuids.add(identity)
         step, undo = CreateMdev(function, offer.type_id, identity), DeleteMdev(identity)
         summary = f"create mdev {identity} of {name} on {function}"
-    work.add(Phase.SLICES, step, summary, undo=(undo,))
+    work.add(Phase.SHARES, step, summary, undo=(undo,))
     return True
 
 

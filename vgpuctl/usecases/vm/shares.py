@@ -20,19 +20,19 @@ from vgpuctl.agent.wire.steps import (
 )
 from vgpuctl.errors import AgentProblem, ConcurrentChange, StateError
 from vgpuctl.model.layout import GpuLayout
-from vgpuctl.model.lease import Lease, LeaseState, Slice
+from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.occupancy import gpu_at
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import Vm
-from vgpuctl.planner.plan import check_declared, check_slice, plan_slice, with_first_drivers
+from vgpuctl.planner.plan import check_declared, check_share, plan_share, with_first_drivers
 from vgpuctl.sharing.whole_card import find_obstacle
 from vgpuctl.usecases.support.services import HostSession
 from vgpuctl.usecases.support.undo import Undo
 
 
 def leases_of(vm: Vm, placement: Placement) -> tuple[Lease, ...]:
-    """New leases, `reserved`, for the slices of a placement."""
+    """New leases, `reserved`, for the shares of a placement."""
     return tuple(
         Lease(
             id=str(uuid.uuid4()),
@@ -41,16 +41,16 @@ def leases_of(vm: Vm, placement: Placement) -> tuple[Lease, ...]:
             vm_name=vm.request.name,
             host=placement.host,
             index=index,
-            slice=_name_mdev(slice_),
+            share=_name_mdev(share),
             state=LeaseState.RESERVED,
         )
-        for index, slice_ in enumerate(placement.slices)
+        for index, share in enumerate(placement.shares)
     )
 
 
-def describe_slice(lease: Lease) -> str:
-    """A slice in a few words: `A40-8Q on 0000:41:00.4`."""
-    return f"{lease.slice.profile} on {lease.slice.function}"
+def describe_share(lease: Lease) -> str:
+    """A share in a few words: `A40-8Q on 0000:41:00.4`."""
+    return f"{lease.share.profile} on {lease.share.function}"
 
 
 def check_leases(
@@ -62,10 +62,10 @@ def check_leases(
     Raises ConcurrentChange when a device is no longer free, or not what the layout has it for.
     """
     for lease in leases:
-        surprise = check_slice(lease.slice, facts, declared)
+        surprise = check_share(lease.share, facts, declared)
         if surprise is not None:
-            raise ConcurrentChange(f"{describe_slice(lease)} of {host} is no longer free: {surprise}")
-    return tuple(replace(lease, slice=with_first_drivers(lease.slice, facts)) for lease in leases)
+            raise ConcurrentChange(f"{describe_share(lease)} of {host} is no longer free: {surprise}")
+    return tuple(replace(lease, share=with_first_drivers(lease.share, facts)) for lease in leases)
 
 
 def refuse_kept(leases: Sequence[Lease], facts: HostFacts, host: str, declared: Sequence[GpuLayout]) -> None:
@@ -74,22 +74,22 @@ def refuse_kept(leases: Sequence[Lease], facts: HostFacts, host: str, declared: 
     Its layout has it for something else by now, or a card is no longer free as a whole.
     """
     for lease in leases:
-        refusal = check_declared(lease.slice, facts, declared)
-        gpu = gpu_at(facts, lease.slice.gpu)
-        if refusal is None and gpu is not None and lease.slice.sharing is Sharing.PASSTHROUGH:
+        refusal = check_declared(lease.share, facts, declared)
+        gpu = gpu_at(facts, lease.share.gpu)
+        if refusal is None and gpu is not None and lease.share.sharing is Sharing.PASSTHROUGH:
             obstacle = find_obstacle(gpu, facts)
             refusal = obstacle.reason if obstacle is not None else None
         if refusal is not None:
             raise StateError(
-                f"{lease.tenant}.{lease.vm_name} cannot start with {describe_slice(lease)} of {host}: {refusal}",
+                f"{lease.tenant}.{lease.vm_name} cannot start with {describe_share(lease)} of {host}: {refusal}",
                 hint="free the device, or let the VM be placed anew:"
                 f" vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",
             )
 
 
 def plan_leases(leases: Sequence[Lease], facts: HostFacts) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """Steps that build the slices of one VM, and the undo in reverse; a step that two slices share stands once."""
-    plans = [plan_slice(lease.slice, facts) for lease in leases]
+    """Return the steps that build the shares of one VM, and the undo in reverse, each step once."""
+    plans = [plan_share(lease.share, facts) for lease in leases]
     steps = tuple(dict.fromkeys(step for plan in plans for step in plan.steps))
     undo = tuple(dict.fromkeys(step for plan in reversed(plans) for step in plan.undo))
     return steps, undo
@@ -101,10 +101,10 @@ def apply(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) ->
         host.agent.apply(steps, dry_run=dry_run)
 
 
-def build_slices(host: HostSession, steps: Sequence[Step], undo: Sequence[Step], undoing: Undo) -> None:
+def build_shares(host: HostSession, steps: Sequence[Step], undo: Sequence[Step], undoing: Undo) -> None:
     """Do the steps; `undoing` takes back those that changed something, never what was there before or was refused."""
     untouched: set[str] = set()
-    undoing.push("GPU slices", lambda: apply(host, [step for step in undo if untouched.isdisjoint(_targets(step))]))
+    undoing.push("GPU shares", lambda: apply(host, [step for step in undo if untouched.isdisjoint(_targets(step))]))
     if not steps:
         return
     try:
@@ -125,9 +125,9 @@ def _targets(step: Step) -> tuple[str, ...]:
     if isinstance(step, SetHugepages):
         return (f"hugepages-{step.size_kib}kB",)
     if isinstance(step, SetOvnDaemon | SetOvnChassis | SetUplinkBridge | TakeOutUplink):
-        return ()  # a VM's slices need none of these
+        return ()  # a VM's shares need none of these
     return step.addresses if isinstance(step, BindDriver) else (step.address,)
 
 
-def _name_mdev(slice_: Slice) -> Slice:
-    return replace(slice_, mdev_uuid=str(uuid.uuid4())) if slice_.sharing.is_mediated() else slice_
+def _name_mdev(share: Share) -> Share:
+    return replace(share, mdev_uuid=str(uuid.uuid4())) if share.sharing.is_mediated() else share

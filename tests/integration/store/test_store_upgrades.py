@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of older stores read as before after the migrations that rename what they hold."""
+
+import json
+from typing import Any
+
+from alembic import command
+from sqlalchemy import create_engine, text
+
+from tests.integration.store.samples import lease, vf_share
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.quota.limits import Quota
+from vgpuctl.store import codec, upgrade
+from vgpuctl.store.store import open_store
+
+
+def fill_old_store(url: str, revision: str, rows: list[tuple[str, dict[str, Any]]]) -> None:
+    """Make a store of an earlier schema version with these rows, each with its table."""
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        command.upgrade(upgrade.config(connection), revision)
+        for table, row in rows:
+            names, places = ", ".join(row), ", ".join(f":{name}" for name in row)
+            connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({places})"), row)
+    engine.dispose()
+
+
+def test_slices_of_an_older_store_are_shares(url: str) -> None:
+    held = lease()
+    reservation = Reservation("acme", "nightly", (), "gpu1", (vf_share(),), 10.0, 20.0)
+    content = json.loads(codec.encode(reservation))
+    content["slices"] = content.pop("shares")
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("tenants", {"name": "acme", "created_at": 1}),
+        ("hosts", {"name": "gpu1", "generation": 1}),
+        (
+            "leases",
+            {
+                "id": held.id, "vm_uuid": held.vm_uuid, "tenant": "acme", "vm_name": held.vm_name, "host": "gpu1",
+                "position": 0, "device": held.share.device, "slice": codec.encode(held.share), "slice_version": 2,
+                "state": held.state.value, "created_at": 1, "changed_at": 1,
+            },
+        ),
+        ("quotas", {"tenant": "acme", "resource": "slices:A40-8Q", "most": 3, "guaranteed": 1}),
+        ("quotas", {"tenant": "acme", "resource": "vms", "most": 2}),
+        ("host_records", {"host": "gpu1", "kind": "layout-slices", "content": "{}", "at": 1}),
+        (
+            "reservations",
+            {"tenant": "acme", "name": "nightly", "host": "gpu1", "content": json.dumps(content),
+             "content_version": 1, "created_at": 1},
+        ),
+    ]  # fmt: skip
+    fill_old_store(url, "0014", rows)
+    with open_store(url) as store, store.reading() as session:
+        assert session.leases() == [held]
+        assert session.quotas("acme") == [Quota("shares:A40-8Q", 3, 1), Quota("vms", 2)]
+        assert session.host_record("gpu1", "layout-shares") is not None
+        assert session.reservations() == [reservation]

@@ -14,7 +14,7 @@ VgpuctlError
 ├── NoCapacity 5            no GPU can take the request; the context has a line per GPU
 │   └── PreemptionNeeded    it fits only if other VMs are preempted, and nobody agreed to that
 ├── StateError 6            the store and the request disagree
-│   ├── NotFound  VmDiffers  TenantDiffers  ConcurrentChange  LeaseBroken  StoreUnusable
+│   ├── NotFound  VmDiffers  TenantDiffers  ConcurrentChange  StoreUnusable
 │   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
 │   ├── FileNotWritten      a file of this machine; the disk is full, for example
 ├── GuestError 7            libvirt refused a domain, volume or network
@@ -232,12 +232,6 @@ class ConcurrentChange(StateError):
     """Another run changed the same thing first."""
 
     reference = "concurrent-change"
-
-
-class LeaseBroken(StateError):
-    """A lease could be neither finished nor taken back."""
-
-    reference = "lease-broken"
 
 
 class StoreUnusable(StateError):

@@ -11,8 +11,8 @@ import random
 import time
 
 from vgpuctl.model.policy import parse_policy
-from vgpuctl.scheduler.host_state import WHOLE, Demand
-from vgpuctl.scheduler.soft_fleet import SoftFleet, SoftPlacement
+from vgpuctl.scheduler.soft.host_state import WHOLE, Demand
+from vgpuctl.scheduler.soft.soft_fleet import SoftFleet, SoftPlacement
 
 HOSTS = [("A40", 96, 384, 8), ("A100", 128, 1024, 8), ("L40S", 64, 512, 4), ("T4", 48, 256, 2)]
 MOST_SHAPES = 56

@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from vgpuctl.scheduler.mig_fits import MigFits, MigFleet, MigProfile
+from vgpuctl.scheduler.mig_fits import MigFits, MigProfile
 
 SHAPES = {
     "1g.10gb": (1, (0, 1, 2, 3, 4, 5, 6)),
@@ -28,18 +28,12 @@ NAMES = list(SHAPES)
 
 def make(weights: object, rng: object) -> Callable[[Any, int], tuple[int, int] | None]:
     """The policy; it does not look at the mix of requests."""
-    fleet = MigFleet(MigFits({name: MigProfile(name, *shape) for name, shape in SHAPES.items()}))
-    seen: list[int] = []
+    fits = MigFits({name: MigProfile(name, *shape) for name, shape in SHAPES.items()})
 
     def place(bench: Any, profile: int) -> tuple[int, int] | None:
-        masks = bench.mask.tolist()
-        if masks != seen:
-            for number, mask in enumerate(masks):
-                if number >= len(seen) or seen[number] != mask:
-                    fleet.put(f"{number:06d}", mask)
-            seen[:] = masks
-        chosen = fleet.choose(NAMES[profile])
-        return None if chosen is None else (int(chosen[0]), chosen[1])
+        found = ((fits.best_start(NAMES[profile], mask), number) for number, mask in enumerate(bench.mask.tolist()))
+        best = min(((start[0], number, start[1]) for start, number in found if start is not None), default=None)
+        return None if best is None else best[1:]
 
     return place
 

@@ -21,8 +21,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from vgpuctl.model.policy import parse_policy
-from vgpuctl.scheduler.host_state import WHOLE, Demand
-from vgpuctl.scheduler.soft_fleet import SoftFleet
+from vgpuctl.scheduler.soft.host_state import WHOLE, Demand
+from vgpuctl.scheduler.soft.soft_fleet import SoftFleet
 
 Place = Callable[[Any, Any], tuple[int, list[int]] | None]
 

@@ -4,7 +4,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -291,7 +291,7 @@ class Hypervisor:
         """Ask the running guest's QEMU for its PCI devices (monitor command `query-pci`).
 
         Devices behind root ports, so all GPUs, show only when the guest's firmware has numbered the buses, a
-        moment after the start: see wait_for_pci_devices.
+        moment after the start.
         """
         domain = self._domain(name)
         with translated(f"ask QEMU of domain {name} on {self.host} for its PCI devices"):
@@ -299,26 +299,6 @@ class Hypervisor:
 
             answer = libvirt_qemu.qemuMonitorCommand(domain, json.dumps({"execute": "query-pci"}), 0)
         return guest_pci_devices(answer)
-
-    def wait_for_pci_devices(self, name: str, identifiers: Collection[str], timeout_s: float) -> list[GuestPciDevice]:
-        """Wait until the guest's QEMU shows devices of these ids (the aliases, `ua-gpu0`); give all its devices.
-
-        Raises GuestError that names the missing ones, also when the domain stops meanwhile.
-        """
-        deadline = time.monotonic() + timeout_s
-        while True:
-            devices = self.pci_devices(name)
-            missing = sorted(set(identifiers) - {device.identifier for device in devices})
-            if not missing:
-                return devices
-            if time.monotonic() > deadline:
-                raise GuestError(
-                    f"the guest of domain {name} on {self.host} does not show {', '.join(missing)} "
-                    f"after {timeout_s:.0f} s",
-                    context=[f"it shows {device.address} {device.identifier or '-'}" for device in devices],
-                    hint=f"`vgpuctl console` shows what the guest's firmware does; domain {name} stays as it is",
-                )
-            time.sleep(_POLL_S)
 
     def console(self, name: str, *, force: bool = False) -> Console:
         """Open the serial console of a running guest. force: throw out another session that has it."""

@@ -10,8 +10,6 @@ from enum import StrEnum
 from vgpuctl.errors import UsageError
 from vgpuctl.model.vm import host_name_of
 
-# IFNAMSIZ of linux/if.h is 16, with the terminating zero.
-INTERFACE_NAME_LENGTH = 15
 SMALLEST_PREFIX, LARGEST_PREFIX = 8, 29
 DEFAULT_MTU = 1500
 # What Geneve leaves of it; the hosts' layouts may say otherwise (model.layout.NetworkLayout.guest_mtu).

@@ -30,11 +30,6 @@ class HostRows(Rows):
         )
         return self.generation(host)
 
-    def forget_facts(self, host: str) -> None:
-        """Drop a host's cached facts, so that the next look goes to the host; its generation stays."""
-        nothing = {"facts": None, "facts_shape": None, "read_at": None}
-        self._write(update(_HOSTS).where(_HOSTS.c.name == host).values(nothing))
-
     def facts(self, host: str) -> CachedFacts | None:
         """Cached facts of one host; None when there are none that this version of vgpuctl can use."""
         for row in self._read(_usable_facts().where(_HOSTS.c.name == host)):

@@ -40,15 +40,6 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
             self._insert_lease(lease)
         return generation
 
-    def add_lease(self, lease: Lease) -> None:
-        """Add one lease whatever the generation, for example one that `repair` found on a host.
-
-        Raises NotFound when there is no such tenant, ConcurrentChange when a live lease holds the device or stands
-        for the same GPU of the VM.
-        """
-        self._count_change(lease.host)
-        self._insert_lease(lease)
-
     def leases(self, host: str | None = None, vm_uuid: str | None = None, *, live_only: bool = True) -> list[Lease]:
         """Leases of a host, a VM, both, or all; by host, tenant, VM and index. live_only: without those `gone`."""
         query = select(_LEASES)

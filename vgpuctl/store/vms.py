@@ -103,10 +103,6 @@ class VmRows(QueueRows):
             cause = codec.plain_text(notice.cause)
             self._change_vm(uuid, preempted_at=notice.at, preempted_by=cause, preempted_for_good=notice.is_final)
 
-    def set_vm_host(self, uuid: str, host: str) -> None:
-        """Set the host of a VM. Raises NotFound."""
-        self._change_vm(uuid, host=host)
-
     def set_vm_nodes(self, uuid: str, nodes: GuestNodes | None) -> None:
         """Set the part of its host's NUMA nodes that a VM has. Raises NotFound."""
         self._change_vm(uuid, nodes=_nodes(nodes))

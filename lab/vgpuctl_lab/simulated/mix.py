@@ -36,7 +36,6 @@ from vgpuctl_lab.simulated.machine.shape import (
 )
 
 DEFAULT_MIX = "a40:1"
-INTERFACES = (MDEV, MDEV_VF, VF_PROFILE, VF, PASSTHROUGH)
 MOST_CARDS = 16
 _CARD = re.compile(r"(?P<board>[^/*]+)(?:/(?P<interface>[a-z-]+))?(?:\*(?P<count>[0-9]{1,4}))?")
 _MOST_PLAIN_VFS = 8

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 
-from tests.integration.store.samples import lease, mdev_share, some_uuid, vf_share, vm
+from tests.integration.store.samples import lease, mdev_share, reserve, some_uuid, vf_share, vm
 from vgpuctl.errors import ConcurrentChange, QuotaExceeded
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
@@ -25,7 +25,7 @@ def add_same_device(url: str, barrier: Barrier, tell: Callable[[object], object]
         barrier.wait(START_LIMIT_S)
         try:
             with store.transaction() as session:
-                session.add_lease(held)
+                reserve(session, held)
         except ConcurrentChange:
             tell(None)
         else:

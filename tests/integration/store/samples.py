@@ -20,6 +20,7 @@ from vgpuctl.model.network import Network, NetworkRequest, NetworkState
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Vm, VmRequest, VmState
+from vgpuctl.store.session import Session
 
 
 def some_uuid() -> str:
@@ -153,3 +154,8 @@ def _gpu(bus: int) -> Gpu:
         mig_mode=None,
         problems=("ECC says: 'ü' \u2028 \\ \"",),
     )
+
+
+def reserve(session: Session, one: Lease) -> None:
+    """Reserve one lease on its host as it is now."""
+    session.reserve(one.host, session.generation(one.host), [one])

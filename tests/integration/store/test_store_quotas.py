@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.integration.store.conftest import Clock
-from tests.integration.store.samples import host_facts, lease, vf_share, vm
+from tests.integration.store.samples import host_facts, lease, reserve, vf_share, vm
 from vgpuctl.errors import ConcurrentChange, NotFound, QuotaExceeded
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import LeaseState
@@ -116,7 +116,7 @@ def test_a_share_that_moves_to_another_gpu_is_two_intervals(filled: Store, clock
     held = lease(vf_share(), state=LeaseState.RUNNING)
     begin = clock.now
     with filled.transaction() as session:
-        session.add_lease(held)
+        reserve(session, held)
     clock.now += 5
     with filled.transaction() as session:
         session.set_lease_share(held.id, replace(held.share, numa_node=1))
@@ -130,8 +130,8 @@ def test_a_ledger_that_does_not_agree_with_the_leases_is_mended(filled: Store, c
     begin = clock.now
     counted, lost = lease(vf_share(), state=LeaseState.RUNNING), lease(vf_share("0000:41:00.5"))
     with filled.transaction() as session:
-        session.add_lease(counted)
-        session.add_lease(lost)
+        reserve(session, counted)
+        reserve(session, lost)
     leases = tables.leases
     with filled._engine.begin() as connection:
         connection.execute(leases.update().where(leases.c.id == counted.id).values(state="gone", changed_at=begin + 7))

@@ -4,7 +4,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpuctl.scheduler.mig_fits import MigFits, MigFleet, MigProfile
+from vgpuctl.scheduler.mig_fits import MigFits, MigProfile
 
 PROFILES = {
     one.name: one
@@ -34,24 +34,17 @@ def test_most_counts_what_goes_together() -> None:
 @given(st.lists(st.tuples(st.sampled_from(list(PROFILES)), st.integers(0, 2)), max_size=40))
 @settings(deadline=None, derandomize=True)
 def test_an_instance_is_placed_exactly_when_a_start_is_free(deeds: list[tuple[str, int]]) -> None:
-    fleet = MigFleet(MigFits(PROFILES))
-    masks = {"a": 0, "b": 0, "c": 0}
-    placed: list[tuple[str, int]] = []
-    for name in masks:
-        fleet.put(name, 0)
+    fits, mask = MigFits(PROFILES), 0
+    placed: list[int] = []
     for name, release in deeds:
         profile = PROFILES[name]
-        free = any(not mask & profile.window(start) for mask in masks.values() for start in profile.starts)
-        chosen = fleet.choose(name)
-        assert (chosen is not None) == free
-        if chosen is not None:
-            gpu, start = chosen
-            assert start in profile.starts
-            assert not masks[gpu] & profile.window(start)
-            masks[gpu] |= profile.window(start)
-            fleet.put(gpu, masks[gpu])
-            placed.append((gpu, profile.window(start)))
+        free = [start for start in profile.starts if not mask & profile.window(start)]
+        found = fits.best_start(name, mask)
+        if found is None:
+            assert not free
+        else:
+            assert found[1] in free
+            placed.append(profile.window(found[1]))
+            mask |= placed[-1]
         if release == 0 and placed:
-            gpu, window = placed.pop(0)
-            masks[gpu] &= ~window
-            fleet.put(gpu, masks[gpu])
+            mask &= ~placed.pop(0)

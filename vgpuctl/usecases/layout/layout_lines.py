@@ -2,7 +2,6 @@
 """What a run over the fleet tells: a line per step and a recap per host, as people know them from Ansible."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -79,8 +78,3 @@ class AppliedHost:
     def count(self, outcome: Outcome) -> int:
         """How many lines have this outcome."""
         return Counter(line.outcome for line in self.lines)[outcome]
-
-
-def totals(hosts: Sequence[AppliedHost]) -> Counter[Outcome]:
-    """The lines of all hosts, by outcome."""
-    return Counter(line.outcome for host in hosts for line in host.lines)

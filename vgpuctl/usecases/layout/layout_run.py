@@ -16,7 +16,6 @@ from vgpuctl.model.vm import Hold, VmState
 from vgpuctl.ovn.authority import OWN_NAME
 from vgpuctl.planner.layout import (
     Difference,
-    Disturbed,
     HostPlan,
     Phase,
     PlannedStep,
@@ -363,8 +362,3 @@ def describe_step(step: Step) -> str:
     """A step in one line: `sriov.set address=0000:41:00.0 count=0`."""
     fields = " ".join(f"{key}={value}" for key, value in vars(step).items() if value is not None)
     return f"{step.op} {fields}"
-
-
-def describe_disturbed(disturbed: Sequence[Disturbed]) -> str:
-    """Everyone in one line."""
-    return "; ".join(str(one) for one in disturbed)

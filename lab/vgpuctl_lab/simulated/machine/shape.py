@@ -154,10 +154,6 @@ class Shape:
         """How many NUMA nodes it has: as many as its cards are at."""
         return max((card.numa_node for card in self.cards), default=0) + 1
 
-    def card_at(self, address: str) -> Card | None:
-        """The card whose physical function this is."""
-        return next((card for card in self.cards if card.address == address), None)
-
 
 def write(shape: Shape, path: Path) -> None:
     """Write a host's shape."""

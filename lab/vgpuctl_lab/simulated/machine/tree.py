@@ -38,7 +38,6 @@ FIRMWARES = {
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 _UNKNOWN_BOARD = "board-unknown"
 _LIBVIRT_SOCKETS = ("/run/libvirt/libvirt-sock", "/run/libvirt/virtlogd-sock")
-KNOWN_DRIVERS = ("nvidia", "vfio-pci", "pci-pf-stub", "snd_hda_intel", "xe", "i915", "gim", "amdgpu", "nouveau")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 
-from vgpuctl.scheduler.host_state import WHOLE, Demand
+from vgpuctl.scheduler.soft.host_state import WHOLE, Demand
 
 MOST_SIZES = 32
 """Share sizes that are priced: those that ask for most GPUs together. Others are worth nothing of their own."""

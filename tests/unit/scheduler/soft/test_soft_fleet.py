@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgpuctl.model.policy import PolicyName, parse_policy
-from vgpuctl.scheduler.host_state import WHOLE, Demand
-from vgpuctl.scheduler.soft_fleet import SoftFleet, SoftPlacement
+from vgpuctl.scheduler.soft.host_state import WHOLE, Demand
+from vgpuctl.scheduler.soft.soft_fleet import SoftFleet, SoftPlacement
 
 POLICIES = [*PolicyName, "spread:0.3+binpack:0.7", "fragmentation:0.9+binpack:0.1"]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpuctl.scheduler.host_state import WHOLE, Demand
-from vgpuctl.scheduler.packing import ENOUGH, MOST_SIZES, packing_of, share_prices, worth_of_free_shares
+from vgpuctl.scheduler.soft.host_state import WHOLE, Demand
+from vgpuctl.scheduler.soft.packing import ENOUGH, MOST_SIZES, packing_of, share_prices, worth_of_free_shares
 
 EXPECTED = st.dictionaries(st.integers(4, 99).map(lambda one: one * 10), st.integers(1, 50), min_size=1, max_size=6)
 

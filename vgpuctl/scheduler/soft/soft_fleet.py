@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName
-from vgpuctl.scheduler.future import MOST_REMEMBERED, Future, OnBoard, Room
-from vgpuctl.scheduler.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState, after, choices, fits
+from vgpuctl.scheduler.soft.future import MOST_REMEMBERED, Future, OnBoard, Room
+from vgpuctl.scheduler.soft.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState, after, choices, fits
 from vgpuctl.scheduler.state_index import StateIndex
 
 SMALLEST_SAMPLE = 64

@@ -2,7 +2,7 @@
 """What the future would still get out of a host: the value that the policy `fragmentation` keeps highest, in GPUs.
 
 The future is the distribution of typical requests, given or counted as they arrive. The value has two parts:
-what the free parts of the GPUs are worth when expected shares are packed into them (`vgpuctl.scheduler.packing`), less
+what the free parts of the GPUs are worth when expected shares are packed into them (packing.py beside this file), less
 where the host lacks the CPUs or the memory to use them; and, at a small price for each, how many of every typical
 request alone would still fit. The fewer of a request the fleet has room for the dearer it is, so empty hosts are kept
 for those that want many GPUs.
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import mul
 from typing import Any
 
-from vgpuctl.scheduler.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState
-from vgpuctl.scheduler.packing import Packing, packing_of
+from vgpuctl.scheduler.soft.host_state import WHOLE, Demand, GpuFree, GpusFree, HostState
+from vgpuctl.scheduler.soft.packing import Packing, packing_of
 
 POPULARITY = 0.95
 """Typical are the most frequent requests that make up this share of all."""

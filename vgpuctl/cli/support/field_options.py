@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a command, made from a table of fields (vgpuctl/specs/field.py)."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+from vgpuctl.cli.support.numbers import WholeRange
+from vgpuctl.specs.field import Choice, Table, Truth, Type, Whole
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def field_options(table: Table[Any]) -> Callable[[Command], Command]:
+    """Add one option per field that has a flag. A flag that is not given is passed as None, or as () for a list."""
+
+    def decorate(function: Command) -> Command:
+        for option in reversed(list(_options(table))):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def _options(table: Table[Any]) -> Iterator[Callable[[Command], Command]]:
+    for field in table.fields:
+        if field.flag is None:
+            continue
+        text = field.help + ("; may be given several times." if field.is_list else ".")
+        if isinstance(field.type, Truth):
+            yield click.option(field.flag, field.parameter, is_flag=True, default=None, help=text)
+            continue
+        yield click.option(
+            field.flag,
+            field.parameter,
+            type=_click_type(field.type),
+            multiple=field.is_list,
+            metavar=field.metavar,
+            show_default=table.written_default(field) or False,
+            help=text,
+        )
+
+
+def _click_type(kind: Type) -> Any:
+    if isinstance(kind, Whole):
+        return WholeRange(kind.lowest, kind.highest)
+    if isinstance(kind, Choice):
+        return click.Choice([member.value for member in kind.members])
+    return str

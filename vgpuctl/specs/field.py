@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fields of what users write. One table per thing; flags, files, JSON schema, comparison and docs follow from it.
+
+A table says what a field is called, what it accepts and where the model keeps it. It reads nothing itself:
+`specs.reading` reads files and flags, `specs.schema` writes the JSON schema, `specs.comparison` compares.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
+
+Model = TypeVar("Model")
+
+
+class Parse(Protocol):
+    """Turns a text into the model's value. what: the key or flag, for errors. Raises UsageError."""
+
+    def __call__(self, text: str, /, *, what: str) -> Any:
+        """Read one text."""
+
+
+def plain_text(text: str, /, *, what: str) -> str:
+    """Keep a text as it is: the parser of a field that has no format of its own."""
+    return text
+
+
+@dataclass(frozen=True)
+class Text:
+    """One line of text. show: writes the model's value as a user would. takes_numbers: a file may hold `4096` as well.
+
+    pattern: a regular expression (of JSON schema) for editors; `parse` decides.
+    """
+
+    parse: Parse = plain_text
+    show: Callable[[Any], str] = str
+    takes_numbers: bool = False
+    pattern: str | None = None
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number between two bounds, both included."""
+
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True)
+class Truth:
+    """True or false; its flag takes no value."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One member of a closed set."""
+
+    members: type[StrEnum]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text of several lines. Its flag names a file that holds it, and comparisons never show it."""
+
+    parse: Parse = plain_text
+
+
+Type = Text | Whole | Truth | Choice | Document
+
+
+class Compared(StrEnum):
+    """When two specifications of one name differ in this field."""
+
+    ALWAYS = "always"
+    IF_GIVEN = "if-given"
+    """A specification that leaves the field out accepts any value."""
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field.
+
+    key: in files; `disk.size` is the key `size` of the mapping `disk`. help: one line for --help, the schema and the
+    docs, without the default. attribute: where the model keeps it, for example `disk.size_mib`; the key without it.
+    flag: the option, None for a field without one. metavar: its value in --help. is_list: in a file a list, on the
+    command line a flag that may be given several times. flag_names_file: the flag's value is a file whose text counts,
+    as always for a Document. default: as a user would write it, where the model's own default does not say it.
+    example: for the docs. parts: attributes beside `attribute`, for a parser that returns one value for each.
+    """
+
+    key: str
+    type: Type
+    help: str
+    attribute: str = ""
+    flag: str | None = None
+    metavar: str | None = None
+    is_list: bool = False
+    is_required: bool = False
+    flag_names_file: bool = False
+    default: str | None = None
+    example: str = ""
+    compared: Compared = Compared.ALWAYS
+    parts: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The attribute of the model, through its nested values: `disk.size_mib`."""
+        return self.attribute or self.key
+
+    @property
+    def parameter(self) -> str:
+        """The name under which a command receives its flag: `disk_size`."""
+        return self.key.replace(".", "_")
+
+    @property
+    def names_file(self) -> bool:
+        """True if the flag's value is the name of a file."""
+        return self.flag_names_file or isinstance(self.type, Document)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A mapping inside a file (`disk:`), whose fields the model keeps in a value of its own.
+
+    opened_by: keys; one of them must be given on the command line before the section's other flags mean anything.
+    """
+
+    key: str
+    help: str
+    attribute: str = ""
+    opened_by: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """The attribute of the model."""
+        return self.attribute or self.key
+
+
+@dataclass(frozen=True)
+class Table(Generic[Model]):
+    """All fields of one thing that users write.
+
+    name: of the thing, for errors: `VM`. model: the frozen dataclass that it becomes.
+    """
+
+    name: str
+    model: type[Model]
+    fields: tuple[Field, ...]
+    sections: tuple[Section, ...] = ()
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the outer mapping, in the table's order."""
+        return tuple(dict.fromkeys(field.key.partition(".")[0] for field in self.fields))
+
+    def field(self, key: str) -> Field:
+        """The field of a key. Raises KeyError."""
+        return next(field for field in self.fields if field.key == key)
+
+    def inside(self, section: Section) -> tuple[Field, ...]:
+        """The fields of a section."""
+        return tuple(field for field in self.fields if field.key.startswith(f"{section.key}."))
+
+    def written_default(self, field: Field) -> str | None:
+        """The default as a user would write it; None where leaving the field out means none."""
+        if field.default is not None or field.is_required:
+            return field.default
+        value = default_at(self.model, field.path.split("."))
+        return None if value in (None, (), "") else show(field.type, value)
+
+    def build(self, values: Mapping[str, Any]) -> Model:
+        """Make the model's value. values: by attribute, nested as the model is; what is missing has its default."""
+        return _build(self.model, values)
+
+
+def show(kind: Type, value: Any) -> str:
+    """Write one value of the model as a user would."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return kind.show(value) if isinstance(kind, Text) else str(value)
+
+
+def default_at(model: type[Any], path: list[str]) -> Any:
+    """The default of an attribute of a dataclass, through nested dataclasses; None where it has none."""
+    for field in dataclasses.fields(model):
+        if field.name != path[0]:
+            continue
+        if path[1:]:
+            return default_at(class_of(model, field.name), path[1:])
+        if field.default_factory is not dataclasses.MISSING:
+            return field.default_factory()
+        return None if field.default is dataclasses.MISSING else field.default
+    raise KeyError(f"{model.__name__} has no attribute {path[0]}")
+
+
+def class_of(model: type[Any], attribute: str) -> type[Any]:
+    """The dataclass of an attribute that holds one, or one or None. Raises KeyError for another attribute."""
+    hint = typing.get_type_hints(model)[attribute]
+    members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for member in members:
+        if dataclasses.is_dataclass(member) and isinstance(member, type):
+            return member
+    raise KeyError(f"{model.__name__}.{attribute} is no dataclass")
+
+
+def _build(model: type[Model], values: Mapping[str, Any]) -> Model:
+    made = {
+        name: _build(class_of(model, name), value) if isinstance(value, dict) else value
+        for name, value in values.items()
+    }
+    return model(**made)

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-import psycopg
-
 _START_LIMIT_S = 30
 _STOP_LIMIT_S = 15
 
@@ -81,6 +79,8 @@ class LocalPostgres:
 
     def execute(self, statement: str, *, database: str = "postgres") -> None:
         """Run one statement as the server's owner."""
+        import psycopg
+
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement.encode())
 
@@ -132,6 +132,8 @@ class LocalPostgres:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
             )  # fmt: skip
         self.port = port
+        import psycopg  # here, so that a unit test needs none
+
         give_up = time.monotonic() + _START_LIMIT_S
         while time.monotonic() < give_up:
             if self._process.poll() is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.usecases.support.survey import survey
-from vgpuctl.usecases.tenant.tenants import create_tenant
+from vgpuctl.usecases.tenant.create_tenant import create_tenant
 from vgpuctl.usecases.vm.create_vm import create_vm
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.wiring import Settings, open_services

@@ -315,7 +315,7 @@ GATES = [
         "quotas of a tenant that is there change by set-quota and its file alone",
         "set_quotas",
         "store/quotas.py",
-        "usecases/tenant/tenants.py:_set",
+        "usecases/tenant/set_quota.py:record_quotas",
         on="session",
     ),
     guarded(
@@ -370,7 +370,7 @@ GATES = [
     guarded(
         "a host that no inventory has is refused before any host is read",
         "refuse_unknown_host",
-        "usecases/placement/pools.py",
+        "usecases/placement/usable_hosts.py",
         "usecases/placement/explain_vm.py:explain_vm",
     ),
 ]

@@ -67,7 +67,7 @@ def _node(node: NumaNode) -> str:
 def print_gpu(gpu: Gpu) -> None:
     """Print what was found of one GPU."""
     from vgpuctl.model.units import format_mib
-    from vgpuctl.usecases.host.inspect_host import board_name
+    from vgpuctl.usecases.host.list_gpus import board_name
 
     print_line()
     print_line(f"GPU {gpu.address}  {board_name(gpu)}  [{gpu.vendor_id}:{gpu.device_id}]")

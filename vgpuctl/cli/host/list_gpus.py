@@ -22,7 +22,7 @@ from vgpuctl.cli.support.services import report_failures
 def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
     """List the GPUs of all hosts: how they can be shared, what is promised and what is wrong with them."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.host.inspect_host import list_gpus
+    from vgpuctl.usecases.host.list_gpus import list_gpus
 
     with services(**where) as opened:
         gpus, seen = list_gpus(opened, refresh=refresh)

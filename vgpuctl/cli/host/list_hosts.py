@@ -24,7 +24,7 @@ def command(as_json: bool, **where: Any) -> None:
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.units import format_mib
-    from vgpuctl.usecases.host.inspect_host import list_hosts
+    from vgpuctl.usecases.host.list_hosts import list_hosts
 
     with services(**where) as opened:
         hosts = list_hosts(opened)

@@ -23,7 +23,7 @@ def command(creatable: bool, refresh: bool, as_json: bool, **where: Any) -> None
     """List the vGPU types that each GPU offers and how many more of each can be created now."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.units import format_mib
-    from vgpuctl.usecases.host.inspect_host import list_profiles
+    from vgpuctl.usecases.host.list_profiles import list_profiles
 
     with services(**where) as opened:
         profiles, seen = list_profiles(opened, refresh=refresh)

@@ -25,7 +25,7 @@ def command(name: str, pattern: str, inventories: tuple[str, ...], database: str
     A host in no pool serves every tenant. VMs that run already stay where they are.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.placement.pools import create_pool
+    from vgpuctl.usecases.tenant.create_pool import create_pool
 
     with services(inventories=inventories, database=database) as opened:
         pool, changed = create_pool(opened, name, pattern)

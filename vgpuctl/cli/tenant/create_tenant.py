@@ -38,7 +38,7 @@ def command(
     The same command again changes nothing; a tenant that is there with others is refused (see `vgpuctl set-quota`).
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.tenant.tenants import create_tenant
+    from vgpuctl.usecases.tenant.create_tenant import create_tenant
 
     with services(database=database) as opened:
         changed = create_tenant(

@@ -15,7 +15,7 @@ from vgpuctl.cli.support.output import confirm, print_json, say
 def command(name: str, yes: bool, database: str | None, as_json: bool) -> None:
     """Delete a pool and its grants; its hosts then serve every tenant, and VMs stay where they are."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.placement.pools import delete_pool
+    from vgpuctl.usecases.tenant.delete_pool import delete_pool
 
     if not yes:
         confirm(f"Delete pool {name} and open its hosts to every tenant?")

@@ -16,7 +16,7 @@ from vgpuctl.cli.support.output import print_json, say
 def command(pool: str, tenants: tuple[str, ...], revoke: bool, database: str | None, as_json: bool) -> None:
     """Let tenants use the hosts of a pool."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.placement.pools import grant_pool
+    from vgpuctl.usecases.tenant.grant_pool import grant_pool
 
     with services(database=database) as opened:
         there, changed = grant_pool(opened, pool, tenants, revoke=revoke)

@@ -13,7 +13,7 @@ from vgpuctl.cli.support.output import print_json, print_table
 def command(database: str | None, as_json: bool) -> None:
     """List the pools with their hosts and the tenants that may use them."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.placement.pools import list_pools
+    from vgpuctl.usecases.tenant.list_pools import list_pools
 
     with services(database=database) as opened:
         pools = list_pools(opened)

@@ -15,7 +15,8 @@ def command(database: str | None, as_json: bool) -> None:
     preemption policy, and whom to ask."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.quota.resources import format_amount
-    from vgpuctl.usecases.tenant.tenants import QuotaUse, describe_policy, list_tenants
+    from vgpuctl.usecases.tenant.list_tenants import QuotaUse, list_tenants
+    from vgpuctl.usecases.tenant.set_quota import describe_policy
 
     def shown(use: QuotaUse) -> str:
         limit = "no limit" if use.limit is None else format_amount(use.resource, use.limit)

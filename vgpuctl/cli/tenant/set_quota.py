@@ -35,7 +35,7 @@ def command(
     --reclaim, --preempt and --grace set its preemption policy.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.tenant.tenants import set_policy, set_quota
+    from vgpuctl.usecases.tenant.set_quota import set_policy, set_quota
 
     policy = preempt_options.read_policy(reclaim, preempt_mode, grace_s)
     if not limits and not guaranteed and not policy:

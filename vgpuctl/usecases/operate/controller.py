@@ -25,9 +25,9 @@ from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.store.claims import Claim
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.operate.repair import repair
-from vgpuctl.usecases.placement.pools import usable_hosts
 from vgpuctl.usecases.placement.preemption import as_one, find_eviction, find_eviction_together
 from vgpuctl.usecases.placement.reservations import bookings_of, with_promises
+from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.observations import look
 from vgpuctl.usecases.support.operations import may_run

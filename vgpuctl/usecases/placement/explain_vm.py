@@ -21,10 +21,10 @@ from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejecti
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.victims import Candidate, Eviction
 from vgpuctl.scheduler.what_if import Change, changes_that_admit
-from vgpuctl.usecases.placement.pools import refuse_unknown_host
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
+from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 

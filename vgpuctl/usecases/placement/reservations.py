@@ -21,8 +21,8 @@ from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.placement.pools import usable_hosts
 from vgpuctl.usecases.placement.quota import refuse_for_ever
+from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 

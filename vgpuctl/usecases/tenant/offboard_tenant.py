@@ -20,7 +20,7 @@ from vgpuctl.usecases.network.vpc_changes import Decision, change_objects
 from vgpuctl.usecases.network.vpc_objects import all_objects
 from vgpuctl.usecases.placement.reservations import describe
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.tenant.tenants import set_quota
+from vgpuctl.usecases.tenant.set_quota import set_quota
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.gc_volumes import OLD_ENDINGS
 

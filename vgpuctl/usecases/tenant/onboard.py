@@ -26,10 +26,11 @@ from vgpuctl.usecases.network.vpc_changes import (
 )
 from vgpuctl.usecases.network.vpc_objects import all_objects
 from vgpuctl.usecases.operate.repair import mend_vm
-from vgpuctl.usecases.placement.pools import grant_pool
 from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.tenant.tenants import create_tenant, describe, set_quota
+from vgpuctl.usecases.tenant.create_tenant import create_tenant
+from vgpuctl.usecases.tenant.grant_pool import grant_pool
+from vgpuctl.usecases.tenant.set_quota import describe_quota, set_quota
 from vgpuctl.usecases.vm.create_vm import create_vm, find_existing
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.image_gate import refuse_unregistered
@@ -154,7 +155,9 @@ def _compare_quotas(session: Session, wanted: TenantFile, *, exists: bool, prune
     for resource in sorted({*before, *after}):
         old, new = before.get(resource), after.get(resource)
         named = resource in wanted.limits or resource in wanted.guaranteed
-        detail = tuple(f"{sign} {describe(quota)}" for sign, quota in (("-", old), ("+", new)) if quota and old != new)
+        detail = tuple(
+            f"{sign} {describe_quota(quota)}" for sign, quota in (("-", old), ("+", new)) if quota and old != new
+        )
         if not named:
             yield Outcome("quota", resource, REMOVED if prune else KEPT)
         elif old == new:

@@ -20,9 +20,9 @@ from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.store.records import Operation
 from vgpuctl.usecases.network.ports import network_of, on_its_host, take_port
-from vgpuctl.usecases.placement.pools import usable_hosts
 from vgpuctl.usecases.placement.preemption import as_one, find_eviction_together
 from vgpuctl.usecases.placement.quota import refuse_early, refuse_over_quota
+from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.failed_hosts import FailedHosts, on_host
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.operations import may_run

@@ -19,7 +19,6 @@ from vgpuctl.scheduler.judge import FleetView, view_of
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.victims import Candidate, Eviction
 from vgpuctl.usecases.network.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
-from vgpuctl.usecases.placement.pools import usable_hosts
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import (
@@ -29,6 +28,7 @@ from vgpuctl.usecases.placement.reservations import (
     use_now,
     with_promises,
 )
+from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.capacities import declared_gpus
 from vgpuctl.usecases.support.differences import difference
 from vgpuctl.usecases.support.failed_hosts import FailedHosts, on_host

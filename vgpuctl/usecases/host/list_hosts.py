@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""list-hosts: each host with its facts and the state of its layout, or the reason why it does not answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.planner.layout import plan_host
+from vgpuctl.usecases.support.layout_records import shares_made
+from vgpuctl.usecases.support.observations import look
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.survey import survey
+
+
+@dataclass(frozen=True)
+class ListedHost:
+    """One host of the inventory: its facts, or why it does not answer.
+
+    layout: `as declared`, `2 differences`, or None where no layout is declared. libvirt_problem: why libvirt does not
+    answer on a host whose agent does.
+    """
+
+    name: str
+    facts: HostFacts | None
+    problem: VgpuctlError | None
+    layout: str | None = None
+    libvirt_problem: VgpuctlError | None = None
+
+
+def list_hosts(services: Services) -> Sequence[ListedHost]:
+    """Read every host now; one that does not answer is a row with its problem."""
+    names = services.hosts()
+    seen = survey(services, names, refresh=True)
+    facts = {capacity.name: capacity.facts for capacity in seen.capacities}
+    problems = dict(seen.failures)
+    silent = look(services, seen.read)
+    return [
+        ListedHost(
+            name,
+            facts.get(name),
+            problems.get(name),
+            _layout_state(services, name, facts.get(name)),
+            silent.get(name),
+        )
+        for name in names
+    ]
+
+
+def _layout_state(services: Services, name: str, facts: HostFacts | None) -> str | None:
+    layout = services.inventory.layout(name) if facts is not None else None
+    if facts is None or layout is None:
+        return None
+    with services.store.reading() as session:
+        leases = session.leases(host=name)
+    plan = plan_host(layout, facts, leases, shares_made(services, name, facts))
+    return "as declared" if plan.is_in_layout else f"{len(plan.differences)} differences"

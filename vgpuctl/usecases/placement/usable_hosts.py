@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts that a tenant's VM may be placed on: the command's hosts without those in pools of others."""
+
+import difflib
+from collections.abc import Sequence
+
+from vgpuctl.errors import NoCapacity
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.usecases.support.services import Services
+
+
+def refuse_unknown_host(services: Services, host: str | None, names: Sequence[str]) -> None:
+    """Refuse a host that a VM names and this command has not, with near names, before any host is read.
+
+    Raises NoCapacity.
+    """
+    if host is None or host in names:
+        return
+    if host in services.inventory.select(None):
+        raise NoCapacity(f"host {host} is left out by --limit", hint="name it in --limit too", stays=True)
+    near = difflib.get_close_matches(host, names, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "see `vgpuctl list-hosts`"
+    raise NoCapacity(f"the inventory has no host {host}", hint=hint, stays=True)
+
+
+def usable_hosts(services: Services, request: VmRequest) -> list[str]:
+    """The hosts of this command that the request's tenant may use.
+
+    Raises NoCapacity when the host it names, or every host, is in a pool that is not granted to the tenant.
+    """
+    with services.store.reading() as session:
+        closed = closed_hosts(request.tenant, session.pools())
+    names = services.hosts()
+    refuse_unknown_host(services, request.host, names)
+    usable = [name for name in names if name not in closed]
+    if usable and request.host not in closed:
+        return usable
+    barred = [request.host] if request.host is not None and request.host in closed else list(names)
+    raise NoCapacity(
+        f"tenant {request.tenant} may not use {barred[0] if len(barred) == 1 else 'any of the hosts'}",
+        context=[f"{name}: in pool {closed[name]}, which is not granted to {request.tenant}" for name in barred],
+        hint=f"run `vgpuctl grant-pool {closed[barred[0]]} {request.tenant}`",
+    )

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""delete-pool: open a pool's hosts to every tenant again."""
+
+from vgpuctl.quota.pools import Pool
+from vgpuctl.usecases.support.services import Services
+
+
+def delete_pool(services: Services, name: str) -> Pool:
+    """Delete a pool and its grants. Raises NotFound."""
+    with services.store.transaction() as session:
+        pool = session.pool(name)
+        session.delete_pool(name)
+        session.add_event("pool-deleted", name)
+    return pool

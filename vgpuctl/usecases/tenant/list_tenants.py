@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""list-tenants: tenants, their quotas and what they use."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.model.preemption import USUAL_POLICY, TenantPolicy
+from vgpuctl.model.vpc import Contact
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.services import Services
+
+
+@dataclass(frozen=True)
+class QuotaUse:
+    """One quota and what is used of it, in the quota's unit (vgpuctl.quota.resources)."""
+
+    resource: str
+    used: int
+    limit: int | None
+    guaranteed: int | None
+    borrowed: int
+
+
+@dataclass(frozen=True)
+class ListedTenant:
+    """One tenant: how many VMs it has, the pools granted to it, its quotas, and whom to ask about it."""
+
+    tenant: str
+    vms: int
+    pools: tuple[str, ...]
+    quotas: tuple[QuotaUse, ...]
+    contact: str | None = None
+    policy: TenantPolicy = USUAL_POLICY
+
+
+def list_tenants(services: Services) -> Sequence[ListedTenant]:
+    """Every tenant in name order."""
+    with services.store.reading() as session:
+        vms = session.vms()
+        pools = session.pools()
+        return [
+            ListedTenant(
+                one.name,
+                sum(vm.request.tenant == one.name for vm in vms),
+                tuple(pool.name for pool in pools if one.name in pool.tenants),
+                _uses(session, one.name),
+                next((contact.address for contact in session.vpc_objects(one.name, Contact)), None),
+                one.policy,
+            )
+            for one in session.tenants()
+        ]
+
+
+def _uses(session: Session, tenant: str) -> tuple[QuotaUse, ...]:
+    quotas = session.quotas(tenant)
+    used = session.used(tenant) if quotas else {}
+    return tuple(
+        QuotaUse(quota.resource, have, quota.limit, quota.guaranteed, quota.borrowed(have))
+        for quota in quotas
+        for have in [used.get(quota.resource, 0)]
+    )

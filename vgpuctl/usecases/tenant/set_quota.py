@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""set-quota: quotas and preemption policy of a tenant."""
+
+from collections.abc import Mapping, Sequence
+
+from vgpuctl.errors import UsageError
+from vgpuctl.model.preemption import PreemptMode, Reclaim, TenantPolicy
+from vgpuctl.model.times import format_duration
+from vgpuctl.quota.limits import Quota, changed
+from vgpuctl.quota.resources import format_amount
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.services import Services
+
+Amounts = Mapping[str, int | None]
+
+
+def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amounts, dry_run: bool = False) -> bool:
+    """Set some quotas of a tenant, or with None take them away; the others stay. Returns whether anything changed.
+
+    A limit below what is used already refuses what comes, and takes nothing away. Raises NotFound, UsageError.
+    """
+    with services.store.reading() as session:
+        session.tenant(name)
+        there = session.quotas(name)
+    wanted = _check(changed(there, limits, guaranteed))
+    if dry_run:
+        return wanted != there
+    with services.store.transaction() as session:
+        return record_quotas(session, name, limits, guaranteed)
+
+
+def set_policy(
+    services: Services,
+    name: str,
+    *,
+    reclaim: Reclaim | None = None,
+    preempt: PreemptMode | None = None,
+    grace_s: float | None = None,
+    dry_run: bool = False,
+) -> bool:
+    """Change the preemption policy of a tenant; None leaves a part as it is. Returns whether anything changed.
+
+    Raises NotFound.
+    """
+    with services.store.reading() if dry_run else services.store.transaction() as session:
+        before = session.tenant(name).policy
+        policy = TenantPolicy(
+            before.reclaim if reclaim is None else reclaim,
+            before.preempt if preempt is None else preempt,
+            before.grace_s if grace_s is None else grace_s,
+        )
+        if policy == before:
+            return False
+        if not dry_run:
+            session.set_policy(name, policy)
+            session.add_event("policy-set", name, describe_policy(policy))
+        return True
+
+
+def describe_policy(policy: TenantPolicy) -> str:
+    """A policy in a few words: `reclaim requeue, preempt ask, grace period 30s`."""
+    return f"reclaim {policy.reclaim}, preempt {policy.preempt}, grace period {format_duration(policy.grace_s)}"
+
+
+def record_quotas(session: Session, tenant: str, limits: Amounts, guaranteed: Amounts) -> bool:
+    """Store a tenant's changed quotas with an event. Return whether any changed. Raises UsageError."""
+    there = session.quotas(tenant)
+    wanted = _check(changed(there, limits, guaranteed))
+    if wanted == there:
+        return False
+    session.set_quotas(tenant, wanted)
+    session.add_event("quota-set", tenant, ", ".join(map(describe_quota, wanted)))
+    return True
+
+
+def _check(quotas: Sequence[Quota]) -> list[Quota]:
+    for quota in quotas:
+        if quota.limit is not None and quota.guaranteed is not None and quota.guaranteed > quota.limit:
+            raise UsageError(
+                f"{quota.resource}: {format_amount(quota.resource, quota.guaranteed)} guaranteed is more than the "
+                f"limit of {format_amount(quota.resource, quota.limit)}",
+                hint="raise the limit too, or guarantee less",
+            )
+    return list(quotas)
+
+
+def describe_quota(quota: Quota) -> str:
+    """A quota in a few words: `framebuffer up to 96 GiB, 48 GiB guaranteed`."""
+    parts = [] if quota.limit is None else [f"up to {format_amount(quota.resource, quota.limit)}"]
+    if quota.guaranteed is not None:
+        parts.append(f"{format_amount(quota.resource, quota.guaranteed)} guaranteed")
+    return f"{quota.resource} {', '.join(parts)}"

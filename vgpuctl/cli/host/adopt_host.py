@@ -14,26 +14,28 @@ from vgpuctl.errors import UsageError
 @click.command("adopt-host")
 @click.argument("host")
 @click.option(
-    "--tenant", metavar="NAME", help="Whose the domains with GPUs are; default: those that are not named stay."
+    "--tenant",
+    metavar="NAME",
+    help="Tenant of the domains that hold GPUs.  [default: only domains named by other options]",
 )
 @click.option(
     "--vm",
     "named",
     multiple=True,
     metavar="DOMAIN=TENANT[/NAME]",
-    help="Whose one domain is, and what its VM is called; several times.",
+    help="Tenant and VM name of one domain; several times.",
 )
 @click.option(
     "--owners",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="A YAML or JSON mapping of domains to TENANT or TENANT/NAME.",
+    help="YAML or JSON file that maps domains to TENANT or TENANT/NAME.",
 )
 @click.option(
     "--layout-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the layout to this file of host_vars; default: stdout.",
+    help="Write the layout to this file of host_vars.  [default: stdout]",
 )
 @options.dry_run
 @options.inventory
@@ -50,10 +52,10 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Take over what runs on a host as it is: its domains with GPUs become VMs with leases, its GPUs a declared layout.
+    """Adopt a host as it is: its domains with GPUs become VMs with leases, its GPUs become a declared layout.
 
-    Nothing on the host is written or restarted. Domains and vGPUs that are not adopted stay foreign, and vgpuctl never
-    touches them. The same command again changes nothing, and goes on after it was interrupted.
+    Nothing on the host is written or restarted. vgpuctl never touches domains and vGPUs that were not adopted.
+    The same command again changes nothing, and continues an interrupted run.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.inventory.owners_file import read_owners

@@ -18,11 +18,13 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 @options.inventory
 @options.limit
 @options.forks
-@click.option("--diff", is_flag=True, help="Show what is there and what is declared.")
+@click.option("--diff", is_flag=True, help="Show the declared and the found value of each difference.")
 @click.option("--after-reboot", is_flag=True, help="Compare with the snapshot taken before the reboot.")
-@click.option("--snapshot", is_flag=True, help="Take the snapshot that --after-reboot compares with; apply-hosts does.")
-@click.option("--prepare", is_flag=True, help="List what hosts lack for vgpuctl; needs no Python or root on them.")
-@click.option("--script", is_flag=True, help="With --prepare: print the fixing commands as a shell script.")
+@click.option("--snapshot", is_flag=True, help="Take the snapshot for --after-reboot now; apply-hosts takes one too.")
+@click.option(
+    "--prepare", is_flag=True, help="List missing prerequisites of hosts; needs neither Python nor root on them."
+)
+@click.option("--script", is_flag=True, help="With --prepare: print the commands that fix them as a shell script.")
 @options.database
 @options.ssh
 @options.as_json

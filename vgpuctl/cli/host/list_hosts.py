@@ -18,9 +18,9 @@ from vgpuctl.cli.support.services import report_failures
 @options.forks
 @options.as_json
 def command(as_json: bool, **where: Any) -> None:
-    """Contact every host and list what it runs; one that does not answer is a row with the reason.
+    """Contact every host and list its software; a host that does not answer is a row with the reason.
 
-    A host whose libvirt alone does not answer is `libvirt: no answer`; the reason is told at the end.
+    A host without an answer from libvirt is shown as `libvirt: no answer`; the reason follows the table.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.units import format_mib

@@ -17,21 +17,23 @@ from vgpuctl.cli.support.output import print_json, print_line, say
 @click.option(
     "--serial",
     metavar="N|%",
-    help="Hosts in one batch, such as 2, 25% or 1,5,50%; the next batch begins when this one is done.",
+    help="Size of a batch of hosts: 2, 25% or 1,5,50%. A batch begins after the one before.",
 )
 @click.option(
     "--max-failures",
     type=WholeRange(0),
     metavar="N",
-    help="Begin no further host once more than N failed.  [default: no limit; 0 with --serial]",
+    help="Stop after more than N failed hosts.  [default: no limit; 0 with --serial]",
 )
 @click.option("--check", "--dry-run", "check", is_flag=True, help="Show what would be done and write nothing anywhere.")
 @click.option("--diff", is_flag=True, help="Show what was read before and after each step.")
 @click.option(
-    "--disrupt", is_flag=True, help="Stop VMs that are in the way, take their shares back, and start them again."
+    "--disrupt",
+    is_flag=True,
+    help="Stop the VMs that block a change, release their shares, and start them again afterwards.",
 )
-@click.option("--reset", is_flag=True, help="Reset GPUs whose pending MIG mode needs it.")
-@click.option("--undo", is_flag=True, help="Where a host's run fails, take back what it did there.")
+@click.option("--reset", is_flag=True, help="Reset GPUs to activate a pending MIG mode.")
+@click.option("--undo", is_flag=True, help="Roll back the changes on a host where a step fails.")
 @click.option("--no-boot", is_flag=True, help="Do not install the unit that restores the layout at boot.")
 @options.database
 @options.ssh
@@ -48,10 +50,10 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Bring every host into its declared layout, and prove it by reading it again.
+    """Bring every host into its declared layout, and read it again as proof.
 
-    A line tells of every step, a recap of every host. A host stops at its first step that fails; the others go on.
-    Steps that would disturb a VM are not taken without --disrupt. A second run changes nothing.
+    Prints a line per step and a recap per host. A failed step ends the run on its host; the other hosts go on.
+    Steps that would disturb a VM are skipped without --disrupt. A second run changes nothing.
     """
     from vgpuctl.cli.support.layout_output import RunDisplay, applied_object, longest, recap_text
     from vgpuctl.cli.support.services import report_hosts, services

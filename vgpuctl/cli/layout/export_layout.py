@@ -17,16 +17,18 @@ from vgpuctl.cli.support.output import print_document, print_json, print_line, s
     "tool",
     required=True,
     type=click.Choice(["mig-parted", "vgpu-device-manager", "mdevctl"]),
-    help="Whose file is written.",
+    help="Tool to write the file for.",
 )
-@click.option("--config", default="vgpuctl", show_default=True, metavar="NAME", help="The configuration's name in it.")
+@click.option(
+    "--config", default="vgpuctl", show_default=True, metavar="NAME", help="Name of the configuration in the file."
+)
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="The file, or for mdevctl the folder, to write; default: stdout, for mdevctl as `mdevctl list --dumpjson`.",
+    help="Output file, for mdevctl a folder.  [default: stdout, for mdevctl as `mdevctl list --dumpjson`]",
 )
-@click.option("--partial", is_flag=True, help="Leave out what the tool cannot carry, and tell on stderr.")
+@click.option("--partial", is_flag=True, help="Leave out entries that the tool cannot express; list them on stderr.")
 @options.refresh
 @options.inventory
 @options.database

@@ -14,24 +14,24 @@ _FILE = click.Path(path_type=Path)
 
 
 @click.command("import-layout")
-@click.option("--from-mig-parted", "mig_parted", type=_FILE, metavar="FILE", help="A configuration file of mig-parted.")
+@click.option("--from-mig-parted", "mig_parted", type=_FILE, metavar="FILE", help="Configuration file of mig-parted.")
 @click.option(
     "--from-vgpu-device-manager",
     "vgpu_device_manager",
     type=_FILE,
     metavar="FILE",
-    help="A configuration file of NVIDIA's vGPU device manager.",
+    help="Configuration file of NVIDIA's vGPU device manager.",
 )
 @click.option(
     "--from-mdevctl",
     "mdevctl",
     type=_FILE,
     metavar="PATH",
-    help="A folder like /etc/mdevctl.d, or what `mdevctl list -d --dumpjson` printed.",
+    help="Folder like /etc/mdevctl.d, or the output of `mdevctl list -d --dumpjson`.",
 )
-@click.option("--config", metavar="NAME", help="Which configuration of the file; default: the only one.")
-@click.option("--host", metavar="NAME", help="The host it is for, where the file counts GPUs or names type ids.")
-@click.option("--partial", is_flag=True, help="Leave out what a layout cannot say, and tell on stderr.")
+@click.option("--config", metavar="NAME", help="Configuration to import.  [default: the only one of the file]")
+@click.option("--host", metavar="NAME", help="Host to import for; needed where the file counts GPUs or has type ids.")
+@click.option("--partial", is_flag=True, help="Leave out entries that a layout cannot express; list them on stderr.")
 @options.refresh
 @options.inventory
 @options.database

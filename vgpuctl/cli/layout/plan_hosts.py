@@ -14,14 +14,14 @@ from vgpuctl.planner.layout import HostPlan
 @options.inventory
 @options.limit
 @options.forks
-@click.option("--diff", is_flag=True, help="Show what is there and what is declared.")
+@click.option("--diff", is_flag=True, help="Show the declared and the found value of each difference.")
 @options.database
 @options.ssh
 @options.as_json
 def command(diff: bool, as_json: bool, **where: Any) -> None:
-    """Show what would bring every host into its declared layout, whom that disturbs and what takes it back.
+    """Show the steps that bring hosts into their declared layout, the VMs they disturb and the steps that undo them.
 
-    Every host is read now and nothing is written.
+    Every host is read now; nothing is written.
     """
     from vgpuctl.cli.support.layout_output import RunDisplay, error_object, failure_text, plan_object
     from vgpuctl.cli.support.services import report_hosts, services

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("controller")
-@click.option("--once", is_flag=True, help="Work one round and end.")
+@click.option("--once", is_flag=True, help="Run one round, then exit.")
 @click.option(
     "--interval",
     "interval_s",
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: bool, **where: Any) -> None:
     """Start queued VMs when they fit, and stop VMs whose declared time (--for) is over.
 
-    Several may run at once on one store; each may be killed at any moment, and nothing is lost.
-    SIGTERM and Ctrl-C end it after the VM that it is working on.
+    Several controllers may share one store; each may be killed at any moment without loss.
+    SIGTERM and Ctrl-C end it after the VM in progress.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.operate.controller import run, run_once

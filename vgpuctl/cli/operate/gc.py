@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gc: show what nobody has, ask, take it away."""
+"""gc: list leftovers, ask, remove them."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _KINDS = ("domain", "volume", "network", "vgpu", "ovn")
     "chosen",
     multiple=True,
     type=click.Choice(_KINDS),
-    help="Look only for this, several times; default: all but vgpu.",
+    help="Kind of leftover to look for; several times.  [default: all but vgpu]",
 )
 @options.yes
 @options.dry_run
@@ -29,11 +29,11 @@ _KINDS = ("domain", "volume", "network", "vgpu", "ovn")
 @options.ssh
 @options.as_json
 def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Take away what vgpuctl made on hosts and in OVN and the store does not know, after it was shown.
+    """Remove leftovers of vgpuctl on hosts and in OVN that the store does not know, after showing them.
 
-    Domains of the store's tenants that are off, their disks, seeds and libvirt networks, and OVN's rows of nobody.
-    What runs, what a domain uses, what another store's tenants have and what vgpuctl did not make stays. Idle vGPUs do
-    not say who made them: they are looked for with --kind vgpu alone. What the store knows is a matter of `repair`.
+    Leftovers are domains of the store's tenants that are off, their disks, seeds and libvirt networks, and OVN rows
+    without an owner. Running domains, devices in use, foreign objects and those of another store's tenants stay.
+    Idle vGPUs carry no owner's name, so only --kind vgpu looks for them. `repair` handles objects of the store.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.operate.gc import USUAL_KINDS, Outcome, find_garbage, take_away
@@ -67,5 +67,5 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
         raise PartialFailure(
             "not everything could be looked at and taken away",
             context=failed,
-            hint="mend the host, then run `vgpuctl gc` again",
+            hint="repair the host, then run `vgpuctl gc` again",
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""repair: show and mend what does not fit together."""
+"""repair: list interrupted work, finish it or roll it back."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from vgpuctl.errors import PartialFailure
 @options.ssh
 @options.as_json
 def command(shutdown_timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Finish or take back what a killed run, a lost connection or a reboot left.
+    """Finish or roll back work that a killed run, a lost connection or a reboot interrupted.
 
     Only VMs of the store are touched; a run that is still alive is left alone.
     """
@@ -40,5 +40,5 @@ def command(shutdown_timeout_s: float, dry_run: bool, as_json: bool, **where: An
         raise PartialFailure(
             f"{len(failed)} of {len(repairs)} could not be repaired",
             context=[f"{repair.subject}: {repair.outcome}" for repair in failed],
-            hint="mend the host, then run `vgpuctl repair` again",
+            hint="repair the host, then run `vgpuctl repair` again",
         )

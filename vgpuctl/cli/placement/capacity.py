@@ -19,24 +19,28 @@ from vgpuctl.cli.support.services import report_failures
     multiple=True,
     required=True,
     metavar="WHAT",
-    help="What each VM has, as for create-vm: A40-8Q, 2*L40S-48Q, passthrough:H100; several times.",
+    help="GPUs of each VM, as for create-vm: A40-8Q, 2*L40S-48Q, passthrough:H100; several times.",
 )
 @click.option("--vcpus", type=WholeRange(1, 512), default=2, show_default=True, help="Virtual CPUs of each VM.")
 @click.option("--memory", default="2GiB", show_default=True, metavar="SIZE", help="Memory of each VM.")
-@click.option("--hugepages", metavar="SIZE", help="Its memory is made of huge pages of this size: 2MiB, 1GiB.")
-@click.option("--require-label", "required", multiple=True, metavar="KEY=VALUE", help="Only GPUs with this label.")
+@click.option("--hugepages", metavar="SIZE", help="Size of the huge pages behind its memory: 2MiB or 1GiB.")
 @click.option(
-    "--for", "duration", metavar="DURATION", help="How long each VM would run (2h, 1d12h); without it, until deleted."
+    "--require-label", "required", multiple=True, metavar="KEY=VALUE", help="Only GPUs with this label; several times."
 )
-@click.option("--tenant", metavar="NAME", help="Only hosts that this tenant may use; quotas do not count.")
-@click.option("--after-defrag", is_flag=True, help="Also: how many would fit if VMs were placed anew, and which move.")
+@click.option(
+    "--for", "duration", metavar="DURATION", help="Running time of each VM (2h, 1d12h).  [default: until deleted]"
+)
+@click.option("--tenant", metavar="NAME", help="Only hosts that this tenant may use; quotas are ignored.")
+@click.option(
+    "--after-defrag", is_flag=True, help="Also count the VMs that fit after a defragmentation, and list its moves."
+)
 @options.inventory
 @options.limit
 @options.database
 @options.ssh
 @options.forks
 @options.refresh
-@click.option("--all", "shows_all", is_flag=True, help="When none fits: show every refusal, not groups of them.")
+@click.option("--all", "shows_all", is_flag=True, help="If none fits, show every refusal instead of groups.")
 @options.as_json
 def command(
     gpus: Sequence[str],
@@ -52,7 +56,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Count how many more VMs of one kind fit, by host, with the rules that place them. Nothing is created."""
+    """Count the VMs of one kind that still fit, by host, with the rules of placing. Nothing is created."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.model.guest_memory import parse_page_size

@@ -21,12 +21,12 @@ from vgpuctl.model.plural import counted
 @options.ssh
 @options.forks
 @options.refresh
-@click.option("--all", "shows_all", is_flag=True, help="Show every answer of a host or GPU, not groups of them.")
+@click.option("--all", "shows_all", is_flag=True, help="Show the answer of every host and GPU instead of groups.")
 @options.as_json
 def command(shows_all: bool, refresh: bool, as_json: bool, **given: Any) -> None:
-    """Tell what every host and GPU answers to a VM: what takes it, what refuses it and why, and what would help.
+    """Explain which hosts and GPUs take a VM, which refuse it, the reasons and the remedies.
 
-    A VM that is there and is named without --gpu is explained as if it were asked for anew. Nothing is created.
+    An existing VM, named without --gpu, is explained as a new request of the same shape. Nothing is created.
     """
     from vgpuctl.cli.support.services import services, take_service_options
     from vgpuctl.usecases.placement.explain_vm import explain_vm

@@ -13,7 +13,7 @@ from vgpuctl.cli.support.output import print_json, say
 @options.database
 @options.as_json
 def command(name: str, tenant: str, database: str | None, as_json: bool) -> None:
-    """Take a VM out of the queue, with those it was to be created with; one that gave way stays stopped."""
+    """Remove a VM from the queue with the other VMs of its gang; a preempted VM stays stopped."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.vm.queue import leave_queue
 

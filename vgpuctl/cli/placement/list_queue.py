@@ -13,10 +13,10 @@ from vgpuctl.cli.support.output import print_json, print_table, say
 @options.database
 @options.as_json
 def command(tenant: str | None, inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
-    """List the VMs that wait, in the order in which they are served now, each with why and until when.
+    """List the VMs in the queue in their current order, with the reason and the expected start.
 
-    The expected start follows from the declared ends (--for) of the VMs that run and of those before it; it is not
-    known where too few VMs have one. With an inventory its labels and maintenance count too. No host is contacted.
+    The expected start follows from the declared ends (--for) of running VMs and of earlier entries; it is unknown
+    where too few VMs have one. With an inventory, labels and maintenance count too. No host is contacted.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.times import format_duration, format_time

@@ -9,7 +9,7 @@ from vgpuctl.cli.support.output import print_json, print_table
 
 @click.command("list-reservations")
 @options.tenant_filter
-@click.option("--all", "past", is_flag=True, help="Those that are over too.")
+@click.option("--all", "past", is_flag=True, help="Also show reservations that are over.")
 @options.database
 @options.as_json
 def command(tenant: str | None, past: bool, database: str | None, as_json: bool) -> None:

@@ -11,15 +11,20 @@ from vgpuctl.cli.support.output import print_json, say
 
 @click.command("reserve")
 @click.argument("name")
-@click.option("--tenant", required=True, metavar="NAME", help="For whom.")
+@click.option("--tenant", required=True, metavar="NAME", help="Tenant of the reservation.")
 @click.option(
-    "--gpu", "gpus", multiple=True, required=True, metavar="WHAT", help="As for create-vm: A40-8Q, 2*L40S-48Q; several."
+    "--gpu",
+    "gpus",
+    multiple=True,
+    required=True,
+    metavar="WHAT",
+    help="GPUs to reserve, as for create-vm: A40-8Q, 2*L40S-48Q; several times.",
 )
 @click.option(
-    "--from", "begin", required=True, metavar="TIME", help="Begin: 2026-11-01T14:00, UTC unless it names a zone."
+    "--from", "begin", required=True, metavar="TIME", help="Begin, as 2026-11-01T14:00; UTC unless it names a zone."
 )
-@click.option("--until", required=True, metavar="TIME", help="End, as --from.")
-@click.option("--every", metavar="DURATION", help="Again and again: from one begin to the next, as in 1d or 1w.")
+@click.option("--until", required=True, metavar="TIME", help="End, in the form of --from.")
+@click.option("--every", metavar="DURATION", help="Repeat after this period, from one begin to the next: 1d, 1w.")
 @options.inventory
 @options.limit
 @options.database
@@ -36,12 +41,12 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Reserve GPU shares for a tenant, for a time, once or again and again.
+    """Reserve GPU shares for a tenant for a period, once or repeatedly.
 
-    Until then only VMs whose declared time (--for) is over before may use them. A reservation that does not fit is
-    refused with the first time at which it would. `create-vm --reservation NAME` takes the shares.
+    Before the period only VMs whose declared time (--for) ends earlier may use them. A reservation that does not fit
+    is refused with the first time at which it fits. `create-vm --reservation NAME` uses the shares.
 
-    A reservation keeps GPUs only: CPUs and memory must be free on the host when it is used.
+    A reservation holds GPUs only: CPUs and memory must be free on the host when it is used.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.gpu_request import parse_gpu_request

@@ -9,14 +9,20 @@ from vgpuctl.cli.support.output import print_json, say
 
 @click.command("set-queue")
 @click.argument("policy", type=click.Choice(["fifo", "priority", "shortest-first", "fair-share"]))
-@click.option("--ageing", default="1h", show_default=True, metavar="DURATION", help="After this long nobody overtakes.")
+@click.option(
+    "--ageing",
+    default="1h",
+    show_default=True,
+    metavar="DURATION",
+    help="Waiting time after which no other entry overtakes.",
+)
 @options.database
 @options.as_json
 def command(policy: str, ageing: str, database: str | None, as_json: bool) -> None:
-    """Choose who comes first in the queue.
+    """Set the order of the queue.
 
-    fifo: who came first. priority: the higher one. shortest-first: the shortest declared time (--for). fair-share: the
-    tenant with the smallest dominant share of the fleet. With time everybody moves up.
+    fifo: first come, first served. priority: highest first. shortest-first: shortest declared time (--for) first.
+    fair-share: the tenant with the smallest dominant share of the fleet first. Entries move up as they age.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.queue import QueuePolicy, QueueSettings

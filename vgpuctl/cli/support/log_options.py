@@ -27,7 +27,7 @@ def accept_log_options(command: click.Command, *, hidden: bool) -> None:
             expose_value=False,
             hidden=hidden,
             callback=_log_on_stderr,
-            help="Log what is done on stderr; -vv: every call to a host, libvirt and the store, with its duration.",
+            help="Log progress on stderr; -vv adds each call to a host, libvirt and the store with its duration.",
         ),
         click.Option(
             ["--log-file"],
@@ -36,7 +36,7 @@ def accept_log_options(command: click.Command, *, hidden: bool) -> None:
             expose_value=False,
             hidden=hidden,
             callback=_log_to_file,
-            help="Append everything that -vv shows to this file, with the traceback of an unexpected error.",
+            help="Append the log of -vv to this file, with tracebacks of unexpected errors.",
         ),
     ]
 

@@ -19,9 +19,9 @@ inventory = click.option(
     multiple=True,
     envvar="VGPUCTL_INVENTORY",
     metavar="PATH",
-    help="Inventory file or folder, or a comma list of hosts; several times, later ones win.  [env: VGPUCTL_INVENTORY]",
+    help="Inventory file, folder or comma-separated hosts; several times, later ones win.  [env: VGPUCTL_INVENTORY]",
 )
-limit = click.option("--limit", metavar="PATTERN", help="Only hosts that fit: names, groups, globs, !not, &and, @file.")
+limit = click.option("--limit", metavar="PATTERN", help="Only matching hosts: names, groups, globs, !not, &and, @file.")
 forks = click.option(
     "--forks", type=WholeRange(1, 500), default=10, show_default=True, help="Hosts contacted at the same time."
 )
@@ -30,17 +30,17 @@ database = click.option(
     envvar="VGPUCTL_DATABASE_URL",
     metavar="URL",
     callback=database_url,
-    help="Store: sqlite:///FILE, postgresql://…, or @FILE that holds such a URL; default: a file in the user's data"
-    " folder.  [env: VGPUCTL_DATABASE_URL]",
+    help="Store: sqlite:///FILE, postgresql://…, or @FILE with such a URL.  [default: a file in the user's data folder]"
+    "  [env: VGPUCTL_DATABASE_URL]",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout instead of a table.")
-dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done and write nothing anywhere.")
-yes = click.option("-y", "--yes", is_flag=True, help="Do not ask before destroying.")
+dry_run = click.option("--dry-run", is_flag=True, help="Show the steps without changing anything.")
+yes = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 tenant = click.option("--tenant", required=True, metavar="NAME", help="The tenant the VM belongs to.")
 network_tenant = click.option("--tenant", required=True, metavar="NAME", help="The tenant the network belongs to.")
-tenant_filter = click.option("--tenant", metavar="NAME", help="Only this tenant's.")
+tenant_filter = click.option("--tenant", metavar="NAME", help="Only objects of this tenant.")
 every_refusal = click.option(
-    "--all", expose_value=False, is_flag=True, help="Show every refusal of a host or GPU, not groups of them."
+    "--all", expose_value=False, is_flag=True, help="Show every refusal of a host or GPU instead of groups."
 )
 refresh = click.option("--refresh", is_flag=True, help="Read the hosts again instead of the cached facts.")
 
@@ -83,7 +83,7 @@ def ssh(function: Command) -> Command:
             "--known-hosts",
             type=click.Path(path_type=Path, dir_okay=False),
             metavar="FILE",
-            help="Known host keys; default: ssh_config's UserKnownHostsFile.",
+            help="File of known host keys.  [default: ssh_config's UserKnownHostsFile]",
         ),
     ):
         function = option(function)

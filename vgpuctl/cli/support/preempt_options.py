@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FLAGS = (
-    click.option("--preempt", "may_preempt", is_flag=True, help="Preempt other VMs if the VM fits only then."),
+    click.option("--preempt", "may_preempt", is_flag=True, help="Preempt other VMs if the VM fits only without them."),
     click.option(
         "--grace",
         "grace_s",

@@ -14,15 +14,15 @@ from vgpuctl.cli.support.output import print_json, say
     "pattern",
     required=True,
     metavar="PATTERN",
-    help="The hosts, as for --limit: names, groups, globs, !not, &and.",
+    help="Hosts of the pool, as for --limit: names, groups, globs, !not, &and.",
 )
 @options.inventory
 @options.database
 @options.as_json
 def command(name: str, pattern: str, inventories: tuple[str, ...], database: str | None, as_json: bool) -> None:
-    """Make a pool of hosts, which only tenants with a grant may use, or give a pool other hosts.
+    """Create a pool of hosts that only tenants with a grant may use, or change the hosts of a pool.
 
-    A host in no pool serves every tenant. VMs that run already stay where they are.
+    A host outside all pools serves every tenant. Running VMs stay where they are.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.tenant.create_pool import create_pool

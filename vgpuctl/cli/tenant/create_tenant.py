@@ -15,11 +15,13 @@ from vgpuctl.cli.tenant import quota_options
     "limits",
     multiple=True,
     metavar="RESOURCE=AMOUNT",
-    help=f"Never more than this; several times. Resources: {quota_options.UNITS}.",
+    help=f"Limit of a resource; several times. Resources: {quota_options.UNITS}.",
 )
 @quota_options.guaranteed
 @preempt_options.policy_flags
-@click.option("--pool", "pools", multiple=True, metavar="NAME", help="Let it use this pool of hosts; several times.")
+@click.option(
+    "--pool", "pools", multiple=True, metavar="NAME", help="Grant a pool of hosts to the tenant; several times."
+)
 @options.database
 @options.as_json
 def command(
@@ -35,7 +37,7 @@ def command(
 ) -> None:
     """Add a tenant, with its quotas, preemption policy and pools.
 
-    The same command again changes nothing; a tenant that is there with others is refused (see `vgpuctl set-quota`).
+    The same command again changes nothing; an existing tenant with other values is refused (see `vgpuctl set-quota`).
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.tenant.create_tenant import create_tenant

@@ -10,11 +10,11 @@ from vgpuctl.cli.support.output import print_json, say
 @click.command("grant-pool")
 @click.argument("pool")
 @click.argument("tenants", nargs=-1, required=True, metavar="TENANT...")
-@click.option("--revoke", is_flag=True, help="Take the grants back; VMs that run there stay.")
+@click.option("--revoke", is_flag=True, help="Revoke the grants; running VMs stay.")
 @options.database
 @options.as_json
 def command(pool: str, tenants: tuple[str, ...], revoke: bool, database: str | None, as_json: bool) -> None:
-    """Let tenants use the hosts of a pool."""
+    """Let tenants use the hosts of a pool, or revoke that."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.tenant.grant_pool import grant_pool
 

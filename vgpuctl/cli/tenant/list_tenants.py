@@ -11,8 +11,7 @@ from vgpuctl.cli.support.output import print_json, print_table
 @options.database
 @options.as_json
 def command(database: str | None, as_json: bool) -> None:
-    """List the tenants: how many VMs each has, its pools, and used / limit of each quota, its
-    preemption policy, and whom to ask."""
+    """List tenants with their VMs, pools, quotas (used / limit), preemption policy and contact."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.quota.resources import format_amount
     from vgpuctl.usecases.tenant.list_tenants import QuotaUse, list_tenants

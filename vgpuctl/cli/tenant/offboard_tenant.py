@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""offboard-tenant: show what goes, ask, take it back, prove it."""
+"""offboard-tenant: list the objects to remove, ask, remove them and prove it."""
 
 from typing import Any
 
@@ -21,9 +21,9 @@ from vgpuctl.cli.support.output import confirm, print_json, say
 @options.ssh
 @options.as_json
 def command(name: str, yes: bool, timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Take back everything of a tenant: VMs, shares, reservations, networks, addresses, grants and quotas.
+    """Remove a tenant's VMs, shares, reservations, networks, addresses, grants and quotas.
 
-    Its name and its usage stay. At the end every host is asked whether anything is left.
+    Its name and its usage stay. At the end every host is searched for leftovers.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.tenant.offboard_tenant import belongings, offboard_tenant

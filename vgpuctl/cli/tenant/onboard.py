@@ -12,15 +12,15 @@ from vgpuctl.cli.support.output import print_json, print_line, print_table, say
 
 @click.command("onboard")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--diff", is_flag=True, help="Show what changes in each object.")
-@click.option("--prune", is_flag=True, help="Remove the tenant's objects that the file does not have.")
+@click.option("--diff", is_flag=True, help="Show the changes of each object.")
+@click.option("--prune", is_flag=True, help="Remove the tenant's objects that are not in the file.")
 @click.option(
     "--secrets-from",
     multiple=True,
     type=click.Path(path_type=Path, file_okay=False),
     envvar="VGPUCTL_SECRETS_FROM",
     metavar="DIR",
-    help="Folder in which FILE may name secrets, beside its own folder; several times.  [env: VGPUCTL_SECRETS_FROM]",
+    help="Further folder with secrets that FILE may name; several times.  [env: VGPUCTL_SECRETS_FROM]",
 )
 @options.dry_run
 @options.inventory
@@ -38,9 +38,9 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Make a tenant what its file says: quotas, pools, networks, security groups, ways in and out, VMs.
+    """Create or change a tenant from its file: quotas, pools, networks, security groups, external addresses, VMs.
 
-    The same command again changes nothing, and finishes what a killed run began.
+    The same command again changes nothing, and finishes an interrupted run.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.network import Backend

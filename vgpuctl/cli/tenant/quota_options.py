@@ -16,7 +16,7 @@ guaranteed = click.option(
     "--guaranteed",
     multiple=True,
     metavar="RESOURCE=AMOUNT",
-    help="What the tenant can count on; what it uses beyond is borrowed. `none` takes it away; several times.",
+    help="Guaranteed amount of a resource; use above it is borrowed. `none` removes it; several times.",
 )
 
 

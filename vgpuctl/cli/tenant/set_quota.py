@@ -28,10 +28,10 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Set limits of a tenant; those that are not named stay as they are, `none` takes one away.
+    """Change quotas of a tenant; other quotas stay, `none` removes one.
 
     Resources: vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices),
-    gpu-hours (per calendar month), shares:PROFILE. A limit below what is used refuses what comes and ends nothing.
+    gpu-hours (per calendar month), shares:PROFILE. A limit below the use refuses new VMs and stops none.
     --reclaim, --preempt and --grace set its preemption policy.
     """
     from vgpuctl.cli.support.services import services

@@ -14,12 +14,14 @@ from vgpuctl.errors import UsageError
     "--profile", "profiles", multiple=True, metavar="NAME", help="Only shares of this profile; several times."
 )
 @click.option(
-    "--since", metavar="TIME", help="From this time, UTC unless it names a zone; default: this month's begin."
+    "--since",
+    metavar="TIME",
+    help="Start of the period, UTC unless it names a zone.  [default: the first of this month]",
 )
-@click.option("--until", metavar="TIME", help="Up to this time; default: now.")
-@click.option("--month", metavar="YYYY-MM", help="This calendar month (UTC) instead of --since and --until.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values with a heading.")
-@click.option("--intervals", is_flag=True, help="Print every interval that a share was attached, not the sums.")
+@click.option("--until", metavar="TIME", help="End of the period.  [default: now]")
+@click.option("--month", metavar="YYYY-MM", help="Calendar month (UTC) instead of --since and --until.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values with a header.")
+@click.option("--intervals", is_flag=True, help="Print each interval of an attached share instead of sums.")
 @options.database
 @options.as_json
 def command(
@@ -36,7 +38,7 @@ def command(
     """Show what tenants used, by profile: hours of shares, of framebuffer (GiB), of MIG compute slices, of whole GPUs.
 
     A share counts from when its device is built until it is given back, also while its VM is stopped and keeps it.
-    What was used stays known after VMs are deleted.
+    Usage stays known after VMs are deleted.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.times import format_time, format_time_to_second, parse_time

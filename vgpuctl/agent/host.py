@@ -6,18 +6,17 @@ What a file's text means is left to `facts`; what may be written, to `changes`.
 
 import errno as errnos
 import os
-import shutil
 import stat
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any, BinaryIO, ContextManager, Dict, List, Optional, Sequence, Set, Tuple
 
 from vgpuctl.agent import time_limits
 from vgpuctl.agent.file_problems import errno_name, put_problem, read_problem, write_blocked
 from vgpuctl.agent.kernel_log import KernelLog
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.values import dataclass
 
 LOCK_TIMEOUT_S = 30.0
 # Longer than sriov_numvfs of a whole card or a reset takes, shorter than the operator's machine waits for the steps.
@@ -358,7 +357,8 @@ class Host:
         folders = [self.path(folder) for folder in PROGRAM_FOLDERS]
         if self.root == "/":
             folders = [*os.environ.get("PATH", "").split(os.pathsep), *folders]
-        return shutil.which(name, path=os.pathsep.join(folders))
+        paths = (f"{folder}/{name}" for folder in folders if folder)
+        return next((path for path in paths if os.access(path, os.X_OK) and not os.path.isdir(path)), None)
 
     def lock(self, timeout_s: float = LOCK_TIMEOUT_S) -> "ContextManager[None]":
         """Hold the host's lock for changes. Raises Problem `host-locked` with the holder's pid, `lock-refused`."""

@@ -6,10 +6,11 @@ ANSWER = "vgpuctl-agent"
 # It answers one line, `vgpuctl-agent have|need|old X.Y|damaged`, and after `need` reads the file's bytes from stdin.
 # It runs under Python 3.6 and later far enough to say that it is too old. A host whose home is not writable
 # keeps the file in /run, or in memory alone. Files that nobody used for a month go.
-# Beside the file lies the same agent compiled by the host's own Python, after 64 digits with its sha256: modules in a
-# zip would be compiled at each start. Its pycs are of the kind that is never checked against a source (PEP 552).
+# Beside the file lies the same agent compiled by the host's own Python, as modules in a zip would be compiled at each
+# start: 64 digits of its sha256, then a marshalled dictionary from module to code. The host's Python names that file,
+# since bytecode differs between versions. Bytes that were checked are the bytes that run.
 BOOTSTRAP = """\
-import hashlib, os, pwd, stat, sys, time
+import hashlib, importlib.machinery, marshal, os, pwd, stat, sys, time
 def say(text):
     os.write(1, ("vgpuctl-agent " + text + "\\n").encode())
 def folders():
@@ -70,24 +71,39 @@ def clean(folder):
     except OSError:
         pass
 def compiled(path):
-    import importlib.util, io, marshal, zipfile
-    target = "%s.%s" % (path[:-4], sys.implementation.cache_tag)
+    target = "%s.%s-%x" % (path[:-4], sys.implementation.cache_tag, sys.hexversion)
     try:
         with open(target, "rb") as file:
             found = file.read()
         if found[:64] == hashlib.sha256(found[64:]).hexdigest().encode():
             touch(target)
-            return target
+            return marshal.loads(found[64:])
     except OSError:
         pass
-    buffer = io.BytesIO()
-    header = importlib.util.MAGIC_NUMBER + b"\\1\\0\\0\\0" + bytes(8)
-    with zipfile.ZipFile(path) as sources, zipfile.ZipFile(buffer, "w") as codes:
+    import zipfile
+    codes = {}
+    with zipfile.ZipFile(path) as sources:
         for name in sources.namelist():
-            code = compile(sources.read(name), path + "/" + name, "exec", dont_inherit=True)
-            codes.writestr(name + "c", header + marshal.dumps(code))
-    data = buffer.getvalue()
-    return target if keep(hashlib.sha256(data).hexdigest().encode() + data, target) else path
+            code = compile(sources.read(name), path + "/" + name, "exec", dont_inherit=True, optimize=2)
+            codes[name[:-3].replace("/", ".")] = marshal.dumps(code)
+    data = marshal.dumps(codes)
+    keep(hashlib.sha256(data).hexdigest().encode() + data, target)
+    return codes
+class Finder:
+    def __init__(self, path):
+        self.path = path
+        self.codes = compiled(path)
+    def find_spec(self, name, target=None):
+        for each in (name, name + ".__init__"):
+            if each in self.codes:
+                spec = importlib.machinery.ModuleSpec(name, self, origin=each, is_package=each != name)
+                if each != name:
+                    spec.submodule_search_locations.append(self.path)
+                return spec
+    def create_module(self, spec):
+        pass
+    def exec_module(self, module):
+        exec(marshal.loads(self.codes[module.__spec__.origin]), module.__dict__)
 def in_memory(data):
     descriptor = os.memfd_create("vgpuctl-agent")
     view = memoryview(data)
@@ -114,7 +130,9 @@ def start(digest, size):
     kept = path is not None
     path = path or in_memory(data)
     sys.argv = [path]
-    sys.path.insert(0, compiled(path) if kept else path)
+    sys.path.insert(0, path)
+    if kept:
+        sys.path_importer_cache[path] = Finder(path)
 start(sys.argv[1], int(sys.argv[2]))
 from vgpuctl.agent.__main__ import main
 main()

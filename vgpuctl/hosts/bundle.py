@@ -20,6 +20,8 @@ from vgpuctl.agent.__main__ import main
 
 main()
 """
+# Much quicker to import than the standard library's dataclasses, which the same sources use here.
+_VALUES, _LIGHT_VALUES = "vgpuctl/agent/wire/values.py", "vgpuctl/agent/wire/light_values.py"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -65,6 +67,7 @@ def _sources() -> dict[str, bytes]:
     package = Path(vgpuctl.__file__).parent
     files = [package / "__init__.py", *sorted((package / "agent").rglob("*.py"))]
     sources = {f"vgpuctl/{path.relative_to(package).as_posix()}": path.read_bytes() for path in files}
+    sources[_VALUES] = sources.pop(_LIGHT_VALUES)
     sources["__main__.py"] = _MAIN.encode()
     agent = [content.decode() for content in sources.values()]
     sources["pynvml.py"] = excerpt(_pynvml_source(), names_used(agent)).encode()

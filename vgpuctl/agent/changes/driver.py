@@ -3,7 +3,6 @@
 
 import re
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from typing import List, Optional
 
 from vgpuctl.agent.changes import unbind_lock
@@ -13,6 +12,7 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.steps import BindDriver, Change
+from vgpuctl.agent.wire.values import dataclass, replace
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PROBE = "/sys/bus/pci/drivers_probe"

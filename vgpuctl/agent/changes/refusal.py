@@ -2,10 +2,10 @@
 """Why NVIDIA's driver or the kernel refused a vGPU: the errno's and the resource manager code's meaning."""
 
 import re
-from dataclasses import replace
 from typing import Optional, Sequence
 
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.values import replace
 
 _RM_CODE = re.compile(r"vgpu create request:\s*(0x[0-9a-fA-F]+)")
 

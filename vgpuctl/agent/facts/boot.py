@@ -4,13 +4,13 @@
 import hashlib
 import json
 import re
-from dataclasses import replace
 from typing import Optional
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.boot import BootFacts
 from vgpuctl.agent.wire.decode import WireError, from_json
+from vgpuctl.agent.wire.values import replace
 
 _STARTS = re.compile(rf"^ExecStart=(\S+) .*{re.escape(wire.AGENT)}\b", re.MULTILINE)
 

@@ -2,9 +2,7 @@
 """Every GPU of the host with all that hangs on it. A part that cannot be read is a line in the GPU's problems."""
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
-from xml.etree.ElementTree import Element
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from vgpuctl.agent.facts import (
     display,
@@ -15,7 +13,6 @@ from vgpuctl.agent.facts import (
     pci,
     scheduler_note,
     sriov,
-    sriov_health,
     vf_notes,
     vgpu_config,
     vgpu_profile,
@@ -38,6 +35,10 @@ from vgpuctl.agent.wire.facts import (
     VgpuType,
     VirtualFunction,
 )
+from vgpuctl.agent.wire.values import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -54,7 +55,7 @@ class Shared:
     nodes: OpenNodes
     mdevs: Tuple[mdev.ActiveMdev, ...]
     nvml: Optional[Mapping[str, NvmlGpu]]
-    vgpu_config: Optional[Element]
+    vgpu_config: "Optional[Element]"
     vgpu_config_problem: Optional[str] = None
     unread_mdevs: Tuple[mdev.UnreadMdev, ...] = ()
     schedulers: Mapping[str, SchedulerFacts] = field(default_factory=dict)
@@ -85,11 +86,11 @@ def read_gpus(host: Host, shared: Shared) -> Tuple[Tuple[Gpu, ...], Tuple[Unread
     unread: List[UnreadFunction] = []
     for address in pci.read_addresses(host):
         try:
-            function = pci.read(host, address)
+            function = pci.read_gpu(host, address)
         except Problem as problem:
             unread.append(UnreadFunction(address, problem.message))
             continue
-        if function.is_gpu():
+        if function is not None:
             found.append(_Reader(host, function, shared).read())
     return tuple(found), tuple(unread)
 
@@ -220,7 +221,8 @@ class _Reader:
 
     def _read_vf(self, number: int, address: str, uuid: Optional[str]) -> VirtualFunction:
         host, nodes = self._host, self._shared.nodes
-        current = vgpu_profile.read_current(host, address) if vgpu_profile.is_offered(host, address) else None
+        has_profile = vgpu_profile.is_offered(host, address)
+        current = vgpu_profile.read_current(host, address) if has_profile else None
         holders = nodes.holders_of_function(address)
         if uuid is not None:
             holders += nodes.holders_of_mdev(uuid)
@@ -232,7 +234,7 @@ class _Reader:
             vgpu_profile.type_or_none(current),
             uuid,
             holders,
-            offers_types=sriov_health.offers_types(host, address),
+            offers_types=has_profile or mdev.offers_types(host, address),
         )
 
     def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:

@@ -4,12 +4,12 @@
 import re
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.facts import iommu, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.values import dataclass
 
 BUS = "/sys/bus/mdev/devices"
 DEFINITIONS = "/etc/mdevctl.d"

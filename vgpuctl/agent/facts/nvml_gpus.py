@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every GPU that NVML shows, with what it knows of each."""
 
-from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Tuple
 
 from vgpuctl.agent.facts import nvml_mig, nvml_vgpu
@@ -10,6 +9,7 @@ from vgpuctl.agent.facts.nvml_vgpu import NvmlType
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id, text
 from vgpuctl.agent.wire.facts import SchedulerFacts
+from vgpuctl.agent.wire.values import dataclass, replace
 
 _MIB = 1 << 20
 

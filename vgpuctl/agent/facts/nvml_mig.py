@@ -3,12 +3,11 @@
 
 import re
 from collections import defaultdict
-from ctypes import byref, c_uint
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from vgpuctl.agent.nvml import Nvml, text
 from vgpuctl.agent.wire.facts import MigProfileFacts
+from vgpuctl.agent.wire.values import dataclass
 
 # Names of profiles, for drivers whose NVML does not tell them; `+me` is how nvidia-smi shows REV1.
 _ATTRIBUTES = {
@@ -179,8 +178,10 @@ def create(nvml: Nvml, device: Any, profile: MigProfileFacts, start: Optional[in
     library = nvml.library
     if start is None:
         return library.nvmlDeviceCreateGpuInstance(device, profile.profile_id)
+    import ctypes
+
     placement = library.c_nvmlGpuInstancePlacement_t(start, profile.size)
-    return library.nvmlDeviceCreateGpuInstanceWithPlacement(device, profile.profile_id, byref(placement))
+    return library.nvmlDeviceCreateGpuInstanceWithPlacement(device, profile.profile_id, ctypes.byref(placement))
 
 
 def create_compute_instance(nvml: Nvml, handle: Any, compute_slices: int) -> None:
@@ -202,9 +203,9 @@ def compute_instances(nvml: Nvml, handle: Any) -> List[Tuple[Any, int]]:
         info = _compute_profile(nvml, handle, number)
         if info is None:
             continue
-        count = c_uint(0)
+        count, pointer = _counter()
         array = (library.c_nvmlComputeInstance_t * max(int(info.instanceCount), 1))()
-        library.nvmlGpuInstanceGetComputeInstances(handle, info.id, array, byref(count))
+        library.nvmlGpuInstanceGetComputeInstances(handle, info.id, array, pointer)
         found += [(one, int(info.sliceCount)) for one in array[: count.value]]
     return found
 
@@ -240,20 +241,28 @@ def _processes(nvml: Nvml, device: Any) -> List[Any]:
 def _placements(nvml: Nvml, device: Any, profile_id: int) -> List[Any]:
     library = nvml.library
     ask = library.nvmlDeviceGetGpuInstancePossiblePlacements
-    count = c_uint(0)
-    if nvml.optional(ask, device, profile_id, None, byref(count)) is None or not count.value:
+    count, pointer = _counter()
+    if nvml.optional(ask, device, profile_id, None, pointer) is None or not count.value:
         return []
     array = (library.c_nvmlGpuInstancePlacement_t * count.value)()
-    ask(device, profile_id, array, byref(count))
+    ask(device, profile_id, array, pointer)
     return list(array[: count.value])
 
 
 def _handles(nvml: Nvml, device: Any, profile: MigProfileFacts) -> List[Any]:
     library = nvml.library
-    count = c_uint(0)
+    count, pointer = _counter()
     array = (library.c_nvmlGpuInstance_t * max(profile.max_count, 1))()
-    library.nvmlDeviceGetGpuInstances(device, profile.profile_id, array, byref(count))
+    library.nvmlDeviceGetGpuInstances(device, profile.profile_id, array, pointer)
     return list(array[: count.value])
+
+
+def _counter() -> Tuple[Any, Any]:
+    """Return a C counter and the pointer to it that NVML fills. Hosts without NVML do not pay for ctypes."""
+    from ctypes import byref, c_uint
+
+    count = c_uint(0)
+    return count, byref(count)
 
 
 def _profile_name(nvml: Nvml, device: Any, number: int, info: Any) -> str:

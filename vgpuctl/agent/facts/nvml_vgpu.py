@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """vGPUs through NVML: a GPU's types, mixed sizes (reference 3.3) and the scheduler (reference 3.4)."""
 
-from dataclasses import dataclass
 from typing import Any, Callable, Optional, Tuple
 
 from vgpuctl.agent.nvml import Nvml, text
 from vgpuctl.agent.wire.facts import SchedulerFacts
+from vgpuctl.agent.wire.values import dataclass
 
 # NVML_VGPU_SCHEDULER_POLICY_*; 0 is a policy that this NVML does not know.
 POLICIES = {"best-effort": 1, "equal-share": 2, "fixed-share": 3}

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open vSwitch and OVN on the host: what its database says, what runs, what the tunnels carry (ovn-controller(8))."""
 
-import ipaddress
 import json
 import re
-from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from vgpuctl.agent.facts import network_manager, ovn_services
@@ -13,6 +11,7 @@ from vgpuctl.agent.wire import ovn as wire
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import BridgeFacts, InterfaceFacts, OvnFacts, OvnSigns, TunnelSigns
 from vgpuctl.agent.wire.steps import Chassis
+from vgpuctl.agent.wire.values import dataclass
 
 DATABASE = "/run/openvswitch/db.sock"
 PID_FILES = {"switch": "/run/openvswitch/ovs-vswitchd.pid", "controller": "/run/ovn/ovn-controller.pid"}
@@ -215,7 +214,7 @@ def _read_interfaces(host: Host) -> Tuple[InterfaceFacts, ...]:
 
 
 def _bare(addresses: Sequence[str]) -> List[str]:
-    return [str(ipaddress.ip_interface(one).ip) for one in addresses]
+    return [one.partition("/")[0] for one in addresses]
 
 
 def _uuid(row: Mapping[str, Any]) -> str:

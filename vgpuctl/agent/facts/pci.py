@@ -2,11 +2,11 @@
 """PCI functions as sysfs shows them (reference 1.1): identity, driver, BARs, companions, reset."""
 
 import re
-from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.values import dataclass
 
 DEVICES = "/sys/bus/pci/devices"
 DRIVERS = "/sys/bus/pci/drivers"
@@ -76,6 +76,17 @@ def read(host: Host, address: str) -> Function:
         read_driver(host, address),
         host.link(f"{path}/physfn") is not None,
     )
+
+
+def read_gpu(host: Host, address: str) -> Optional[Function]:
+    """Read a function if it is a GPU's physical one, else None. Raises Problem, except for a VF of any device.
+
+    One read tells the VFs apart, which are most of the functions of a host with vGPUs.
+    """
+    if host.link(f"{folder(address)}/physfn") is not None:
+        return None
+    function = read(host, address)
+    return function if function.is_gpu() else None
 
 
 def read_driver(host: Host, address: str) -> Optional[str]:

@@ -2,12 +2,12 @@
 """Health of SR-IOV on one of NVIDIA's cards as sysfs shows it now; what is healthy is `wire.vf_health`'s to say."""
 
 import re
-from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from vgpuctl.agent.facts import mdev, pci, sriov, vgpu_profile
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import vf_health
+from vgpuctl.agent.wire.values import dataclass
 from vgpuctl.agent.wire.vf_health import DRIVER, VfState
 
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"

@@ -2,13 +2,15 @@
 """NVIDIA's vgpuConfig.xml: the vGPU types each GPU supports, readable without any GPU bound (reference 3.5)."""
 
 import re
-from dataclasses import dataclass
-from typing import Dict, Optional
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Dict, Optional
 
 from vgpuctl.agent.facts.pci import Function
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.values import dataclass
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 VGPU_CONFIG = "/usr/share/nvidia/vgpu/vgpuConfig.xml"
 _MIB = 1 << 20
@@ -24,18 +26,21 @@ class ConfiguredType:
     max_instances: Optional[int] = None
 
 
-def read(host: Host) -> Optional[ElementTree.Element]:
+def read(host: Host) -> "Optional[Element]":
     """Read vgpuConfig.xml, None when this host has none. Raises Problem when it cannot be understood."""
     text = host.read_optional(VGPU_CONFIG)
     if text is None:
         return None
+    # Only hosts with NVIDIA's vGPU software pay for it.
+    from xml.etree import ElementTree
+
     try:
         return ElementTree.fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", text))
     except ElementTree.ParseError as error:
         raise Problem("unreadable", f"{VGPU_CONFIG} is not XML: {error}", path=VGPU_CONFIG) from error
 
 
-def configured_types(config: ElementTree.Element, gpu: Function) -> Dict[str, ConfiguredType]:
+def configured_types(config: "Element", gpu: Function) -> Dict[str, ConfiguredType]:
     """Return {type id: type} that vgpuConfig.xml supports on a GPU; the subsystem decides where it is named."""
     maxima = {
         supported.get("vgpuId", ""): _number(supported.findtext("maxVgpus"))
@@ -53,7 +58,7 @@ def configured_types(config: ElementTree.Element, gpu: Function) -> Dict[str, Co
     return found
 
 
-def _is_this_gpu(identity: Optional[ElementTree.Element], gpu: Function) -> bool:
+def _is_this_gpu(identity: "Optional[Element]", gpu: Function) -> bool:
     if identity is None or _number(identity.get("deviceId")) != int(gpu.device_id, 16):
         return False
     subsystem = _number(identity.get("subsystemId"))

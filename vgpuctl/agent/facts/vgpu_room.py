@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many more vGPUs of a type fit where NVML tells more than a maximum: MIG, mixed sizes (reference 2.2)."""
 
-from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from vgpuctl.agent.facts.holders import OpenNodes
@@ -11,6 +10,7 @@ from vgpuctl.agent.facts.nvml_mig import NvmlInstance, NvmlMig
 from vgpuctl.agent.facts.nvml_vgpu import NvmlType
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.facts import VgpuType
+from vgpuctl.agent.wire.values import replace
 
 
 def read(host: Host, address: str, gpu: Optional[NvmlGpu], nodes: OpenNodes) -> Dict[str, int]:

@@ -2,12 +2,12 @@
 """The vGPU types of one GPU and how many of each it can still take, from whatever this host tells about them."""
 
 import re
-from dataclasses import dataclass, replace
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from vgpuctl.agent.facts import mdev, vgpu_profile
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.facts import VgpuType, VirtualFunction
+from vgpuctl.agent.wire.values import dataclass, replace
 
 # Names: NVIDIA vGPU user guide; time-sliced `A40-8Q`, `T4-2B4`; MIG-backed `A100-1-5C`, `A100-1-5CME`.
 _SIZE = re.compile(r"-(?P<mig>\d+-)?(?P<gib>\d+)[ABCQ]\d?(?:ME|NOME|MEALL|GFX)?$")

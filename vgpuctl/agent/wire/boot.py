@@ -4,10 +4,10 @@
 On the host: FOLDER has the agent, the manifest, the shares and the unit; systemd finds the unit by a link.
 """
 
-from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.steps import Step
+from vgpuctl.agent.wire.values import dataclass
 
 FOLDER = "/etc/vgpuctl"
 AGENT = f"{FOLDER}/agent.pyz"

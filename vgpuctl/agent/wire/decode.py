@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON in and out of frozen values: every mistake names its field. Python 3.9, standard library only."""
 
-import dataclasses
 import typing
 from typing import Any, Dict, List, Mapping, Tuple, Type, TypeVar, Union, cast
 
 from vgpuctl.agent.wire.steps import STEPS, Step
+from vgpuctl.agent.wire.values import MISSING, fields, is_dataclass
 
 JsonObject = Mapping[str, object]
 T = TypeVar("T")
@@ -66,37 +66,34 @@ def from_json(cls: Type[T], value: object, path: str = "") -> T:
     WireError with the field's path.
     """
     obj = get_object(value, path)
-    if not dataclasses.is_dataclass(cls):
+    if not is_dataclass(cls):
         raise TypeError(f"{cls!r} is not a dataclass")
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    known = {field.name: field for field in fields(cls)}
     for key in obj:
-        if key not in fields:
+        if key not in known:
             raise WireError(_join(path, str(key)), f"{cls.__name__} has no such field")
     hints = typing.get_type_hints(cls)
     arguments: Dict[str, object] = {}
-    for name, field in fields.items():
+    for name, field in known.items():
         if name in obj:
             arguments[name] = _convert(hints[name], obj[name], _join(path, name))
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+        elif field.default is MISSING and field.default_factory is MISSING:
             raise WireError(_join(path, name), "is missing")
     return cls(**arguments)
 
 
 def to_json(value: object) -> Any:
     """Turn frozen values into what `json.dumps` takes; tuples become lists, None stays, steps carry their op."""
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
     if isinstance(value, STEPS):
-        return {
-            "op": value.op,
-            **{field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)},
-        }
-    if dataclasses.is_dataclass(value):
-        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"op": value.op, **{field.name: to_json(getattr(value, field.name)) for field in fields(value)}}
+    if is_dataclass(value):
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]
     if isinstance(value, dict):
         return {str(key): to_json(item) for key, item in value.items()}
-    if value is None or isinstance(value, (str, int, float, bool)):
-        return value
     raise TypeError(f"{_kind(value)} cannot travel as JSON")
 
 
@@ -125,7 +122,7 @@ def _convert(hint: Any, value: object, path: str) -> object:
         return _convert_union(hint, value, path)
     if origin is tuple:
         return _convert_tuple(typing.get_args(hint), value, path)
-    if dataclasses.is_dataclass(hint):
+    if is_dataclass(hint):
         return from_json(cast("Type[Any]", hint), value, path)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

@@ -4,7 +4,6 @@
 Python 3.9, standard library only. One request is one JSON line, one reply is one JSON line.
 """
 
-from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
 from vgpuctl.agent.wire.boot import BootFiles
@@ -25,6 +24,7 @@ from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
+from vgpuctl.agent.wire.values import dataclass
 
 PROTOCOL = 1
 CALLS = ("ping", "facts", "apply", "holders", "signs", "boot", "certificate", "image", "tunnels")

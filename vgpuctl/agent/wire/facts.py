@@ -6,11 +6,11 @@ does not say; a value that could not be read is a Problem of the whole request o
 never an empty value.
 """
 
-from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.boot import BootFacts
 from vgpuctl.agent.wire.ovn import OvnFacts
+from vgpuctl.agent.wire.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@
 Python 3.9, standard library only.
 """
 
-from dataclasses import dataclass
 from typing import Optional
+
+from vgpuctl.agent.wire.values import dataclass
 
 
 @dataclass(frozen=True)

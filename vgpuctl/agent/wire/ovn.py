@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the agent reads of Open vSwitch and OVN on a host. Python 3.9, standard library only."""
 
-from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.steps import Chassis
+from vgpuctl.agent.wire.values import dataclass, field
 
 PROGRAMS = ("ovs-vsctl", "ovsdb-client", "ovn-controller", "ovn-appctl")
 INTEGRATION_BRIDGE = "br-int"

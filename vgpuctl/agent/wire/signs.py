@@ -4,10 +4,10 @@
 They cost more to read than facts and nobody places a VM by them, so they are asked for by themselves.
 """
 
-from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.ovn import OvnSigns
+from vgpuctl.agent.wire.values import dataclass
 
 KERNEL, AUDIT, MANAGER, QEMU = "kernel", "audit", "nvidia-vgpu-mgr", "qemu"
 # Log lines of the events of reference 9: the check's id, the logs that can have such a line, and the expression that

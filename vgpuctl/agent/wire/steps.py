@@ -4,8 +4,9 @@
 A step travels as {"op": OP, **fields}. Every step is idempotent: asked again, it changes nothing and says so.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar, Optional, Tuple, Union
+
+from vgpuctl.agent.wire.values import dataclass
 
 
 @dataclass(frozen=True)

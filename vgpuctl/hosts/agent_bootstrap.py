@@ -74,10 +74,10 @@ def compiled(path):
     target = "%s.%s-%x" % (path[:-4], sys.implementation.cache_tag, sys.hexversion)
     try:
         with open(target, "rb") as file:
-            found = file.read()
-        if found[:64] == hashlib.sha256(found[64:]).hexdigest().encode():
+            digest, data = file.read(64), file.read()
+        if digest == hashlib.sha256(data).hexdigest().encode():
             touch(target)
-            return marshal.loads(found[64:])
+            return marshal.loads(data)
     except OSError:
         pass
     import zipfile

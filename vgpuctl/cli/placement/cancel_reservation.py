@@ -15,7 +15,7 @@ from vgpuctl.cli.support.output import print_json, say
 def command(name: str, tenant: str, database: str | None, as_json: bool) -> None:
     """Cancel a reservation with all its repetitions; a VM that uses it runs on until its time is over."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.placement.reservations import cancel_reservation
+    from vgpuctl.usecases.placement.cancel_reservation import cancel_reservation
 
     with services(database=database) as opened:
         gone = cancel_reservation(opened, tenant, name)

@@ -30,7 +30,7 @@ def command(shows_all: bool, refresh: bool, as_json: bool, **given: Any) -> None
     """
     from vgpuctl.cli.support.services import services, take_service_options
     from vgpuctl.usecases.placement.explain_vm import explain_vm
-    from vgpuctl.usecases.vm.vms import find_vm
+    from vgpuctl.usecases.vm.find_vm import find_vm
 
     where = take_service_options(given)
     requests = read_requests(**given)

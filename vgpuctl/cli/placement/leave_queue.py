@@ -15,7 +15,7 @@ from vgpuctl.cli.support.output import print_json, say
 def command(name: str, tenant: str, database: str | None, as_json: bool) -> None:
     """Remove a VM from the queue with the other VMs of its gang; a preempted VM stays stopped."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.queue import leave_queue
+    from vgpuctl.usecases.placement.leave_queue import leave_queue
 
     with services(database=database) as opened:
         entry = leave_queue(opened, tenant, name)

@@ -20,7 +20,7 @@ def command(tenant: str | None, inventories: tuple[str, ...], database: str | No
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.times import format_duration, format_time
-    from vgpuctl.usecases.vm.queue import list_queue
+    from vgpuctl.usecases.placement.list_queue import list_queue
 
     with services(inventories=inventories, database=database) as opened:
         settings, queue = list_queue(opened, has_inventory=bool(inventories))

@@ -16,7 +16,7 @@ def command(tenant: str | None, past: bool, database: str | None, as_json: bool)
     """List the reservations by their next window."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.times import format_duration, format_time
-    from vgpuctl.usecases.placement.reservations import list_reservations
+    from vgpuctl.usecases.placement.list_reservations import list_reservations
 
     with services(database=database) as opened:
         found = list_reservations(opened, tenant=tenant, past=past)

@@ -51,7 +51,8 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.model.times import parse_duration, parse_time
-    from vgpuctl.usecases.placement.reservations import describe, reserve
+    from vgpuctl.usecases.placement.reservations import describe
+    from vgpuctl.usecases.placement.reserve import reserve
 
     with services(**where) as opened:
         made, changed = reserve(

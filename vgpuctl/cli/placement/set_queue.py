@@ -27,7 +27,7 @@ def command(policy: str, ageing: str, database: str | None, as_json: bool) -> No
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.queue import QueuePolicy, QueueSettings
     from vgpuctl.model.times import parse_duration
-    from vgpuctl.usecases.vm.queue import set_queue
+    from vgpuctl.usecases.placement.set_queue import set_queue
 
     settings = QueueSettings(QueuePolicy(policy), parse_duration(ageing, what="--ageing"))
     with services(database=database) as opened:

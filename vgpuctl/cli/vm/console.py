@@ -33,8 +33,8 @@ def command(name: str, tenant: str, only_log: bool, raw: bool, force: bool, as_j
     from vgpuctl.cli.support.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.guests.terminal_filter import TerminalFilter
-    from vgpuctl.usecases.vm.vms import find_vm
-    from vgpuctl.usecases.vm.wait import read_console_log
+    from vgpuctl.usecases.vm.console import console, read_console_log
+    from vgpuctl.usecases.vm.find_vm import find_vm
 
     if as_json and not only_log:
         raise UsageError("--json needs --log: a live console is no document")
@@ -49,11 +49,11 @@ def command(name: str, tenant: str, only_log: bool, raw: bool, force: bool, as_j
             else:
                 print_document(log.decode(errors="replace"), nl=False)
             return
-        console = opened.host(vm.host).hypervisor.console(vm.domain_name, force=force)
+        live = console(opened, vm, force=force)
         say(f"connected to {vm.domain_name} on {vm.host}; Ctrl-] leaves")
         with raw_terminal():
             show = bytes if raw else TerminalFilter().feed
-            ended = console.attach(sys.stdin.fileno(), sys.stdout.fileno(), show=show)
+            ended = live.attach(sys.stdin.fileno(), sys.stdout.fileno(), show=show)
         say("")
         say(f"{vm.domain_name}: console {ended}")
 

@@ -74,10 +74,10 @@ def command(
     """
     from vgpuctl.cli.support.services import services, take_service_options
     from vgpuctl.usecases.placement.preemption import preemption_terms
+    from vgpuctl.usecases.vm.console import wait_for_console
     from vgpuctl.usecases.vm.create_gang import create_gang
     from vgpuctl.usecases.vm.create_vm import CreatedVm, create_vm
     from vgpuctl.usecases.vm.preempt_vms import describe_victim
-    from vgpuctl.usecases.vm.wait import wait_for_console
 
     where = take_service_options(given)
     consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)

@@ -15,7 +15,7 @@ from vgpuctl.cli.support.output import confirm, print_json, say
 def command(name: str, yes: bool, database: str | None, as_json: bool) -> None:
     """Take an image out of the catalogue; its files on the hosts stay. Refused while a VM uses it."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.images import delete_image
+    from vgpuctl.usecases.vm.delete_image import delete_image
 
     if not yes:
         confirm(f"Delete image {name} from the catalogue?")

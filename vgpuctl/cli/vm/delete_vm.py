@@ -35,7 +35,7 @@ def command(
     """Delete VMs with their disks and give their devices back to the pool."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.vm.delete_vm import delete_vm
-    from vgpuctl.usecases.vm.vms import find_vm
+    from vgpuctl.usecases.vm.find_vm import find_vm
 
     with services(**where) as opened:
         found = []

@@ -13,7 +13,7 @@ from vgpuctl.cli.support.output import print_json, print_table
 def command(database: str | None, as_json: bool) -> None:
     """List the images that VMs can name, and the hosts where their copies were verified."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.images import list_images
+    from vgpuctl.usecases.vm.list_images import list_images
 
     with services(database=database) as opened:
         listed = list_images(opened)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vgpuctl.model.vm import Vm
-    from vgpuctl.usecases.vm.vms import ListedVm
+    from vgpuctl.usecases.vm.list_vms import ListedVm
 
 
 @click.command("list-vms")
@@ -32,7 +32,7 @@ def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, 
     no answer, and `declared` where the store wants another state.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.vm.vms import list_vms, refresh_vms
+    from vgpuctl.usecases.vm.list_vms import list_vms, refresh_vms
 
     with services(**where) as opened:
         failures = refresh_vms(opened, tenant=tenant, host=host) if refresh else {}

@@ -59,7 +59,7 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.image import ImageFormat, ImageKind, ImageLocation, check_image_path, parse_checksum
     from vgpuctl.model.vm import check_name
-    from vgpuctl.usecases.vm.images import ImageRequest, register_image
+    from vgpuctl.usecases.vm.register_image import ImageRequest, register_image
 
     if (path is None) == (volume is None):
         raise UsageError("give either --path or --volume")

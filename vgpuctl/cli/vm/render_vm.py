@@ -23,18 +23,12 @@ from vgpuctl.cli.support.vm_options import read_requests, vm_flags
 def command(existing: bool, as_json: bool, **given: Any) -> None:
     """Print the domain XML that create-vm would define now. Writes nothing anywhere."""
     from vgpuctl.cli.support.services import services, take_service_options
-    from vgpuctl.usecases.vm.render_vm import render_existing, render_request
-    from vgpuctl.usecases.vm.vms import find_vm
+    from vgpuctl.usecases.vm.render_vm import render_vm
 
     where = take_service_options(given)
     requests = read_requests(**given)
     with services(**where) as opened:
-        rendered = [
-            render_existing(opened, find_vm(opened, request.tenant, request.name)[0])
-            if existing
-            else render_request(opened, request)
-            for request in requests
-        ]
+        rendered = [render_vm(opened, request, existing=existing) for request in requests]
     if as_json:
         print_json([{"name": request.name, "xml": xml} for request, xml in zip(requests, rendered, strict=True)])
         return

@@ -24,8 +24,8 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     from vgpuctl.model.plural import counted
     from vgpuctl.model.times import format_time, format_time_to_second
     from vgpuctl.model.units import format_mib
+    from vgpuctl.usecases.vm.find_vm import find_vm
     from vgpuctl.usecases.vm.show_vm import show_vm
-    from vgpuctl.usecases.vm.vms import find_vm
 
     with services(**where) as opened:
         shown = show_vm(opened, *find_vm(opened, tenant, name))

@@ -33,8 +33,8 @@ def command(
     When it fits only if other VMs of its host are preempted, the refusal names them; --preempt preempts them.
     """
     from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.vm.find_vm import find_vm
     from vgpuctl.usecases.vm.start_vm import start_vm
-    from vgpuctl.usecases.vm.vms import find_vm
 
     with services(**where) as opened:
         consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)

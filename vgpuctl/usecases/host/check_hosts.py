@@ -51,8 +51,7 @@ def check_hosts(
     Raises InventoryError for a layout that cannot be read.
     """
     layouts = {name: services.inventory.layout(name) for name in services.hosts()}
-    # Opened here, so that the threads of the fan-out find it open.
-    services.store  # noqa: B018
+    services.open_store()
     chassis = [name for name, layout in layouts.items() if layout is not None and layout.network is not None]
     tunnels = check_tunnels(services, chassis) if chassis else {}
 

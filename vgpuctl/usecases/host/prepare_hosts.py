@@ -41,7 +41,7 @@ def prepare_hosts(
 ) -> list[HostResult[PreparedHost]]:
     """Look for what every chosen host lacks; nothing is written on them. Raises InventoryError for a bad layout."""
     layouts = {name: services.inventory.layout(name) for name in services.hosts()}
-    services.store  # noqa: B018  # opened here, so that the threads of the fan-out find it open
+    services.open_store()
 
     def work(name: str) -> PreparedHost:
         return _look_at(services, name, layouts[name])

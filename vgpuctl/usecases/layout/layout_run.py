@@ -32,9 +32,9 @@ from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
 from vgpuctl.usecases.support.host_snapshot import saved_snapshot
 from vgpuctl.usecases.support.layout_records import Debts, debts_of, makes_share, note_share, owe, settle, shares_made
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.find_vm import find_vm
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
-from vgpuctl.usecases.vm.vms import find_vm
 
 _MOST_ROUNDS = 8
 _SHUTDOWN_TIMEOUT_S = 60.0

@@ -53,8 +53,7 @@ def declared_layouts(services: Services) -> Mapping[str, HostLayout]:
     without = [name for name in names if name not in layouts]
     if without:
         services.say(f"without a layout, left alone: {', '.join(without)}")
-    # Opened here, so that the threads of the fan-out find it open.
-    services.store  # noqa: B018
+    services.open_store()
     return layouts
 
 

@@ -76,7 +76,7 @@ def change_objects(
         with services.store.reading() as session:
             has_ovn = bool(carried(session, tenant))
         if has_ovn:
-            _ = services.northbound  # away? then nothing is written
+            services.require_northbound()  # nothing is written when it does not answer
         with services.store.transaction() as session:
             changed, gone = _keep(services, session, tenant, decide)
             has_ovn = bool(carried(session, tenant))

@@ -26,6 +26,7 @@ from vgpuctl.store.claims import Claim
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.operate.repair import repair
 from vgpuctl.usecases.placement.preemption import as_one, find_eviction, find_eviction_together
+from vgpuctl.usecases.placement.queue_order import on_network_host, ordered_queue
 from vgpuctl.usecases.placement.reservations import bookings_of, with_promises
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.capacities import cached_capacities
@@ -36,7 +37,6 @@ from vgpuctl.usecases.support.survey import survey
 from vgpuctl.usecases.vm.create_gang import create_gang
 from vgpuctl.usecases.vm.create_vm import create_vm
 from vgpuctl.usecases.vm.preempt_vms import Consent, finish_preemptions, refuse_without_consent, withdraw_dead_notices
-from vgpuctl.usecases.vm.queue import on_network_host, ordered_queue
 from vgpuctl.usecases.vm.start_gang import start_again
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 

@@ -62,9 +62,8 @@ def find_garbage(services: Services, kinds: Collection[Kind]) -> Search:
     Raises UsageError when OVN alone is to be looked at and its northbound database was not named.
     """
     if set(kinds) == {Kind.OVN}:
-        services.northbound  # noqa: B018
-    # Opened here, so that the threads of the fan-out find it open.
-    services.store  # noqa: B018
+        services.require_northbound()
+    services.open_store()
     failures: list[tuple[str, VgpuctlError]] = []
     found: list[Garbage] = []
     if set(kinds) - {Kind.OVN}:

@@ -1,102 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""reserve, list-reservations and cancel-reservation; and what reservations mean for who is placed now."""
+"""Consequences of reservations for VMs that are placed now."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vgpuctl.errors import ConcurrentChange, NoCapacity, NotFound, StateError, UsageError
+from vgpuctl.errors import NoCapacity, NotFound, StateError, UsageError
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_duration, format_time
-from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
+from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.planner.plan import check_declared
-from vgpuctl.scheduler.calendar import Booking, first_windows, place_over
+from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.placement.quota import refuse_for_ever
-from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
-
-TRIES = 3
-
-
-def reserve(
-    services: Services,
-    tenant: str,
-    name: str,
-    gpus: Sequence[GpuRequest],
-    *,
-    begin: float,
-    end: float,
-    every_s: float | None,
-) -> tuple[Reservation, bool]:
-    """Promise shares for a time. Returns the reservation, and False when it was there already.
-
-    Raises UsageError, NotFound (tenant), QuotaExceeded, StateError for another reservation of this name, and
-    NoCapacity with the first time it would fit.
-    """
-    check_name(name, what="reservation")
-    _check_times(begin, end, every_s, now=services.store.now())
-    request = VmRequest(name, tenant, tuple(gpus), vcpus=1, memory_mib=1)
-    for _try in range(TRIES):
-        with services.store.reading() as session:
-            session.tenant(tenant)
-            there = session.reservation(tenant, name)
-            refuse_for_ever(session, request)
-        if there is not None:
-            if (there.gpus, there.begin, there.end, there.every_s) != (request.gpus, begin, end, every_s):
-                raise StateError(
-                    f"tenant {tenant} has another reservation {name}: {describe(there)}",
-                    hint="cancel it first, or choose another name",
-                )
-            return there, False
-        wanted = Reservation(tenant, name, request.gpus, "", (), begin, end, every_s)
-        capacities = survey(services, usable_hosts(services, request), refresh=False).capacities
-        with services.store.reading() as session:
-            bookings = bookings_of(session)
-        placement = place_over(request, capacities, bookings, wanted.windows())
-        if placement is None:
-            raise _conflict(request, wanted, first_windows(request, capacities, bookings, wanted.windows()))
-        made = replace(wanted, host=placement.host, shares=placement.shares)
-        generation = next(one.generation for one in capacities if one.name == placement.host)
-        try:
-            with services.store.transaction() as session:
-                session.add_reservation(made, generation)
-                session.add_event("reserved", f"{tenant}.{name}", describe(made))
-        except ConcurrentChange as error:
-            services.say(f"{placement.host}: {error.message}; looking again")
-            continue
-        return made, True
-    raise ConcurrentChange(f"no place for reservation {name} held in {TRIES} tries", hint="try again")
-
-
-def cancel_reservation(services: Services, tenant: str, name: str) -> Reservation:
-    """Delete a reservation; a VM that uses it runs on. Raises NotFound."""
-    with services.store.transaction() as session:
-        there = _find(session, tenant, name)
-        session.cancel_reservation(there)
-        session.add_event("reservation-cancelled", f"{tenant}.{name}")
-    return there
-
-
-def list_reservations(services: Services, *, tenant: str | None, past: bool) -> Sequence[Reservation]:
-    """The reservations that are not over, or all; by their next begin."""
-    now = services.store.now()
-    with services.store.reading() as session:
-        found = [one for one in session.reservations() if tenant in (None, one.tenant)]
-    return sorted(
-        (one for one in found if past or not one.is_over(now)),
-        key=lambda one: (one.window_after(now) or (one.begin, one.end), one.tenant, one.name),
-    )
 
 
 def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservation, VmRequest]:
@@ -106,7 +31,7 @@ def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservat
     """
     now = services.store.now()
     with services.store.reading() as session:
-        there = _find(session, request.tenant, name)
+        there = find_reservation(session, request.tenant, name)
         user = next((vm for vm in session.vms() if vm.uuid == there.vm_uuid), None)
     window = there.window_after(now)
     if window is None or now < window[0]:
@@ -250,29 +175,13 @@ def _booking_name(reservation: Reservation) -> str:
     return f"{reservation.tenant}.reservation {reservation.name}"
 
 
-def _find(session: Session, tenant: str, name: str) -> Reservation:
+def find_reservation(session: Session, tenant: str, name: str) -> Reservation:
+    """One reservation. Raises NotFound."""
     session.tenant(tenant)
     there = session.reservation(tenant, name)
     if there is None:
         raise NotFound(f"tenant {tenant} has no reservation {name!r}", hint="see `vgpuctl list-reservations`")
     return there
-
-
-def _check_times(begin: float, end: float, every_s: float | None, *, now: float) -> None:
-    if end <= begin:
-        raise UsageError("the reservation ends before it begins", hint="give --until later than --from")
-    if end <= now:
-        raise UsageError(f"the reservation would be over: {format_time(end)} UTC is past", hint="give a later --until")
-    if every_s is not None and every_s < end - begin:
-        raise UsageError("the reservation would begin again before it ended", hint="give a longer --every")
-
-
-def _conflict(request: VmRequest, wanted: Reservation, first: float | None) -> NoCapacity:
-    hint = "no time in the calendar is free for it; ask for less, or end VMs without a declared end"
-    if first is not None:
-        length = wanted.end - wanted.begin
-        hint = f"the first time it would fit is from {format_time(first)} to {format_time(first + length)} UTC"
-    return NoCapacity(f"{describe(wanted)} is not free for tenant {request.tenant}", hint=hint)
 
 
 def _text(gpus: Sequence[GpuRequest]) -> str:

@@ -114,6 +114,10 @@ class Services:
     @property
     def store(self) -> "Store":
         """The store, opened on first use."""
+        return self.open_store()
+
+    def open_store(self) -> "Store":
+        """Open the store unless it is open. Call it before a fan-out, whose threads share the open store."""
         if self._store is None:
             self._store = self._open_store()
         return self._store
@@ -126,6 +130,10 @@ class Services:
     @property
     def northbound(self) -> "Northbound":
         """OVN's northbound database, opened on first use. Raises UsageError when none was named."""
+        return self.require_northbound()
+
+    def require_northbound(self) -> "Northbound":
+        """Connect to OVN's northbound database unless it is connected. Raises UsageError when none was named."""
         if self._northbound is None:
             if self._open_northbound is None:
                 raise UsageError(

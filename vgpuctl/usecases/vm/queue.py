@@ -1,41 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-vm --queue, list-queue, leave-queue and set-queue."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu
-from vgpuctl.errors import NoCapacity, NotFound, QuotaExceeded, StateError, VgpuctlError, VmDiffers
-from vgpuctl.model.placement import HostCapacity
-from vgpuctl.model.queue import QueueEntry, QueueKind, QueueSettings
+from vgpuctl.errors import NoCapacity, QuotaExceeded, StateError, VmDiffers
+from vgpuctl.model.queue import QueueEntry, QueueKind
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.quota.charge import Amounts
-from vgpuctl.quota.pools import closed_hosts
-from vgpuctl.quota.queue_order import in_order
-from vgpuctl.quota.resources import Resource
-from vgpuctl.scheduler.calendar import Booking, first_start_together
-from vgpuctl.scheduler.guest_place import footprint_of
-from vgpuctl.scheduler.host_nodes import host_memory_mib, host_reserve_mib
-from vgpuctl.store.store import Session
-from vgpuctl.usecases.network.ports import network_of, on_its_host
 from vgpuctl.usecases.placement.quota import refuse_for_ever
-from vgpuctl.usecases.placement.reservations import bookings_of
-from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.create_gang import create_gang, find_existing_gang
 from vgpuctl.usecases.vm.create_vm import CreatedVm, create_vm, find_existing, list_differences
 from vgpuctl.usecases.vm.preempt_vms import NO_CONSENT, Consent
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """One entry at its position, from 1. expected_at: when it will start as far as declared ends tell, else None."""
-
-    position: int
-    entry: QueueEntry
-    expected_at: float | None
 
 
 def queue_vm(services: Services, request: VmRequest, consent: Consent = NO_CONSENT) -> CreatedVm | QueueEntry:
@@ -99,96 +75,6 @@ def queue_gang(
         assert entry is not None
         session.add_event("vms-queued", entry.name, reason)
     return entry
-
-
-def leave_queue(services: Services, tenant: str, name: str) -> QueueEntry:
-    """Take a VM out of the queue, with those it was to be created with.
-
-    Raises NotFound, and ConcurrentChange while it is just being started.
-    """
-    with services.store.transaction() as session:
-        session.tenant(tenant)
-        entry = session.queued(tenant, name)
-        if entry is None:
-            raise NotFound(f"VM {name} of tenant {tenant} does not wait in the queue", hint="see `vgpuctl list-queue`")
-        session.leave_queue(entry.id)
-        session.add_event("vm-left-queue", entry.name)
-    return entry
-
-
-def set_queue(services: Services, settings: QueueSettings) -> bool:
-    """Set how the queue is put in order. Returns whether anything changed."""
-    with services.store.transaction() as session:
-        if session.queue_settings() == settings:
-            return False
-        session.set_queue_settings(settings)
-        session.add_event("queue-set", "queue", f"{settings.policy}, ageing {settings.ageing_s:.0f} s")
-    return True
-
-
-def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSettings, Sequence[Waiting]]:
-    """The queue in the order in which it is served now, with the expected start of each. No host is contacted.
-
-    has_inventory: whether labels and maintenance of the inventory count for the expected start.
-    """
-    with services.store.reading() as session:
-        now = session.now()
-        settings = session.queue_settings()
-        ordered = ordered_queue(session, now)
-        capacities = cached_capacities(session, services.inventory if has_inventory else None)
-        bookings = bookings_of(session)
-        pools = session.pools()
-    waiting = []
-    for position, entry in enumerate(ordered, 1):
-        closed = closed_hosts(entry.request.tenant, pools)
-        usable = [one for one in capacities if one.name not in closed]
-        requests = [on_network_host(services, one) for one in entry.requests]
-        start = first_start_together(requests, usable, bookings, now)
-        waiting.append(Waiting(position, entry, None if start is None else start[0]))
-        if start is not None:
-            at, placements = start
-            for one, placement in zip(requests, placements, strict=True):
-                end = at + (math.inf if one.duration_s is None else one.duration_s)
-                name = f"{one.tenant}.{one.name}"
-                taken = footprint_of(one, placement)
-                bookings.append(Booking(name, placement.host, placement.shares, at, end, footprint=taken))
-    return settings, waiting
-
-
-def ordered_queue(session: Session, now: float) -> list[QueueEntry]:
-    """The queue in the order in which it is served now."""
-    entries = session.queue()
-    used = {tenant: session.used(tenant) for tenant in {entry.request.tenant for entry in entries}}
-    return in_order(
-        entries, session.queue_settings(), now, used=used, capacity=fleet_capacity(cached_capacities(session))
-    )
-
-
-def on_network_host(services: Services, request: VmRequest) -> VmRequest:
-    """The request with the host that its network is on; as it is, where the network cannot be used now."""
-    try:
-        return on_its_host(request, network_of(services, request))
-    except VgpuctlError:
-        return request
-
-
-def fleet_capacity(capacities: Sequence[HostCapacity]) -> Amounts:
-    """What the whole fleet has of the resources that tenants share."""
-    return {
-        Resource.VCPUS: sum(one.facts.cpus for one in capacities),
-        Resource.MEMORY: sum(_memory_for_vms(one) for one in capacities),
-        Resource.FRAMEBUFFER: sum(_memory_mib(gpu) for one in capacities for gpu in one.facts.gpus),
-    }
-
-
-def _memory_for_vms(capacity: HostCapacity) -> int:
-    memory_mib = host_memory_mib(capacity.facts)
-    return memory_mib - host_reserve_mib(memory_mib)
-
-
-def _memory_mib(gpu: Gpu) -> int:
-    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
-    return gpu.memory_mib or (board.memory_mib if board is not None else 0)
 
 
 def _same_gang(there: Sequence[QueueEntry | None], requests: Sequence[VmRequest]) -> QueueEntry:

@@ -5,16 +5,21 @@ from vgpuctl.errors import GuestError
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.create_vm import create_vm
+from vgpuctl.usecases.vm.find_vm import find_vm
 
 
-def render_request(services: Services, request: VmRequest) -> str:
-    """The XML that `create-vm` would define for `request` now, or the existing VM's."""
+def render_vm(services: Services, request: VmRequest, *, existing: bool = False) -> str:
+    """The XML that `create-vm` would define for `request` now, or that the VM of this name has in libvirt.
+
+    existing: only the latter. Raises NotFound for a VM that does not exist, and what create_vm raises.
+    """
+    if existing:
+        return _xml_of(services, find_vm(services, request.tenant, request.name)[0])
     created = create_vm(services, request, dry_run=True)
-    return created.xml or render_existing(services, created.vm)
+    return created.xml or _xml_of(services, created.vm)
 
 
-def render_existing(services: Services, vm: Vm) -> str:
-    """The XML of a VM's domain as libvirt has it."""
+def _xml_of(services: Services, vm: Vm) -> str:
     xml = services.host(vm.host).hypervisor.xml(vm.domain_name)
     if xml is None:
         raise GuestError(f"{vm.domain_name} has no domain on {vm.host}", hint="run `vgpuctl repair`")

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VM's guest has printed on its serial console, and waiting for it to print anything."""
+"""console: a VM's serial console, live or as a log."""
 
 import time
 
 from vgpuctl.errors import CommandFailed, GuestError
+from vgpuctl.guests.console import Console
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.support.services import Services
 
 MOST_LOG = 8 * 2**20
+
+
+def console(services: Services, vm: Vm, *, force: bool) -> Console:
+    """Open the serial console of a running VM. force: end another session that has it."""
+    return services.host(vm.host).hypervisor.console(vm.domain_name, force=force)
 
 
 def wait_for_console(services: Services, vm: Vm, *, timeout_s: float = 120.0) -> None:

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""register-image, list-images and delete-image: the operator's catalogue of images."""
+"""register-image: add an image to the operator's catalogue, with the checksum of a host's copy where none is given."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.errors import ImageDiffers, ImageInUse, UsageError
-from vgpuctl.model.image import UNREGISTERED, Image, ImageCopy, ImageFormat, ImageKind, ImageLocation
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.errors import ImageDiffers, UsageError
+from vgpuctl.model.image import UNREGISTERED, Image, ImageFormat, ImageKind, ImageLocation
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.image_gate import check_digest, inspect, named_images, path_on, refuse_used_volume
+from vgpuctl.usecases.vm.image_gate import check_digest, inspect, path_on, refuse_used_volume
 
 
 @dataclass(frozen=True)
@@ -22,14 +21,6 @@ class ImageRequest:
     location: ImageLocation
     sha256: str | None = None
     os: str | None = None
-
-
-@dataclass(frozen=True)
-class ListedImage:
-    """An image, and the hosts where its copy was verified."""
-
-    image: Image
-    copies: tuple[ImageCopy, ...]
 
 
 def register_image(
@@ -63,34 +54,6 @@ def register_image(
     return image, True
 
 
-def list_images(services: Services) -> list[ListedImage]:
-    """Every image by name, with its verified copies. No host is contacted."""
-    with services.store.reading() as session:
-        copies = session.image_copies()
-        images = session.images()
-    return [ListedImage(image, tuple(copy for copy in copies if copy.image == image.name)) for image in images]
-
-
-def delete_image(services: Services, name: str) -> Image:
-    """Take an image out of the catalogue; its files on hosts stay. Raises NotFound, ImageInUse."""
-    with services.store.transaction() as session:
-        image = session.image(name)
-        users = [
-            f"VM {request.name} of tenant {request.tenant}"
-            for request in _requests(session)
-            if name in {used for _, used in named_images(request)}
-        ]
-        if users:
-            raise ImageInUse(
-                f"image {name} is used by {users[0]}" + (f" and {len(users) - 1} more" if users[1:] else ""),
-                context=users[:20],
-                hint="delete these VMs first, or keep the image",
-            )
-        session.delete_image(name)
-        session.add_event("image-deleted", name)
-    return image
-
-
 def _digest_on(services: Services, wanted: ImageRequest, name: str | None, image: Image | None = None) -> str:
     assert name is not None
     host = services.host(name)
@@ -122,12 +85,6 @@ def _refuse_other(there: Image, wanted: Image) -> None:
             context=differences,
             hint="register the other content under another name; VMs keep the image they were made from",
         )
-
-
-def _requests(session: Session) -> Iterator[VmRequest]:
-    yield from (vm.request for vm in session.vms())
-    for entry in session.queue():
-        yield from entry.requests
 
 
 def _adopt_older(session: Session, image: Image) -> None:

@@ -1,30 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding VMs of the store by name."""
+"""list-vms: the VMs of the store with their last observation, after asking their hosts where that is wanted."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgpuctl.errors import NotFound, VgpuctlError
+from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.support.observations import Observation, describe_state, look, observations
 from vgpuctl.usecases.support.services import Services
-
-
-def find_vm(services: Services, tenant: str, name: str) -> tuple[Vm, tuple[Lease, ...]]:
-    """One VM and its live leases. Raises NotFound with near names."""
-    with services.store.reading() as session:
-        session.tenant(tenant)
-        vm = session.vm(tenant, name)
-        if vm is None:
-            names = [other.request.name for other in session.vms(tenant=tenant)]
-            near = difflib.get_close_matches(name, names, n=3)
-            raise NotFound(
-                f"tenant {tenant} has no VM {name!r}",
-                hint=f"did you mean {', '.join(near)}?" if near else f"see `vgpuctl list-vms --tenant {tenant}`",
-            )
-        return vm, tuple(session.leases(vm_uuid=vm.uuid))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reserve: promise shares of one host for a time, once or repeated."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, UsageError
+from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.times import format_time
+from vgpuctl.model.vm import VmRequest, check_name
+from vgpuctl.scheduler.calendar import first_windows, place_over
+from vgpuctl.usecases.placement.quota import refuse_for_ever
+from vgpuctl.usecases.placement.reservations import bookings_of, describe
+from vgpuctl.usecases.placement.usable_hosts import usable_hosts
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.survey import survey
+
+TRIES = 3
+
+
+def reserve(
+    services: Services,
+    tenant: str,
+    name: str,
+    gpus: Sequence[GpuRequest],
+    *,
+    begin: float,
+    end: float,
+    every_s: float | None,
+) -> tuple[Reservation, bool]:
+    """Promise shares for a time. Returns the reservation, and False when it was there already.
+
+    Raises UsageError, NotFound (tenant), QuotaExceeded, StateError for another reservation of this name, and
+    NoCapacity with the first time it would fit.
+    """
+    check_name(name, what="reservation")
+    _check_times(begin, end, every_s, now=services.store.now())
+    request = VmRequest(name, tenant, tuple(gpus), vcpus=1, memory_mib=1)
+    for _try in range(TRIES):
+        with services.store.reading() as session:
+            session.tenant(tenant)
+            there = session.reservation(tenant, name)
+            refuse_for_ever(session, request)
+        if there is not None:
+            if (there.gpus, there.begin, there.end, there.every_s) != (request.gpus, begin, end, every_s):
+                raise StateError(
+                    f"tenant {tenant} has another reservation {name}: {describe(there)}",
+                    hint="cancel it first, or choose another name",
+                )
+            return there, False
+        wanted = Reservation(tenant, name, request.gpus, "", (), begin, end, every_s)
+        capacities = survey(services, usable_hosts(services, request), refresh=False).capacities
+        with services.store.reading() as session:
+            bookings = bookings_of(session)
+        placement = place_over(request, capacities, bookings, wanted.windows())
+        if placement is None:
+            raise _conflict(request, wanted, first_windows(request, capacities, bookings, wanted.windows()))
+        made = replace(wanted, host=placement.host, shares=placement.shares)
+        generation = next(one.generation for one in capacities if one.name == placement.host)
+        try:
+            with services.store.transaction() as session:
+                session.add_reservation(made, generation)
+                session.add_event("reserved", f"{tenant}.{name}", describe(made))
+        except ConcurrentChange as error:
+            services.say(f"{placement.host}: {error.message}; looking again")
+            continue
+        return made, True
+    raise ConcurrentChange(f"no place for reservation {name} held in {TRIES} tries", hint="try again")
+
+
+def _check_times(begin: float, end: float, every_s: float | None, *, now: float) -> None:
+    if end <= begin:
+        raise UsageError("the reservation ends before it begins", hint="give --until later than --from")
+    if end <= now:
+        raise UsageError(f"the reservation would be over: {format_time(end)} UTC is past", hint="give a later --until")
+    if every_s is not None and every_s < end - begin:
+        raise UsageError("the reservation would begin again before it ended", hint="give a longer --every")
+
+
+def _conflict(request: VmRequest, wanted: Reservation, first: float | None) -> NoCapacity:
+    hint = "no time in the calendar is free for it; ask for less, or end VMs without a declared end"
+    if first is not None:
+        length = wanted.end - wanted.begin
+        hint = f"the first time it would fit is from {format_time(first)} to {format_time(first + length)} UTC"
+    return NoCapacity(f"{describe(wanted)} is not free for tenant {request.tenant}", hint=hint)

@@ -204,7 +204,7 @@ GATES = [
         "scheduler/node_choice.py",
         "scheduler/fleet.py:_choice_on",
         "scheduler/fleet.py:_hides",
-        "scheduler/fleet.py:_price_of_gpu",
+        "scheduler/fleet_index.py:_price",
     ),
     guarded(
         "a VM counts where its domain is only when somebody else defined that domain",

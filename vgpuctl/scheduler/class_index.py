@@ -87,9 +87,11 @@ class ClassIndex(Generic[State]):
         if len(found.waiting) > 64 + 4 * len(found.members):
             found.waiting = sorted(found.members)
 
-    def remove(self, name: str) -> None:
-        """Take a member out. Raises KeyError when it is not there."""
-        self._classes[self._class_of.pop(name)].members.discard(name)
+    def discard(self, name: str) -> None:
+        """Take a member out if it is there."""
+        number = self._class_of.pop(name, None)
+        if number is not None:
+            self._classes[number].members.discard(name)
 
     def choose(self, question: Hashable, cost: Cost[State]) -> tuple[str, Price] | None:
         """The member that costs least, of equal ones the first by name, and its price; None when none can be chosen.

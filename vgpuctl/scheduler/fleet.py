@@ -8,7 +8,6 @@ come and go one by one; the cost of a decision follows the number of states that
 import bisect
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
-from functools import partial
 from itertools import count
 
 from vgpuctl.model.lease import Lease, Share
@@ -16,11 +15,11 @@ from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler.class_index import MOST_QUESTIONS, ClassIndex
+from vgpuctl.scheduler.class_index import MOST_QUESTIONS
 from vgpuctl.scheduler.fleet_host import Host
-from vgpuctl.scheduler.fleet_index import HOST_ENDS, GpuIndex, GpuMember, HostIndex, HostMember
+from vgpuctl.scheduler.fleet_index import HOST_ENDS, GpuIndex, HostIndex, HostMember
 from vgpuctl.scheduler.gpu_class import Card, GpuClasses
-from vgpuctl.scheduler.gpu_state import GpuState, read_gpu
+from vgpuctl.scheduler.gpu_state import read_gpu
 from vgpuctl.scheduler.guest_place import choose_on, nodes_on
 from vgpuctl.scheduler.judge import LOSS, NOTHING_MORE, OPENING, FleetView, Judge, Price
 from vgpuctl.scheduler.node_choice import Reach, has_cells, may_take, takes
@@ -233,10 +232,8 @@ class Fleet:
         self, key: IndexKey, question: Question, models: tuple[Model, ...] | None
     ) -> tuple[str, Price] | None:
         """The same among the GPUs of one model, or the hosts with GPUs of these; None for all."""
-        asked = (question.number, models)
         if not key.of_hosts:
-            cost = partial(self._price_of_gpu, question, reach=key.reach, models=models)
-            return self._gpu_index(key).choose(asked, cost)
+            return self._gpu_index(key).choose(question, models)
         index = self._host_index(key)
 
         def price_of(state: HostMember) -> Price | None:
@@ -245,7 +242,7 @@ class Fleet:
                 return None
             return self._price_of_host(question, state, name, key.reach)
 
-        found = index.choose(asked, price_of)
+        found = index.choose((question.number, models), price_of)
         if found is None:
             return None
         price = self._price_of_host(question, found[1], found[0], key.reach)
@@ -264,10 +261,10 @@ class Fleet:
             found = self._questions[key] = Question(number, request, Judge(policy, wishes.preferred))
         return found
 
-    def _gpu_index(self, key: IndexKey) -> ClassIndex[GpuMember]:
+    def _gpu_index(self, key: IndexKey) -> GpuIndex:
         if key not in self._gpu_indexes:
-            self._gpu_indexes[key] = GpuIndex(key, self.hosts)
-        return self._gpu_indexes[key].current()
+            self._gpu_indexes[key] = GpuIndex(key, self.hosts, self._classes)
+        return self._gpu_indexes[key]
 
     def _host_index(self, key: IndexKey) -> StateIndex[HostMember, Price]:
         if key not in self._host_indexes:
@@ -283,16 +280,6 @@ class Fleet:
                 gpus.change(host, host.stock.untouched())
         for hosts in self._host_indexes.values():
             hosts.change(host)
-
-    def _price_of_gpu(
-        self, question: Question, state: GpuMember, reach: Reach, models: tuple[Model, ...] | None
-    ) -> Price | None:
-        rooms, number, free = state
-        if models is not None and self._classes.models[number] not in models:
-            return None
-        example = self._classes.examples[number]
-        price = question.price_on(number, example, free)
-        return price if price is not None and has_cells(question.need, _at(example), rooms, reach) else None
 
     def _price_of_host(self, question: Question, state: HostMember, name: str, reach: Reach) -> Price | None:
         rooms, *_ = state
@@ -315,7 +302,7 @@ class Fleet:
         free = host.free if question.index.with_loads else 0.0
         best: _Choice | None = None
         for address, card in host.cards.items():
-            if not has_cells(question.need, _at(card.state), rooms, reach):
+            if not has_cells(question.need, card.state.nodes, rooms, reach):
                 continue
             beside = float(host.stock.beside(address)) if question.index.with_untouched else free
             price = question.price_on(card.number, card.example, beside)
@@ -361,10 +348,6 @@ class Fleet:
         assert cells is not None
         gpu_nodes = [one.numa_node for one in shares]
         return Placement(name, shares, nodes=nodes_on(host.nodes, cells, gpu_nodes, is_pinned=question.has_gpus))
-
-
-def _at(state: GpuState) -> list[int]:
-    return [] if state.gpu.numa_node is None else [state.gpu.numa_node]
 
 
 def _hides(host: Host, question: Question, reach: Reach) -> bool:

@@ -4,14 +4,18 @@
 A change is noted, and entered when the index is asked next: an index that nobody asks costs nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 
 from vgpuctl.model.wishes import Label
-from vgpuctl.scheduler.class_index import ClassIndex
+from vgpuctl.scheduler.class_index import MOST_QUESTIONS, ClassIndex
 from vgpuctl.scheduler.fleet_host import Host, Rooms
+from vgpuctl.scheduler.gpu_class import GpuClasses
 from vgpuctl.scheduler.judge import Price
-from vgpuctl.scheduler.node_choice import Reach
-from vgpuctl.scheduler.question import IndexKey
+from vgpuctl.scheduler.node_choice import Reach, has_cells
+from vgpuctl.scheduler.offer import Wanted
+from vgpuctl.scheduler.question import IndexKey, Question
+from vgpuctl.scheduler.scarcity import Model
 from vgpuctl.scheduler.state_index import StateIndex
 
 HOST_ENDS = "\0"
@@ -26,14 +30,22 @@ HostMember = tuple[Rooms, frozenset[Label], tuple[str, ...], tuple[int, ...]]
 
 
 class GpuIndex:
-    """The GPUs of all hosts. hosts: the fleet's, by name, which it changes itself."""
+    """The GPUs of all hosts that some request so far could use. hosts: the fleet's, by name, which it changes itself.
 
-    def __init__(self, key: IndexKey, hosts: Mapping[str, Host]) -> None:
+    A GPU that no request so far could use, such as a full one, stays out, so most changes of a host in a full fleet
+    enter few of its GPUs. A request of a new kind brings in those that it could use.
+    """
+
+    def __init__(self, key: IndexKey, hosts: Mapping[str, Host], classes: GpuClasses) -> None:
         self._key = key
         self._hosts = hosts
+        self._classes = classes
         self._index: ClassIndex[GpuMember] = ClassIndex()
         self._rooms: dict[str, Rooms] = {}
         self._changed: dict[str, set[str]] = {name: set() for name in hosts}
+        self._known: set[int] = set()
+        self._askers: dict[Wanted, Question] = {}
+        self._is_useful: dict[int, bool] = {}
 
     def change(self, host: Host, addresses: Iterable[str]) -> None:
         """Note that these GPUs of a host, or its rooms, are not as they were; or that the host is new."""
@@ -44,14 +56,50 @@ class GpuIndex:
         self._changed.pop(host.name, None)
         if self._rooms.pop(host.name, None) is not None:
             for address in host.cards:
-                self._index.remove(host.name + HOST_ENDS + address)
+                self._index.discard(host.name + HOST_ENDS + address)
 
-    def current(self) -> ClassIndex[GpuMember]:
-        """The index as the fleet is now."""
+    def choose(self, question: Question, models: Collection[Model] | None) -> tuple[str, Price] | None:
+        """The best GPU for a question and its price, of these models or of all; None when no GPU takes it."""
+        if question.number not in self._known:
+            self._meet(question)
         for name, addresses in self._changed.items():
             self._enter(self._hosts[name], addresses)
         self._changed.clear()
-        return self._index
+        return self._index.choose((question.number, models), partial(self._price, question, models))
+
+    def _price(self, question: Question, models: Collection[Model] | None, state: GpuMember) -> Price | None:
+        rooms, number, beside = state
+        if models is not None and self._classes.models[number] not in models:
+            return None
+        example = self._classes.examples[number]
+        price = question.price_on(number, example, beside)
+        return price if price is not None and has_cells(question.need, example.nodes, rooms, self._key.reach) else None
+
+    def _meet(self, question: Question) -> None:
+        """Bring in the GPUs that no request so far could use, if this one can."""
+        if len(self._known) >= MOST_QUESTIONS:
+            self._known.clear()
+            self._askers.clear()
+        self._known.add(question.number)
+        (wanted,) = question.wants
+        if wanted in self._askers:
+            return
+        self._askers[wanted] = question
+        out = [number for number, is_useful in self._is_useful.items() if not is_useful]
+        useful = {number for number in out if question.could_use(number, self._classes.examples[number])}
+        if useful:
+            self._is_useful.update(dict.fromkeys(useful, True))
+            for host in self._hosts.values():
+                self.change(host, [address for address, card in host.cards.items() if card.number in useful])
+
+    def _could_be_used(self, number: int) -> bool:
+        """True if some request so far could use a GPU of this class."""
+        found = self._is_useful.get(number)
+        if found is None:
+            example = self._classes.examples[number]
+            found = any(question.could_use(number, example) for question in self._askers.values())
+            self._is_useful[number] = found
+        return found
 
     def _enter(self, host: Host, addresses: set[str]) -> None:
         """Tell the index the state of these GPUs, and of those whose rooms are others than before."""
@@ -67,10 +115,12 @@ class GpuIndex:
             changed = {now.number for now, then in zip(rooms, before, strict=True) if now != then}
             some = addresses.union(host.addresses_near(changed))
         for address in some:
-            card = host.cards[address]
-            beside = float(host.stock.beside(address)) if key.with_untouched else free
-            state = (own.get(host.node_of[address], rooms), card.number, beside)
-            self._index.put(name + address, state)
+            number = host.cards[address].number
+            if self._could_be_used(number):
+                beside = float(host.stock.beside(address)) if key.with_untouched else free
+                self._index.put(name + address, (own.get(host.node_of[address], rooms), number, beside))
+            elif address in addresses:
+                self._index.discard(name + address)
 
 
 class HostIndex:

@@ -62,6 +62,11 @@ class GpuState:
         """The model's name for people."""
         return self.gpu.name or (self.board.name if self.board else "GPU")
 
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Its NUMA node, if that is known."""
+        return () if self.gpu.numa_node is None else (self.gpu.numa_node,)
+
     def with_share(self, added: Share) -> "GpuState":
         """The state after one more share of the VM that is being placed."""
         state = replace(

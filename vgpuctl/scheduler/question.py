@@ -85,6 +85,10 @@ class Question:
         self._prices: dict[tuple[int, float], Price | None] = {}
         self._counts: list[dict[int, int]] = [{} for _ in self._different]
 
+    def could_use(self, number: int, state: GpuState) -> bool:
+        """True if a GPU of this class, in this state, gives the single share that is wanted."""
+        return self._offer_on(number, state) is not None
+
     def price_on(self, number: int, state: GpuState, free: float) -> Price | None:
         """What a single share costs on a GPU of this class; None when it takes none. free: of the host's GPUs."""
         key = (number, free)

@@ -10,7 +10,6 @@ scarcer. Nothing of the future is known; equal fleets give equal prices.
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from vgpuctl.catalog.names import gpu_instance_slices
@@ -43,8 +42,7 @@ Model = Hashable
 """What makes GPUs interchangeable for a request without a model: the board, its memory, and how it can be shared."""
 
 
-@dataclass(frozen=True)
-class Stock:
+class Stock(NamedTuple):
     """Memory in MiB of one GPU, or of all of a model: what more vGPUs could still have, and all of it."""
 
     free_mib: int = 0
@@ -54,6 +52,10 @@ class Stock:
     def is_untouched(self) -> bool:
         """True if nothing of it is taken."""
         return 0 < self.total_mib == self.free_mib
+
+
+NOTHING = Stock()
+"""The stock of a GPU that is not there."""
 
 
 class Loss(NamedTuple):
@@ -79,11 +81,12 @@ class Scarcity:
         self._total_mib: Counter[Model] = Counter()
         self._gpus = 0
 
-    def count(self, model: Model, stock: Stock, times: int = 1) -> None:
-        """Count a GPU, -1 times when it goes or changes."""
-        self._free_mib[model] += times * stock.free_mib
-        self._total_mib[model] += times * stock.total_mib
-        self._gpus += times * (stock.total_mib > 0)
+    def count(self, model: Model, now: Stock, before: Stock = NOTHING) -> None:
+        """Count a GPU that comes, goes (now: NOTHING) or changes."""
+        self._free_mib[model] += now.free_mib - before.free_mib
+        if now.total_mib != before.total_mib:
+            self._total_mib[model] += now.total_mib - before.total_mib
+            self._gpus += (now.total_mib > 0) - (before.total_mib > 0)
 
     def price(self, model: Model) -> float:
         """The price of a MiB of a model: 1 when all is taken, less the more is free."""
@@ -108,28 +111,30 @@ class HostStock:
     """The free memory of each GPU of one host, by address. One that takes no VM has nothing."""
 
     def __init__(self) -> None:
-        self._stocks: dict[str, tuple[Model, Stock]] = {}
+        self._stocks: dict[str, Stock] = {}
+        self._models: dict[str, Model] = {}
         self._untouched: set[str] = set()
 
     def count(self, scarcity: Scarcity, gpus: Iterable[tuple[str, Model, Stock]]) -> bool:
         """Count what is free of these GPUs now. Returns whether the host has another number of untouched ones."""
         before = len(self._untouched)
         for address, model, stock in gpus:
-            old = self._stocks.get(address)
-            if old is not None:
-                scarcity.count(*old, -1)
-            scarcity.count(model, stock)
+            then = self._stocks.get(address, NOTHING)
+            if then == stock:
+                continue
+            scarcity.count(model, stock, then)
             if stock.is_untouched:
                 self._untouched.add(address)
             else:
                 self._untouched.discard(address)
-            self._stocks[address] = (model, stock)
+            self._stocks[address] = stock
+            self._models[address] = model
         return len(self._untouched) != before
 
     def leave(self, scarcity: Scarcity) -> None:
         """Take the host's GPUs out of the count."""
-        for model, stock in self._stocks.values():
-            scarcity.count(model, stock, -1)
+        for address, stock in self._stocks.items():
+            scarcity.count(self._models[address], NOTHING, stock)
 
     def untouched(self) -> frozenset[str]:
         """The addresses of the GPUs that nobody uses any part of."""

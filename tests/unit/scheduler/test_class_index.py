@@ -30,7 +30,7 @@ def test_the_cheapest_member_is_chosen_the_first_by_name_of_equal_ones(
                 index.put(name, state)
                 members[name] = state
             elif name in members:
-                index.remove(name)
+                index.discard(name)
                 del members[name]
             for most in (3, 8):
                 priced = [(cost(most, state), name) for name, state in members.items() if state <= most]

@@ -145,6 +145,19 @@ def test_hosts_that_differ_in_name_alone_are_asked_once() -> None:
     assert fleet.number_of_classes == 1
 
 
+def test_a_gpu_that_no_request_could_use_is_found_by_the_first_that_can() -> None:
+    fleet = Fleet([a40_host("a"), t4_host("b", cards=1)])
+    assert fleet.place(vm("A40-8Q")) is not None
+    placement = fleet.place(vm("T4-8Q"))
+    assert placement is not None
+    assert placement.host == "b"
+    held = leases_of(placement)
+    fleet.take("b", held)
+    assert fleet.place(vm("T4-16Q")) is None
+    fleet.give_back("b", held)
+    assert fleet.place(vm("T4-16Q")) is not None
+
+
 def test_memory_that_is_promised_to_vms_is_not_given_twice() -> None:
     fleet = Fleet([with_promised(a40_host("a"), more=[taking(250 * GIB)])])
     assert fleet.place(vm("A40-8Q", memory_mib=8 * GIB)) is None

@@ -5,6 +5,7 @@ A VF that a killed QEMU left broken looks healthy; by the lowest number every ne
 """
 
 from collections.abc import Container
+from operator import attrgetter
 
 from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
 from vgpuctl.agent.wire.vf_health import is_usable
@@ -12,13 +13,15 @@ from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.offer import Refusal
 
+_TURN = attrgetter("last_use", "number")
+
 
 def next_free(gpu: Gpu, taken: Container[str], *, needs_group: bool) -> VirtualFunction:
     """The VF that the next vGPU gets: used longest ago, then of the lowest number. Raises ValueError without any."""
-    able = [one for one in gpu.vfs if one.address not in taken and _is_able(one, needs_group=needs_group)]
-    if not able:
-        raise ValueError(f"{gpu.address} has no free VF")
-    return min(able, key=_turn)
+    for one in sorted(gpu.vfs, key=_TURN):
+        if one.address not in taken and _is_able(one, needs_group=needs_group):
+            return one
+    raise ValueError(f"{gpu.address} has no free VF")
 
 
 def free_vgpu_function(state: GpuState, *, needs_group: bool) -> str | Refusal:
@@ -27,7 +30,7 @@ def free_vgpu_function(state: GpuState, *, needs_group: bool) -> str | Refusal:
     usable = [one for one in free if is_usable(one) and one.quarantine is None]
     able = [one for one in usable if _is_able(one, needs_group=needs_group)]
     if able:
-        return min(able, key=_turn).address
+        return min(able, key=_TURN).address
     if usable:
         return Refusal(
             Code.NO_IOMMU,
@@ -47,7 +50,3 @@ def free_vgpu_function(state: GpuState, *, needs_group: bool) -> str | Refusal:
 def _is_able(function: VirtualFunction, *, needs_group: bool) -> bool:
     is_healthy = is_usable(function) and function.quarantine is None
     return is_healthy and (function.iommu_group is not None or not needs_group)
-
-
-def _turn(function: VirtualFunction) -> tuple[int, int]:
-    return function.last_use, function.number

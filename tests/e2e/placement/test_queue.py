@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue and its controller, on a simulated host with one A40."""
+"""The queue, on a simulated host with one A40."""
 
-import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +10,11 @@ import pytest
 
 from tests.e2e.operate.test_interrupted import KILLED_RUN
 from tests.e2e.operator import Operator
-from tests.e2e.witness import FleetWitness
-from tests.postgres_fixture import LocalPostgres
 
 SMALL = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--host", "sim-001")
 WHOLE = ("--gpu", "A40-48Q", *SMALL)
 PREEMPT = ("--preempt", "--grace", "0", "--shutdown-timeout", "0")
 ONCE = ("controller", "--once", "--shutdown-timeout", "0", "--limit", "sim-001")
-TEMPLATES = Path(__file__).parents[3] / "templates"
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +37,12 @@ def _clear(operator: Operator) -> None:
         operator.does("delete-vm", vm["vm"]["request"]["name"], "--tenant", "acme", "--yes", "--timeout", "0")
 
 
-def _queue(operator: Operator) -> list[dict[str, Any]]:
+def queued(operator: Operator) -> list[dict[str, Any]]:
     queue: list[dict[str, Any]] = operator.json("list-queue")["queue"]
     return queue
 
 
-def _states(operator: Operator) -> dict[str, str]:
+def states(operator: Operator) -> dict[str, str]:
     return {one["vm"]["request"]["name"]: one["vm"]["state"] for one in operator.json("list-vms")}
 
 
@@ -61,19 +54,19 @@ def test_vms_wait_their_turn_and_start_when_there_is_room(operator: Operator) ->
     assert operator.is_refused(*second, "--priority", "high")["reference"] == "vm-differs"
     operator.does("create-vm", "third", "--queue", "--priority", "high", *WHOLE)
     now = time.time()
-    assert [one["entry"]["request"]["name"] for one in _queue(operator)] == ["second", "third"]
-    assert [one["expected_at"] for one in _queue(operator)] == [
+    assert [one["entry"]["request"]["name"] for one in queued(operator)] == ["second", "third"]
+    assert [one["expected_at"] for one in queued(operator)] == [
         pytest.approx(now + 3600, abs=300), pytest.approx(now + 7200, abs=300),
     ]  # fmt: skip
     assert operator.json("set-queue", "priority")["changed"]
-    assert [one["entry"]["request"]["name"] for one in _queue(operator)] == ["third", "second"]
+    assert [one["entry"]["request"]["name"] for one in queued(operator)] == ["third", "second"]
     assert "third" in operator.does("list-queue").out
     assert {one["outcome"].split(":")[0] for one in operator.json(*ONCE)} == {"waits"}
 
     operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
     assert operator.json(*ONCE)[0] == {"name": "acme.third", "outcome": "started"}
-    assert _states(operator) == {"third": "running"}
-    (waiting,) = _queue(operator)
+    assert states(operator) == {"third": "running"}
+    (waiting,) = queued(operator)
     assert (waiting["entry"]["request"]["name"], waiting["expected_at"]) == ("second", None)
     operator.does("leave-queue", "second", "--tenant", "acme")
     assert operator.is_refused("leave-queue", "second", "--tenant", "acme")["reference"] == "not-found"
@@ -88,20 +81,20 @@ def test_a_gang_waits_and_starts_as_a_whole(operator: Operator) -> None:
     assert operator.is_refused(*gang, "--priority", "high")["reference"] == "vm-differs"
     alone = ("create-vm", "web-2", "--queue", "--gpu", "A40-24Q", *SMALL)
     assert operator.is_refused(*alone)["reference"] == "state"
-    (waiting,) = _queue(operator)
+    (waiting,) = queued(operator)
     assert [one["name"] for one in (waiting["entry"]["request"], *waiting["entry"]["others"])] == ["web-1", "web-2"]
     assert waiting["expected_at"] == pytest.approx(time.time() + 3600, abs=300)
     assert "web-1, web-2" in operator.does("list-queue").out
     assert operator.json(*ONCE)[0]["outcome"] == "waits: the 2 VMs do not fit together now"
     operator.does("leave-queue", "web-2", "--tenant", "acme")
-    assert _queue(operator) == []
+    assert queued(operator) == []
     assert [one["queued"] for one in operator.json(*gang)] == [True]
     operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
     killed = operator.run("start", *ONCE, program=KILLED_RUN)
     assert killed.code == -9, killed.err
     assert operator.json(*ONCE)[-1] == {"name": "acme.web-1, web-2", "outcome": "started"}
-    assert _states(operator) == {"web-1": "running", "web-2": "running"}
-    assert (_queue(operator), [one["queued"] for one in operator.json(*gang)]) == ([], [False, False])
+    assert states(operator) == {"web-1": "running", "web-2": "running"}
+    assert (queued(operator), [one["queued"] for one in operator.json(*gang)]) == ([], [False, False])
 
 
 def test_no_secret_is_shown_or_lies_in_the_store_and_a_queued_vm_starts_with_it(
@@ -154,12 +147,12 @@ def test_nobody_overtakes_one_that_waited_long_on_the_hosts_that_it_could_use(op
 def test_a_requeued_vm_starts_again_after_the_one_it_gave_way_to(operator: Operator) -> None:
     operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
     operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", *PREEMPT, *WHOLE)
-    assert _states(operator) == {"batch": "stopped", "urgent": "running"}
-    assert [one["entry"]["reason"] for one in _queue(operator)] == ["preempted by acme.urgent"]
+    assert states(operator) == {"batch": "stopped", "urgent": "running"}
+    assert [one["entry"]["reason"] for one in queued(operator)] == ["preempted by acme.urgent"]
     time.sleep(1.1)
     assert [one["outcome"] for one in operator.json(*ONCE)] == ["ended", "started"]
-    assert _states(operator) == {"batch": "running", "urgent": "stopped"}
-    assert _queue(operator) == []
+    assert states(operator) == {"batch": "running", "urgent": "stopped"}
+    assert queued(operator) == []
 
 
 def test_the_controller_preempts_only_with_consent(operator: Operator) -> None:
@@ -169,16 +162,16 @@ def test_the_controller_preempts_only_with_consent(operator: Operator) -> None:
     assert operator.json(*urgent)[0]["queued"]
     needed = "acme.urgent fits only if 1 VM is preempted: acme.batch"
     assert operator.json(*ONCE) == [{"name": "acme.urgent", "outcome": f"waits: {needed}"}]
-    assert [one["entry"]["reason"] for one in _queue(operator)] == [needed]
+    assert [one["entry"]["reason"] for one in queued(operator)] == [needed]
     assert operator.json("set-quota", "acme", "--preempt", "auto")["changed"]
     assert operator.json(*ONCE)[0] == {"name": "acme.urgent", "outcome": "started"}
-    assert _states(operator) == {"batch": "stopped", "urgent": "running"}
+    assert states(operator) == {"batch": "stopped", "urgent": "running"}
     operator.does("set-quota", "acme", "--preempt", "ask")
 
     operator.does("leave-queue", "batch", "--tenant", "acme")
     operator.does("create-vm", "blocks", "--queue", "--priority", "critical", *WHOLE)
     operator.does("create-vm", "later", "--queue", "--priority", "critical", "--preempt", *WHOLE)
-    assert [one["entry"]["may_preempt"] for one in _queue(operator)] == [False, True]
+    assert [one["entry"]["may_preempt"] for one in queued(operator)] == [False, True]
 
 
 def test_a_gang_is_preempted_and_comes_back_whole(operator: Operator) -> None:
@@ -187,29 +180,29 @@ def test_a_gang_is_preempted_and_comes_back_whole(operator: Operator) -> None:
     (planned,) = operator.json("create-vm", "urgent", "--priority", "high", "--gpu", "A40-24Q", *SMALL, "--dry-run")
     assert [one["vm"] for one in planned["victims"]] == ["acme.pair-1", "acme.pair-2"], "half a gang is no gang"
     operator.does("create-vm", "urgent", "--priority", "high", "--for", "1s", "--gpu", "A40-24Q", *PREEMPT, *SMALL)
-    assert _states(operator) == {"pair-1": "stopped", "pair-2": "stopped", "urgent": "running"}
-    (entry,) = (one["entry"] for one in _queue(operator))
+    assert states(operator) == {"pair-1": "stopped", "pair-2": "stopped", "urgent": "running"}
+    (entry,) = (one["entry"] for one in queued(operator))
     assert (entry["kind"], entry["request"]["name"], len(entry["others"])) == ("start-gang", "pair-1", 1)
     operator.does("create-vm", "half", "--gpu", "A40-24Q", *SMALL)
     time.sleep(1.1)
     assert [one["outcome"] for one in operator.json(*ONCE)] == [
         "ended", "waits: the 2 VMs of the gang do not fit together on their hosts now",
     ]  # fmt: skip
-    assert _states(operator)["pair-1"] == "stopped"
+    assert states(operator)["pair-1"] == "stopped"
     operator.does("delete-vm", "half", "--tenant", "acme", "--yes", "--timeout", "0")
     assert operator.json(*ONCE) == [{"name": "acme.pair-1, pair-2", "outcome": "started"}]
-    assert _states(operator) == {"pair-1": "running", "pair-2": "running", "urgent": "stopped"}
-    assert _queue(operator) == []
+    assert states(operator) == {"pair-1": "running", "pair-2": "running", "urgent": "stopped"}
+    assert queued(operator) == []
 
 
 def test_a_deleted_vm_leaves_the_queue_and_is_not_started(operator: Operator) -> None:
     operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
     operator.does("create-vm", "urgent", "--priority", "high", *PREEMPT, *WHOLE)
-    assert [one["entry"]["request"]["name"] for one in _queue(operator)] == ["batch"]
+    assert [one["entry"]["request"]["name"] for one in queued(operator)] == ["batch"]
     operator.does("delete-vm", "batch", "--tenant", "acme", "--yes", "--timeout", "0")
-    assert _queue(operator) == []
+    assert queued(operator) == []
     operator.does("delete-vm", "urgent", "--tenant", "acme", "--yes", "--timeout", "0")
-    assert (operator.json(*ONCE), _states(operator)) == ([], {})
+    assert (operator.json(*ONCE), states(operator)) == ([], {})
 
 
 def test_an_offboarded_tenant_has_nothing_in_the_queue(operator: Operator) -> None:
@@ -219,7 +212,7 @@ def test_an_offboarded_tenant_has_nothing_in_the_queue(operator: Operator) -> No
     assert operator.json(*late)[0]["queued"]
     assert "queue entry of late" in operator.does("offboard-tenant", "leaver", "--dry-run").err
     operator.does("offboard-tenant", "leaver", "--yes")
-    assert _queue(operator) == []
+    assert queued(operator) == []
 
 
 def test_shares_that_a_stopped_vm_keeps_for_a_time_are_released(operator: Operator) -> None:
@@ -229,73 +222,18 @@ def test_shares_that_a_stopped_vm_keeps_for_a_time_are_released(operator: Operat
     assert "shares kept until" in operator.does("show-vm", "held", "--tenant", "acme").out
     assert operator.is_refused(*stop, "--hold", "release", "--hold-for", "2h")["reference"] == "usage"
     operator.json("create-vm", "next", "--queue", *WHOLE)
-    (waiting,) = _queue(operator)
+    (waiting,) = queued(operator)
     assert waiting["expected_at"] == pytest.approx(time.time() + 7200, abs=300)
     assert operator.json(*stop, "--hold-for", "1s")["changed"]
     deadline, outcomes = time.monotonic() + 120, list[str]()
     while "started" not in outcomes and time.monotonic() < deadline:
         outcomes += [one["outcome"] for one in operator.json(*ONCE)]
     assert [one for one in outcomes if not one.startswith("waits")] == ["released", "started"]
-    assert _states(operator) == {"held": "stopped", "next": "running"}
+    assert states(operator) == {"held": "stopped", "next": "running"}
 
 
 def test_a_quota_that_could_never_admit_it_refuses_at_once(operator: Operator) -> None:
     operator.does("set-quota", "acme", "shares:A40-48Q=0")
     assert operator.is_refused("create-vm", "never", "--queue", *WHOLE)["reference"] == "quota-exceeded"
     operator.does("set-quota", "acme", "shares:A40-48Q=none")
-    assert _queue(operator) == []
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_controller_killed_anywhere_loses_nothing(
-    kind: str, operator: Operator, fleet_witness: FleetWitness, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if kind == "sqlite":
-        _kill_everywhere(replace(operator, database=f"sqlite:///{tmp_path}/store.db"), fleet_witness, (3, 12))
-        return
-    postgres: LocalPostgres = request.getfixturevalue("postgres")
-    with postgres.create_database() as database:
-        _kill_everywhere(replace(operator, database=database), fleet_witness, (7,))
-
-
-def _kill_everywhere(operator: Operator, witness: FleetWitness, numbers: tuple[int, ...]) -> None:
-    """Kill a controller after these side effects; the next one brings the VM up all the same."""
-    operator.does("create-tenant", "acme")
-    operator.does("list-gpus", "--refresh", "--limit", "sim-001")
-    before = witness.state()
-    for number in numbers:
-        operator.does("create-vm", "blocker", *WHOLE)
-        operator.does("create-vm", "waits", "--queue", *WHOLE)
-        operator.does("delete-vm", "blocker", "--tenant", "acme", "--yes", "--timeout", "0")
-        killed = operator.run(str(number), *ONCE, program=KILLED_RUN)
-        assert killed.code == -9, f"not killed at {number}: {killed.err}"
-        operator.json(*ONCE)
-        assert _states(operator) == {"waits": "running"}, f"killed after side effect {number}"
-        assert _queue(operator) == []
-        assert operator.json("repair") == []
-        operator.does("delete-vm", "waits", "--tenant", "acme", "--yes", "--timeout", "0")
-        assert witness.state() == before
-
-
-def test_the_controller_runs_until_it_is_told_to_end(operator: Operator) -> None:
-    operator.does("create-vm", "first", *WHOLE)
-    operator.does("create-vm", "second", "--queue", *WHOLE)
-    with operator.start("controller", "--interval", "0.2", "--limit", "sim-001") as process:
-        operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
-        give_up = time.monotonic() + 60
-        while _queue(operator):
-            assert time.monotonic() < give_up, "the controller does not serve the queue"
-        process.send_signal(signal.SIGTERM)
-        _out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert "acme.second: started" in err
-    assert _states(operator) == {"second": "running"}
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / "vgpuctl-controller@1.service"
-    unit.write_text((TEMPLATES / "vgpuctl-controller@.service").read_text())
-    verify = ["systemd-analyze", "verify", "--man=no", str(unit)]
-    done = subprocess.run(verify, capture_output=True, text=True, timeout=60, check=False)
-    assert "vgpuctl-controller" not in done.stderr, done.stderr
+    assert queued(operator) == []

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vgpuctl controller`, on a simulated host with one A40."""
+
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.operate.test_interrupted import KILLED_RUN
+from tests.e2e.operator import Operator
+from tests.e2e.placement.test_queue import ONCE, WHOLE, nothing_is_left, operator, queued, states
+from tests.e2e.witness import FleetWitness
+from tests.postgres_fixture import LocalPostgres
+
+__all__ = ["nothing_is_left", "operator"]
+TEMPLATES = Path(__file__).parents[3] / "templates"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_controller_killed_anywhere_loses_nothing(
+    kind: str, operator: Operator, fleet_witness: FleetWitness, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if kind == "sqlite":
+        _kill_everywhere(replace(operator, database=f"sqlite:///{tmp_path}/store.db"), fleet_witness, (3, 12))
+        return
+    postgres: LocalPostgres = request.getfixturevalue("postgres")
+    with postgres.create_database() as database:
+        _kill_everywhere(replace(operator, database=database), fleet_witness, (7,))
+
+
+def _kill_everywhere(operator: Operator, witness: FleetWitness, numbers: tuple[int, ...]) -> None:
+    """Kill a controller after these side effects; the next one brings the VM up all the same."""
+    operator.does("create-tenant", "acme")
+    operator.does("list-gpus", "--refresh", "--limit", "sim-001")
+    before = witness.state()
+    for number in numbers:
+        operator.does("create-vm", "blocker", *WHOLE)
+        operator.does("create-vm", "waits", "--queue", *WHOLE)
+        operator.does("delete-vm", "blocker", "--tenant", "acme", "--yes", "--timeout", "0")
+        killed = operator.run(str(number), *ONCE, program=KILLED_RUN)
+        assert killed.code == -9, f"not killed at {number}: {killed.err}"
+        operator.json(*ONCE)
+        assert states(operator) == {"waits": "running"}, f"killed after side effect {number}"
+        assert queued(operator) == []
+        assert operator.json("repair") == []
+        operator.does("delete-vm", "waits", "--tenant", "acme", "--yes", "--timeout", "0")
+        assert witness.state() == before
+
+
+def test_the_controller_runs_until_it_is_told_to_end(operator: Operator) -> None:
+    operator.does("create-vm", "first", *WHOLE)
+    operator.does("create-vm", "second", "--queue", *WHOLE)
+    with operator.start("controller", "--interval", "0.2", "--limit", "sim-001") as process:
+        operator.does("delete-vm", "first", "--tenant", "acme", "--yes", "--timeout", "0")
+        give_up = time.monotonic() + 60
+        while queued(operator):
+            assert time.monotonic() < give_up, "the controller does not serve the queue"
+        process.send_signal(signal.SIGTERM)
+        _out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "acme.second: started" in err
+    assert states(operator) == {"second": "running"}
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "vgpuctl-controller@1.service"
+    unit.write_text((TEMPLATES / "vgpuctl-controller@.service").read_text())
+    verify = ["systemd-analyze", "verify", "--man=no", str(unit)]
+    done = subprocess.run(verify, capture_output=True, text=True, timeout=60, check=False)
+    assert "vgpuctl-controller" not in done.stderr, done.stderr

@@ -69,7 +69,7 @@ ACME = _tenant(
     SAME,
     {"web-1": "front", "web-2": "front", "web-3": "front", "db": "back"},
     gateway="internet",
-    floating_addresses=["web-2"],
+    floating_ips=["web-2"],
     port_forwards=[{"protocol": "tcp", "port": 8080, "vm": "db", "vm_port": 80}],
     load_balancers={
         "shop": {
@@ -223,8 +223,9 @@ def test_apply_hosts_makes_chassis_and_a_second_run_changes_nothing(world: World
 
 
 def test_tenants_are_onboarded_and_their_endpoints_are_bound(world: World) -> None:
-    made = ("create-outside", "internet", "--cidr", "203.0.113.0/24", "--gateway", OUTSIDE_ROUTER, "--chassis", "a")
-    made += ("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider", "--management", "10.0.2.0/24")
+    made = ("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", OUTSIDE_ROUTER)
+    made += ("--chassis", "a", "--physical-network", "provider", "--management", "10.0.2.0/24")
+    made += ("--pool", "203.0.113.10-203.0.113.99")
     world.tenants.does(*made)
     for content in (ACME, GLOBEX, INITECH):
         assert world.onboard(content)
@@ -274,11 +275,11 @@ def test_a_spoofed_source_is_dropped(world: World) -> None:
     wait_for(lambda: web.pings(other.address) == 3, "its own address again")
 
 
-def test_the_way_out_a_floating_address_and_a_forwarded_port(world: World) -> None:
+def test_the_way_out_a_floating_ip_and_a_forwarded_port(world: World) -> None:
     web, other = world.endpoints["acme", "web-1"], world.endpoints["acme", "web-2"]
     a = world.hosts["a"]
     wait_for(lambda: web.pings(OUTSIDE_SERVER, count=1) == 1, "the way out")
-    router, floating = (_outside_address(world, kind) for kind in ("snat", "dnat_and_snat"))
+    router, floating = (_external_address(world, kind) for kind in ("snat", "dnat_and_snat"))
     assert web.asks(OUTSIDE_SERVER) == f"outside {router}"
     assert other.asks(OUTSIDE_SERVER) == f"outside {floating}"
     assert outside_pings(a, floating) == 3
@@ -288,7 +289,7 @@ def test_the_way_out_a_floating_address_and_a_forwarded_port(world: World) -> No
     assert web.hears_nothing_from(MACHINE), "the hosts' management"
 
 
-def _outside_address(world: World, kind: str) -> str:
+def _external_address(world: World, kind: str) -> str:
     text = world.central.nbctl("--bare", "--columns=external_ip", "find", "NAT", f"type={kind}")
     return sorted(set(text.split()))[0]
 
@@ -392,5 +393,5 @@ def test_offboarded_tenants_leave_nothing_in_ovn(world: World) -> None:
         world.tenants.does("offboard-tenant", tenant, "--yes", "--timeout", "0")
     tables = ("Logical_Router", "Logical_Switch_Port", "NAT", "Load_Balancer", "ACL", "DHCP_Options")
     left = {table: world.central.nbctl("--bare", "--columns=name", "list", table).split() for table in tables[:2]}
-    # The one port is the outside network's own line, which is no tenant's.
+    # The one port is the external network's localnet port, which belongs to no tenant.
     assert left["Logical_Router"] == [] and len(left["Logical_Switch_Port"]) == 1, left

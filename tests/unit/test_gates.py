@@ -308,7 +308,7 @@ GATES = [
         "refuse_without_ovn",
         "usecases/network/network_backends.py",
         "usecases/network/vpc_changes.py:_keep",
-        "usecases/network/outsides.py:set_outside",
+        "usecases/network/external_networks.py:set_external_network",
         "usecases/tenant/onboard.py:onboard",
     ),
     guarded(

@@ -31,10 +31,10 @@ class VpcKind(StrEnum):
 
     GATEWAY = "gateway"
     SECURITY_GROUP = "security-group"
-    FLOATING_ADDRESS = "floating-address"
+    FLOATING_IP = "floating-ip"
     PORT_FORWARD = "port-forward"
     LOAD_BALANCER = "load-balancer"
-    DIRECT_LINE = "direct-line"
+    DIRECT_CONNECT = "direct-connect"
     PEERING = "peering"
     CONTACT = "contact"
 
@@ -68,8 +68,8 @@ class SecurityGroup:
 
 
 @dataclass(frozen=True)
-class Outside:
-    """The network behind the tenants' gateways, as the operator declares it.
+class ExternalNetwork:
+    """A network that tenants' gateways lead to, as the operator declares it.
 
     physical_network: the name that hosts map to a bridge (ovn-bridge-mappings). first, last: addresses for tenants.
     chassis: system-ids of hosts that may be gateways, the most wanted first. management: what no tenant may reach.
@@ -93,10 +93,10 @@ class Outside:
 
 @dataclass(frozen=True)
 class Gateway:
-    """That a tenant's networks have a way out, and through which network outside."""
+    """The way out of a tenant's networks, and the external network that it leads to."""
 
     kind: ClassVar[VpcKind] = VpcKind.GATEWAY
-    outside: str
+    external_network: str
 
     @property
     def key(self) -> str:
@@ -115,10 +115,10 @@ class VpcPort:
 
 
 @dataclass(frozen=True)
-class FloatingAddress:
-    """An outside address that is one VM's alone."""
+class FloatingIp:
+    """An external address for one VM."""
 
-    kind: ClassVar[VpcKind] = VpcKind.FLOATING_ADDRESS
+    kind: ClassVar[VpcKind] = VpcKind.FLOATING_IP
     vm: str
     address: str
 
@@ -130,7 +130,7 @@ class FloatingAddress:
 
 @dataclass(frozen=True)
 class PortForward:
-    """One port of an outside address, sent on to a VM's port."""
+    """One port of an external address, sent on to a VM's port."""
 
     kind: ClassVar[VpcKind] = VpcKind.PORT_FORWARD
     protocol: Protocol
@@ -141,7 +141,7 @@ class PortForward:
 
     @property
     def key(self) -> str:
-        """A port of the tenant's outside address goes to one VM."""
+        """A port of the tenant's external address goes to one VM."""
         return f"{self.protocol}/{self.port}"
 
 
@@ -168,10 +168,10 @@ class LoadBalancer:
 
 
 @dataclass(frozen=True)
-class DirectLine:
-    """A tenant's own line into one of its networks: a provider network that hosts map to a bridge, and its VLAN."""
+class DirectConnect:
+    """A tenant's own VLAN in one of its networks. physical_network: the name that hosts map to a bridge."""
 
-    kind: ClassVar[VpcKind] = VpcKind.DIRECT_LINE
+    kind: ClassVar[VpcKind] = VpcKind.DIRECT_CONNECT
     network: str
     physical_network: str
     vlan: int | None = None
@@ -209,7 +209,7 @@ class Contact:
         return "contact"
 
 
-VpcSpec = Contact | Gateway | SecurityGroup | FloatingAddress | PortForward | LoadBalancer | DirectLine | PeeringSpec
+VpcSpec = Contact | Gateway | SecurityGroup | FloatingIp | PortForward | LoadBalancer | DirectConnect | PeeringSpec
 
 
 @dataclass(frozen=True)
@@ -223,18 +223,18 @@ class Peering:
 
 @dataclass(frozen=True)
 class Vpc:
-    """All of one tenant. router_address: the tenant's address on the outside, None without a way out."""
+    """All of one tenant. router_address: the tenant's address in the external network, None without a gateway."""
 
     tenant: str
     networks: tuple[Network, ...] = ()
     ports: tuple[VpcPort, ...] = ()
     groups: tuple[SecurityGroup, ...] = ()
-    outside: Outside | None = None
+    external_network: ExternalNetwork | None = None
     router_address: str | None = None
-    floating: tuple[FloatingAddress, ...] = ()
+    floating_ips: tuple[FloatingIp, ...] = ()
     forwards: tuple[PortForward, ...] = ()
     balancers: tuple[LoadBalancer, ...] = ()
-    lines: tuple[DirectLine, ...] = ()
+    direct_connects: tuple[DirectConnect, ...] = ()
     peerings: tuple[Peering, ...] = ()
     mtu: int = DEFAULT_TUNNEL_MTU
     ports_by_vm: dict[str, VpcPort] = field(init=False, repr=False, compare=False)

@@ -18,8 +18,8 @@ from vgpuctl.logs import timed
 from vgpuctl.ovn.rows import Reference, Row
 
 OWNER, KEY = "vgpuctl-owner", "vgpuctl-key"  # as in owned_rows, which is loaded with ovs
-# Whose switches tenants' routers have ports on; see topology.outside_owner.
-SHARED_OWNERS = "outside/"
+# Owners of switches on which tenants' routers have ports; see topology.external_owner.
+SHARED_OWNERS = "external/"
 TABLES = (
     "Logical_Switch",
     "Logical_Switch_Port",

@@ -33,9 +33,9 @@ def security_rows(vpc: Vpc) -> Iterator[Row]:
         ),
         _acl("in", "to-lport", _DROP_PRIORITY, "drop", f"outport == @{all_ports} && ip"),
     ]
-    if vpc.outside is not None and vpc.outside.management:
+    if vpc.external_network is not None and vpc.external_network.management:
         management = ovn_name("m", vpc.tenant)
-        yield Row("Address_Set", "management", {"name": management, "addresses": list(vpc.outside.management)})
+        yield Row("Address_Set", "management", {"name": management, "addresses": list(vpc.external_network.management)})
         match = f"inport == @{all_ports} && ip4.dst == ${management}"
         acls.append(_acl("management", "from-lport", _NEVER_PRIORITY, "drop", match))
     yield from acls

@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from vgpuctl.model.network import Network, mac_address
-from vgpuctl.model.vpc import Outside, Vpc, VpcPort, link_addresses, ovn_name
+from vgpuctl.model.vpc import ExternalNetwork, Vpc, VpcPort, link_addresses, ovn_name
 from vgpuctl.ovn.balancing import balancer_references, balancer_rows, forward_rows
 from vgpuctl.ovn.rows import Reference, Row
 from vgpuctl.ovn.security import security_rows
@@ -19,9 +19,9 @@ _LEASE_S = 3600
 _BURST_PART = 10  # a burst of a tenth of a second
 
 
-def outside_owner(name: str) -> str:
-    """The owner of the rows of an outside network."""
-    return f"outside/{name}"
+def external_owner(name: str) -> str:
+    """The owner of the rows of an external network."""
+    return f"external/{name}"
 
 
 def tenant_owner(name: str) -> str:
@@ -58,28 +58,28 @@ def vpc_rows(vpc: Vpc) -> list[Row]:
     return rows
 
 
-def outside_rows(outside: Outside) -> list[Row]:
-    """The switch of the outside network with its line to the provider's; tenants' routers add their ports."""
-    line = Row(
+def external_rows(network: ExternalNetwork) -> list[Row]:
+    """The switch of the external network with its localnet port; tenants' routers add their ports."""
+    localnet = Row(
         "Logical_Switch_Port",
-        "line",
-        _line(ovn_name("x", outside.name, "line"), outside.physical_network, outside.vlan),
-        parent=Reference("Logical_Switch", "switch", outside_owner(outside.name)),
+        "localnet",
+        _localnet(ovn_name("x", network.name, "localnet"), network.physical_network, network.vlan),
+        parent=Reference("Logical_Switch", "switch", external_owner(network.name)),
     )
-    return [Row("Logical_Switch", "switch", {"name": ovn_name("x", outside.name)}), line]
+    return [Row("Logical_Switch", "switch", {"name": ovn_name("x", network.name)}), localnet]
 
 
 def _networks(vpc: Vpc) -> Iterator[Row]:
-    lines = {line.network: line for line in vpc.lines}
+    connects = {one.network: one for one in vpc.direct_connects}
     for network in vpc.networks:
         members = [port for port in vpc.ports if port.port.network_id == network.id]
         own: list[Row] = [_dhcp(network, mtu=vpc.mtu), *(_port(network, port) for port in members)]
         if not network.request.isolated:
             own.extend(_gateway(network))
-        if network.request.name in lines:
-            line = lines[network.request.name]
-            columns = _line(ovn_name("l", network.id), line.physical_network, line.vlan)
-            own.append(Row("Logical_Switch_Port", f"line/{network.id}", columns))
+        if network.request.name in connects:
+            connect = connects[network.request.name]
+            columns = _localnet(ovn_name("l", network.id), connect.physical_network, connect.vlan)
+            own.append(Row("Logical_Switch_Port", f"localnet/{network.id}", columns))
         limits = [limit for port in members for limit in _limits(port)]
         yield from own
         yield from limits
@@ -152,45 +152,45 @@ def _gateway(network: Network) -> Iterator[Row]:
 
 
 def _way_out(vpc: Vpc, routed: list[Network]) -> Iterator[Row]:
-    outside, address = vpc.outside, vpc.router_address
-    if outside is None or address is None or not routed:
+    external, address = vpc.external_network, vpc.router_address
+    if external is None or address is None or not routed:
         return
     name = ovn_name("o", vpc.tenant)
     chassis = [
         Row(
             "Gateway_Chassis",
             f"chassis/{one}",
-            {"name": f"{name}_{one}", "chassis_name": one, "priority": len(outside.chassis) - position},
+            {"name": f"{name}_{one}", "chassis_name": one, "priority": len(external.chassis) - position},
         )
-        for position, one in enumerate(outside.chassis)
+        for position, one in enumerate(external.chassis)
     ]
     yield from chassis
-    prefix = ipaddress.IPv4Network(outside.cidr).prefixlen
+    prefix = ipaddress.IPv4Network(external.cidr).prefixlen
     yield Row(
         "Logical_Router_Port",
-        "outside",
-        {"name": name, "mac": mac_address(f"{vpc.tenant}/outside"), "networks": [f"{address}/{prefix}"]},
+        "external",
+        {"name": name, "mac": mac_address(f"{vpc.tenant}/external"), "networks": [f"{address}/{prefix}"]},
         {"gateway_chassis": tuple(row.reference for row in chassis)},
     )
     yield Row(
         "Logical_Switch_Port",
-        "outside",
+        "external",
         _router_port(f"{name}-port", name, **{"nat-addresses": "router"}),
-        parent=Reference("Logical_Switch", "switch", outside_owner(outside.name)),
+        parent=Reference("Logical_Switch", "switch", external_owner(external.name)),
     )
     yield Row(
         "Logical_Router_Static_Route",
-        "outside",
-        {"ip_prefix": "0.0.0.0/0", "nexthop": outside.gateway, "output_port": [name]},
+        "external",
+        {"ip_prefix": "0.0.0.0/0", "nexthop": external.gateway, "output_port": [name]},
     )
     for network in routed:
         columns = {"type": "snat", "external_ip": address, "logical_ip": network.request.cidr}
         yield Row("NAT", f"snat/{network.id}", columns)
-    for floating in vpc.floating:
-        port = vpc.ports_by_vm.get(floating.vm)
+    for floating_ip in vpc.floating_ips:
+        port = vpc.ports_by_vm.get(floating_ip.vm)
         if port is not None:
-            columns = {"type": "dnat_and_snat", "external_ip": floating.address, "logical_ip": port.port.address}
-            yield Row("NAT", f"floating/{floating.address}", columns)
+            columns = {"type": "dnat_and_snat", "external_ip": floating_ip.address, "logical_ip": port.port.address}
+            yield Row("NAT", f"floating-ip/{floating_ip.address}", columns)
 
 
 def _peerings(vpc: Vpc) -> Iterator[Row]:
@@ -232,7 +232,7 @@ def _router_port(name: str, router_port: str, **options: str) -> dict[str, objec
     }
 
 
-def _line(name: str, physical_network: str, vlan: int | None) -> dict[str, object]:
+def _localnet(name: str, physical_network: str, vlan: int | None) -> dict[str, object]:
     return {
         "name": name,
         "type": "localnet",

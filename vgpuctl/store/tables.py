@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0015"
+SCHEMA_VERSION = "0016"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -166,17 +166,17 @@ vpc_objects = Table(
     Column("spec", Text, nullable=False),
 )
 
-outsides = Table(
-    "outsides",
+external_networks = Table(
+    "external_networks",
     metadata,
     Column("name", Text, primary_key=True),
     Column("spec", Text, nullable=False),
 )
 
-outside_addresses = Table(
-    "outside_addresses",
+external_addresses = Table(
+    "external_addresses",
     metadata,
-    Column("outside", Text, ForeignKey("outsides.name"), primary_key=True),
+    Column("external_network", Text, ForeignKey("external_networks.name"), primary_key=True),
     Column("address", Text, primary_key=True),
     Column("tenant", Text, ForeignKey("tenants.name"), nullable=False),
     Column("holder", Text, nullable=False),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to a tenant's networks (groups, ways in and out, balancers, neighbours), and the networks outside."""
+"""The objects of tenants' networks (groups, gateways, balancers, peerings), and the external networks."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -9,11 +9,12 @@ from sqlalchemy import delete, insert, select, update
 
 from vgpuctl.errors import AddressesExhausted, NotFound, StateError, StoreUnusable
 from vgpuctl.model.network import AddressKind, Network, last_free_address
-from vgpuctl.model.vpc import Outside, VpcKind, VpcSpec
+from vgpuctl.model.vpc import ExternalNetwork, VpcKind, VpcSpec
 from vgpuctl.store import codec, tables
 from vgpuctl.store.networks import NetworkRows
 
-_OBJECTS, _OUTSIDES, _OUTSIDE_ADDRESSES = tables.vpc_objects, tables.outsides, tables.outside_addresses
+_OBJECTS = tables.vpc_objects
+_EXTERNALS, _ADDRESSES = tables.external_networks, tables.external_addresses
 _Spec = TypeVar("_Spec")
 
 
@@ -38,11 +39,7 @@ class VpcRows(NetworkRows):
     def delete_vpc_object(self, tenant: str, kind: VpcKind, key: str) -> bool:
         """Delete one object with the addresses it holds. Returns False when it was gone already."""
         holder = f"{kind.value}/{key}"
-        self._write(
-            delete(_OUTSIDE_ADDRESSES).where(
-                _OUTSIDE_ADDRESSES.c.tenant == tenant, _OUTSIDE_ADDRESSES.c.holder == holder
-            )
-        )
+        self._write(delete(_ADDRESSES).where(_ADDRESSES.c.tenant == tenant, _ADDRESSES.c.holder == holder))
         addresses = tables.addresses
         self._write(delete(addresses).where(addresses.c.holder == f"{tenant}/{holder}"))
         place = (_OBJECTS.c.tenant == tenant, _OBJECTS.c.kind == kind.value, _OBJECTS.c.name == key)
@@ -72,70 +69,70 @@ class VpcRows(NetworkRows):
         self._hold_address(network.id, address, AddressKind.BALANCER, holder)
         return address
 
-    def set_outside(self, outside: Outside) -> str:
-        """Keep a network outside. Returns `created`, `changed` or `unchanged`.
+    def set_external_network(self, network: ExternalNetwork) -> str:
+        """Keep an external network. Returns `created`, `changed` or `unchanged`.
 
         Raises StateError when tenants hold addresses that the new pool lacks.
         """
-        pool = set(outside.pool())
-        strays = [address for address in self.outside_addresses(outside.name) if address not in pool]
+        pool = set(network.pool())
+        strays = [address for address in self.external_addresses(network.name) if address not in pool]
         if strays:
             raise StateError(
-                f"tenants hold {len(strays)} addresses of {outside.name} that are not in its new pool",
+                f"tenants hold {len(strays)} addresses of {network.name} that are not in its new pool",
                 context=strays[:20],
-                hint="keep these addresses in the pool, or take them back first",
+                hint="keep these addresses in the pool, or delete the gateways and floating IPs that hold them first",
             )
-        encoded = codec.encode(outside)
-        for row in self._read(select(_OUTSIDES).where(_OUTSIDES.c.name == outside.name)):
+        encoded = codec.encode(network)
+        for row in self._read(select(_EXTERNALS).where(_EXTERNALS.c.name == network.name)):
             if row.spec == encoded:
                 return "unchanged"
-            self._write(update(_OUTSIDES).where(_OUTSIDES.c.name == outside.name).values(spec=encoded))
+            self._write(update(_EXTERNALS).where(_EXTERNALS.c.name == network.name).values(spec=encoded))
             return "changed"
-        self._write(insert(_OUTSIDES).values(name=outside.name, spec=encoded))
+        self._write(insert(_EXTERNALS).values(name=network.name, spec=encoded))
         return "created"
 
-    def outsides(self) -> list[Outside]:
-        """Every network outside, by name."""
-        rows = self._read(select(_OUTSIDES).order_by(_OUTSIDES.c.name))
-        return [_decode(row.spec, Outside, what=f"outside network {row.name}") for row in rows]
+    def external_networks(self) -> list[ExternalNetwork]:
+        """Every external network, by name."""
+        rows = self._read(select(_EXTERNALS).order_by(_EXTERNALS.c.name))
+        return [_decode(row.spec, ExternalNetwork, what=f"external network {row.name}") for row in rows]
 
-    def outside(self, name: str) -> Outside:
-        """One network outside. Raises NotFound."""
-        for outside in self.outsides():
-            if outside.name == name:
-                return outside
+    def external_network(self, name: str) -> ExternalNetwork:
+        """One external network. Raises NotFound."""
+        for network in self.external_networks():
+            if network.name == name:
+                return network
         raise NotFound(
-            f"there is no outside network {name!r} in the store {self._store_name}",
-            hint="the operator makes it with `vgpuctl create-outside`",
+            f"there is no external network {name!r} in the store {self._store_name}",
+            hint="the operator declares it with `vgpuctl create-external-network`",
         )
 
-    def delete_outside(self, name: str) -> bool:
-        """Delete a network outside. Raises StateError while tenants hold addresses of it."""
-        held = self.outside_addresses(name)
+    def delete_external_network(self, name: str) -> bool:
+        """Delete an external network. Raises StateError while tenants hold addresses of it."""
+        held = self.external_addresses(name)
         if held:
             raise StateError(
-                f"tenants hold {len(held)} addresses of the outside network {name}",
+                f"tenants hold {len(held)} addresses of the external network {name}",
                 context=[f"{address} is {holder}'s" for address, holder in list(held.items())[:20]],
-                hint="take the gateways of these tenants away first",
+                hint="delete the gateways of these tenants first",
             )
-        return self._write(delete(_OUTSIDES).where(_OUTSIDES.c.name == name)).rowcount == 1
+        return self._write(delete(_EXTERNALS).where(_EXTERNALS.c.name == name)).rowcount == 1
 
-    def outside_addresses(self, name: str) -> dict[str, str]:
-        """Every held address of a network outside: address → tenant/holder."""
-        rows = self._read(select(_OUTSIDE_ADDRESSES).where(_OUTSIDE_ADDRESSES.c.outside == name))
+    def external_addresses(self, name: str) -> dict[str, str]:
+        """Every held address of an external network: address → tenant/holder."""
+        rows = self._read(select(_ADDRESSES).where(_ADDRESSES.c.external_network == name))
         return {row.address: f"{row.tenant}/{row.holder}" for row in rows}
 
-    def hold_outside_address(self, outside: Outside, tenant: str, holder: str) -> str:
-        """The outside address that an object of a tenant holds; the lowest free one when it holds none yet."""
-        held = self.outside_addresses(outside.name)
+    def hold_external_address(self, network: ExternalNetwork, tenant: str, holder: str) -> str:
+        """The external address that an object of a tenant holds; the lowest free one when it holds none yet."""
+        held = self.external_addresses(network.name)
         for address, whose in held.items():
             if whose == f"{tenant}/{holder}":
                 return address
-        free = next((address for address in outside.pool() if address not in held), None)
+        free = next((address for address in network.pool() if address not in held), None)
         if free is None:
-            raise AddressesExhausted(f"the outside network {outside.name} has no free address", hint="enlarge its pool")
+            raise AddressesExhausted(f"external network {network.name} has no free address", hint="enlarge its pool")
         self._write(
-            insert(_OUTSIDE_ADDRESSES).values(outside=outside.name, address=free, tenant=tenant, holder=holder),
+            insert(_ADDRESSES).values(external_network=network.name, address=free, tenant=tenant, holder=holder),
             conflict=f"another run has just taken {free}",
         )
         return free

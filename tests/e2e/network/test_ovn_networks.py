@@ -13,8 +13,8 @@ __all__ = ["central"]
 
 KILLED_RUN = ("-m", "tests.e2e.killed_run")
 SIZE = ("--memory", "96MiB", "--vcpus", "1")
-OUTSIDE = (
-    *("create-outside", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
+EXTERNAL = (
+    *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
     *("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider", "--chassis", "sim-001"),
 )
 
@@ -113,14 +113,14 @@ def test_a_database_that_is_away_leaves_no_half_made_network_and_the_same_comman
     assert _count(central, "Logical_Switch") == 0
 
 
-def test_outside_networks_are_declared_changed_and_deleted(operator: Operator) -> None:
-    assert operator.json(*OUTSIDE)["changed"]
-    assert not operator.json(*OUTSIDE)["changed"]
-    assert operator.json(*OUTSIDE, "--vlan", "7")["changed"]
-    assert [one["outside"]["vlan"] for one in operator.json("list-outsides")] == [7]
-    assert operator.is_refused(*OUTSIDE, "--gateway", "203.0.113.20")["reference"] == "usage"
-    assert operator.json("delete-outside", "internet")["deleted"]
-    assert not operator.json("delete-outside", "internet")["deleted"]
+def test_external_networks_are_declared_changed_and_deleted(operator: Operator) -> None:
+    assert operator.json(*EXTERNAL)["changed"]
+    assert not operator.json(*EXTERNAL)["changed"]
+    assert operator.json(*EXTERNAL, "--vlan", "7")["changed"]
+    assert [one["external_network"]["vlan"] for one in operator.json("list-external-networks")] == [7]
+    assert operator.is_refused(*EXTERNAL, "--gateway", "203.0.113.20")["reference"] == "usage"
+    assert operator.json("delete-external-network", "internet")["deleted"]
+    assert not operator.json("delete-external-network", "internet")["deleted"]
 
 
 def test_an_open_database_on_a_routable_address_is_refused(operator: Operator) -> None:

@@ -12,8 +12,8 @@ from tests.ovn_fixture import LocalOvn, central
 __all__ = ["central"]
 
 KILLED_RUN = ("-m", "tests.e2e.killed_run")
-OUTSIDE = (
-    *("create-outside", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
+EXTERNAL = (
+    *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
     *("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider"),
 )
 VM = ("create-vm", "web-1", "--tenant", "acme", "--network", "front", "--memory", "96MiB", "--vcpus", "1")
@@ -21,7 +21,7 @@ FILE = """
 version: 1
 tenant: acme
 networks:
-  front: {cidr: 10.0.0.0/24, line: {physical_network: provider, vlan: 42}}
+  front: {cidr: 10.0.0.0/24, direct_connect: {physical_network: provider, vlan: 42}}
 security_groups:
   inner: []
   web:
@@ -29,7 +29,7 @@ security_groups:
     - {protocol: udp, ports: 8000-8010, from: 10.9.0.0/24}
     - {from: "group:inner"}
 gateway: internet
-floating_addresses: [web-1]
+floating_ips: [web-1]
 port_forwards: [{protocol: udp, port: 53, vm: web-1, vm_port: 5353}]
 load_balancers:
   shop: {network: front, port: 80, vms: [web-1, web-2], vm_port: 8080, failures: 2}
@@ -55,10 +55,10 @@ OBJECTS = (
     ),
     (("create-gateway", "internet"), (), "", ("delete-gateway",)),
     (
-        ("create-direct-line", "front", "--physical-network", "provider", "--vlan", "42"),
+        ("create-direct-connect", "front", "--physical-network", "provider", "--vlan", "42"),
         ("--vlan", "43"),
         "vlan: 42 there, 43 wanted",
-        ("delete-direct-line", "front"),
+        ("delete-direct-connect", "front"),
     ),
     (
         (
@@ -69,7 +69,7 @@ OBJECTS = (
         "port: 80 there, 81 wanted",
         ("delete-load-balancer", "shop"),
     ),
-    (("create-floating-address", "web-1"), (), "", ("delete-floating-address", "web-1")),
+    (("create-floating-ip", "web-1"), (), "", ("delete-floating-ip", "web-1")),
     (
         ("create-port-forward", "udp/53", "--vm", "web-1", "--vm-port", "5353"),
         ("--vm-port", "53"),
@@ -84,7 +84,7 @@ OBJECTS = (
 def operator(fleet_operator: Operator, central: LocalOvn) -> Operator:
     """An operator of a tenant with a network; every test takes away what it made."""
     made = replace(fleet_operator, variables={"VGPUCTL_OVN_NORTHBOUND": central.northbound})
-    made.does(*OUTSIDE)
+    made.does(*EXTERNAL)
     made.does("create-tenant", "acme")
     made.does("create-network", "front", "--tenant", "acme", "--cidr", "10.0.0.0/24")
     return made
@@ -99,10 +99,10 @@ def test_commands_make_what_a_tenant_s_file_makes_and_take_it_away(
 ) -> None:
     tenant = ("--tenant", "acme")
     for command, other, difference, _delete in OBJECTS:
-        if command[0] == "create-floating-address":
+        if command[0] == "create-floating-ip":
             told = operator.json(*command, *tenant, "--dry-run")
             assert (told["changed"], told["object"]["spec"]["address"]) == (False, "203.0.113.11")
-            assert "floating-address web-1" not in _names(operator), "a dry run writes nothing"
+            assert "floating-ip web-1" not in _names(operator), "a dry run writes nothing"
         assert operator.json(*command, *tenant)["changed"], command
         assert not operator.json(*command, *tenant)["changed"], command
         if other:
@@ -131,7 +131,7 @@ def test_commands_make_what_a_tenant_s_file_makes_and_take_it_away(
         (
             ("delete-gateway",),
             [
-                "gateway: floating-address web-1 comes in by it",
+                "gateway: floating-ip web-1 comes in by it",
                 "gateway: port-forward udp/53 comes in by it",
             ],
         ),
@@ -169,7 +169,7 @@ def test_rules_change_one_by_one_and_a_file_counts_them_as_its_own_only_when_it_
         (("create-security-rule", "web", "tcp:80-70"), "usage"),
         (("create-security-rule", "web", "tcp:80@10.0.0.1/8"), "usage"),
         (("create-port-forward", "80-81", "--vm", "a"), "usage"),
-        (("create-floating-address", "web-1"), "state"),
+        (("create-floating-ip", "web-1"), "state"),
         (("create-load-balancer", "shop", "--network", "no", "--port", "80", "--vm", "a"), "not-found"),
         (("create-gateway", "nowhere"), "not-found"),
     ):

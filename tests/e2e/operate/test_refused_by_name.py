@@ -11,16 +11,16 @@ TENANT = ("--tenant", "acme")
 ONLY_WITH_OVN = {
     "security-group web": ("create-security-group", "web", "--rule", "tcp:80", *TENANT),
     "gateway": ("create-gateway", "internet", *TENANT),
-    "floating-address web-1": ("create-floating-address", "web-1", *TENANT),
+    "floating-ip web-1": ("create-floating-ip", "web-1", *TENANT),
     "port-forward tcp/80": ("create-port-forward", "80", "--vm", "web-1", *TENANT),
     "load-balancer shop": (
         *("create-load-balancer", "shop", "--network", "front", "--port", "80", "--vm", "web-1"),
         *TENANT,
     ),
-    "direct-line front": ("create-direct-line", "front", "--physical-network", "provider", *TENANT),
+    "direct-connect front": ("create-direct-connect", "front", "--physical-network", "provider", *TENANT),
     "peering globex": ("create-peering", "globex", *TENANT),
-    "network internet outside": (
-        *("create-outside", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
+    "external network internet": (
+        *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
         *("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider"),
     ),
 }
@@ -37,13 +37,13 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Operator:
 
 @pytest.mark.parametrize("what", ONLY_WITH_OVN)
 def test_what_only_ovn_can_make_is_refused_by_name_without_ovn(what: str, operator: Operator) -> None:
-    for more in ((), ("--dry-run",)) if what != "network internet outside" else ((),):
+    for more in ((), ("--dry-run",)) if what != "external network internet" else ((),):
         refused = operator.is_refused(*ONLY_WITH_OVN[what], *more)
         assert refused["reference"] == "usage"
         assert refused["message"].startswith(f"{what} needs OVN")
         assert "VGPUCTL_OVN_NORTHBOUND" in refused["hint"]
     assert operator.json("list-vpc-objects") == []
-    assert operator.json("list-outsides") == []
+    assert operator.json("list-external-networks") == []
 
 
 @pytest.mark.parametrize("arguments", [(), ("--dry-run",)])

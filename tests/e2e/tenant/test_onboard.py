@@ -61,8 +61,8 @@ def operator(fleet_operator: Operator, central: LocalOvn, tmp_path: Path) -> Ite
     yield made
     for one in made.json("list-tenants"):
         made.does("offboard-tenant", one["tenant"], "--yes", "--timeout", "0")
-    for one in made.json("list-outsides"):
-        made.does("delete-outside", one["outside"]["name"])
+    for one in made.json("list-external-networks"):
+        made.does("delete-external-network", one["external_network"]["name"])
     assert _rows(central) == 0
 
 
@@ -285,7 +285,7 @@ def test_a_secret_elsewhere_is_read_only_from_folders_of_the_operator(
     assert "cannot be named so" in operator.is_refused("onboard", str(file))["message"]
     assert operator.json("list-tenants") == []
     file.write_text(text.replace("acme.tok", str(vault / "acme.tok")))
-    operator.does("create-outside", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1",
+    operator.does("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1",
                   "--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider")  # fmt: skip
     allowed = ("onboard", str(file), "--secrets-from", str(vault))
     assert "vm web-1" in _words(operator.json(*allowed, "--dry-run"))["created"]

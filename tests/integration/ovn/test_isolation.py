@@ -11,10 +11,10 @@ import pytest
 from tests.ovn_fixture import LocalOvn
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, Port, mac_address
 from vgpuctl.model.vpc import (
-    DirectLine,
-    FloatingAddress,
+    DirectConnect,
+    ExternalNetwork,
+    FloatingIp,
     LoadBalancer,
-    Outside,
     Peering,
     PortForward,
     Protocol,
@@ -26,9 +26,9 @@ from vgpuctl.model.vpc import (
 )
 from vgpuctl.ovn.northbound import Northbound
 from vgpuctl.ovn.rows import Row
-from vgpuctl.ovn.topology import outside_owner, outside_rows, tenant_owner, vpc_rows
+from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 
-OUTSIDE = Outside(
+EXTERNAL = ExternalNetwork(
     "internet", "203.0.113.0/24", "203.0.113.1", "203.0.113.10", "203.0.113.99", "provider", 7, ("gpu1", "gpu2"),
     ("192.0.2.0/24",),
 )  # fmt: skip
@@ -49,9 +49,9 @@ def port(of: Network, vm: str, number: int, *groups: str, bandwidth_mbps: int | 
 
 
 def rows(*vpcs: Vpc) -> dict[str, list[Row]]:
-    """The rows of tenants and of the outside."""
+    """The rows of tenants and of the external network."""
     return {
-        outside_owner(OUTSIDE.name): outside_rows(OUTSIDE),
+        external_owner(EXTERNAL.name): external_rows(EXTERNAL),
         **{tenant_owner(vpc.tenant): vpc_rows(vpc) for vpc in vpcs},
     }
 
@@ -65,10 +65,10 @@ VPC = Vpc(
     (ACME, BACK),
     (port(ACME, "a", 2), port(ACME, "b", 3), port(BACK, "c", 2, "web"), port(BACK, "d", 3, "default")),
     (WEB,),
-    OUTSIDE,
+    EXTERNAL,
     "203.0.113.10",
 )
-OTHER = Vpc("globex", (GLOBEX,), (port(GLOBEX, "a", 2), port(GLOBEX, "b", 3)), (), OUTSIDE, "203.0.113.11")
+OTHER = Vpc("globex", (GLOBEX,), (port(GLOBEX, "a", 2), port(GLOBEX, "b", 3)), (), EXTERNAL, "203.0.113.11")
 
 
 class Traces:
@@ -138,7 +138,7 @@ def test_a_second_apply_changes_nothing_and_a_dry_run_writes_nothing(central: Lo
         ("Port_Group", "changed"),
     }
     assert {change.word for change in northbound.apply({tenant_owner("acme"): []})} == {"removed"}
-    assert northbound.owners() == {tenant_owner("globex"), outside_owner("internet")}
+    assert northbound.owners() == {tenant_owner("globex"), external_owner("internet")}
     northbound.apply({owner: [] for owner in northbound.owners()})
     for table in ("Logical_Switch", "Logical_Router", "NAT", "ACL", "Port_Group", "DHCP_Options", "Load_Balancer"):
         assert central.nbctl("--format=csv", "--no-headings", "--columns=_uuid", "list", table) == "", table
@@ -189,9 +189,9 @@ def test_inbound_is_denied_but_for_what_a_group_allows(two_tenants: Traces) -> N
         assert outputs(two_tenants.send(VPC, "a", "10.0.1.2", refused)) == [], refused
 
 
-def test_management_is_out_of_reach_and_the_outside_sees_the_gateways_address(two_tenants: Traces) -> None:
+def test_management_is_out_of_reach_and_the_external_network_sees_the_gateways_address(two_tenants: Traces) -> None:
     told = two_tenants.send(VPC, "a", "198.51.100.7", "udp.dst == 53")
-    assert outputs(told) == [ovn_name("x", "internet", "line")], told
+    assert outputs(told) == [ovn_name("x", "internet", "localnet")], told
     assert "ct_snat" in told or "203.0.113.10" in two_tenants.central.nbctl("list", "NAT")
     assert outputs(two_tenants.send(VPC, "a", "192.0.2.9", "tcp.dst == 22")) == []
 
@@ -206,18 +206,18 @@ def test_an_isolated_network_has_no_way_out(traces: Traces, northbound: Northbou
         assert outputs(traces.send(vpc, "e", there, "udp.dst == 53")) == []
 
 
-def test_floating_addresses_and_forwarded_ports_reach_their_vm(traces: Traces, northbound: Northbound) -> None:
+def test_floating_ips_and_forwarded_ports_reach_their_vm(traces: Traces, northbound: Northbound) -> None:
     vpc = replace(
         VPC,
-        floating=(FloatingAddress("c", "203.0.113.20"),),
+        floating_ips=(FloatingIp("c", "203.0.113.20"),),
         forwards=(PortForward(Protocol.TCP, "203.0.113.10", 8080, "c", 80),),
     )
     northbound.apply(rows(vpc))
     traces.bind(vpc)
-    line, outside = ovn_name("x", "internet", "line"), ovn_name("x", "internet")
-    router = mac_address("acme/outside")
+    localnet, switch = ovn_name("x", "internet", "localnet"), ovn_name("x", "internet")
+    router = mac_address("acme/external")
     packet = (
-        f'inport == "{line}" && eth.src == 52:00:00:00:00:01 && eth.dst == {router} && ip4.src == 198.51.100.7 && '
+        f'inport == "{localnet}" && eth.src == 52:00:00:00:00:01 && eth.dst == {router} && ip4.src == 198.51.100.7 && '
         "ip.ttl == 64 && "
     )
     target = vpc.ports_by_vm["c"].port.id
@@ -227,7 +227,7 @@ def test_floating_addresses_and_forwarded_ports_reach_their_vm(traces: Traces, n
         ("ip4.dst == 203.0.113.10 && tcp.dst == 8080", [target]),
         ("ip4.dst == 203.0.113.10 && tcp.dst == 8081", []),
     ):
-        told = traces.central.trace(outside, packet + inside, "--ct=new", "--ct=new", "--ct=new", "--ct=new")
+        told = traces.central.trace(switch, packet + inside, "--ct=new", "--ct=new", "--ct=new", "--ct=new")
         assert outputs(told) == expected, (inside, told)
 
 
@@ -277,7 +277,7 @@ def test_lines_limits_and_dhcp_are_in_the_flows(traces: Traces, northbound: Nort
     vpc = replace(
         VPC,
         ports=(port(ACME, "a", 2, bandwidth_mbps=100),),
-        lines=(DirectLine("back", "provider", 42),),
+        direct_connects=(DirectConnect("back", "provider", 42),),
     )
     northbound.apply(rows(vpc))
     traces.bind(vpc)

@@ -9,6 +9,7 @@ from sqlalchemy import create_engine, text
 
 from tests.integration.store.samples import lease, vf_share
 from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, FloatingIp, Gateway
 from vgpuctl.quota.limits import Quota
 from vgpuctl.store import codec, upgrade
 from vgpuctl.store.store import open_store
@@ -56,3 +57,33 @@ def test_slices_of_an_older_store_are_shares(url: str) -> None:
         assert session.quotas("acme") == [Quota("shares:A40-8Q", 3, 1), Quota("vms", 2)]
         assert session.host_record("gpu1", "layout-shares") is not None
         assert session.reservations() == [reservation]
+
+
+def test_outside_networks_floating_addresses_and_direct_lines_of_an_older_store_have_their_new_names(url: str) -> None:
+    network = ExternalNetwork("net", "203.0.113.0/24", "203.0.113.1", "203.0.113.10", "203.0.113.20", "provider")
+    floating, direct = FloatingIp("web-1", "203.0.113.11"), DirectConnect("back", "provider", 42)
+    specs = {"gateway": ("gateway", '{"outside": "net"}'), "floating-address": ("web-1", codec.encode(floating)),
+             "direct-line": ("back", codec.encode(direct))}  # fmt: skip
+    held = {"203.0.113.10": "gateway/gateway", "203.0.113.11": "floating-address/web-1"}
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("tenants", {"name": "acme", "created_at": 1}),
+        ("outsides", {"name": "net", "spec": codec.encode(network)}),
+        *(
+            ("outside_addresses", {"outside": "net", "address": address, "tenant": "acme", "holder": holder})
+            for address, holder in held.items()
+        ),
+        *(
+            ("vpc_objects", {"tenant": "acme", "kind": kind, "name": name, "spec": spec})
+            for kind, (name, spec) in specs.items()
+        ),
+    ]
+    fill_old_store(url, "0015", rows)
+    with open_store(url) as store, store.transaction() as session:
+        assert session.external_networks() == [network]
+        assert session.external_addresses("net") == {
+            "203.0.113.10": "acme/gateway/gateway",
+            "203.0.113.11": "acme/floating-ip/web-1",
+        }
+        assert session.vpc_objects("acme", FloatingIp) == [floating]
+        assert session.vpc_objects("acme", DirectConnect) == [direct]
+        assert session.set_vpc_object("acme", Gateway("net")) == "unchanged"

@@ -4,5 +4,5 @@
 from vgpuctl.cli.network.vpc_objects import delete_command
 
 command = delete_command(
-    "gateway", "", "Take a tenant's gateway away. Refused while floating addresses or forwarded ports come in by it."
+    "gateway", "", "Delete a tenant's gateway. Refused while it has floating IPs or port forwards."
 )

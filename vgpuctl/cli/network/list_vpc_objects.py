@@ -7,8 +7,8 @@ from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_json, print_table
 
 _KINDS = (
-    *("gateway", "security-group", "floating-address", "port-forward", "load-balancer"),
-    *("direct-line", "peering"),
+    *("gateway", "security-group", "floating-ip", "port-forward", "load-balancer"),
+    *("direct-connect", "peering"),
 )
 
 
@@ -18,8 +18,8 @@ _KINDS = (
 @options.database
 @options.as_json
 def command(tenant: str | None, kind: str | None, database: str | None, as_json: bool) -> None:
-    """List what tenants' networks have: gateways, security groups with their rules, floating addresses,
-    forwarded ports, load balancers, direct lines and peerings.
+    """List what tenants' networks have: gateways, security groups with their rules, floating IPs,
+    port forwards, load balancers, direct connects and peerings.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.vpc import VpcKind

@@ -4,7 +4,7 @@
 from vgpuctl.errors import NetworkInUse
 from vgpuctl.model.network import Network, NetworkState
 from vgpuctl.model.plural import counted
-from vgpuctl.model.vpc import DirectLine, LoadBalancer
+from vgpuctl.model.vpc import DirectConnect, LoadBalancer
 from vgpuctl.usecases.network.network_backends import locked, remove_network, subject_of
 from vgpuctl.usecases.support.services import Services
 
@@ -24,9 +24,9 @@ def delete_network(services: Services, network: Network) -> None:
                 context=[f"{names.get(port.vm_uuid, port.vm_uuid)} has {port.address}" for port in ports],
                 hint="delete these VMs first",
             )
-        balancers, lines = session.vpc_objects(tenant, LoadBalancer), session.vpc_objects(tenant, DirectLine)
+        balancers, connects = session.vpc_objects(tenant, LoadBalancer), session.vpc_objects(tenant, DirectConnect)
         users = [f"load balancer {one.name}" for one in balancers if one.network == network.request.name]
-        users += ["its direct line" for one in lines if one.network == network.request.name]
+        users += ["its direct connect" for one in connects if one.network == network.request.name]
         if users:
             raise NetworkInUse(f"network {network.label} is used", context=users, hint="take these away first")
         session.set_network_state(network.id, NetworkState.DELETING)

@@ -9,7 +9,7 @@ from vgpuctl.errors import ConcurrentChange, UsageError
 from vgpuctl.guests.networks import LibvirtNetworks
 from vgpuctl.guests.port_filter import Reach
 from vgpuctl.model.network import Backend, Network
-from vgpuctl.model.vpc import Contact, Outside, VpcSpec
+from vgpuctl.model.vpc import Contact, ExternalNetwork, VpcSpec
 from vgpuctl.usecases.network.vpc import apply_vpc
 from vgpuctl.usecases.support.services import Services
 
@@ -42,14 +42,14 @@ def locked(services: Services, subject: str) -> Iterator[None]:
         yield
 
 
-def refuse_without_ovn(services: Services, *wanted: VpcSpec | Outside) -> None:
+def refuse_without_ovn(services: Services, *wanted: VpcSpec | ExternalNetwork) -> None:
     """Refuse, by its name, what only OVN can make when its northbound database was not named. Raises UsageError."""
     for one in wanted:
         if isinstance(one, Contact) or services.has_northbound:
             continue
         what = (
-            f"network {one.name} outside"
-            if isinstance(one, Outside)
+            f"external network {one.name}"
+            if isinstance(one, ExternalNetwork)
             else " ".join(dict.fromkeys((str(one.kind), one.key)))
         )
         raise UsageError(

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from vgpuctl.model.network import Backend, Network, NetworkState
 from vgpuctl.model.vpc import (
-    DirectLine,
-    FloatingAddress,
+    DirectConnect,
+    FloatingIp,
     Gateway,
     LoadBalancer,
     Peering,
@@ -21,7 +21,7 @@ from vgpuctl.model.vpc import (
     VpcPort,
     VpcSpec,
 )
-from vgpuctl.ovn.topology import outside_owner, outside_rows, tenant_owner, vpc_rows
+from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
 from vgpuctl.usecases.support.services import Services
@@ -52,18 +52,17 @@ def read_vpc(session: Session, tenant: str, *, without_vm: str | None = None, wi
         networks,
         tuple(ports),
         objects(SecurityGroup),
-        floating=objects(FloatingAddress),
+        floating_ips=objects(FloatingIp),
         forwards=objects(PortForward),
         balancers=objects(LoadBalancer),
-        lines=objects(DirectLine),
+        direct_connects=objects(DirectConnect),
         peerings=_peerings(session, tenant, objects(PeeringSpec), without),
         mtu=tunnel_mtu(session),
     )
     for gateway in objects(Gateway):
-        outside = session.outside(gateway.outside)
-        return replace(
-            vpc, outside=outside, router_address=session.hold_outside_address(outside, tenant, ROUTER_HOLDER)
-        )
+        external = session.external_network(gateway.external_network)
+        address = session.hold_external_address(external, tenant, ROUTER_HOLDER)
+        return replace(vpc, external_network=external, router_address=address)
     return vpc
 
 
@@ -95,7 +94,8 @@ def apply_vpc(
         neighbours = {spec.tenant for spec in known} | set(session.tenants_with_peer(tenant))
         there = {one.name for one in session.tenants()}
         vpcs += [read_vpc(session, neighbour, without=without) for neighbour in sorted(neighbours & there)]
-    wanted = {outside_owner(vpc.outside.name): outside_rows(vpc.outside) for vpc in vpcs if vpc.outside is not None}
+    external = {vpc.external_network for vpc in vpcs if vpc.external_network is not None}
+    wanted = {external_owner(network.name): external_rows(network) for network in external}
     wanted |= {tenant_owner(vpc.tenant): vpc_rows(vpc) for vpc in vpcs}
     counts = Counter(change.word for change in services.northbound.apply(wanted, dry_run=dry_run))
     return [f"{counts[word]} rows {word}" for word in ("created", "changed", "removed") if counts[word]]

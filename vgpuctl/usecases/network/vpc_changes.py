@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changing what belongs to a tenant's networks, for commands and onboarding alike: the store, OVN, then what goes.
 
-What goes leaves OVN before the store, so that nobody gets an outside address that still leads to its former VM. Killed
-anywhere, the store says what is meant: the same command, or `repair`, goes on from there.
+An object leaves OVN before the store, so that no VM gets an external address that still leads to another VM. If the run
+is killed, the store says what is wanted: the same command, or `repair`, finishes it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from vgpuctl.errors import NetworkInUse
-from vgpuctl.model.vpc import FloatingAddress, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
+from vgpuctl.model.vpc import FloatingIp, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
 from vgpuctl.usecases.network.vpc import apply_vpc, carried
@@ -147,7 +147,7 @@ def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequ
             for rule in spec.rules:
                 if rule.source_group in groups:
                     yield f"security group {rule.source_group}: group {spec.name} lets it in"
-        if has_no_gateway and isinstance(spec, FloatingAddress | PortForward):
+        if has_no_gateway and isinstance(spec, FloatingIp | PortForward):
             yield f"gateway: {spec.kind} {spec.key} comes in by it"
 
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 from vgpuctl.errors import NotFound, UsageError, VpcObjectDiffers
 from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import (
-    DirectLine,
-    FloatingAddress,
+    DirectConnect,
+    FloatingIp,
     Gateway,
     LoadBalancer,
     PeeringSpec,
@@ -156,17 +156,17 @@ def list_objects(services: Services, *, tenant: str | None = None, kind: VpcKind
 def describe(spec: VpcSpec) -> str:
     """An object in a few words, without its name: `203.0.113.10:8080 to web-2:80`."""
     match spec:
-        case Gateway(outside):
-            return f"to {outside}"
+        case Gateway(external_network):
+            return f"to {external_network}"
         case SecurityGroup(rules=rules):
             return f"lets in {_words(rules)}" if rules else "lets nothing in"
-        case FloatingAddress(vm, address):
+        case FloatingIp(vm, address):
             return f"{address} is {vm}'s"
         case PortForward():
             return f"{spec.address}:{spec.port} to {spec.vm}:{spec.vm_port}"
         case LoadBalancer():
             return f"{spec.address}:{spec.port} of {spec.network} to {_words(spec.vms)}, port {spec.vm_port}"
-        case DirectLine():
+        case DirectConnect():
             return f"{spec.physical_network}, {'untagged' if spec.vlan is None else f'VLAN {spec.vlan}'}"
         case PeeringSpec(neighbour):
             return f"with {neighbour}"
@@ -221,9 +221,9 @@ def _names(spec: VpcSpec) -> Iterator[tuple[str, str]]:
         case LoadBalancer(name, vms=vms):
             yield "load balancer", name
             yield from (("VM", vm) for vm in vms)
-        case FloatingAddress(vm) | PortForward(vm=vm):
+        case FloatingIp(vm) | PortForward(vm=vm):
             yield "VM", vm
-        case DirectLine(_network, physical_network):
+        case DirectConnect(_network, physical_network):
             yield "physical network", physical_network
         case PeeringSpec(neighbour):
             yield "tenant", neighbour
@@ -232,7 +232,7 @@ def _names(spec: VpcSpec) -> Iterator[tuple[str, str]]:
 def _remarks(session: Session, tenant: str, spec: VpcSpec) -> Iterator[str]:
     vms: tuple[str, ...] = ()
     match spec:
-        case FloatingAddress(vm) | PortForward(vm=vm):
+        case FloatingIp(vm) | PortForward(vm=vm):
             vms = (vm,)
         case LoadBalancer(vms=several):
             vms = several
@@ -256,7 +256,7 @@ def _way_to_change(spec: VpcSpec) -> str:
             "file, for the rest"
         )
     if isinstance(spec, Gateway):
-        return "delete it first; floating addresses and forwarded ports go before it"
+        return "delete it first, after its floating IPs and port forwards"
     return "delete it first, or change it in the tenant's file"
 
 

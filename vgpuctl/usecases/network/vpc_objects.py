@@ -8,8 +8,8 @@ from vgpuctl.model.network import Network
 from vgpuctl.model.vpc import (
     DEFAULT_GROUP,
     Contact,
-    DirectLine,
-    FloatingAddress,
+    DirectConnect,
+    FloatingIp,
     Gateway,
     LoadBalancer,
     PeeringSpec,
@@ -30,7 +30,7 @@ def is_same(there: VpcSpec, wanted: VpcSpec) -> bool:
 
 def without_given(spec: VpcSpec) -> VpcSpec:
     """The object as it is asked for: without what the store gives it."""
-    if isinstance(spec, FloatingAddress | PortForward | LoadBalancer):
+    if isinstance(spec, FloatingIp | PortForward | LoadBalancer):
         return replace(spec, address="")
     if isinstance(spec, PeeringSpec):
         return replace(spec, block=-1)
@@ -41,9 +41,9 @@ KINDS: tuple[type[VpcSpec], ...] = (
     Contact,
     Gateway,
     SecurityGroup,
-    DirectLine,
+    DirectConnect,
     LoadBalancer,
-    FloatingAddress,
+    FloatingIp,
     PortForward,
     PeeringSpec,
 )
@@ -68,20 +68,20 @@ def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
     if isinstance(wanted, SecurityGroup):
         return _check_group(session, tenant, wanted)
     if isinstance(wanted, Gateway):
-        _refuse_other_outside(session, tenant, wanted)
-        session.hold_outside_address(session.outside(wanted.outside), tenant, ROUTER_HOLDER)
+        _refuse_other_network(session, tenant, wanted)
+        session.hold_external_address(session.external_network(wanted.external_network), tenant, ROUTER_HOLDER)
         return wanted
-    if isinstance(wanted, FloatingAddress):
-        outside = session.outside(_gateway(session, tenant, wanted).outside)
+    if isinstance(wanted, FloatingIp):
+        external = session.external_network(_gateway(session, tenant, wanted).external_network)
         holder = f"{wanted.kind}/{wanted.key}"
-        return replace(wanted, address=session.hold_outside_address(outside, tenant, holder))
+        return replace(wanted, address=session.hold_external_address(external, tenant, holder))
     if isinstance(wanted, PortForward):
-        outside = session.outside(_gateway(session, tenant, wanted).outside)
-        return replace(wanted, address=session.hold_outside_address(outside, tenant, ROUTER_HOLDER))
+        external = session.external_network(_gateway(session, tenant, wanted).external_network)
+        return replace(wanted, address=session.hold_external_address(external, tenant, ROUTER_HOLDER))
     if isinstance(wanted, LoadBalancer):
         network = _network(session, tenant, wanted.network)
         return replace(wanted, address=session.hold_network_address(network, f"{wanted.kind}/{wanted.key}"))
-    if isinstance(wanted, DirectLine):
+    if isinstance(wanted, DirectConnect):
         _network(session, tenant, wanted.network)
         return wanted
     return _with_block(session, tenant, wanted)
@@ -98,12 +98,12 @@ def _check_group(session: Session, tenant: str, group: SecurityGroup) -> Securit
     return group
 
 
-def _refuse_other_outside(session: Session, tenant: str, wanted: Gateway) -> None:
+def _refuse_other_network(session: Session, tenant: str, wanted: Gateway) -> None:
     for there in session.vpc_objects(tenant, Gateway):
-        if there.outside != wanted.outside:
+        if there.external_network != wanted.external_network:
             raise StateError(
-                f"tenant {tenant} goes out through {there.outside} and cannot move to {wanted.outside}",
-                hint="take its gateway with its floating addresses away first",
+                f"the gateway of tenant {tenant} leads to {there.external_network}, not to {wanted.external_network}",
+                hint="delete its gateway and its floating IPs first",
             )
 
 
@@ -111,7 +111,8 @@ def _gateway(session: Session, tenant: str, what: VpcSpec) -> Gateway:
     for gateway in session.vpc_objects(tenant, Gateway):
         return gateway
     raise StateError(
-        f"{what.kind} {what.key} of tenant {tenant} needs a gateway", hint="give the tenant an outside network first"
+        f"{what.kind} {what.key} of tenant {tenant} needs a gateway",
+        hint="create one first with `vgpuctl create-gateway`",
     )
 
 

@@ -17,7 +17,7 @@ from vgpuctl.guests.networks import LibvirtNetworks
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.network import Backend
 from vgpuctl.model.occupancy import ExistingVgpu
-from vgpuctl.ovn.topology import outside_owner, tenant_owner
+from vgpuctl.ovn.topology import external_owner, tenant_owner
 from vgpuctl.planner.adoption import idle_vgpus
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.store import Session
@@ -237,10 +237,10 @@ def _removal(vgpu: ExistingVgpu) -> Step:
 
 
 def _owners_of_nothing(services: Services) -> list[Garbage]:
-    """Owners of OVN's rows that are no tenant with networks and no outside network of the store."""
+    """Owners of OVN's rows that are neither tenants with networks nor external networks of the store."""
     owners = services.northbound.owners()
     with services.store.reading() as session:
         known = {tenant_owner(network.request.tenant) for network in session.networks()}
-        known |= {outside_owner(outside.name) for outside in session.outsides()}
+        known |= {external_owner(one.name) for one in session.external_networks()}
     why = "rows in OVN's northbound database that the store does not know"
     return [Garbage(Kind.OVN, owner, NOWHERE, why) for owner in sorted(owners - known)]

@@ -17,8 +17,8 @@ from vgpuctl.model.vm import VmRequest, check_name
 from vgpuctl.model.vpc import (
     ANYWHERE,
     Contact,
-    DirectLine,
-    FloatingAddress,
+    DirectConnect,
+    FloatingIp,
     Gateway,
     LoadBalancer,
     PeeringSpec,
@@ -36,9 +36,9 @@ from vgpuctl.usecases.vm.vm_file import VmFile, read_entry
 VERSION = 1
 _KEYS = (
     *("version", "tenant", "contact", "pools", "quotas", "guaranteed", "priority", "networks", "security_groups"),
-    *("gateway", "load_balancers", "floating_addresses", "port_forwards", "peerings", "ssh_keys", "secrets", "vms"),
+    *("gateway", "load_balancers", "floating_ips", "port_forwards", "peerings", "ssh_keys", "secrets", "vms"),
 )
-_NETWORK_KEYS = ("cidr", "dns", "isolated", "backend", "host", "line")
+_NETWORK_KEYS = ("cidr", "dns", "isolated", "backend", "host", "direct_connect")
 _BALANCER_KEYS = ("network", "protocol", "port", "vms", "vm_port", "interval_s", "timeout_s", "failures")
 
 
@@ -103,17 +103,17 @@ def _objects(entries: dict[str, Value]) -> Iterator[VpcSpec]:
             check_name(name, what="security group")
         yield SecurityGroup(name, tuple(_rule(item) for item in value.items()))
     for name, value in _mapping(entries.get("networks")):
-        line = value.mapping().get("line")
-        if line is not None:
-            keys = line.fields(("physical_network", "vlan"), required=("physical_network",))
+        connect = value.mapping().get("direct_connect")
+        if connect is not None:
+            keys = connect.fields(("physical_network", "vlan"), required=("physical_network",))
             vlan = keys["vlan"].whole(1, 4094) if "vlan" in keys else None
-            yield DirectLine(name, _name(keys["physical_network"]), vlan)
+            yield DirectConnect(name, _name(keys["physical_network"]), vlan)
     for name, value in _mapping(entries.get("load_balancers")):
         with _at(value):
             check_name(name, what="load balancer")
         yield _balancer(name, value)
-    for item in _items(entries.get("floating_addresses")):
-        yield FloatingAddress(_name(item), "")
+    for item in _items(entries.get("floating_ips")):
+        yield FloatingIp(_name(item), "")
     for item in _items(entries.get("port_forwards")):
         keys = item.fields(("protocol", "port", "vm", "vm_port"), required=("port", "vm", "vm_port"))
         port, vm_port = (keys[key].whole(1, 65535) for key in ("port", "vm_port"))

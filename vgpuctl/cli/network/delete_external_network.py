@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""delete-outside: take a network behind tenants' gateways away."""
+"""delete-external-network: delete a network that tenants' gateways lead to."""
 
 import click
 
@@ -7,17 +7,17 @@ from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_json, say
 
 
-@click.command("delete-outside")
+@click.command("delete-external-network")
 @click.argument("name")
 @options.database
 @options.as_json
 def command(name: str, database: str | None, as_json: bool) -> None:
-    """Delete a network behind the tenants' gateways. Refused while tenants hold addresses of it."""
+    """Delete an external network. Refused while tenants hold addresses of it."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.network.outsides import delete_outside
+    from vgpuctl.usecases.network.external_networks import delete_external_network
 
     with services(database=database) as opened:
-        deleted = delete_outside(opened, name)
+        deleted = delete_external_network(opened, name)
     if as_json:
         print_json({"deleted": deleted})
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-outside: the operator's network behind tenants' gateways."""
+"""create-external-network: the network that tenants' gateways lead to."""
 
 import click
 
@@ -9,7 +9,7 @@ from vgpuctl.cli.support.output import print_json, say
 from vgpuctl.errors import UsageError
 
 
-@click.command("create-outside")
+@click.command("create-external-network")
 @click.argument("name")
 @click.option("--cidr", required=True, metavar="CIDR", help="The provider's network, for example 203.0.113.0/24.")
 @click.option("--gateway", required=True, metavar="ADDRESS", help="The provider's router in it.")
@@ -32,18 +32,18 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Declare a network behind the tenants' gateways, or give it another shape. `create-gateway` names it."""
+    """Declare an external network for the tenants' gateways, or change it. `create-gateway` names it."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.model.vpc import Outside
-    from vgpuctl.usecases.network.outsides import set_outside
+    from vgpuctl.model.vpc import ExternalNetwork
+    from vgpuctl.usecases.network.external_networks import set_external_network
 
     first, dash, last = pool.partition("-")
     if not dash:
         raise UsageError(f"--pool {pool!a} is not FIRST-LAST", hint="for example 203.0.113.10-203.0.113.99")
-    outside = Outside(name, cidr, gateway, first, last, physical_network, vlan, chassis, management)
+    network = ExternalNetwork(name, cidr, gateway, first, last, physical_network, vlan, chassis, management)
     with services(database=database) as opened:
-        outcome = set_outside(opened, outside)
+        outcome = set_external_network(opened, network)
     if as_json:
-        print_json({"changed": outcome != "unchanged", "outside": outside})
+        print_json({"changed": outcome != "unchanged", "external_network": network})
     else:
         say(f"{name}: {outcome}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-outside, delete-outside and list-outsides: networks behind the tenants' gateways."""
+"""create-, delete- and list-external-network(s): the networks that tenants' gateways lead to."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -8,59 +8,59 @@ from dataclasses import replace
 from vgpuctl.errors import UsageError
 from vgpuctl.model.network import parse_address
 from vgpuctl.model.vm import check_name
-from vgpuctl.model.vpc import Outside
-from vgpuctl.ovn.topology import outside_owner
+from vgpuctl.model.vpc import ExternalNetwork
+from vgpuctl.ovn.topology import external_owner
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
 from vgpuctl.usecases.support.services import Services
 
 _LARGEST_POOL = 65536
 
 
-def set_outside(services: Services, outside: Outside) -> str:
-    """Keep a network outside; tenants' gateways learn of a change with their next one, or by `repair`.
+def set_external_network(services: Services, network: ExternalNetwork) -> str:
+    """Store an external network; a change reaches tenants' gateways with their next change, or by `repair`.
 
     Returns `created`, `changed` or `unchanged`. Raises UsageError, and StateError when held addresses would go.
     """
-    outside = check_outside(outside)
-    refuse_without_ovn(services, outside)
+    network = check_external_network(network)
+    refuse_without_ovn(services, network)
     with services.store.transaction() as session:
-        outcome = session.set_outside(outside)
+        outcome = session.set_external_network(network)
         if outcome != "unchanged":
-            session.add_event(f"outside-{outcome}", outside.name, outside.cidr)
+            session.add_event(f"external-network-{outcome}", network.name, network.cidr)
     return outcome
 
 
-def delete_outside(services: Services, name: str) -> bool:
-    """Delete a network outside. Returns False when it was gone. Raises StateError while tenants hold addresses."""
+def delete_external_network(services: Services, name: str) -> bool:
+    """Delete an external network. Returns False if there is none. Raises StateError while tenants hold addresses."""
     with services.store.transaction() as session:
-        deleted = session.delete_outside(name)
+        deleted = session.delete_external_network(name)
         if deleted:
-            session.add_event("outside-deleted", name)
+            session.add_event("external-network-deleted", name)
     if services.has_northbound:
         with locked(services, OVN_SUBJECT):
-            services.northbound.apply({outside_owner(name): []})
+            services.northbound.apply({external_owner(name): []})
     return deleted
 
 
-def list_outsides(services: Services) -> Sequence[tuple[Outside, dict[str, str]]]:
-    """Every network outside with its held addresses, address → tenant/holder."""
+def list_external_networks(services: Services) -> Sequence[tuple[ExternalNetwork, dict[str, str]]]:
+    """Every external network with its held addresses, address → tenant/holder."""
     with services.store.reading() as session:
-        return [(outside, session.outside_addresses(outside.name)) for outside in session.outsides()]
+        return [(network, session.external_addresses(network.name)) for network in session.external_networks()]
 
 
-def check_outside(outside: Outside) -> Outside:
+def check_external_network(network: ExternalNetwork) -> ExternalNetwork:
     """Accept a network whose addresses fit together. Raises UsageError."""
-    check_name(outside.name, what="outside network")
-    check_name(outside.physical_network, what="physical network")
-    for chassis in outside.chassis:
+    check_name(network.name, what="external network")
+    check_name(network.physical_network, what="physical network")
+    for chassis in network.chassis:
         check_name(chassis, what="chassis")
-    subnet = _network(outside.cidr, what="--cidr")
+    subnet = _network(network.cidr, what="--cidr")
     gateway, first, last = (
         parse_address(text, what=what)
         for text, what in (
-            (outside.gateway, "--gateway"),
-            (outside.first, "the pool's first address"),
-            (outside.last, "the pool's last address"),
+            (network.gateway, "--gateway"),
+            (network.first, "the pool's first address"),
+            (network.last, "the pool's last address"),
         )
     )
     low, high = (int(ipaddress.IPv4Address(address)) for address in (first, last))
@@ -71,8 +71,8 @@ def check_outside(outside: Outside) -> Outside:
         raise UsageError(f"the pool {first}-{last} is empty or larger than {_LARGEST_POOL} addresses")
     if low <= int(ipaddress.IPv4Address(gateway)) <= high or low == int(subnet.network_address):
         raise UsageError(f"the pool {first}-{last} holds the gateway's or the network's own address")
-    management = tuple(str(_network(text, what="--management")) for text in outside.management)
-    return replace(outside, cidr=str(subnet), gateway=gateway, first=first, last=last, management=management)
+    management = tuple(str(_network(text, what="--management")) for text in network.management)
+    return replace(network, cidr=str(subnet), gateway=gateway, first=first, last=last, management=management)
 
 
 def _network(text: str, *, what: str) -> ipaddress.IPv4Network:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-direct-line: a tenant's own line into a network."""
+"""create-direct-connect: a provider VLAN in a tenant's network."""
 
 import click
 
@@ -7,7 +7,7 @@ from vgpuctl.cli.network.vpc_objects import changing, create
 from vgpuctl.cli.support.numbers import WholeRange
 
 
-@click.command("create-direct-line")
+@click.command("create-direct-connect")
 @click.argument("network")
 @click.option("--physical-network", required=True, metavar="NAME", help="Its name in the hosts' ovn-bridge-mappings.")
 @click.option("--vlan", type=WholeRange(1, 4094), help="Its VLAN; default: untagged.")
@@ -21,8 +21,8 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Join a tenant's NETWORK with a line that the tenant brings to the hosts, such as a VLAN."""
-    from vgpuctl.model.vpc import DirectLine
+    """Connect a tenant's NETWORK to a physical network or VLAN that the tenant brings to the hosts."""
+    from vgpuctl.model.vpc import DirectConnect
 
-    wanted = DirectLine(network, physical_network, vlan)
+    wanted = DirectConnect(network, physical_network, vlan)
     create(tenant, wanted, dry_run=dry_run, database=database, as_json=as_json)

@@ -143,12 +143,12 @@ def test_mixed_sizes_and_a_running_vm_are_one_truth(ask: Ask) -> None:
         ["nvml", "nvmlVgpuInstanceGetVmID(vgpu)[0]"],
         ["nvml", "nvmlDeviceGetMemoryInfo(gpu, version=nvmlMemory_v2).used >> 20"],
         ["smi", "vgpu", "-q"],
-        ["smi", "vgpu", "set-scheduler-state", "-i", "1", "--policy", "2"],
+        ["nvml", "nvmlDeviceSetVgpuSchedulerState(gpu, c_nvmlVgpuSchedulerSetState_t(2))"],
         ["stop_vm", "acme.web-1"],
         ["nvml", "nvmlDeviceGetActiveVgpus(gpu)"],
         ["smi", "vgpu", "-i", "1", "-shm", "0"],
-        ["smi", "vgpu", "set-scheduler-state", "-i", "1", "--policy", "2"],
-        ["nvml", "nvmlDeviceGetVgpuSchedulerState(gpu).schedulerPolicy"],
+        ["nvml", "nvmlDeviceSetVgpuSchedulerState(gpu, c_nvmlVgpuSchedulerSetState_t(2))"],
+        ["smi", "vgpu", "-i", "1", "-ss"],
         ["closed", SRIOV_MANAGE, "-d", _A40],
         ["nvml", "nvmlDeviceGetVgpuHeterogeneousMode(gpu)"],
     )
@@ -165,10 +165,11 @@ def test_mixed_sizes_and_a_running_vm_are_one_truth(ask: Ask) -> None:
     assert vm == uuid
     assert used == 8192
     assert re.search(rf"VM UUID +: {uuid}\n +VM Name +: acme.web-1\n +vGPU Name +: NVIDIA A40-8Q\n", described[1])
-    assert scheduler[0] == _IN_USE, "a VM runs"
+    assert scheduler == _IN_USE, "a VM runs"
     assert inactive == []
     assert answers[19][0] == _IN_USE, "vGPUs exist"
-    assert answers[20:22] == [[0, "Set vGPU scheduler state for GPU 00000000:02:00.0\n"], 2]
+    assert answers[20] == pynvml.NVML_SUCCESS
+    assert re.search(r"Scheduler Policy +: Equal Share\n", answers[21][1])
     assert answers[23] == 0, "sriov-manage resets mixed-size mode"
 
 

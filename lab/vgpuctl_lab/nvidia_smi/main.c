@@ -9,15 +9,13 @@ static const char usage[] =
 	"nvidia-smi of the vgpuctl lab: the part of NVIDIA's that the lab plays.\n\n"
 	"    nvidia-smi                                a summary\n"
 	"    nvidia-smi -L                             GPUs and MIG devices\n"
-	"    nvidia-smi --version\n"
 	"    nvidia-smi [-i ID] -mig 0|1               set the MIG mode\n"
 	"    nvidia-smi [-i ID] --gpu-reset\n"
 	"    nvidia-smi [-i ID] -pm 0|1                said and forgotten: no daemon keeps the GPUs open here\n"
 	"    nvidia-smi [-i ID] --query-gpu=FIELDS --format=csv[,noheader][,nounits]\n"
 	"    nvidia-smi [-i ID] -q [-x]                all that is known of each GPU\n"
-	"    nvidia-smi vgpu [-i ID] [-q | -u | -s [-v] | -c [-v] | -ss | -ghm | -shm 0|1] [-gi ID]\n"
-	"    nvidia-smi vgpu set-scheduler-state -h\n"
-	"    nvidia-smi mig [-i ID] -lgip | -lgipp | -lgi | -lcip | -lci | -cgi LIST [-C] | -dgi | -cci LIST | -dci\n"
+	"    nvidia-smi vgpu [-i ID] [-q | -s [-v] | -c [-v] | -ss | -shm 0|1] [-gi ID]\n"
+	"    nvidia-smi mig [-i ID] -lgip | -lgipp | -lgi | -lci | -cgi LIST [-C] | -dgi | -dci\n"
 	"                   [-gi IDS] [-ci IDS]\n";
 
 const char *cuda_version(void)
@@ -28,25 +26,10 @@ const char *cuda_version(void)
 	return strncmp(nvml, "13", 2) ? "12.4" : "13.0";
 }
 
-static int show_version(void)
-{
-	char driver[80] = "N/A";
-
-	nvmlSystemGetDriverVersion(driver, sizeof(driver));
-	printf("NVIDIA-SMI version  : %s\n", driver);
-	/* NVML's own number, without the CUDA version before it and the patch level behind it. */
-	printf("NVML version        : %.*s\n", (int)strcspn(driver, ".") + 1 +
-	       (int)strcspn(driver + strcspn(driver, ".") + (strchr(driver, '.') ? 1 : 0), "."), driver);
-	printf("DRIVER version      : %s\n", driver);
-	printf("CUDA Version        : %s\n", cuda_version());
-	return NVML_SUCCESS;
-}
-
 static int run_top_level(const struct options *options)
 {
-	static const char *const known[] = { "-i", "--id", "-L", "--list-gpus", "-mig", "--multi-instance-gpu", "-r",
-					     "--gpu-reset", "-pm", "--persistence-mode", "--query-gpu", "--format", "--version", "-q", "--query", "-x",
-					     "--xml-format", NULL };
+	static const char *const known[] = { "-i", "-L", "-mig", "--gpu-reset", "-pm", "--query-gpu", "--format", "-q",
+					     "-x", NULL };
 	const char *strange = unknown_option(options, known);
 	struct selection selection;
 	int ret;
@@ -55,24 +38,22 @@ static int run_top_level(const struct options *options)
 		printf("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n");
 		return NVML_ERROR_INVALID_ARGUMENT;
 	}
-	if (has_option(options, "--version", NULL))
-		return show_version();
-	ret = select_devices(&selection, option(options, "-i", "--id"));
+	ret = select_devices(&selection, option(options, "-i"));
 	if (ret)
 		return ret;
-	if (has_option(options, "-L", "--list-gpus"))
+	if (has_option(options, "-L"))
 		return list_devices(&selection);
-	if (has_option(options, "-mig", "--multi-instance-gpu"))
-		return set_mig_mode(&selection, option(options, "-mig", "--multi-instance-gpu"));
-	if (has_option(options, "-r", "--gpu-reset"))
+	if (has_option(options, "-mig"))
+		return set_mig_mode(&selection, option(options, "-mig"));
+	if (has_option(options, "--gpu-reset"))
 		return reset_devices(&selection);
-	if (has_option(options, "-pm", "--persistence-mode"))
-		return set_persistence(&selection, option(options, "-pm", "--persistence-mode"));
-	if (has_option(options, "--query-gpu", "--query-gpu"))
-		return query_devices(&selection, option(options, "--query-gpu", "--query-gpu"),
-				     option(options, "--format", "--format"));
-	if (has_option(options, "-q", "--query"))
-		return tell_details(&selection, has_option(options, "-x", "--xml-format"));
+	if (has_option(options, "-pm"))
+		return set_persistence(&selection, option(options, "-pm"));
+	if (has_option(options, "--query-gpu"))
+		return query_devices(&selection, option(options, "--query-gpu"),
+				     option(options, "--format"));
+	if (has_option(options, "-q"))
+		return tell_details(&selection, has_option(options, "-x"));
 	return summarise_devices(&selection);
 }
 
@@ -81,7 +62,7 @@ int main(int count, char **words)
 	struct options options = { count - 1, words + 1 };
 	int ret;
 
-	if (has_option(&options, "-h", "--help") && !(count > 2 && !strcmp(words[2], "set-scheduler-state"))) {
+	if (has_option(&options, "-h") || has_option(&options, "--help")) {
 		fputs(usage, stdout);
 		return NVML_SUCCESS;
 	}

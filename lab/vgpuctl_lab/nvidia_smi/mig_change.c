@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `nvidia-smi mig -cgi`, `-dgi`, `-cci`, `-dci` (reference 5.2). */
+/* `nvidia-smi mig -cgi`, `-dgi`, `-dci` (reference 5.2). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,49 +196,28 @@ static nvmlReturn_t destroy_compute_instances(const struct device *device, const
 	return found ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
 }
 
-static nvmlReturn_t create_compute_instances(const struct device *device, const char *gis, const char *list)
-{
-	nvmlGpuInstance_t handles[MOST_INSTANCES];
-	unsigned int ids[MOST_INSTANCES], count = list_gpu_instances(device, handles, ids);
-	nvmlReturn_t ret = count ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
-
-	for (unsigned int i = 0; i < count && ret == NVML_SUCCESS; i++) {
-		char text[256], *rest = text, *one;
-
-		if (!is_wanted(gis, ids[i]))
-			continue;
-		snprintf(text, sizeof(text), "%s", list ? list : "");
-		while (ret == NVML_SUCCESS && (one = strsep(&rest, ",")))
-			ret = create_compute_instance(device, handles[i], ids[i], *one ? one : NULL);
-	}
-	return ret;
-}
-
 int change_instances(const struct selection *selection, const struct options *options)
 {
-	const char *gis = option(options, "-gi", "--gpu-instance-id"), *what = "";
+	const char *gis = option(options, "-gi"), *what = "";
 	int ret = NVML_SUCCESS;
 
 	for (unsigned int i = 0; i < selection->count && ret == NVML_SUCCESS; i++) {
 		const struct device *device = &selection->devices[i];
 
-		if (has_option(options, "-cgi", "--create-gpu-instance")) {
+		if (has_option(options, "-cgi")) {
 			char text[256], *rest = text, *one;
 
 			what = "create GPU instances";
-			snprintf(text, sizeof(text), "%s", option(options, "-cgi", "--create-gpu-instance") ?: "");
+			snprintf(text, sizeof(text), "%s", option(options, "-cgi") ?: "");
 			while (ret == NVML_SUCCESS && (one = strsep(&rest, ",")))
 				ret = create_gpu_instance(device, one,
-							  has_option(options, "-C", "--default-compute-instance"));
-		} else if (has_option(options, "-dgi", "--destroy-gpu-instance")) {
+							  has_option(options, "-C"));
+		} else if (has_option(options, "-dgi")) {
 			what = "destroy GPU instances";
 			ret = destroy_gpu_instances(device, gis);
-		} else if (has_option(options, "-cci", "--create-compute-instance")) {
-			what = "create compute instances";
-			ret = create_compute_instances(device, gis, option(options, "-cci", "--create-compute-instance"));
-		} else if (has_option(options, "-dci", "--destroy-compute-instance")) {
+		} else if (has_option(options, "-dci")) {
 			what = "destroy compute instances";
-			ret = destroy_compute_instances(device, gis, option(options, "-ci", "--compute-instance-id"));
+			ret = destroy_compute_instances(device, gis, option(options, "-ci"));
 		} else {
 			puts("Invalid combination of input arguments. Please run 'nvidia-smi mig -h' for help.");
 			return NVML_ERROR_INVALID_ARGUMENT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `nvidia-smi mig -lgip`, `-lgipp`, `-lgi`, `-lcip`, `-lci` (reference 5.2). */
+/* `nvidia-smi mig -lgip`, `-lgipp`, `-lgi`, `-lci` (reference 5.2). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,32 +156,6 @@ static unsigned int list_instances(const struct device *device, bool with_header
 	return table.rows;
 }
 
-typedef void list_compute(const struct device *device, const struct found *gi,
-			  const nvmlComputeInstanceProfileInfo_v2_t *profile, struct table *table);
-
-/* Every compute instance profile of the wanted GPU instance; wanted: NULL for every GPU instance. */
-static unsigned int list_each_profile(const struct device *device, const char *wanted, list_compute *list,
-				      struct table table)
-{
-	struct found found[MOST_INSTANCES];
-	unsigned int count = find_instances(device, found), gi = NVML_NO_GPU_INSTANCE;
-
-	read_number(wanted, &gi);
-	for (unsigned int i = 0; i < count; i++) {
-		if (wanted && found[i].info.id != gi)
-			continue;
-		for (unsigned int known = 0; known < NVML_COMPUTE_INSTANCE_PROFILE_COUNT; known++) {
-			nvmlComputeInstanceProfileInfo_v2_t profile = {
-				.version = NVML_STRUCT_VERSION(nvmlComputeInstanceProfileInfo_v2_t, 2)
-			};
-
-			if (!nvmlGpuInstanceGetComputeInstanceProfileInfoV(found[i].handle, known, 0, &profile))
-				list(device, &found[i], &profile, &table);
-		}
-	}
-	return table.rows;
-}
-
 static void list_instances_of_profile(const struct device *device, const struct found *gi,
 				      const nvmlComputeInstanceProfileInfo_v2_t *profile, struct table *table)
 {
@@ -204,24 +178,7 @@ static void list_instances_of_profile(const struct device *device, const struct 
 	}
 }
 
-static void list_profile(const struct device *device, const struct found *gi,
-			 const nvmlComputeInstanceProfileInfo_v2_t *profile, struct table *table)
-{
-	char shown[24], free_of_total[16];
-	unsigned int left = 0;
-
-	nvmlGpuInstanceGetComputeInstanceRemainingCapacity(gi->handle, profile->id, &left);
-	begin_row(table);
-	/* The default, a whole GPU instance, carries a star. */
-	snprintf(shown, sizeof(shown), "%u%s", profile->id, strstr(profile->name, "c.") ? " " : "*");
-	snprintf(free_of_total, sizeof(free_of_total), "%u/%u", left, profile->instanceCount);
-	printf("|%4u  %5u       MIG %-15s%4s      %-8s%6u       %3u   %3u   %3u   |\n", device->index, gi->info.id,
-	       profile->name, shown, free_of_total, profile->multiprocessorCount, profile->sharedDecoderCount,
-	       profile->sharedEncoderCount, profile->sharedOfaCount);
-	printf("|%71u   %3u         |\n", profile->sharedCopyEngineCount, profile->sharedJpegCount);
-	puts(table->line);
-}
-
+/* The compute instances of the wanted GPU instance; wanted: NULL for every GPU instance. */
 static unsigned int list_compute_instances(const struct device *device, const char *wanted, bool with_header)
 {
 	static const char *const header[] = {
@@ -234,34 +191,31 @@ static unsigned int list_compute_instances(const struct device *device, const ch
 	};
 	static const char line[] = "+--------------------------------------------------------------------+";
 
-	return list_each_profile(device, wanted, list_instances_of_profile,
-				 (struct table){ line, header, with_header, 0 });
-}
+	struct table table = { line, header, with_header, 0 };
+	struct found found[MOST_INSTANCES];
+	unsigned int count = find_instances(device, found), gi = NVML_NO_GPU_INSTANCE;
 
-static unsigned int list_compute_profiles(const struct device *device, const char *wanted, bool with_header)
-{
-	static const char *const header[] = {
-		"| Compute instance profiles:                                                           |",
-		"| GPU     GPU      Name             Profile  Instances   Exclusive       Shared        |",
-		"|       Instance                       ID    Free/Total     SM       DEC   ENC   OFA   |",
-		"|         ID                                                          CE    JPEG        |",
-		"|======================================================================================|",
-		NULL,
-	};
-	static const char line[] = "+--------------------------------------------------------------------------------------+";
+	read_number(wanted, &gi);
+	for (unsigned int i = 0; i < count; i++) {
+		if (wanted && found[i].info.id != gi)
+			continue;
+		for (unsigned int known = 0; known < NVML_COMPUTE_INSTANCE_PROFILE_COUNT; known++) {
+			nvmlComputeInstanceProfileInfo_v2_t profile = {
+				.version = NVML_STRUCT_VERSION(nvmlComputeInstanceProfileInfo_v2_t, 2)
+			};
 
-	return list_each_profile(device, wanted, list_profile, (struct table){ line, header, with_header, 0 });
+			if (!nvmlGpuInstanceGetComputeInstanceProfileInfoV(found[i].handle, known, 0, &profile))
+				list_instances_of_profile(device, &found[i], &profile, &table);
+		}
+	}
+	return table.rows;
 }
 
 int mig_command(const struct options *options)
 {
-	static const char *const known[] = { "-i", "--id", "-gi", "--gpu-instance-id", "-ci", "--compute-instance-id", "-C",
-					     "--default-compute-instance", "-lgip", "--list-gpu-instance-profiles", "-lgipp",
-					     "--list-gpu-instance-possible-placements", "-lgi", "--list-gpu-instances",
-					     "-lcip", "--list-compute-instance-profiles", "-lci", "--list-compute-instances",
-					     "-cgi", "--create-gpu-instance", "-cci", "--create-compute-instance", "-dgi",
-					     "--destroy-gpu-instance", "-dci", "--destroy-compute-instance", NULL };
-	const char *strange = unknown_option(options, known), *gi = option(options, "-gi", "--gpu-instance-id");
+	static const char *const known[] = { "-i",   "-gi",  "-ci",  "-C",   "-lgip", "-lgipp",
+					     "-lgi", "-lci", "-cgi", "-dgi", "-dci",  NULL };
+	const char *strange = unknown_option(options, known);
 	struct selection selection, chosen = { 0 };
 	unsigned int listed = 0;
 	int ret;
@@ -270,7 +224,7 @@ int mig_command(const struct options *options)
 		printf("Option \"%s\" is not recognized. Please run 'nvidia-smi mig -h' for help.\n", strange ? strange : "");
 		return NVML_ERROR_INVALID_ARGUMENT;
 	}
-	ret = select_devices(&selection, option(options, "-i", "--id"));
+	ret = select_devices(&selection, option(options, "-i"));
 	if (ret)
 		return ret;
 	for (unsigned int i = 0; i < selection.count; i++)
@@ -280,29 +234,26 @@ int mig_command(const struct options *options)
 		puts("No MIG-enabled devices found.");
 		return NVML_ERROR_NOT_FOUND;
 	}
-	if (has_option(options, "-lgip", "--list-gpu-instance-profiles")) {
+	if (has_option(options, "-lgip")) {
 		list_profile_header();
 		for (unsigned int i = 0; i < chosen.count; i++)
 			list_profiles(&chosen.devices[i]);
 		return NVML_SUCCESS;
 	}
-	if (has_option(options, "-lgipp", "--list-gpu-instance-possible-placements")) {
+	if (has_option(options, "-lgipp")) {
 		for (unsigned int i = 0; i < chosen.count; i++)
 			list_placements(&chosen.devices[i]);
 		return NVML_SUCCESS;
 	}
-	if (!has_option(options, "-lgi", "--list-gpu-instances") && !has_option(options, "-lci", "--list-compute-instances") &&
-	    !has_option(options, "-lcip", "--list-compute-instance-profiles"))
+	if (!has_option(options, "-lgi") && !has_option(options, "-lci"))
 		return change_instances(&chosen, options);
 	for (unsigned int i = 0; i < chosen.count; i++) {
 		const struct device *device = &chosen.devices[i];
 
-		if (has_option(options, "-lgi", "--list-gpu-instances"))
+		if (has_option(options, "-lgi"))
 			listed += list_instances(device, !listed);
-		else if (has_option(options, "-lci", "--list-compute-instances"))
-			listed += list_compute_instances(device, gi, !listed);
 		else
-			listed += list_compute_profiles(device, gi, !listed);
+			listed += list_compute_instances(device, option(options, "-gi"), !listed);
 	}
 	if (!listed)
 		puts("No MIG devices found");

@@ -29,14 +29,6 @@ static nvmlReturn_t read_index(struct row *row)
 	return put(row, NVML_SUCCESS, "%llu", row->device->index);
 }
 
-static nvmlReturn_t read_count(struct row *row)
-{
-	unsigned int count = 0;
-	nvmlReturn_t ret = nvmlDeviceGetCount_v2(&count);
-
-	return put(row, ret, "%llu", count);
-}
-
 static nvmlReturn_t read_name(struct row *row)
 {
 	return nvmlDeviceGetName(row->device->handle, row->text, row->size);
@@ -55,11 +47,6 @@ static nvmlReturn_t read_serial(struct row *row)
 static nvmlReturn_t read_vbios(struct row *row)
 {
 	return nvmlDeviceGetVbiosVersion(row->device->handle, row->text, row->size);
-}
-
-static nvmlReturn_t read_driver(struct row *row)
-{
-	return nvmlSystemGetDriverVersion(row->text, row->size);
 }
 
 static nvmlReturn_t read_bus_id(struct row *row)
@@ -273,14 +260,10 @@ static const struct field {
 	read_field *read;
 } fields[] = {
 	{ "index", "", read_index },
-	{ "count", "", read_count },
 	{ "name", "", read_name },
-	{ "gpu_name", "", read_name },
 	{ "uuid", "", read_uuid },
-	{ "gpu_uuid", "", read_uuid },
 	{ "serial", "", read_serial },
 	{ "vbios_version", "", read_vbios },
-	{ "driver_version", "", read_driver },
 	{ "pci.bus_id", "", read_bus_id },
 	{ "pci.device_id", "", read_device_id },
 	{ "pci.sub_device_id", "", read_subsystem_id },

@@ -74,39 +74,41 @@ int select_devices(struct selection *selection, const char *wanted)
 	return NVML_SUCCESS;
 }
 
-static int find_option(const struct options *options, const char *name, const char *long_name, const char **value)
+static bool find_option(const struct options *options, const char *name, const char **value)
 {
+	size_t length = strlen(name);
+
+	*value = NULL;
 	for (int i = 0; i < options->count; i++) {
 		char *word = options->words[i];
-		size_t length = long_name ? strlen(long_name) : 0;
 
-		if (length && !strncmp(word, long_name, length) && word[length] == '=') {
+		if (!strncmp(word, name, length) && word[length] == '=') {
 			*value = word + length + 1;
-			return 1;
+			return true;
 		}
-		if (!strcmp(word, name) || (length && !strcmp(word, long_name))) {
-			*value = i + 1 < options->count && options->words[i + 1][0] != '-' ? options->words[i + 1] : NULL;
-			return 1;
+		if (!strcmp(word, name)) {
+			if (i + 1 < options->count && options->words[i + 1][0] != '-')
+				*value = options->words[i + 1];
+			return true;
 		}
 	}
-	*value = NULL;
-	return 0;
+	return false;
 }
 
-/* The value of an option; NULL when the option or its value is not there. */
-const char *option(const struct options *options, const char *name, const char *long_name)
+/* The value of an option, after `=` or a blank; NULL when the option or its value is not there. */
+const char *option(const struct options *options, const char *name)
 {
 	const char *value;
 
-	find_option(options, name, long_name, &value);
+	find_option(options, name, &value);
 	return value;
 }
 
-bool has_option(const struct options *options, const char *name, const char *long_name)
+bool has_option(const struct options *options, const char *name)
 {
 	const char *value;
 
-	return find_option(options, name, long_name, &value);
+	return find_option(options, name, &value);
 }
 
 /* The first option that is none of the known ones, whose list ends with NULL. */

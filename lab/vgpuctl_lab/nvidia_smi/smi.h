@@ -32,8 +32,8 @@ struct options {
 
 /* selection.c */
 int select_devices(struct selection *selection, const char *wanted);
-const char *option(const struct options *options, const char *name, const char *long_name);
-bool has_option(const struct options *options, const char *name, const char *long_name);
+const char *option(const struct options *options, const char *name);
+bool has_option(const struct options *options, const char *name);
 const char *unknown_option(const struct options *options, const char *const *known);
 int read_number(const char *text, unsigned int *value);
 
@@ -49,7 +49,6 @@ int tell_details(const struct selection *selection, bool as_xml);
 void tell(int indent, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int vgpu_command(const struct options *options);
 int describe_vgpu_types(const struct selection *selection, bool only_creatable, bool verbose);
-int set_scheduler_state(const struct options *options);
 int show_scheduler_state(const struct selection *selection);
 int mig_command(const struct options *options);
 int change_instances(const struct selection *selection, const struct options *options);
@@ -145,7 +144,6 @@ nvmlReturn_t nvmlDeviceGetVgpuTypeCreatablePlacements(nvmlDevice_t device, nvmlV
 						      nvmlVgpuPlacementList_v2_t *list);
 nvmlReturn_t nvmlDeviceGetVgpuHeterogeneousMode(nvmlDevice_t device, nvmlVgpuHeterogeneousMode_v1_t *mode);
 nvmlReturn_t nvmlDeviceSetVgpuHeterogeneousMode(nvmlDevice_t device, const nvmlVgpuHeterogeneousMode_v1_t *mode);
-nvmlReturn_t nvmlGpuInstanceGetVgpuHeterogeneousMode(nvmlGpuInstance_t instance, nvmlVgpuHeterogeneousMode_v1_t *mode);
 nvmlReturn_t nvmlGpuInstanceSetVgpuHeterogeneousMode(nvmlGpuInstance_t instance,
 						     const nvmlVgpuHeterogeneousMode_v1_t *mode);
 nvmlReturn_t nvmlGetVgpuDriverCapabilities(unsigned int capability, unsigned int *answer);
@@ -161,9 +159,6 @@ nvmlReturn_t nvmlVgpuInstanceGetPlacementId(nvmlVgpuInstance_t instance, nvmlVgp
 nvmlReturn_t nvmlVgpuInstanceGetFrameRateLimit(nvmlVgpuInstance_t instance, unsigned int *limit);
 nvmlReturn_t nvmlVgpuInstanceGetFbUsage(nvmlVgpuInstance_t instance, unsigned long long *usage);
 nvmlReturn_t nvmlVgpuInstanceGetEccMode(nvmlVgpuInstance_t instance, unsigned int *mode);
-nvmlReturn_t nvmlDeviceGetVgpuUtilization(nvmlDevice_t device, unsigned long long last_seen, unsigned int *value_type,
-					  unsigned int *count, nvmlVgpuInstanceUtilizationSample_t *samples);
 nvmlReturn_t nvmlDeviceGetVgpuSchedulerState(nvmlDevice_t device, nvmlVgpuSchedulerGetState_t *state);
-nvmlReturn_t nvmlDeviceSetVgpuSchedulerState(nvmlDevice_t device, nvmlVgpuSchedulerSetState_t *state);
 
 #endif /* SMI_H */

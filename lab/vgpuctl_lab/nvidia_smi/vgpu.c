@@ -2,7 +2,6 @@
 /* `nvidia-smi vgpu`: the vGPUs of running VMs, and mixed-size mode (reference 3.3, 6.1). */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "smi.h"
 
@@ -116,33 +115,6 @@ static int query(const struct selection *selection)
 	return NVML_SUCCESS;
 }
 
-/* One line a second for each GPU and each of its vGPUs, until somebody ends it (reference 6.1). */
-static int watch_loads(const struct selection *selection)
-{
-	nvmlVgpuInstance_t instances[MOST_VGPUS];
-
-	while (true) {
-		puts("# gpu        vgpu     sm    mem    enc    dec    jpg    ofa\n"
-		     "# Idx          Id      %      %      %      %      %      %");
-		for (unsigned int i = 0; i < selection->count; i++) {
-			const struct device *device = &selection->devices[i];
-			unsigned int count = device->lost ? 0 : list_active(device, instances);
-
-			if (!count)
-				printf("%5u %11s      -      -      -      -      -      -\n", device->index, "-");
-			for (unsigned int vgpu = 0; vgpu < count; vgpu++) {
-				const char *load = strcmp(load_of(device), "N/A") ? "0" : "-";
-
-				printf("%5u %11u %6s %6s %6s %6s %6s %6s\n", device->index, instances[vgpu], load, load,
-				       load, load, load, load);
-			}
-		}
-		if (fflush(stdout))
-			return NVML_ERROR_UNKNOWN;
-		sleep(1);
-	}
-}
-
 static void shorten(char *name, size_t room)
 {
 	if (strlen(name) > room)
@@ -194,8 +166,7 @@ static int show_table(const struct selection *selection)
 }
 
 /* gi: text of `-gi`, or NULL for the GPU itself. */
-static nvmlReturn_t read_or_write_mode(const struct device *device, const char *gi,
-				       nvmlVgpuHeterogeneousMode_v1_t *mode, bool writes)
+static nvmlReturn_t write_mode(const struct device *device, const char *gi, nvmlVgpuHeterogeneousMode_v1_t *mode)
 {
 	nvmlGpuInstance_t instance;
 	unsigned int id;
@@ -204,15 +175,11 @@ static nvmlReturn_t read_or_write_mode(const struct device *device, const char *
 	if (device->lost)
 		return device->lost;
 	if (!gi)
-		return writes ? nvmlDeviceSetVgpuHeterogeneousMode(device->handle, mode)
-			      : nvmlDeviceGetVgpuHeterogeneousMode(device->handle, mode);
+		return nvmlDeviceSetVgpuHeterogeneousMode(device->handle, mode);
 	ret = read_number(gi, &id);
 	if (ret == NVML_SUCCESS)
 		ret = nvmlDeviceGetGpuInstanceById(device->handle, id, &instance);
-	if (ret != NVML_SUCCESS)
-		return ret;
-	return writes ? nvmlGpuInstanceSetVgpuHeterogeneousMode(instance, mode)
-		      : nvmlGpuInstanceGetVgpuHeterogeneousMode(instance, mode);
+	return ret == NVML_SUCCESS ? nvmlGpuInstanceSetVgpuHeterogeneousMode(instance, mode) : ret;
 }
 
 static int change_mode(const struct selection *selection, const char *gi, const char *text)
@@ -228,7 +195,7 @@ static int change_mode(const struct selection *selection, const char *gi, const 
 		snprintf(where, sizeof(where), " GPU Instance %s", gi);
 	for (unsigned int i = 0; i < selection->count; i++) {
 		const struct device *device = &selection->devices[i];
-		nvmlReturn_t ret = read_or_write_mode(device, gi, &mode, true);
+		nvmlReturn_t ret = write_mode(device, gi, &mode);
 
 		if (ret) {
 			printf("Unable to %s vGPU heterogeneous mode for GPU %s%s: %s\n",
@@ -241,50 +208,26 @@ static int change_mode(const struct selection *selection, const char *gi, const 
 	return NVML_SUCCESS;
 }
 
-static int show_mode(const struct selection *selection, const char *gi)
-{
-	for (unsigned int i = 0; i < selection->count; i++) {
-		nvmlVgpuHeterogeneousMode_v1_t mode = {
-			.version = NVML_STRUCT_VERSION(nvmlVgpuHeterogeneousMode_v1_t, 1)
-		};
-		nvmlReturn_t ret = read_or_write_mode(&selection->devices[i], gi, &mode, false);
-
-		printf("GPU %s\n", selection->devices[i].bus_id);
-		tell(4, "vGPU Heterogeneous Mode", "%s", ret ? "N/A" : mode.mode ? "Enabled" : "Disabled");
-	}
-	return NVML_SUCCESS;
-}
-
 int vgpu_command(const struct options *options)
 {
-	static const char *const known[] = { "-i", "--id", "-gi", "-q", "--query", "-s", "--supported", "-c",
-					     "--creatable", "-v", "--verbose", "-shm", "-ghm", "-ss", "-u",
-					     "--utilization", NULL };
-	const char *strange, *gi;
+	static const char *const known[] = { "-i", "-gi", "-q", "-s", "-c", "-v", "-shm", "-ss", NULL };
+	const char *strange = unknown_option(options, known);
 	struct selection selection;
 	int ret;
 
-	if (options->count && !strcmp(options->words[0], "set-scheduler-state"))
-		return set_scheduler_state(&(struct options){ options->count - 1, options->words + 1 });
-	strange = unknown_option(options, known);
 	if (strange) {
 		printf("Invalid option %s. Please run 'nvidia-smi vgpu -h' for help.\n", strange);
 		return NVML_ERROR_INVALID_ARGUMENT;
 	}
-	ret = select_devices(&selection, option(options, "-i", "--id"));
+	ret = select_devices(&selection, option(options, "-i"));
 	if (ret)
 		return ret;
-	gi = option(options, "-gi", NULL);
-	if (has_option(options, "-shm", NULL))
-		return change_mode(&selection, gi, option(options, "-shm", NULL));
-	if (has_option(options, "-ghm", NULL))
-		return show_mode(&selection, gi);
-	if (has_option(options, "-u", "--utilization"))
-		return watch_loads(&selection);
-	if (has_option(options, "-ss", NULL))
+	if (has_option(options, "-shm"))
+		return change_mode(&selection, option(options, "-gi"), option(options, "-shm"));
+	if (has_option(options, "-ss"))
 		return show_scheduler_state(&selection);
-	if (has_option(options, "-s", "--supported") || has_option(options, "-c", "--creatable"))
-		return describe_vgpu_types(&selection, has_option(options, "-c", "--creatable"),
-					   has_option(options, "-v", "--verbose"));
-	return has_option(options, "-q", "--query") ? query(&selection) : show_table(&selection);
+	if (has_option(options, "-s") || has_option(options, "-c"))
+		return describe_vgpu_types(&selection, has_option(options, "-c"),
+					   has_option(options, "-v"));
+	return has_option(options, "-q") ? query(&selection) : show_table(&selection);
 }

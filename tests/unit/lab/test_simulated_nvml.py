@@ -149,13 +149,6 @@ def test_nvidia_smi_prints_and_ends_as_captured(tmp_path: Path) -> None:
     assert smi("-L") == (0, f"GPU 0: {machine.card.model} (UUID: {machine.card.uuid})\n")
     assert smi("-i", "9", "-L")[0] == 6
     assert smi("-i", "0", "-mig", "1") == (0, "Enabled MIG Mode for GPU 00000000:41:00.0\nAll done.\n")
-    status, output = smi("mig", "-i", "0", "-cgi", "19,3g.20gb", "-C")
-    assert status == 0
-    assert "Successfully created GPU instance ID 13 on GPU  0 using profile MIG 1g.5gb (ID 19)" in output
-    assert "Successfully created compute instance ID  0 on GPU  0 GPU instance ID 13 using profile" in output
-    status, output = smi("mig", "-cgi", "0")
-    assert (status, "using profile 0: Insufficient Resources" in output) == (23, True)
-    status, output = smi("mig", "-dgi", "-gi", "13")
-    assert (status, "ID 13 from GPU  0: In use by another client" in output) == (19, True)
+    assert smi("mig", "-lgi")[0] == 2, "GPU instances are NVML's matter here"
     machine.take(SetVirtualFunctions(PF, machine.card.total_vfs))
     assert smi("-mig", "0")[0] == 19

@@ -55,6 +55,9 @@ class _LazyGroup(click.Group):
         except click.UsageError as error:
             import difflib
 
+            if (package := plugins.PACKAGES.get(args[0])) is not None:
+                missing = f"The command {args[0]} is in the package {package}, which is not installed."
+                raise click.UsageError(f"{missing} Install it with `pip install {package}`.", context) from None
             near = difflib.get_close_matches(args[0], self.list_commands(context), n=3)
             if not near:
                 raise

@@ -11,6 +11,9 @@ from typing import Any
 
 GROUP = "vgpuctl.commands"
 
+PACKAGES = {"lab": "vgpuctl-lab"}
+"""The package that adds each known command, for the error when it is not installed."""
+
 
 @dataclass(frozen=True)
 class Plugin:

@@ -259,7 +259,7 @@ class NetworkDiffers(StateError):
 
 
 class VpcObjectDiffers(StateError):
-    """A gateway, security group, balancer or the like of this name exists with another specification."""
+    """A network object of this name exists with another specification."""
 
     reference = "vpc-object-differs"
 
@@ -378,7 +378,7 @@ class PartialFailure(VgpuctlError):
 
 
 class Interrupted(VgpuctlError):
-    """The user interrupted the run; what it did was taken back or can be with `vgpuctl repair`."""
+    """The user interrupted the run; its changes were rolled back, or `vgpuctl repair` does it."""
 
     reference = "interrupted"
     exit_code = 130

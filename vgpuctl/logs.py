@@ -84,7 +84,7 @@ def _add(handler: logging.Handler, level: int) -> None:
 
 
 class _Writer(logging.Handler):
-    """Hands each line to a function. What the user reads anyway is left out."""
+    """Hands each line to a function, without the lines that the user reads anyway."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line and the environment decided."""
+    """Settings of the command line and the environment."""
 
     inventories: Sequence[str] = ()
     database: str | None = None

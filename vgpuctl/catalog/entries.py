@@ -16,7 +16,7 @@ class Sriov(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BoardMig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether the GPU can be partitioned by MIG, and which table of profiles applies."""
+    """True if the GPU can be partitioned by MIG, and which table of profiles applies."""
 
     capable: bool
     max_instances: int
@@ -116,7 +116,7 @@ class CatalogType(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_mig_backed(self) -> bool:
-        """Whether the type sits in a MIG GPU instance."""
+        """True if the type sits in a MIG GPU instance."""
         return self.kind == "mig-backed"
 
 

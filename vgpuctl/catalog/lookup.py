@@ -75,7 +75,7 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def has_words(words: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    """Whether `wanted` stands in `words`, in a row."""
+    """True if `wanted` stands in `words`, in a row."""
     length = len(wanted)
     return any(words[start : start + length] == wanted for start in range(len(words) - length + 1))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a vGPU type's name tells by itself, for types the catalogue does not know (reference 3.5)."""
+"""Facts in a vGPU type's name, for types that the catalogue does not have (reference 3.5)."""
 
 import re
 from functools import cache
@@ -20,7 +20,7 @@ def short_name(full_name: str) -> str:
 
 
 def is_mig_backed(name: str) -> bool:
-    """Whether a type's name has the form of a MIG-backed one: `A100X-1-5C`, not `A100X-5C`."""
+    """True if a type's name has the form of a MIG-backed one: `A100X-1-5C`, not `A100X-5C`."""
     return _MIG_BACKED.fullmatch(name) is not None
 
 

@@ -50,7 +50,7 @@ class Console:
 
     @property
     def has_ended(self) -> bool:
-        """Whether no more output will come."""
+        """True if no more output will come."""
         return self._ended.is_set() and self._output.empty()
 
     def read(self, timeout_s: float | None = None) -> bytes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What libvirt and QEMU say about domains, as typed values."""
+"""Facts of libvirt and QEMU about domains, as typed values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class DomainState(StrEnum):
     SUSPENDED = "suspended"
 
     def is_active(self) -> bool:
-        """Whether a hypervisor process exists, which holds the domain's devices."""
+        """True if a hypervisor process exists, which holds the domain's devices."""
         return self not in (DomainState.SHUT_OFF, DomainState.CRASHED)
 
 

@@ -189,7 +189,7 @@ class Hypervisor:
         return None if domain is None else str(domain.UUIDString())
 
     def state(self, name: str, *, uuid: str | None = None) -> DomainState | None:
-        """Read the domain's state; None when there is no such domain."""
+        """Read the domain's state; None for an unknown domain."""
         library = libvirt_module()
         domain = self._find(name, uuid)
         try:
@@ -241,13 +241,13 @@ class Hypervisor:
             ) from error
 
     def xml(self, name: str) -> str | None:
-        """Read the domain's XML, the live one when it runs; None when there is no such domain."""
+        """Read the domain's XML, the live one when it runs; None for an unknown domain."""
         with translated(f"read the XML of domain {name} on {self.host}"):
             domain = self._find(name)
             return None if domain is None else str(domain.XMLDesc(0))
 
     def is_autostarted(self, name: str) -> bool:
-        """Whether libvirt starts the domain with the host."""
+        """True if libvirt starts the domain with the host."""
         domain = self._domain(name)
         with translated(f"read autostart of domain {name} on {self.host}"):
             return bool(domain.autostart())
@@ -264,7 +264,7 @@ class Hypervisor:
     def set_cpus(self, name: str, vcpus: Sequence[Sequence[int]], *, uuid: str | None = None) -> bool:
         """Keep each vCPU of a running domain on these host CPUs, and its emulator on all of them; False when it was so.
 
-        A domain that is off, or gone, stays as it is: the next start defines it anew.
+        A domain that is off, or gone, stays as it is: the next start defines it again.
         """
         library = libvirt_module()
         domain = self._find(name, uuid)

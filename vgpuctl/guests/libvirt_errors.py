@@ -22,7 +22,7 @@ _FIRMWARE_HINT = (
     f"{install([Package.FIRMWARE], Family.UNKNOWN)}"
 )
 
-# What libvirt's message contains (lower case) and what helps. The first match wins.
+# A part of libvirt's message (lower case) and its remedy. The first match wins.
 _HINTS = (
     ("must be manually detached", _DETACHED_HINT),
     (

@@ -34,7 +34,7 @@ class GpuMetadata:
 
 @dataclass(frozen=True)
 class DomainMetadata:
-    """What a domain says about itself. request: the VmRequest as JSON text, without the secrets of its user-data."""
+    """Our metadata of a domain. request: the VmRequest as JSON text, without the secrets of its user-data."""
 
     tenant: str
     vm_name: str

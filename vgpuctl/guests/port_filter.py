@@ -24,7 +24,7 @@ GROUPS = "224.0.0.0/3"
 
 @dataclass(frozen=True)
 class Reach:
-    """What guests of a host reach beside their own network. Everything is IPv4.
+    """Destinations that guests of a host reach outside their own network. Everything is IPv4.
 
     host_addresses: the host's own, never reached. reachable: internal networks that the operator opens to guests.
     """

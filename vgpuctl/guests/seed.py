@@ -74,7 +74,7 @@ def seed_files(cloud_init: CloudInit, vm: Vm, attachment: Attachment | None = No
 
 
 def _port_config(attachment: Attachment) -> str:
-    """The port's address, and what the backend gives beside it: libvirt's gateway resolves names, OVN's does not."""
+    """The port's address, gateway and name servers: libvirt's gateway resolves names, OVN's does not."""
     network = attachment.network
     is_ovn = network.request.backend is Backend.OVN
     return render_template(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What libvirt says about pools and volumes, as typed values."""
+"""libvirt's facts about pools and volumes, as typed values."""
 
 import struct
 from dataclasses import dataclass

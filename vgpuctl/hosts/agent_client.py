@@ -44,7 +44,7 @@ class RemoteProcess(Protocol):
 
     @property
     def stderr(self) -> bytes:
-        """What it printed on stderr until now."""
+        """Its stderr so far."""
 
     def write(self, data: bytes) -> None:
         """Send bytes to its stdin."""
@@ -60,12 +60,12 @@ class RemoteProcess(Protocol):
 
 
 class Connection(Protocol):
-    """What the agent needs of a connection to a host."""
+    """The parts of a connection that the agent needs."""
 
     target: HostTarget
 
     def open_process(self, argv: Sequence[str]) -> RemoteProcess:
-        """Start a program on the host, by sudo when the target says so."""
+        """Start a program on the host, by sudo where the target asks for it."""
 
 
 class AgentClient:

@@ -121,7 +121,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a login that works."""
+        """True if there is a login that works."""
         return self._login is not None and self._login.transport.is_active()
 
     def close(self) -> None:

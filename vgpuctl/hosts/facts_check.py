@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What facts must be beyond their types, since placement, domains and the store rely on it."""
+"""Rules for facts beyond their types, on which placement, domains and the store rely."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ _LOGGER = logging.getLogger("vgpuctl.hosts")
 
 @dataclass(frozen=True)
 class HostResult(Generic[Value]):
-    """What the work gave on one host: `error` is None when `value` counts."""
+    """The result of the work on one host: `value`, or `error`."""
 
     name: str
     value: Value | None = None

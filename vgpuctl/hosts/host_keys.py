@@ -38,7 +38,7 @@ class KnownHost:
         return f"{self.path}:{self.line}"
 
     def names(self, host: str) -> bool:
-        """Whether the line is about this name: plain, with wildcards and negations, or hashed."""
+        """True if the line is about this name: plain, with wildcards and negations, or hashed."""
         if self.patterns.startswith("|1|"):
             return _matches_hash(self.patterns, host)
         has_matched = False
@@ -214,5 +214,5 @@ def _matches_hash(text: str, host: str) -> bool:
 
 
 def _matches_pattern(host: str, pattern: str) -> bool:
-    # ssh knows * and ? only; the brackets of [host]:port are no character class.
+    # ssh knows * and ? only; the brackets of [host]:port are literal.
     return fnmatch.fnmatchcase(host, pattern.replace("[", "[[]"))

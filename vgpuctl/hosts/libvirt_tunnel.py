@@ -59,7 +59,7 @@ class LibvirtTunnel:
 
     @property
     def uri(self) -> str:
-        """What to give to `libvirt.open`."""
+        """The URI for `libvirt.open`."""
         return f"qemu+unix:///system?socket={self._path}&mode=legacy"
 
     def failure(self) -> HostError | None:
@@ -191,7 +191,7 @@ class _Bridge:
         self._client.close()
 
     def _has_said_goodbye(self) -> bool:
-        """Whether libvirt's last message was its goodbye.
+        """True if libvirt's last message was its goodbye.
 
         The daemon hangs up after it, and virt-ssh-helper may then end before it has passed the answer on.
         """

@@ -30,7 +30,7 @@ _SILENCE_AFTER_EXIT_S = 1.0
 
 @dataclass(frozen=True)
 class Completed:
-    """What a command left. exit_status: -1 when a signal ended it."""
+    """The result of a command. exit_status: -1 when a signal ended it."""
 
     exit_status: int
     stdout: bytes
@@ -47,7 +47,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class ProcessOwner:
-    """What a process needs of its connection.
+    """The parts of a connection that a process needs.
 
     dropped: builds the error of a lost connection from what was under way. end_groups: ends remote process groups and
     returns the result. release: frees the channel's place.
@@ -88,7 +88,7 @@ class RemoteProcess:
 
     @property
     def stderr(self) -> bytes:
-        """What the command has printed on stderr up to now."""
+        """The command's stderr so far."""
         self._receive_stderr()
         return self._command.strip_markers(self._stderr.read())
 

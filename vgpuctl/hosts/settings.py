@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator's machine decides about SSH; what the inventory decides is in model/host_target.py."""
+"""SSH settings of the operator's machine; model/host_target.py has those of the inventory."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one connection cost: counted where it happens, read by the benches and by `-v`."""
+"""Costs of one connection: counted where they occur, read by the benches and by `-v`."""
 
 import threading
 from dataclasses import dataclass

@@ -18,5 +18,5 @@ class TimeLimit:
         return left if at_most is None else min(left, at_most)
 
     def is_over(self) -> bool:
-        """Whether the time has passed."""
+        """True if the time has passed."""
         return time.monotonic() >= self.started + self.seconds

@@ -53,7 +53,7 @@ def expand(text: str, origin: Origin) -> list[str]:
 
 
 def looks_like_pattern_with_range(text: str) -> bool:
-    """Whether a name of the command line has its colons in a host range or an address, not between patterns."""
+    """True if a name of the command line has its colons in a host range or an address, not between patterns."""
     match = _BRACKETED.fullmatch(text) or _PORT.fullmatch(text)
     return _is_address(match["host"] if match else text)
 

@@ -77,7 +77,7 @@ def _read_gpus(value: Value) -> tuple[GpuLayout, ...]:
 
 
 def read_match(value: Value) -> GpuMatch:
-    """Which GPUs an entry is for."""
+    """The GPUs of an entry."""
     if value.content == "all":
         return GpuMatch()
     if isinstance(value.content, str):

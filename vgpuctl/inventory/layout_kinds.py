@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each kind of a GPU's layout can have, and which keys contradict each other (docs/layout.md)."""
+"""Keys of each kind of a GPU's layout and their contradictions (docs/layout.md)."""
 
 import difflib
 from collections import Counter
@@ -202,7 +202,7 @@ def _check_sizes(entries: Mapping[str, Value], mode: SizeMode | None, shares: tu
 
 
 def sizes_differ(types: Sequence[str]) -> bool:
-    """Whether vGPU types are of several sizes on every board that offers them all; False for unknown types."""
+    """True if vGPU types are of several sizes on every board that offers them all; False for unknown types."""
     if len(types) < 2:
         return False
     offers = [[catalog.type_by_name(board, name) for name in types] for board in catalog.boards_with_type(types[0])]

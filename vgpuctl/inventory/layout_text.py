@@ -26,7 +26,7 @@ _KIB_PER_GIB = 1 << 20
 
 
 def layout_variable(layout: HostLayout) -> dict[str, Any]:
-    """What stands under `vgpu:`. Keys that say nothing are left out."""
+    """The mapping under `vgpu:`, without empty keys."""
     content: dict[str, Any] = {"version": layout.version}
     if layout.kernel_arguments:
         content["kernel_arguments"] = list(layout.kernel_arguments)

@@ -150,5 +150,5 @@ class Value:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, in words."""
+    """The type of a value in words."""
     return _KINDS.get(type(value), f"a {type(value).__name__}")

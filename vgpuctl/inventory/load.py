@@ -53,7 +53,7 @@ class Inventory:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What was read but may not be meant: skipped keys, keys written twice, a host named like a group."""
+        """Warnings about probable mistakes: skipped keys, keys written twice, a host named like a group."""
         found = list(self._tree.warnings)
         for files in (*self._beside, self._here):
             found.extend(files.warnings)
@@ -94,14 +94,14 @@ class Inventory:
         return layout.layout_of(host, self._merged(self._host(host)))
 
     def traits(self, host: str) -> HostTraits:
-        """What a host's variable `vgpu_placing` says (docs/placement.md).
+        """The content of a host's variable `vgpu_placing` (docs/placement.md).
 
         Raises InventoryError with the file and line that set what is wrong.
         """
         return traits.traits_of(host, self._merged(self._host(host)))
 
     def as_ansible_list(self, limit: str | None = None) -> dict[str, dict[str, Any]]:
-        """What `ansible-inventory --list [--limit LIMIT]` prints, secrets included; keys are in order."""
+        """The output of `ansible-inventory --list [--limit LIMIT]`, secrets included; keys are in order."""
         hosts = self._tree.groups["all"].all_hosts()
         if limit is not None:
             hosts = patterns.select(self._tree, limit)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a value of the inventory was written, and the error that says so."""
+"""The place of a value in the inventory, and the error that names it."""
 
 import contextlib
 from collections.abc import Iterator

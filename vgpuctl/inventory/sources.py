@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which reader takes an inventory source: a file, a folder of files, or a comma list of hosts."""
+"""Readers of an inventory source: a file, a folder of files, or a comma list of hosts."""
 
 import contextlib
 import os
@@ -38,7 +38,7 @@ def resolve(source: str | Path) -> str:
 
 
 def is_comma_list(source: str) -> bool:
-    """Whether a source is a list of hosts rather than a path."""
+    """True if a source is a list of hosts rather than a path."""
     if "," not in source:
         return False
     try:

@@ -87,7 +87,7 @@ class Host:
 
 
 class InventoryTree:
-    """What all sources together declare. `all` and `ungrouped` always exist."""
+    """The hosts and groups of all sources. `all` and `ungrouped` always exist."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}

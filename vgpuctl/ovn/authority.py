@@ -62,7 +62,7 @@ class Authority:
         self.folder = folder
 
     def exists(self) -> bool:
-        """Whether the authority was made."""
+        """True if the authority was made."""
         return self._path(_AUTHORITY, "key").exists()
 
     def create(self) -> bool:
@@ -101,7 +101,7 @@ class Authority:
 
     @property
     def operators(self) -> Path:
-        """Whose word the northbound database takes: that of vgpuctl itself, and of no host."""
+        """The authority that the northbound database trusts: it signs for vgpuctl itself, not for hosts."""
         return self._path(_OPERATORS, "pem")
 
     def _make(self, name: str, subject: str) -> None:

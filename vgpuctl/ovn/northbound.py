@@ -64,7 +64,7 @@ class NorthboundAddress:
 
 @dataclass(frozen=True)
 class RowChange:
-    """What was done with one row: `created`, `changed` or `removed`."""
+    """The change of one row: `created`, `changed` or `removed`."""
 
     owner: str
     table: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of the northbound database are whose, kept while the database tells of changes.
+"""Owners of the rows of the northbound database, kept while the database reports changes.
 
 Looking through every row for each tenant's would make one more network cost more with every network there is.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of the northbound database a tenant's VPC is. Pure: equal VPCs give equal rows.
+"""Rows of the northbound database for a tenant's VPC. Pure: equal VPCs give equal rows.
 
 Names derive from the tenant and the ids of the store, so tenants may use the same names and addresses. Source of every
 column: ovn-nb(5) of OVN 23.03.

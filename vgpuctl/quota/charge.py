@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VM and its shares take, in the units of quotas."""
+"""The charge of a VM and its shares, in the units of quotas."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ MIG_COMPUTE_SLICES = 7
 
 
 def of_request(request: VmRequest) -> dict[str, int]:
-    """What is known of a VM's charge before it is placed: framebuffer and MIG compute are not, unless named."""
+    """The known part of a VM's charge before it is placed: framebuffer and MIG compute only where named."""
     amounts: Counter[str] = Counter(of_guest(request))
     for gpu in request.gpus:
         if gpu.sharing is Sharing.PASSTHROUGH:
@@ -31,12 +31,12 @@ def of_request(request: VmRequest) -> dict[str, int]:
 
 
 def of_guest(request: VmRequest) -> dict[str, int]:
-    """What a VM takes without its GPUs, for as long as it exists."""
+    """The charge of a VM without its GPUs, for as long as it exists."""
     return {Resource.VMS: 1, Resource.VCPUS: request.vcpus, Resource.MEMORY: request.memory_mib}
 
 
 def of_shares(shares: Iterable[Share]) -> dict[str, int]:
-    """What shares take, for as long as their leases live."""
+    """The charge of shares, for as long as their leases live."""
     amounts: Counter[str] = Counter()
     for held in shares:
         if held.sharing is Sharing.PASSTHROUGH:

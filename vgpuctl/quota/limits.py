@@ -11,7 +11,7 @@ from vgpuctl.quota.resources import Resource, format_amount
 
 @dataclass(frozen=True)
 class Quota:
-    """What one tenant was promised of one resource.
+    """The promise to one tenant of one resource.
 
     limit: never more than this, None for no end. guaranteed: what it can count on; what it uses beyond that is
     borrowed. None: all up to the limit is its own.
@@ -43,7 +43,7 @@ class Excess:
 
 
 def excesses(quotas: Sequence[Quota], used: Amounts, asked: Amounts) -> list[Excess]:
-    """Every quota that `asked` on top of `used` would exceed, by resource. What is not asked for is not judged.
+    """Every quota that `asked` on top of `used` would exceed, by resource. Other resources are ignored.
 
     GPU-hours are used up when none is left, also for a request that does not say how long it runs.
     """
@@ -61,7 +61,7 @@ def excesses(quotas: Sequence[Quota], used: Amounts, asked: Amounts) -> list[Exc
 
 
 def borrowed(quotas: Sequence[Quota], used: Amounts) -> dict[str, int]:
-    """What a tenant uses beyond its guarantees, by resource; only what is above 0."""
+    """A tenant's use beyond its guarantees, by resource; only amounts above 0."""
     amounts = {quota.resource: quota.borrowed(used.get(quota.resource, 0)) for quota in quotas}
     return {resource: amount for resource, amount in amounts.items() if amount}
 

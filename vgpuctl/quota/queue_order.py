@@ -49,7 +49,7 @@ def dominant_share(amounts: Amounts, capacity: Amounts) -> float:
 
 
 def demand(entry: QueueEntry) -> dict[str, int]:
-    """What an entry takes of the shared resources; framebuffer as far as its request or the catalogue tells."""
+    """The charge of an entry on the shared resources; framebuffer where its request or the catalogue has it."""
     framebuffer = 0
     for gpu in (gpu for request in entry.requests for gpu in request.gpus):
         size = gpu.exact_memory_mib or gpu.minimum_memory_mib or 0
@@ -64,7 +64,7 @@ def demand(entry: QueueEntry) -> dict[str, int]:
 
 
 def has_aged(entry: QueueEntry, settings: QueueSettings, now: float) -> bool:
-    """Whether the entry has waited so long that nobody may overtake it any more."""
+    """True if the entry has waited so long that nobody may overtake it any more."""
     return _age(entry, settings, now) >= 1
 
 

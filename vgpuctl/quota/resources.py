@@ -19,7 +19,7 @@ _HOURS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 
 
 class Resource(StrEnum):
-    """What is counted. Shares of one profile are named `shares:PROFILE` instead."""
+    """The counted resources. Shares of one profile are named `shares:PROFILE` instead."""
 
     VMS = "vms"
     VCPUS = "vcpus"

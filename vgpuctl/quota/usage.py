@@ -33,7 +33,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class UsageLine:
-    """What one tenant used of one profile. share_hours: of all its shares together."""
+    """The use of one profile by one tenant. share_hours: of all its shares together."""
 
     tenant: str
     profile: str

@@ -19,7 +19,7 @@ _NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', 
 
 
 class Claim:
-    """An entry that this process serves. What is said here becomes true at the end of the block."""
+    """An entry that this process serves. Its changes are stored at the end of the block."""
 
     def __init__(self, done: Callable[[], None], note: Callable[[str], None]) -> None:
         self.done = done
@@ -73,5 +73,5 @@ def claim_by_operation(store: "Store", entry: QueueEntry) -> Iterator[Claim | No
 
 
 def subject_of(entry_id: int) -> str:
-    """What the journal calls the work on an entry."""
+    """The journal's name for the work on an entry."""
     return f"queue:{entry_id}"

@@ -68,7 +68,7 @@ def decode_facts(text: str, *, what: str) -> HostFacts:
 
 @functools.cache
 def facts_shape() -> str:
-    """A fingerprint of the facts' classes and fields: cached facts of another shape are not used, but read anew."""
+    """A fingerprint of the facts' classes and fields: cached facts of another shape are read again."""
     classes = [value for value in vars(facts_module).values() if dataclasses.is_dataclass(value)]
     shape = [(getattr(cls, "__name__", ""), *(f.name for f in dataclasses.fields(cls))) for cls in classes]
     return hashlib.sha256(repr(sorted(shape)).encode()).hexdigest()[:16]

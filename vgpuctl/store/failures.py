@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What SQLAlchemy, sqlite3 and psycopg raise, as errors of vgpuctl."""
+"""Errors of SQLAlchemy, sqlite3 and psycopg as errors of vgpuctl."""
 
 import sqlite3
 
@@ -52,7 +52,7 @@ def translate(error: SQLAlchemyError, *, store_name: str, conflict: str | None =
 
 
 def answer(error: SQLAlchemyError) -> str:
-    """What the database itself said, in one line."""
+    """The database's own message in one line."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return " ".join(str(cause).split()) or type(cause).__name__
 
@@ -66,5 +66,5 @@ def error_code(error: SQLAlchemyError) -> str:
 
 
 def _family(code: str) -> str:
-    """SQLITE_IOERR_SHMOPEN and the like stand under their first two words."""
+    """SQLITE_IOERR_SHMOPEN and similar codes are listed by their first two words."""
     return code if code in _HINTS else "_".join(code.split("_")[:2])

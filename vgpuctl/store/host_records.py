@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is remembered of a host beside its facts: one JSON text per host and kind, replaced as a whole."""
+"""Records of a host that are not facts: one JSON text per host and kind, replaced as a whole."""
 
 from dataclasses import dataclass
 
@@ -45,5 +45,5 @@ class HostRecordRows(Rows):
         return [HostRecord(row.host, row.kind, row.content, row.at) for row in rows]
 
     def drop_host_record(self, host: str, kind: str) -> None:
-        """Forget a record; that there is none is no error."""
+        """Forget a record, if there is one."""
         self._write(delete(_RECORDS).where(_RECORDS.c.host == host, _RECORDS.c.kind == kind))

@@ -61,7 +61,7 @@ class HostRows(Rows):
         if changed.rowcount != 1:
             raise ConcurrentChange(
                 f"another run changed the leases of host {host} since they were read",
-                hint="run the same command again; it looks at the store anew",
+                hint="run the same command again; it reads the store again",
             )
         return seen + 1
 

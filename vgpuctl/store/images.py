@@ -35,7 +35,7 @@ class ImageRows(Rows):
         )
 
     def find_image(self, name: str) -> Image | None:
-        """One image, None when there is none of this name."""
+        """One image, None for an unknown name."""
         for row in self._read(select(_IMAGES).where(_IMAGES.c.name == name)):
             return _image(row)
         return None

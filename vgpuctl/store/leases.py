@@ -96,7 +96,7 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
         return [fault for _lease, _lease_id, _at, fault in self._faults()]
 
     def mend_ledger(self) -> list[str]:
-        """Make the usage ledger agree with the leases; what was mended, in words.
+        """Make the usage ledger agree with the leases. Return a line per correction.
 
         A lease from before the ledger counts from its creation; an interval without a live lease ends when the lease
         last changed.

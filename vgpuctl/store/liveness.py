@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the process behind an operation still runs: by machine, pid and the process's start."""
+"""State of the process behind an operation: found by machine, pid and the process's start."""
 
 import functools
 import os
@@ -27,7 +27,7 @@ def this_process() -> ProcessIdentity:
 
 
 def is_running(operation: Operation) -> bool | None:
-    """Whether the process that began an operation still runs; None when it runs on another machine.
+    """True if the process that began an operation still runs; None when it runs on another machine.
 
     A process whose start is not known counts as running while its pid exists.
     """

@@ -34,7 +34,7 @@ class NetworkRows(TenantRows):
     def add_network(self, network: Network) -> None:
         """Add a network; its gateway's address is held at once.
 
-        Raises NotFound when there is no such tenant, ConcurrentChange when the tenant has a network of this name.
+        Raises NotFound for an unknown tenant, ConcurrentChange when the tenant has a network of this name.
         """
         request = network.request
         self.tenant(request.tenant)

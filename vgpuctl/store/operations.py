@@ -52,7 +52,7 @@ class OperationRows(Rows):
         return int(inserted.scalar_one())
 
     def end_operation(self, operation_id: int) -> None:
-        """Take the note away: the command is done, or has taken back what it did. Twice is no error."""
+        """Remove the note: the command is done or rolled back. A second call changes nothing."""
         self._write(delete(_OPERATIONS).where(_OPERATIONS.c.id == operation_id))
 
     def end_own_operations(self, subject: str) -> None:
@@ -70,7 +70,7 @@ class OperationRows(Rows):
                 self.end_operation(one.id)
 
     def open_operations(self) -> list[Operation]:
-        """Every operation that has not ended, the oldest first; liveness.is_running tells which still run."""
+        """Every operation that has not ended, the oldest first; liveness.is_running knows which still run."""
         rows = self._read(select(_OPERATIONS).order_by(_OPERATIONS.c.id))
         return [Operation(**row._mapping) for row in rows]
 

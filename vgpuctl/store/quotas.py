@@ -42,7 +42,7 @@ class QuotaRows(UsageRows, TenantRows):
             )
 
     def used(self, tenant: str) -> dict[str, int]:
-        """What a tenant's VMs and live leases take now, and its GPU-hours of this month, in the units of quotas."""
+        """Use of a tenant's VMs and live leases now, and its GPU-hours of this month, in the units of quotas."""
         requests = [
             charge.of_guest(codec.decode_request(row.request, row.request_version, what=f"VM {row.name} of {tenant}"))
             for row in self._read(

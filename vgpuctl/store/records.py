@@ -20,7 +20,7 @@ class Tenant:
 
 @dataclass(frozen=True)
 class CachedFacts:
-    """What a host looked like at `read_at` (seconds since the epoch, UTC), decoded when `facts` is first asked for.
+    """A reading of a host at `read_at` (seconds since the epoch, UTC), decoded on the first use of `facts`.
 
     generation: the counter of changes to the host's leases, to be handed to `reserve`.
     """

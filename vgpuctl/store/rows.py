@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sessions of all subjects share: running a statement, refusing writes, translating errors."""
+"""Common parts of the sessions of all subjects: running a statement, refusing writes, translating errors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ class Rows:
         self.failure: StateError | None = None
 
     def now(self) -> float:
-        """What the store's clock says, seconds since the epoch, UTC."""
+        """The store's time in seconds since the epoch, UTC."""
         return self._clock()
 
     def _read(self, statement: Executable) -> Sequence[Row[Any]]:

@@ -42,7 +42,7 @@ class KeyFile:
         self._makes_key = makes_key
 
     def seal(self, texts: Texts) -> str:
-        """Encrypt documents. Raises StoreUnusable when there is no key that can be used."""
+        """Encrypt documents. Raises StoreUnusable without a usable key."""
         from cryptography.fernet import Fernet
 
         if self.path is None:

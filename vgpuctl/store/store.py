@@ -42,7 +42,7 @@ class Store:
         self._key_file = key_file
 
     def now(self) -> float:
-        """What the store's clock says, seconds since the epoch, UTC: the time that use cases decide by."""
+        """The store's time in seconds since the epoch, UTC. Use cases decide by it."""
         return self._clock()
 
     @contextlib.contextmanager

@@ -21,7 +21,7 @@ _READ_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"
 
 
 def is_current(connection: Connection, *, store_name: str) -> bool:
-    """Whether the schema is the one of this vgpuctl; False when there is none yet or it is older. One query.
+    """True if the schema is the one of this vgpuctl; False when there is none yet or it is older. One query.
 
     The transaction may be aborted afterwards. Raises StoreUnusable when the schema is newer or not vgpuctl's.
     """

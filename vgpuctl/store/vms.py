@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VMs in the store. A VM's row stands from before its first side effect until after its last one is taken back."""
+"""VMs in the store. A VM's row exists from before its first side effect until after the last one is undone."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ class VmRows(QueueRows):
     def add_vm(self, vm: Vm) -> None:
         """Add a VM.
 
-        Raises NotFound when there is no such tenant, ConcurrentChange when the tenant has a VM of this name or the
+        Raises NotFound for an unknown tenant, ConcurrentChange when the tenant has a VM of this name or the
         uuid is taken.
         """
         request = vm.request

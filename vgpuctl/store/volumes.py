@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VM has which storage volume. A row stands from before the volume is made until after it is deleted."""
+"""Storage volumes of VMs. A row exists from before the volume is created until after it is deleted."""
 
 from dataclasses import asdict
 from typing import Any

@@ -56,7 +56,7 @@ class _Selected:
     layout: Layout
 
     def fits(self, index: int, gpu: Gpu) -> bool:
-        """Whether the entry is for this GPU: of several boards with its PCI id, those that offer the entry's types."""
+        """True if the entry is for this GPU: of several boards with its PCI id, those that offer the entry's types."""
         model = f"{gpu.vendor_id}:{gpu.device_id}"
         if self.models and model not in self.models:
             return False
@@ -230,7 +230,7 @@ def config_text(content: dict[str, Any]) -> str:
 
 
 def needs_gpus(layout: HostLayout) -> bool:
-    """Whether the entries can be told apart only on the host itself.
+    """True if the entries can be told apart only on the host itself.
 
     Both tools want entries that do not overlap, so an entry for all GPUs beside others needs indexes too.
     """

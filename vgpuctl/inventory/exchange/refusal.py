@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What another tool's file cannot carry: a reason each, and an error or a remark."""
+"""Entries that another tool's file cannot express: a reason each, and an error or a remark."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ class Left:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What was left out, as sentences, each once and in order."""
+        """The omitted entries as sentences, each once and in order."""
         return tuple(dict.fromkeys(self._reasons))
 
     def out(self, reason: str) -> None:
@@ -36,6 +36,6 @@ class Left:
 
 
 def host_reasons(layout: HostLayout, tool: str) -> list[str]:
-    """What of a layout is about the host and not about its GPUs, which none of the files has a place for."""
+    """Settings of a layout for the whole host; none of the files has a place for them."""
     names = ("kernel_arguments", "stop_services", "hugepages", "uplinks")
     return [f"{name}: {tool} has no place for it" for name in names if getattr(layout, name)]

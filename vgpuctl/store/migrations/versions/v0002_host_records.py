@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is remembered of a host beside its facts: slices that its layout made, snapshots, what a run still owes it."""
+"""Records of a host that are not facts: slices of its layout, snapshots, pending restarts."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -32,6 +32,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from vgpuctl.agent.wire.problem_codes import ProblemCode
     from vgpuctl.agent.wire.steps import Change
 
 
@@ -150,7 +151,7 @@ class AgentProblem(HostError):
 
     def __init__(
         self,
-        code: str,
+        code: "ProblemCode",
         message: str,
         *,
         context: Sequence[str] = (),

@@ -22,6 +22,7 @@ from vgpuctl.agent.wire.facts import (
     VirtualFunction,
 )
 from vgpuctl.agent.wire.ovn import CertificateFiles
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
@@ -119,12 +120,20 @@ def test_steps_come_back_as_they_went(step: Step) -> None:
 
 
 def test_a_reply_comes_back_with_its_problem() -> None:
-    problem = envelope.Problem("vgpu-refused", "no", "/sys/x", "EIO", "0x56", ("NVRM: no",), "look")
+    problem = envelope.Problem(ProblemCode.VGPU_REFUSED, "no", "/sys/x", "EIO", "0x56", ("NVRM: no",), "look")
     reply = envelope.Reply("0.1.0", 3, changes=(Change("mdev.create", UUID, None, "x", True),), problem=problem)
     back = envelope.reply_from_json(json.loads(json.dumps(envelope.reply_to_json(reply))))
     assert back.problem is not None
     assert vars(back.problem) == vars(problem)
+    assert back.problem.code is ProblemCode.VGPU_REFUSED
     assert (back.writes, back.changes) == (3, reply.changes)
+
+
+def test_a_problem_with_an_unknown_code_is_refused() -> None:
+    wire = envelope.reply_to_json(envelope.Reply("0.1.0", problem=envelope.Problem(ProblemCode.HELD, "no")))
+    wire["problem"]["code"] = "made-up"
+    with pytest.raises(WireError, match=r"problem\.code: 'made-up' is no ProblemCode"):
+        envelope.reply_from_json(wire)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from vgpuctl.agent import time_limits
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.envelope import Problem, Reply, reply_to_json, request_from_json
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 MAX_REQUEST_BYTES = 16 << 20
 
@@ -82,7 +83,9 @@ def answer_line(host: Host, line: bytes) -> Reply:
             raise WireError("", f"a request has at most {MAX_REQUEST_BYTES} bytes")
         request = request_from_json(json.loads(line))
     except (WireError, ValueError, RecursionError) as error:
-        return Reply(__version__, host.writes, problem=Problem("bad-request", f"the request is wrong: {error}"))
+        return Reply(
+            __version__, host.writes, problem=Problem(ProblemCode.BAD_REQUEST, f"the request is wrong: {error}")
+        )
     try:
         from vgpuctl.agent.dispatch import answer
 
@@ -91,7 +94,7 @@ def answer_line(host: Host, line: bytes) -> Reply:
         import traceback
 
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        return Reply(__version__, host.writes, problem=Problem("internal-error", text))
+        return Reply(__version__, host.writes, problem=Problem(ProblemCode.INTERNAL_ERROR, text))
 
 
 def _read_lines(host: Host, lines: "queue.Queue[Optional[bytes]]") -> None:

@@ -8,9 +8,16 @@ from typing import Optional
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 # Codes of a read or a step while a device, its driver or NVIDIA's library is not there yet.
-CODES = ("not-found", "wrong-driver", "nvml-missing", "nvml-not-found", "nvml-refused")
+CODES = (
+    ProblemCode.NOT_FOUND,
+    ProblemCode.WRONG_DRIVER,
+    ProblemCode.NVML_MISSING,
+    ProblemCode.NVML_NOT_FOUND,
+    ProblemCode.NVML_REFUSED,
+)
 # udev ends an event that takes longer than 180 s (udevd's event_timeout).
 _SETTLE_S = 120
 _LIMIT_S, _PAUSE_S = 120.0, 1.0
@@ -40,7 +47,7 @@ class Arrival:
         except Problem:
             return  # the steps say what is missing
 
-    def wait_for(self, code: str) -> bool:
+    def wait_for(self, code: ProblemCode) -> bool:
         """Wait a moment if a failure with this code may pass. Return whether to try again."""
         if code not in CODES or self._left_s <= 0:
             return False

@@ -8,6 +8,7 @@ from vgpuctl import __version__
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
@@ -91,7 +92,7 @@ def read_holders(host: Host, target: str) -> Tuple[Holder, ...]:
         return OpenNodes(host).holders_of_function(target)
     uuid = mdev.check_uuid(target)
     if mdev.read(host, uuid) is None:
-        raise Problem("not-found", f"there is no mediated device {uuid} on this host")
+        raise Problem(ProblemCode.NOT_FOUND, f"there is no mediated device {uuid} on this host")
     return OpenNodes(host).holders_of_mdev(uuid)
 
 
@@ -197,7 +198,7 @@ def _take(host: Host, step: Step, *, dry_run: bool) -> Change:
         return hugepages.ensure(host, step, dry_run=dry_run)
     if isinstance(step, (SetOvnDaemon, SetOvnChassis, SetUplinkBridge, TakeOutUplink)):
         return _take_on_ovn(host, step, dry_run=dry_run)
-    raise Problem("unknown-step", f"the agent cannot take the step {step.op}")
+    raise Problem(ProblemCode.UNKNOWN_STEP, f"the agent cannot take the step {step.op}")
 
 
 def _take_on_ovn(

@@ -9,6 +9,7 @@ import time
 from typing import Dict, Optional, Sequence, Tuple
 
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _HEADERS = 28  # of IPv4 without options, and of ICMP
 _REQUEST, _REPLY = 8, 0
@@ -28,7 +29,7 @@ def ask(remotes: Sequence[str], sizes: Sequence[int], *, timeout_s: float) -> Di
     try:
         sender = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
     except OSError as error:
-        raise Problem("echo-refused", f"no raw socket for echo requests: {error.strerror}") from error
+        raise Problem(ProblemCode.ECHO_REFUSED, f"no raw socket for echo requests: {error.strerror}") from error
     with sender:
         sender.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
         sender.setblocking(False)

@@ -5,12 +5,13 @@ import errno as errnos
 import os
 
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 
 def read_problem(path: str, error: OSError) -> Problem:
     """Translate a failed read: could not be read is never the same as empty."""
     name = errno_name(error)
-    return Problem("unreadable", f"{path} cannot be read: {name} ({error.strerror})", path=path, errno=name)
+    return Problem(ProblemCode.UNREADABLE, f"{path} cannot be read: {name} ({error.strerror})", path=path, errno=name)
 
 
 def put_problem(path: str, error: OSError) -> Problem:
@@ -20,7 +21,7 @@ def put_problem(path: str, error: OSError) -> Problem:
     if error.errno in (errnos.ENOSPC, errnos.EDQUOT, errnos.EROFS):
         hint = f"free some space there, or make the file system writable: `df -h {os.path.dirname(path)}` on the host"
     message = f"{path} cannot be written: {name} ({error.strerror})"
-    return Problem("write-refused", message, path=path, errno=name, hint=hint)
+    return Problem(ProblemCode.WRITE_REFUSED, message, path=path, errno=name, hint=hint)
 
 
 def errno_name(error: OSError) -> str:
@@ -31,7 +32,7 @@ def errno_name(error: OSError) -> str:
 def write_blocked(path: str, text: str, timeout_s: float) -> Problem:
     """Say that a write has not come back from the kernel, where nothing can end it."""
     return Problem(
-        "write-blocked",
+        ProblemCode.WRITE_BLOCKED,
         f"writing {text!r} to {path} has not ended within {timeout_s:g} s: the kernel still works on it, "
         "and it may take effect later",
         path=path,

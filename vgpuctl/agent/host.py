@@ -16,6 +16,7 @@ from vgpuctl.agent import time_limits
 from vgpuctl.agent.file_problems import errno_name, put_problem, read_problem, write_blocked
 from vgpuctl.agent.kernel_log import KernelLog
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
 
 LOCK_TIMEOUT_S = 30.0
@@ -54,7 +55,7 @@ class Host:
         """Return a file's text without the newline at its end. Raises Problem, `not-found` when it is missing."""
         text = self.read_optional(path)
         if text is None:
-            raise Problem("not-found", f"{path} does not exist", path=path, errno="ENOENT")
+            raise Problem(ProblemCode.NOT_FOUND, f"{path} does not exist", path=path, errno="ENOENT")
         return text
 
     def read_optional(self, path: str) -> Optional[str]:
@@ -76,7 +77,7 @@ class Host:
         """Return a folder's names in order. Raises Problem, `not-found` when it is missing."""
         names = self.listdir_optional(path)
         if names is None:
-            raise Problem("not-found", f"{path} does not exist", path=path, errno="ENOENT")
+            raise Problem(ProblemCode.NOT_FOUND, f"{path} does not exist", path=path, errno="ENOENT")
         return names
 
     def listdir_optional(self, path: str) -> Optional[List[str]]:
@@ -169,14 +170,14 @@ class Host:
         Raises Problem `nvml-missing`. A simulated machine answers here.
         """
         if self.root != "/":
-            raise Problem("nvml-missing", "NVML is not used under another root")
+            raise Problem(ProblemCode.NVML_MISSING, "NVML is not used under another root")
         # pynvml looks in the same place; it is large, so it waits for the library.
         import ctypes
 
         try:
             ctypes.CDLL("libnvidia-ml.so.1")
         except OSError:
-            raise Problem("nvml-missing", "NVML cannot be used: NVML Shared Library Not Found") from None
+            raise Problem(ProblemCode.NVML_MISSING, "NVML cannot be used: NVML Shared Library Not Found") from None
         import pynvml
 
         return pynvml
@@ -199,7 +200,11 @@ class Host:
             raise write_blocked(path, text, self.write_timeout_s) from error
         except OSError as error:
             name = errno_name(error)
-            code = "not-found" if error.errno == errnos.ENOENT and not self.exists(path) else "write-refused"
+            code = (
+                ProblemCode.NOT_FOUND
+                if error.errno == errnos.ENOENT and not self.exists(path)
+                else ProblemCode.WRITE_REFUSED
+            )
             raise Problem(
                 code, f"writing {text!r} to {path} failed: {name} ({error.strerror})", path=path, errno=name
             ) from error
@@ -229,7 +234,7 @@ class Host:
         mode = os.fstat(descriptor).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
             os.close(descriptor)
-            raise Problem("not-an-image", f"{path} is neither a file nor a block device", path=path)
+            raise Problem(ProblemCode.NOT_AN_IMAGE, f"{path} is neither a file nor a block device", path=path)
         return os.fdopen(descriptor, "rb")
 
     def image_real_path(self, path: str) -> str:
@@ -282,7 +287,7 @@ class Host:
         try:
             return pwd.getpwnam(name).pw_uid
         except KeyError:
-            raise Problem("no-such-user", f"this host has no user {name}") from None
+            raise Problem(ProblemCode.NO_SUCH_USER, f"this host has no user {name}") from None
 
     def owner_of(self, path: str) -> Optional[int]:
         """Return the user id that owns a file of the disk, None where there is none."""
@@ -326,7 +331,7 @@ class Host:
         """
         program = self.find_program(argv[0])
         if program is None:
-            raise Problem("program-missing", f"the program {argv[0]} is not on this host", path=argv[0])
+            raise Problem(ProblemCode.PROGRAM_MISSING, f"the program {argv[0]} is not on this host", path=argv[0])
         if changes:
             self.writes += 1
         environment = {**os.environ, "LC_ALL": "C.UTF-8"}
@@ -339,10 +344,10 @@ class Host:
         except time_limits.StillRunning as error:
             left = "it and its children were ended" if error.is_ended else "part of it still runs and cannot be ended"
             message = f"{' '.join(argv)} did not end within {timeout_s:g} s; {left}"
-            raise Problem("program-timed-out", message, path=argv[0]) from error
+            raise Problem(ProblemCode.PROGRAM_TIMED_OUT, message, path=argv[0]) from error
         except OSError as error:
             raise Problem(
-                "program-missing",
+                ProblemCode.PROGRAM_MISSING,
                 f"{argv[0]} cannot be run: {error.strerror}",
                 path=argv[0],
                 errno=errno_name(error),
@@ -369,7 +374,7 @@ class Host:
     def wait(self, seconds: float) -> None:
         """Let time pass. Raises Problem `interrupted` as soon as the other side is gone."""
         if self.stopping.wait(seconds):
-            raise Problem("interrupted", "the connection closed while the agent was waiting")
+            raise Problem(ProblemCode.INTERRUPTED, "the connection closed while the agent was waiting")
 
     def echo(self, remotes: Sequence[str], sizes: Sequence[int], *, timeout_s: float) -> Dict[str, int]:
         """Return the largest unfragmented packet of `sizes` that each address answers, 0 for none.

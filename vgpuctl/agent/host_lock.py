@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Iterator, Optional
 
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 if TYPE_CHECKING:
     from vgpuctl.agent.host import Host
@@ -77,7 +78,9 @@ def _refused(host: "Host", name: Optional[str], said: str) -> Problem:
     hint = f"remove {FOLDER} on the host: it is vgpuctl's own and root makes it again"
     if not host.is_root():
         hint = "let the agent run as root: ansible_become=true"
-    return Problem("lock-refused", f"the lock {LOCK} cannot be opened: {said}", path=LOCK, errno=name, hint=hint)
+    return Problem(
+        ProblemCode.LOCK_REFUSED, f"the lock {LOCK} cannot be opened: {said}", path=LOCK, errno=name, hint=hint
+    )
 
 
 def _wait(host: "Host", descriptor: int, timeout_s: float) -> None:
@@ -90,7 +93,7 @@ def _wait(host: "Host", descriptor: int, timeout_s: float) -> None:
             if time.monotonic() >= end:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
                 raise Problem(
-                    "host-locked",
+                    ProblemCode.HOST_LOCKED,
                     f"another agent (pid {holder}) has been changing this host for {timeout_s:g} s",
                     path=LOCK,
                     errno="EAGAIN",

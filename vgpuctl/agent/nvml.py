@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator, Optional, Tuple, Type, TypeVar, Unio
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -98,13 +99,13 @@ class Nvml:
             yield
         except library.NVMLError as error:
             codes = {
-                library.NVML_ERROR_IN_USE: "nvml-in-use",
-                library.NVML_ERROR_NOT_SUPPORTED: "nvml-not-supported",
-                library.NVML_ERROR_FUNCTION_NOT_FOUND: "nvml-not-supported",
-                library.NVML_ERROR_INSUFFICIENT_RESOURCES: "nvml-no-room",
-                library.NVML_ERROR_NO_PERMISSION: "nvml-no-permission",
-                library.NVML_ERROR_GPU_IS_LOST: "nvml-gpu-lost",
-                library.NVML_ERROR_NOT_FOUND: "nvml-not-found",
+                library.NVML_ERROR_IN_USE: ProblemCode.NVML_IN_USE,
+                library.NVML_ERROR_NOT_SUPPORTED: ProblemCode.NVML_NOT_SUPPORTED,
+                library.NVML_ERROR_FUNCTION_NOT_FOUND: ProblemCode.NVML_NOT_SUPPORTED,
+                library.NVML_ERROR_INSUFFICIENT_RESOURCES: ProblemCode.NVML_NO_ROOM,
+                library.NVML_ERROR_NO_PERMISSION: ProblemCode.NVML_NO_PERMISSION,
+                library.NVML_ERROR_GPU_IS_LOST: ProblemCode.NVML_GPU_LOST,
+                library.NVML_ERROR_NOT_FOUND: ProblemCode.NVML_NOT_FOUND,
             }
             hints = {
                 library.NVML_ERROR_IN_USE: "stop what uses the GPU: VMs, DCGM, nvidia-persistenced, nvidia-smi loops",
@@ -112,7 +113,7 @@ class Nvml:
                 library.NVML_ERROR_GPU_IS_LOST: "the GPU fell off the bus: reset it or power-cycle the host",
             }
             raise Problem(
-                codes.get(error.value, "nvml-refused"),
+                codes.get(error.value, ProblemCode.NVML_REFUSED),
                 f"{what} was refused: {error} (NVML {error.value})",
                 hint=hints.get(error.value),
             ) from error
@@ -129,7 +130,7 @@ def required(host: Host) -> Nvml:
     """Open the host's NVML for a change; close it before anything else wants the GPU. Raises Problem `nvml-missing`."""
     nvml, problem = Nvml.open(host)
     if nvml is None:
-        raise Problem("nvml-missing", problem or "NVML cannot be used", hint="is NVIDIA's driver loaded?")
+        raise Problem(ProblemCode.NVML_MISSING, problem or "NVML cannot be used", hint="is NVIDIA's driver loaded?")
     return nvml
 
 

@@ -20,14 +20,21 @@ from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.boot import BootFacts, Manifest, ManifestGpu, ManifestStep
 from vgpuctl.agent.wire.decode import WireError, from_json
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, CreateMdev, ResetGpu, SetMigMode, SetVgpuType
 
 # The driver offers the types of new VFs a moment after the VFs are there.
 _TYPE_TRIES = 20
 _TYPE_PAUSE_S = 0.5
-_PENDING = "mig-mode-pending"
 # The vGPU manager and other clients are still starting: they have the card open, or its VFs are not known to them yet.
-_EARLY = ("unbind-lock", "sriov-failed", "held", "reset-refused", "driver-missing", "nvml-in-use")
+_EARLY = (
+    ProblemCode.UNBIND_LOCK,
+    ProblemCode.SRIOV_FAILED,
+    ProblemCode.HELD,
+    ProblemCode.RESET_REFUSED,
+    ProblemCode.DRIVER_MISSING,
+    ProblemCode.NVML_IN_USE,
+)
 # For how long after a card's first refusal its steps are tried again, and the pause between two tries.
 _CARD_LIMIT_S = 100.0
 _CARD_PAUSE_S = 10.0
@@ -92,7 +99,7 @@ class Restore:
 
     def _misfit(self, gpu: ManifestGpu) -> Optional[str]:
         while not self._host.exists(f"/sys/bus/pci/devices/{gpu.address}"):
-            if not self._arrival.wait_for("not-found"):
+            if not self._arrival.wait_for(ProblemCode.NOT_FOUND):
                 break
         return misfit(self._host, gpu)
 
@@ -114,7 +121,10 @@ class Restore:
             except Problem as problem:
                 if isinstance(one.step, (CreateMdev, SetVgpuType)):
                     type_tries += 1
-                    if problem.code not in ("not-found", "type-not-offered") or type_tries == _TYPE_TRIES:
+                    if (
+                        problem.code not in (ProblemCode.NOT_FOUND, ProblemCode.TYPE_NOT_OFFERED)
+                        or type_tries == _TYPE_TRIES
+                    ):
                         raise
                     self._host.wait(_TYPE_PAUSE_S)
                 else:
@@ -125,7 +135,7 @@ class Restore:
             return take(self._host, one.step, dry_run=False)
         except Problem as problem:
             # Some boards lose the mode at a boot, and commit a new one only at a reset.
-            if problem.code != _PENDING or not isinstance(one.step, SetMigMode):
+            if problem.code != ProblemCode.MIG_MODE_PENDING or not isinstance(one.step, SetMigMode):
                 raise
         return take(self._host, ResetGpu(one.step.address), dry_run=False)
 
@@ -151,9 +161,11 @@ def read_manifest(host: Host, path: str) -> Manifest:
     try:
         manifest = from_json(Manifest, json.loads(text))
     except (WireError, ValueError) as error:
-        raise Problem("bad-manifest", f"{path} cannot be read: {error}", path=path) from error
+        raise Problem(ProblemCode.BAD_MANIFEST, f"{path} cannot be read: {error}", path=path) from error
     if manifest.version != wire.VERSION:
-        raise Problem("bad-manifest", f"{path} has version {manifest.version}, this agent knows {wire.VERSION}")
+        raise Problem(
+            ProblemCode.BAD_MANIFEST, f"{path} has version {manifest.version}, this agent knows {wire.VERSION}"
+        )
     return manifest
 
 

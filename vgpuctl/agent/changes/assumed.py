@@ -4,6 +4,7 @@
 from typing import Optional, Sequence, Tuple
 
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
@@ -22,19 +23,19 @@ from vgpuctl.agent.wire.steps import (
 
 _VFS, _MODE, _RESET = SetVirtualFunctions.op, SetMigMode.op, ResetGpu.op
 # (the step, what it is refused for now, the steps before it that would change that)
-_EXCUSES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
-    (CreateMdev.op, "not-found", (f"{_VFS} to some",)),
-    (SetVgpuType.op, "not-found", (f"{_VFS} to some",)),
-    (BindDriver.op, "not-found", (f"{_VFS} to some",)),
-    (ResetGpu.op, "held", (SetServiceActive.op,)),
-    (SetMigMode.op, "vfs-active", (_VFS,)),
-    (CreateGpuInstance.op, "mig-off", (_MODE, _RESET)),
-    (CreateGpuInstance.op, "mig-profile-unknown", (_MODE, _RESET)),
-    (CreateGpuInstance.op, "mig-placement-taken", (DestroyGpuInstance.op, _MODE, _RESET, _VFS)),
-    (SetHeterogeneousMode.op, "no-heterogeneous-mode", (_VFS, _MODE, _RESET)),
-    (SetHeterogeneousMode.op, "mig-instance-missing", (CreateGpuInstance.op,)),
-    (SetHeterogeneousMode.op, "vgpus-active", (SetVgpuType.op, _VFS)),
-    (SetVgpuScheduler.op, "no-vgpu-scheduler", (_VFS, _MODE, _RESET)),
+_EXCUSES: Tuple[Tuple[str, ProblemCode, Tuple[str, ...]], ...] = (
+    (CreateMdev.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)),
+    (SetVgpuType.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)),
+    (BindDriver.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)),
+    (ResetGpu.op, ProblemCode.HELD, (SetServiceActive.op,)),
+    (SetMigMode.op, ProblemCode.VFS_ACTIVE, (_VFS,)),
+    (CreateGpuInstance.op, ProblemCode.MIG_OFF, (_MODE, _RESET)),
+    (CreateGpuInstance.op, ProblemCode.MIG_PROFILE_UNKNOWN, (_MODE, _RESET)),
+    (CreateGpuInstance.op, ProblemCode.MIG_PLACEMENT_TAKEN, (DestroyGpuInstance.op, _MODE, _RESET, _VFS)),
+    (SetHeterogeneousMode.op, ProblemCode.NO_HETEROGENEOUS_MODE, (_VFS, _MODE, _RESET)),
+    (SetHeterogeneousMode.op, ProblemCode.MIG_INSTANCE_MISSING, (CreateGpuInstance.op,)),
+    (SetHeterogeneousMode.op, ProblemCode.VGPUS_ACTIVE, (SetVgpuType.op, _VFS)),
+    (SetVgpuScheduler.op, ProblemCode.NO_VGPU_SCHEDULER, (_VFS, _MODE, _RESET)),
 )
 
 

@@ -10,6 +10,7 @@ from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.boot import BootFiles, ManifestStep
 from vgpuctl.agent.wire.decode import WireError, from_json, to_json
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, CreateMdev, DeleteMdev, SetVgpuType, Step
 
 OP = "boot.install"
@@ -70,7 +71,7 @@ def read_shares(host: Host) -> Optional[List[ManifestStep]]:
     try:
         return [from_json(ManifestStep, one) for one in json.loads(text)["steps"]]
     except (WireError, ValueError, KeyError, TypeError) as error:
-        raise Problem("unreadable", f"{wire.SHARES} cannot be read: {error}", path=wire.SHARES) from error
+        raise Problem(ProblemCode.UNREADABLE, f"{wire.SHARES} cannot be read: {error}", path=wire.SHARES) from error
 
 
 def note_result(host: Host, boot_id: str, problems: List[str], shares: List[str]) -> None:
@@ -98,7 +99,9 @@ def _reload(host: Host, *, is_needed: bool) -> None:
         return
     done = host.run(["systemctl", "daemon-reload"], timeout_s=_TIMEOUT_S, changes=True)
     if done.status:
-        raise Problem("systemd-refused", f"systemctl daemon-reload failed: {done.errors.strip()}", path=wire.UNIT)
+        raise Problem(
+            ProblemCode.SYSTEMD_REFUSED, f"systemctl daemon-reload failed: {done.errors.strip()}", path=wire.UNIT
+        )
 
 
 def _shares_text(shares: Sequence[ManifestStep]) -> bytes:

@@ -7,6 +7,7 @@ from vgpuctl.agent.facts import services
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 PROGRAM = "systemd-analyze"
 _CANDIDATE = f"/run/vgpuctl/verify/{wire.UNIT_NAME}"
@@ -41,7 +42,7 @@ def verify(host: Host, unit: str, *, dry_run: bool) -> Optional[str]:
     complaints = of_our_unit(done.output + done.errors)
     if complaints:
         raise Problem(
-            "unit-refused",
+            ProblemCode.UNIT_REFUSED,
             f"systemd would not run {wire.UNIT_NAME} at boot as it is: {'; '.join(complaints)}",
             path=wire.UNIT,
             hint="take a service that the cycle names out of stop_services, or correct that service's own ordering",

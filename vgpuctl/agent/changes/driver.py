@@ -11,6 +11,7 @@ from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import BindDriver, Change
 from vgpuctl.agent.wire.values import dataclass, replace
 
@@ -45,7 +46,7 @@ def ensure(host: Host, step: BindDriver, *, dry_run: bool) -> Change:
     """
     driver = step.driver
     if driver is not None and not _NAME.fullmatch(driver):
-        raise Problem("bad-driver", f"{driver!r} is not a driver's name")
+        raise Problem(ProblemCode.BAD_DRIVER, f"{driver!r} is not a driver's name")
     bindings = [_read(host, address) for address in step.addresses]
     pending = [binding for binding in bindings if not binding.is_wanted(driver)]
     target, before = " ".join(step.addresses), _describe(bindings)
@@ -75,7 +76,7 @@ def _bind(host: Host, binding: Binding, driver: Optional[str]) -> None:
         after = pci.read_driver(host, address)
         if driver is not None and after != driver:
             raise Problem(
-                "driver-did-not-bind",
+                ProblemCode.DRIVER_DID_NOT_BIND,
                 f"{address} did not bind to {driver}, it is on {after or 'no driver'}",
                 path=f"{pci.folder(address)}/driver",
                 kernel_lines=log.lines(),
@@ -129,14 +130,16 @@ def _require_idle(host: Host, nodes: OpenNodes, address: str) -> None:
     require_unheld(nodes, address, holders)
     count = sriov.read_count(host, address)
     if count:
-        raise Problem("vfs-active", f"{address} has {count} VFs; its driver must stay until they are disabled")
+        raise Problem(
+            ProblemCode.VFS_ACTIVE, f"{address} has {count} VFs; its driver must stay until they are disabled"
+        )
     children = [device.uuid for device in mdev.read_of(host, (address,))]
     if children:
-        raise Problem("mdevs-active", f"{address} has the mediated devices {', '.join(children)}")
+        raise Problem(ProblemCode.MDEVS_ACTIVE, f"{address} has the mediated devices {', '.join(children)}")
     instances = capabilities.read_instances(host, address) or _instances(host, address)
     if instances:
         raise Problem(
-            "mig-instances-active",
+            ProblemCode.MIG_INSTANCES_ACTIVE,
             f"{address} has the MIG instances {', '.join(instances)}, which would be lost with its driver",
             hint="destroy them first: `vgpuctl apply-hosts` does where the layout has no MIG",
         )
@@ -153,12 +156,16 @@ def _instances(host: Host, address: str) -> List[str]:
         cards, problems = nvml_gpus.read(nvml)
     found = cards.get(address)
     if found is None and problems:
-        raise Problem("mig-unreadable", f"whether {address} has MIG instances cannot be told: {'; '.join(problems)}")
+        raise Problem(
+            ProblemCode.MIG_UNREADABLE, f"whether {address} has MIG instances cannot be told: {'; '.join(problems)}"
+        )
     if found is None:
         return []
     unread = found.problems if found.mig is None else found.mig.problems
     if unread:
-        raise Problem("mig-unreadable", f"whether {address} has MIG instances cannot be told: {'; '.join(unread)}")
+        raise Problem(
+            ProblemCode.MIG_UNREADABLE, f"whether {address} has MIG instances cannot be told: {'; '.join(unread)}"
+        )
     return [f"{one.profile} at {one.start}" for one in (found.mig.instances if found.mig is not None else ())]
 
 
@@ -169,7 +176,7 @@ def _load(host: Host, driver: str) -> None:
     done = host.run(["modprobe", "--", driver], timeout_s=_MODPROBE_TIMEOUT_S, changes=True)
     if not host.exists(folder):
         raise Problem(
-            "driver-missing",
+            ProblemCode.DRIVER_MISSING,
             f"the kernel has no PCI driver {driver}: modprobe ended with {done.status}: {done.errors.strip()}",
             path=folder,
             hint=f"install the kernel module {driver}",

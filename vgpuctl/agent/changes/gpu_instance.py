@@ -11,6 +11,7 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, required
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import GpuInstance, MigProfileFacts
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, CreateGpuInstance, DestroyGpuInstance
 
 
@@ -27,7 +28,7 @@ def ensure_created(host: Host, step: CreateGpuInstance, *, dry_run: bool) -> Cha
         with nvml.refusals(f"reading MIG of {address}"):
             found = _read(nvml, device, address)
         if not found.current:
-            raise Problem("mig-off", f"MIG of {address} is off", hint="switch it on first (mig.set-mode)")
+            raise Problem(ProblemCode.MIG_OFF, f"MIG of {address} is off", hint="switch it on first (mig.set-mode)")
         profile = _profile(found, step.profile, address)
         there = [one for one in found.instances if one.profile == profile.name]
         if step.start is not None:
@@ -71,7 +72,7 @@ def ensure_destroyed(host: Host, step: DestroyGpuInstance, *, dry_run: bool) -> 
             there = [one for one in facts.instances if one.start == step.start]
             if there and there[0].profile != step.profile:
                 raise Problem(
-                    "mig-instance-differs",
+                    ProblemCode.MIG_INSTANCE_DIFFERS,
                     f"at slot {step.start} of {address} is {there[0].profile}, not {step.profile}",
                 )
         left = 0 if step.start is not None else step.count
@@ -95,9 +96,9 @@ def ensure_destroyed(host: Host, step: DestroyGpuInstance, *, dry_run: bool) -> 
 def _read(nvml: Nvml, device: Any, address: str) -> NvmlMig:
     found = nvml_mig.read(nvml, device)
     if found is None:
-        raise Problem("no-mig", f"{address} has no MIG, or its driver does not tell")
+        raise Problem(ProblemCode.NO_MIG, f"{address} has no MIG, or its driver does not tell")
     if found.problems:
-        raise Problem("mig-unreadable", f"{address}: {'; '.join(found.problems)}")
+        raise Problem(ProblemCode.MIG_UNREADABLE, f"{address}: {'; '.join(found.problems)}")
     return found
 
 
@@ -106,19 +107,21 @@ def _profile(found: NvmlMig, name: str, address: str) -> MigProfileFacts:
         if profile.name == name:
             return profile
     known = ", ".join(profile.name for profile in found.profiles) or "none"
-    raise Problem("mig-profile-unknown", f"{address} has no GPU instance profile {name}; it has: {known}")
+    raise Problem(ProblemCode.MIG_PROFILE_UNKNOWN, f"{address} has no GPU instance profile {name}; it has: {known}")
 
 
 def _check_start(found: NvmlMig, profile: MigProfileFacts, start: int, address: str) -> None:
     """Refuse a start that the profile has not, or that something else covers."""
     if profile.starts and start not in profile.starts:
         allowed = ", ".join(map(str, profile.starts))
-        raise Problem("mig-bad-placement", f"{profile.name} on {address} can begin at {allowed}, not at {start}")
+        raise Problem(
+            ProblemCode.MIG_BAD_PLACEMENT, f"{profile.name} on {address} can begin at {allowed}, not at {start}"
+        )
     for one in found.instances:
         is_this = (one.profile, one.start) == (profile.name, start)
         if not is_this and one.start < start + profile.size and start < one.start + one.size:
             raise Problem(
-                "mig-placement-taken",
+                ProblemCode.MIG_PLACEMENT_TAKEN,
                 f"{profile.name} at {start}:{profile.size} of {address} is taken by "
                 f"{one.profile} at {one.start}:{one.size}",
                 hint="destroy that GPU instance first, or choose another start",
@@ -134,7 +137,7 @@ def _with_other_compute(there: Sequence[NvmlInstance], wanted: Sequence[int], ad
     busy = [one for one in others if one.pids]
     if busy:
         named = ", ".join(f"{one.profile} at {one.start}:{one.size} (pids {one.pids})" for one in busy)
-        raise Problem("mig-instance-in-use", f"compute instances of {address} are in use: {named}")
+        raise Problem(ProblemCode.MIG_INSTANCE_IN_USE, f"compute instances of {address} are in use: {named}")
     return others
 
 
@@ -191,7 +194,7 @@ def _destroy(host: Host, nvml: Nvml, device: Any, address: str, instance: GpuIns
             _destroy_compute(nvml, handle)
             library.nvmlGpuInstanceDestroy(handle)
     except Problem as problem:
-        if problem.code == "nvml-in-use":
+        if problem.code == ProblemCode.NVML_IN_USE:
             raise _in_use(address, [instance]) from problem
         raise
 
@@ -202,7 +205,7 @@ def _in_use(address: str, instances: Sequence[GpuInstance]) -> Problem:
         names = ", ".join(f"{holder.command}, pid {holder.pid}" for holder in one.holders)
         users.append(f"{one.profile} at {one.start}:{one.size} ({names or 'a vGPU, or a process without a name'})")
     return Problem(
-        "mig-instance-in-use",
+        ProblemCode.MIG_INSTANCE_IN_USE,
         f"GPU instances of {address} are in use: {'; '.join(users)}",
         hint="stop the VMs or processes and delete the vGPUs in them first",
     )
@@ -219,7 +222,7 @@ def _check_created(
     has_other = any(compute and not one.vgpus and one.compute != compute for one in there)
     if len(there) != wanted or has_other:
         said = _said(step, len(there), there[0].compute if there else ())
-        raise Problem("read-back-differs", f"{step.address} now has {said or 'no such GPU instance'}")
+        raise Problem(ProblemCode.READ_BACK_DIFFERS, f"{step.address} now has {said or 'no such GPU instance'}")
 
 
 def _said(step: "CreateGpuInstance | DestroyGpuInstance", count: int, compute: Tuple[int, ...] = ()) -> Optional[str]:

@@ -7,6 +7,7 @@ from vgpuctl.agent.facts import pci
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, ResetGpu
 
 _PROGRAM = "nvidia-smi"
@@ -35,7 +36,7 @@ def ensure(host: Host, step: ResetGpu, *, dry_run: bool) -> Change:
             if done.status or after != wanted:
                 said = " ".join((done.output + done.errors).split()) or "nothing"
                 raise Problem(
-                    "reset-refused",
+                    ProblemCode.RESET_REFUSED,
                     f"{address} was not reset, its MIG mode is {describe(after)}; nvidia-smi said: {said}",
                     path=_PROGRAM,
                     kernel_lines=log.lines(),

@@ -8,6 +8,7 @@ from vgpuctl.agent.facts.holders import OpenNodes
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, required
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, SetHeterogeneousMode
 
 
@@ -28,7 +29,7 @@ def ensure(host: Host, step: SetHeterogeneousMode, *, dry_run: bool) -> Change:
             before = _read(nvml, device, instance)
         if before is None:
             raise Problem(
-                "no-heterogeneous-mode",
+                ProblemCode.NO_HETEROGENEOUS_MODE,
                 f"{target} has no mixed-size mode now",
                 hint="it needs a board that has it, enabled VFs, and MIG off for the whole GPU",
             )
@@ -36,13 +37,13 @@ def ensure(host: Host, step: SetHeterogeneousMode, *, dry_run: bool) -> Change:
             return Change(step.op, target, _word(before), _word(before), changed=False)
         vgpus = _vgpus(host, address, None if instance is None else instance.id)
         if vgpus:
-            raise Problem("vgpus-active", f"{target} has vGPUs: {', '.join(vgpus)}", hint="delete them first")
+            raise Problem(ProblemCode.VGPUS_ACTIVE, f"{target} has vGPUs: {', '.join(vgpus)}", hint="delete them first")
         if not dry_run:
             host.writes += 1
             with nvml.refusals(f"switching mixed-size mode of {target}"):
                 _write(nvml, device, instance, enabled=step.enabled)
                 if _read(nvml, device, instance) != step.enabled:
-                    raise Problem("read-back-differs", f"{target} accepted mixed-size mode but reads another")
+                    raise Problem(ProblemCode.READ_BACK_DIFFERS, f"{target} accepted mixed-size mode but reads another")
     return Change(step.op, target, _word(before), _word(step.enabled), changed=True)
 
 
@@ -51,7 +52,7 @@ def _instance(nvml: Nvml, device: Any, address: str, start: int) -> nvml_mig.Nvm
     for one in found.instances if found else ():
         if one.start == start:
             return one
-    raise Problem("mig-instance-missing", f"no GPU instance of {address} begins at slot {start}")
+    raise Problem(ProblemCode.MIG_INSTANCE_MISSING, f"no GPU instance of {address} begins at slot {start}")
 
 
 def _read(nvml: Nvml, device: Any, instance: Optional[nvml_mig.NvmlInstance]) -> Optional[bool]:

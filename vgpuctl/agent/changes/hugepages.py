@@ -4,6 +4,7 @@
 from vgpuctl.agent.facts import hugepages
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, SetHugepages
 
 
@@ -14,7 +15,7 @@ def ensure(host: Host, step: SetHugepages, *, dry_run: bool) -> Change:
     memory in one piece, `hugepages-in-use` when pages cannot go.
     """
     if step.count < 0:
-        raise Problem("bad-count", f"a pool cannot have {step.count} huge pages")
+        raise Problem(ProblemCode.BAD_COUNT, f"a pool cannot have {step.count} huge pages")
     target, path = f"{step.size_kib} KiB pages", hugepages.path(step.size_kib)
     before = hugepages.read_count(host, step.size_kib)
     if before == step.count:
@@ -26,11 +27,13 @@ def ensure(host: Host, step: SetHugepages, *, dry_run: bool) -> Change:
             host.write(path, str(before))  # a pool that is short has nearly all of the host's memory
         if after < step.count:
             raise Problem(
-                "hugepages-short",
+                ProblemCode.HUGEPAGES_SHORT,
                 f"the pool has {after} of {step.count} {target}: the host's memory is too fragmented or too small",
                 path=path,
                 hint="reserve them by the kernel arguments hugepagesz= and hugepages=, and reboot",
             )
         if after > step.count:
-            raise Problem("hugepages-in-use", f"the pool still has {after} {target}, wanted {step.count}", path=path)
+            raise Problem(
+                ProblemCode.HUGEPAGES_IN_USE, f"the pool still has {after} {target}, wanted {step.count}", path=path
+            )
     return Change(step.op, target, str(before), str(step.count), changed=True)

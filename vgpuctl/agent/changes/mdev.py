@@ -7,6 +7,7 @@ from vgpuctl.agent.facts import mdev, pci
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, CreateMdev, DeleteMdev
 
 
@@ -24,7 +25,7 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
         before = f"{existing.parent} {existing.type_id}"
         if before != wanted:
             raise Problem(
-                "mdev-differs",
+                ProblemCode.MDEV_DIFFERS,
                 f"the mediated device {uuid} exists on {existing.parent} as {existing.type_id}, "
                 f"wanted on {step.parent} as {type_id}",
                 path=f"{mdev.BUS}/{uuid}",
@@ -35,7 +36,7 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
     folder = mdev.types_folder(step.parent)
     if type_id not in (host.listdir_optional(folder) or ()):
         raise Problem(
-            "type-not-offered",
+            ProblemCode.TYPE_NOT_OFFERED,
             f"{step.parent} offers no mdev type {type_id}",
             path=folder,
             hint="run `vgpuctl inspect-host` to see the types of this host",
@@ -52,7 +53,7 @@ def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:
     created = mdev.read(host, uuid)
     if created is None or f"{created.parent} {created.type_id}" != wanted:
         raise Problem(
-            "read-back-differs",
+            ProblemCode.READ_BACK_DIFFERS,
             f"the kernel accepted {uuid} but then shows {created or 'no such device'}",
             path=f"{mdev.BUS}/{uuid}",
         )
@@ -85,7 +86,7 @@ def ensure_deleted(host: Host, step: DeleteMdev, *, dry_run: bool) -> Change:
     if is_gone:
         return Change(step.op, uuid, before, None, changed=True)
     raise Problem(
-        "still-there",
+        ProblemCode.STILL_THERE,
         f"the mediated device {uuid} is still there {letting_go.LIMIT_S:g} s after its removal",
         path=path,
         hint="look at dmesg for what the driver waits for",
@@ -95,7 +96,7 @@ def ensure_deleted(host: Host, step: DeleteMdev, *, dry_run: bool) -> Change:
 def _check_available(host: Host, parent: str, type_id: str) -> None:
     if mdev.read_type(host, parent, type_id).available < 1:
         raise Problem(
-            "vgpu-refused",
+            ProblemCode.VGPU_REFUSED,
             f"{parent} can take no further {type_id} now",
             path=f"{mdev.types_folder(parent)}/{type_id}/available_instances",
             hint="run `vgpuctl inspect-host` to see what the GPU can still take",

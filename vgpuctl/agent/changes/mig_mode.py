@@ -8,6 +8,7 @@ from vgpuctl.agent.facts.holders import OpenNodes
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import required
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, SetMigMode
 
 
@@ -24,7 +25,7 @@ def ensure(host: Host, step: SetMigMode, *, dry_run: bool) -> Change:
         return Change(step.op, address, describe(before), describe(before), changed=False)
     count = sriov.read_count(host, address)
     if before[0] and not wanted and count:
-        raise Problem("vfs-active", f"{address} has {count} VFs; MIG stays on until they are disabled")
+        raise Problem(ProblemCode.VFS_ACTIVE, f"{address} has {count} VFs; MIG stays on until they are disabled")
     if dry_run:
         return Change(step.op, address, describe(before), describe((wanted, wanted)), changed=True)
     host.writes += 1
@@ -36,10 +37,10 @@ def ensure(host: Host, step: SetMigMode, *, dry_run: bool) -> Change:
     if after == (wanted, wanted):
         return Change(step.op, address, describe(before), describe(after), changed=True)
     if after[1] != wanted:
-        raise Problem("read-back-differs", f"{address} accepted the MIG mode but reads {describe(after)}")
+        raise Problem(ProblemCode.READ_BACK_DIFFERS, f"{address} accepted the MIG mode but reads {describe(after)}")
     users = ", ".join(f"{one.command} (pid {one.pid})" for one in OpenNodes(host).users(address))
     raise Problem(
-        "mig-mode-pending",
+        ProblemCode.MIG_MODE_PENDING,
         f"MIG of {address} is {describe(after)}" + (f"; in use by {users}" if users else ""),
         hint="it counts after a reset of the GPU (gpu.reset) or a reboot of the host",
     )
@@ -52,7 +53,7 @@ def read_mode(host: Host, address: str) -> Tuple[bool, bool]:
         with nvml.refusals(f"reading the MIG mode of {address}"):
             mode = nvml_mig.read_mode(nvml, device)
     if mode is None:
-        raise Problem("no-mig", f"{address} has no MIG, or its driver does not tell")
+        raise Problem(ProblemCode.NO_MIG, f"{address} has no MIG, or its driver does not tell")
     return mode
 
 

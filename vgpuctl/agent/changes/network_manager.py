@@ -7,6 +7,7 @@ One file for each interface, removed when the interface leaves the bridge (Netwo
 from vgpuctl.agent.facts import network_manager as facts
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _TIMEOUT_S = 60.0
 _TEXT = """\
@@ -26,7 +27,7 @@ def ensure_unmanaged(host: Host, interface: str) -> None:
     state = facts.state_of(host, interface)
     if state is not None and "unmanaged" not in state:
         raise Problem(
-            "uplink-managed",
+            ProblemCode.UPLINK_MANAGED,
             f"NetworkManager still manages {interface} ({state}): {said or 'it said nothing'}",
             path=facts.path_of(interface),
             hint=f"run `nmcli device set {interface} managed no` on the host, or delete the connection that has it",

@@ -10,6 +10,7 @@ from vgpuctl.agent.facts import ovn, ovn_services, services
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import ovn as wire
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import (
     Change,
     Chassis,
@@ -46,7 +47,7 @@ def ensure_daemon(host: Host, step: SetOvnDaemon, *, dry_run: bool) -> Change:
     `service-not-enabled`.
     """
     if step.part not in ovn_services.PARTS:
-        raise Problem("bad-daemon", f"OVN has no part {step.part!r} on a host")
+        raise Problem(ProblemCode.BAD_DAEMON, f"OVN has no part {step.part!r} on a host")
     is_active = ovn.is_running(host, step.part)
     is_enabled = not step.active or step.part not in ovn_services.not_enabled(host)
     before = _words(is_active, is_enabled=is_enabled)
@@ -69,7 +70,7 @@ def _enable(host: Host, unit: str) -> None:
     if done.status or services.read_states(host, unit)["UnitFileState"] == "disabled":
         said = (done.errors + done.output).strip() or "it said nothing"
         raise Problem(
-            "service-not-enabled",
+            ProblemCode.SERVICE_NOT_ENABLED,
             f"{unit} would not start at boot: systemctl enable ended with {done.status}: {said}",
             path=services.SYSTEMCTL,
             hint=f"run `systemctl enable {unit}` on the host and see what keeps it",
@@ -87,7 +88,7 @@ def _switch(host: Host, step: SetOvnDaemon) -> None:
         host.wait(_PAUSE_S)
     verb = "start" if step.active else "stop"
     raise Problem(
-        f"daemon-did-not-{verb}",
+        ProblemCode.DAEMON_DID_NOT_START if step.active else ProblemCode.DAEMON_DID_NOT_STOP,
         f"OVN's {step.part} did not {verb} within {_WAIT_S:g} s",
         path=ovn.PID_FILES[step.part],
         hint="see /var/log/openvswitch and /var/log/ovn on the host",
@@ -107,14 +108,18 @@ def ensure_chassis(host: Host, step: SetOvnChassis, *, dry_run: bool) -> Change:
     if before == wanted and has_bridge == bool(wanted.system_id) and name == wanted.system_id:
         return Change(step.op, "chassis", str(before), str(before), changed=False)
     if wanted.uses_tls and not host.exists(wire.KEY):
-        raise Problem("no-certificate", f"the host has no key for OVN's databases at {wire.KEY}", path=wire.KEY)
+        raise Problem(
+            ProblemCode.NO_CERTIFICATE, f"the host has no key for OVN's databases at {wire.KEY}", path=wire.KEY
+        )
     if not dry_run:
         # Before the database: a start of Open vSwitch in between must not bring the old name back.
         host.put_file(SYSTEM_ID, f"{wanted.system_id}\n".encode(), 0o644)
         _run(host, ["ovs-vsctl", "--timeout=30", *_commands(before, wanted, has_bridge=has_bridge)], _TIMEOUT_S)
         after = ovn.read_database(host)[0]
         if after != wanted:
-            raise Problem("settings-differ", f"Open vSwitch has {after} where {wanted} was written", path=ovn.DATABASE)
+            raise Problem(
+                ProblemCode.SETTINGS_DIFFER, f"Open vSwitch has {after} where {wanted} was written", path=ovn.DATABASE
+            )
     return Change(step.op, "chassis", str(before), str(wanted), changed=True)
 
 
@@ -137,14 +142,14 @@ def ensure_uplink(host: Host, step: SetUplinkBridge, *, dry_run: bool) -> Change
         return Change(step.op, step.bridge, before, None, changed=inside is not None)
     flags = host.read_optional(f"/sys/class/net/{step.interface}/flags")
     if flags is None:
-        raise Problem("not-found", f"the host has no interface {step.interface}")
+        raise Problem(ProblemCode.NOT_FOUND, f"the host has no interface {step.interface}")
     is_inside = inside is not None and step.interface in inside
     is_kept = facts_of_manager.is_kept_from(host, step.interface)
     if is_inside and is_kept and int(flags, 16) & _UP:
         return Change(step.op, step.bridge, before, before, changed=False)
     other = [name for name, interfaces in bridges.items() if step.interface in interfaces and name != step.bridge]
     if other:
-        raise Problem("uplink-in-use", f"{step.interface} is in the bridge {other[0]} already")
+        raise Problem(ProblemCode.UPLINK_IN_USE, f"{step.interface} is in the bridge {other[0]} already")
     if not dry_run:
         # Before the bridge, so that no address comes in between.
         network_manager.ensure_unmanaged(host, step.interface)
@@ -172,7 +177,7 @@ def ensure_no_uplink(host: Host, step: TakeOutUplink, *, dry_run: bool) -> Chang
 def _check_names(*names: Optional[str]) -> None:
     for one in names:
         if one is not None and not _NAME.fullmatch(one):
-            raise Problem("bad-name", f"{one!r} cannot be the name of a bridge or an interface")
+            raise Problem(ProblemCode.BAD_NAME, f"{one!r} cannot be the name of a bridge or an interface")
 
 
 def _commands(before: Chassis, wanted: Chassis, *, has_bridge: bool) -> Sequence[str]:
@@ -202,11 +207,15 @@ def _commands(before: Chassis, wanted: Chassis, *, has_bridge: bool) -> Sequence
 
 def _require_switch(host: Host, what: str) -> None:
     if not ovn.is_running(host, "switch"):
-        raise Problem("switch-not-running", f"{what} cannot be set: Open vSwitch does not run", path=ovn.DATABASE)
+        raise Problem(
+            ProblemCode.SWITCH_NOT_RUNNING, f"{what} cannot be set: Open vSwitch does not run", path=ovn.DATABASE
+        )
 
 
 def _run(host: Host, argv: List[str], timeout_s: float) -> None:
     done = host.run(argv, timeout_s=timeout_s, changes=True)
     if done.status:
         said = (done.errors + done.output).strip() or "nothing"
-        raise Problem("vsctl-refused", f"{' '.join(argv[:4])} … ended with {done.status}: {said[-500:]}", path=argv[0])
+        raise Problem(
+            ProblemCode.VSCTL_REFUSED, f"{' '.join(argv[:4])} … ended with {done.status}: {said[-500:]}", path=argv[0]
+        )

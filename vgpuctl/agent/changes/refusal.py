@@ -5,6 +5,7 @@ import re
 from typing import Optional, Sequence
 
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import replace
 
 _RM_CODE = re.compile(r"vgpu create request:\s*(0x[0-9a-fA-F]+)")
@@ -56,7 +57,7 @@ def vgpu_refused(what: str, problem: Problem, kernel_lines: Sequence[str], *, is
         hint = _STILL_USED_HINT if problem.errno in ("EPERM", "EBUSY") else _ROOM_HINT
     return replace(
         problem,
-        code="vgpu-refused",
+        code=ProblemCode.VGPU_REFUSED,
         message=f"{what} was refused ({problem.errno}{f', {code}' if code else ''}): {meaning}",
         rm_code=code,
         kernel_lines=tuple(kernel_lines),

@@ -5,6 +5,7 @@ from vgpuctl.agent.facts import mdev, pci, sriov
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, ResetFunction
 
 
@@ -18,7 +19,7 @@ def ensure(host: Host, step: ResetFunction, *, dry_run: bool) -> Change:
     path = pci.require(host, address)
     if not host.exists(f"{path}/reset"):
         raise Problem(
-            "no-reset",
+            ProblemCode.NO_RESET,
             f"{address} cannot be reset: the kernel knows no method for it",
             path=f"{path}/reset",
             errno="ENOENT",
@@ -29,9 +30,9 @@ def ensure(host: Host, step: ResetFunction, *, dry_run: bool) -> Change:
     require_unheld(nodes, address, holders)
     count = sriov.read_count(host, address)
     if count:
-        raise Problem("vfs-active", f"{address} has {count} VFs; a reset would take them away")
+        raise Problem(ProblemCode.VFS_ACTIVE, f"{address} has {count} VFs; a reset would take them away")
     if mdev.read_of(host, (address,)):
-        raise Problem("mdevs-active", f"{address} has mediated devices; a reset would take them away")
+        raise Problem(ProblemCode.MDEVS_ACTIVE, f"{address} has mediated devices; a reset would take them away")
     if not dry_run:
         host.write(f"{path}/reset", "1")
     return Change(step.op, address, None, "reset", changed=True)

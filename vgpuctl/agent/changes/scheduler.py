@@ -7,6 +7,7 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import required
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import SchedulerFacts
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, SetVgpuScheduler
 
 
@@ -19,7 +20,7 @@ def ensure(host: Host, step: SetVgpuScheduler, *, dry_run: bool) -> Change:
     address = step.address
     wanted = SchedulerFacts(step.policy, step.time_slice_us)
     if step.policy not in nvml_vgpu.POLICIES:
-        raise Problem("bad-policy", f"{step.policy!r} is none of {', '.join(nvml_vgpu.POLICIES)}")
+        raise Problem(ProblemCode.BAD_POLICY, f"{step.policy!r} is none of {', '.join(nvml_vgpu.POLICIES)}")
     pci.require(host, address)
     with required(host) as nvml:
         device = nvml.device(address)
@@ -28,7 +29,7 @@ def ensure(host: Host, step: SetVgpuScheduler, *, dry_run: bool) -> Change:
         before = scheduler_note.completed(before, scheduler_note.read(host).get(address))
         if before is None:
             raise Problem(
-                "no-vgpu-scheduler",
+                ProblemCode.NO_VGPU_SCHEDULER,
                 f"the driver of {address} tells no vGPU scheduler",
                 hint="its VFs must be enabled; else set it at boot by RmPVMRL in /etc/modprobe.d",
             )
@@ -42,7 +43,7 @@ def ensure(host: Host, step: SetVgpuScheduler, *, dry_run: bool) -> Change:
                 after = nvml_vgpu.read_scheduler(nvml, device)
             if scheduler_note.completed(after, wanted) != wanted:
                 read = _said(after) if after else "none"
-                raise Problem("read-back-differs", f"{address} accepted {_said(wanted)} but reads {read}")
+                raise Problem(ProblemCode.READ_BACK_DIFFERS, f"{address} accepted {_said(wanted)} but reads {read}")
             scheduler_note.write(host, address, wanted)
     return Change(step.op, address, _said(before), _said(wanted), changed=True)
 

@@ -7,6 +7,7 @@ from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.facts.nvidia import DRIVER, PF_STUB
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, SetVirtualFunctions
 
 VFIO = "vfio-pci"
@@ -28,14 +29,14 @@ def ensure(host: Host, step: SetVirtualFunctions, *, dry_run: bool) -> Change:
     by_script = function.vendor_id == pci.NVIDIA and function.driver in (DRIVER, PF_STUB, VFIO, None)
     if total == 0:
         raise Problem(
-            "not-sriov",
+            ProblemCode.NOT_SRIOV,
             f"{address} can have no VFs: sriov_totalvfs is missing or 0",
             path=f"{pci.folder(address)}/sriov_totalvfs",
             hint="enable SR-IOV and Above 4G decoding in the firmware, and load the vGPU driver",
         )
     if not 0 <= step.count <= total or (by_script and step.count not in (0, total)):
         allowed = f"0 or {total}" if by_script else f"0 to {total}"
-        raise Problem("bad-count", f"{address} can have {allowed} VFs, not {step.count}")
+        raise Problem(ProblemCode.BAD_COUNT, f"{address} can have {allowed} VFs, not {step.count}")
     before = sriov.read_count(host, address)
     found, after_text = str(before), str(step.count)
     if by_script:
@@ -57,7 +58,7 @@ def ensure(host: Host, step: SetVirtualFunctions, *, dry_run: bool) -> Change:
         _ensure_by_sysfs(host, address, step.count, before)
     after = sriov.read_count(host, address)
     if after != step.count:
-        raise Problem("read-back-differs", f"{address} has {after} VFs, wanted {step.count}")
+        raise Problem(ProblemCode.READ_BACK_DIFFERS, f"{address} has {after} VFs, wanted {step.count}")
     return Change(step.op, address, found if is_changed else after_text, after_text, changed=is_changed)
 
 
@@ -84,10 +85,10 @@ def require_unused(host: Host, address: str) -> None:
             holders += nodes.holders_of_mdev(parents[vf])
         require_unheld(nodes, f"the VF {vf}", holders)
         if vf in parents:
-            raise Problem("vfs-in-use", f"the VF {vf} has the mediated device {parents[vf]}")
+            raise Problem(ProblemCode.VFS_IN_USE, f"the VF {vf} has the mediated device {parents[vf]}")
         if vgpu_profile.is_offered(host, vf):
             current = vgpu_profile.read_current(host, vf)
             if current != vgpu_profile.NO_TYPE:
-                raise Problem("vfs-in-use", f"the VF {vf} has a vGPU of type {current}")
+                raise Problem(ProblemCode.VFS_IN_USE, f"the VF {vf} has a vGPU of type {current}")
     if address in parents:
-        raise Problem("vfs-in-use", f"{address} has the mediated device {parents[address]}")
+        raise Problem(ProblemCode.VFS_IN_USE, f"{address} has the mediated device {parents[address]}")

@@ -13,6 +13,7 @@ from vgpuctl.agent.facts import pci, sriov, sriov_health
 from vgpuctl.agent.facts.sriov_health import SRIOV_MANAGE, CardHealth
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.vf_health import DRIVER, PF_STUB, VfState
 
 _TIMEOUT_S = 120.0
@@ -41,7 +42,7 @@ def bring(host: Host, address: str, count: int) -> bool:
             _take_round(host, address, count)
             return True
         except Problem as problem:
-            if problem.code != "sriov-failed":
+            if problem.code != ProblemCode.SRIOV_FAILED:
                 raise
             if number == _ROUNDS - 1:
                 _try_to_bind(host, address)
@@ -79,7 +80,7 @@ def _run(host: Host, address: str, option: str, count: int) -> None:
             raise _unknown_board(host, address)
         text = "; ".join(line.strip() for line in said if line.strip()) or "nothing"
         raise Problem(
-            "sriov-failed",
+            ProblemCode.SRIOV_FAILED,
             f"sriov-manage {option} left {address} with {found.describe()}, wanted {count} VFs on {DRIVER}; "
             f"it ended with {done.status} and said: {text}",
             path=program,
@@ -125,14 +126,14 @@ def bind_to_nvidia(host: Host, address: str) -> None:
         return
     if driver not in (PF_STUB, None):
         raise Problem(
-            "wrong-driver",
+            ProblemCode.WRONG_DRIVER,
             f"{address} is on {driver}; sriov-manage needs it on {DRIVER}",
             path=f"{path}/driver",
             hint="give the card back to its driver first (apply-hosts, or delete the VM that has the whole card)",
         )
     if not host.exists(f"{pci.DRIVERS}/{DRIVER}/bind"):
         raise Problem(
-            "driver-missing",
+            ProblemCode.DRIVER_MISSING,
             f"{address} has no driver, and the kernel has no PCI driver {DRIVER}",
             path=f"{pci.DRIVERS}/{DRIVER}",
             hint=f"load the module: modprobe {DRIVER}",
@@ -146,7 +147,9 @@ def bind_to_nvidia(host: Host, address: str) -> None:
         host.write(f"{path}/driver_override", "\n")
     host.write(f"{pci.DRIVERS}/{DRIVER}/bind", address)
     if pci.read_driver(host, address) != DRIVER:
-        raise Problem("driver-did-not-bind", f"{address} did not go back from {driver or 'no driver'} to {DRIVER}")
+        raise Problem(
+            ProblemCode.DRIVER_DID_NOT_BIND, f"{address} did not go back from {driver or 'no driver'} to {DRIVER}"
+        )
 
 
 def _forget_stub_id(host: Host, address: str) -> None:
@@ -181,7 +184,7 @@ def _unknown_board(host: Host, address: str) -> Problem:
     else:
         listed = "it knows no board"
     return Problem(
-        "board-unknown",
+        ProblemCode.BOARD_UNKNOWN,
         f"sriov-manage does not know {address}, a {board}: it did nothing, said nothing and ended with 0; {listed}",
         path=SRIOV_MANAGE,
         hint="install a vGPU host driver that supports this board; one with display modes must be in the one for vGPU",

@@ -12,6 +12,7 @@ from vgpuctl.agent.facts import nvidia
 from vgpuctl.agent.facts.holders import OpenNodes
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _TRIES = 5
 _PAUSE_S = 1.0
@@ -48,7 +49,7 @@ def refused(host: Host, address: str, kernel_lines: Tuple[str, ...]) -> Problem:
     users = OpenNodes(host).users(address)
     names = ", ".join(f"{user.command} (pid {user.pid})" for user in users) or "some NVML client"
     return Problem(
-        "unbind-lock",
+        ProblemCode.UNBIND_LOCK,
         f"{address} cannot be taken from its driver: {names} uses it",
         path=f"{nvidia.PROC}/gpus/{address}/unbindLock",
         kernel_lines=kernel_lines,

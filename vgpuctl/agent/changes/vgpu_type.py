@@ -8,6 +8,7 @@ from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.facts.vgpu_profile import NO_TYPE
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, SetVgpuType
 
 
@@ -22,7 +23,7 @@ def ensure(host: Host, step: SetVgpuType, *, dry_run: bool) -> Change:
     path = vgpu_profile.current_path(address)
     if not host.exists(path):
         raise Problem(
-            "no-vgpu-profile",
+            ProblemCode.NO_VGPU_PROFILE,
             f"{address} is no VF with vendor-specific VFIO: it has no nvidia/current_vgpu_type",
             path=path,
             errno="ENOENT",
@@ -63,7 +64,7 @@ def _check_read_back(host: Host, address: str, wanted: str, kernel_lines: "tuple
     after = vgpu_profile.read_current(host, address)
     if after != wanted:
         raise Problem(
-            "read-back-differs",
+            ProblemCode.READ_BACK_DIFFERS,
             f"{address} accepted the vGPU type {wanted} but reads {after}",
             path=vgpu_profile.current_path(address),
             kernel_lines=kernel_lines,
@@ -75,7 +76,7 @@ def _check_creatable(host: Host, address: str, wanted: str) -> None:
     if wanted not in creatable:
         offered = ", ".join(sorted(creatable, key=int)) or "none"
         raise Problem(
-            "type-not-creatable",
+            ProblemCode.TYPE_NOT_CREATABLE,
             f"{address} cannot take the vGPU type {wanted} now; it can take: {offered}",
             path=f"{pci.folder(address)}/nvidia/creatable_vgpu_types",
         )

@@ -35,6 +35,7 @@ from vgpuctl.agent.wire.facts import (
     VgpuType,
     VirtualFunction,
 )
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class _Reader:
         for number, address in sriov.read_functions(self._host, self._address):
             try:
                 if address in broken:
-                    raise Problem("unreadable", broken[address].problem)
+                    raise Problem(ProblemCode.UNREADABLE, broken[address].problem)
                 vf = self._read_vf(number, address, parents.get(address))
                 found.append(replace(vf, last_use=self._shared.uses.get(address, 0), quarantine=kept.get(address)))
             except (Problem, ValueError) as error:

@@ -9,6 +9,7 @@ from vgpuctl.agent.facts import iommu, kfd, nvidia, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import Holder
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _NODES = ("/dev/vfio/", "/dev/nvidia", "/dev/dri/", "/dev/snd/", kfd.NODE)
 _PERSISTENCED = "nvidia-persistenced"
@@ -101,13 +102,13 @@ def require_unheld(nodes: OpenNodes, what: str, holders: Tuple[Holder, ...]) -> 
         owner = f"{first.command}, pid {first.pid}" + (f", VM {first.vm_uuid}" if first.vm_uuid else "")
         more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
         raise Problem(
-            "held",
+            ProblemCode.HELD,
             f"{what} is held by {owner}{more}",
             hint="stop the VM or the process first" if first.vm_uuid else "stop that process first",
         )
     if nodes.unreadable:
         raise Problem(
-            "holders-unknown",
+            ProblemCode.HOLDERS_UNKNOWN,
             f"cannot tell who holds {what}: {nodes.unreadable} processes are hidden from this user",
             hint="let the agent run as root: ansible_become=true",
         )

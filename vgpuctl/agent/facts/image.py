@@ -10,6 +10,7 @@ from vgpuctl.agent.file_problems import read_problem
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.image import ImageFile, Qcow2Header
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _CHUNK_BYTES = 1 << 20
 # QEMU docs/interop/qcow2.txt: magic, version, backing_file_offset, backing_file_size, cluster_bits, size. The name of
@@ -41,7 +42,7 @@ def read(host: Host, path: str, *, with_digest: bool) -> ImageFile:
                 header,
             )
     except FileNotFoundError:
-        raise Problem("not-found", f"{path} does not exist", path=path, errno="ENOENT") from None
+        raise Problem(ProblemCode.NOT_FOUND, f"{path} does not exist", path=path, errno="ENOENT") from None
     except OSError as error:
         raise read_problem(path, error) from error
 

@@ -9,6 +9,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from vgpuctl.agent.facts import iommu, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
 
 BUS = "/sys/bus/mdev/devices"
@@ -58,14 +59,14 @@ Note = Callable[[str], None]
 def check_uuid(text: str) -> str:
     """Return a UUID in lower case. Raises Problem `bad-uuid`."""
     if not _UUID.fullmatch(text.lower()):
-        raise Problem("bad-uuid", f"{text!r} is not a UUID")
+        raise Problem(ProblemCode.BAD_UUID, f"{text!r} is not a UUID")
     return text.lower()
 
 
 def check_type(text: str) -> str:
     """Return a type's folder name when it can be one. Raises Problem `bad-type`."""
     if not _TYPE.fullmatch(text):
-        raise Problem("bad-type", f"{text!r} is not the name of an mdev type")
+        raise Problem(ProblemCode.BAD_TYPE, f"{text!r} is not the name of an mdev type")
     return text
 
 
@@ -159,7 +160,7 @@ def read_of(host: Host, parents: Sequence[str]) -> List[ActiveMdev]:
     found, unread = read_every(host)
     for device in unread:
         if device.parent is None or device.parent in parents:
-            raise Problem("unreadable", device.problem, path=f"{BUS}/{device.uuid}")
+            raise Problem(ProblemCode.UNREADABLE, device.problem, path=f"{BUS}/{device.uuid}")
     return [device for device in found if device.parent in parents]
 
 
@@ -178,7 +179,7 @@ def read(host: Host, uuid: str) -> Optional[ActiveMdev]:
         # The kernel takes the link away before the device (drivers/vfio/mdev/mdev_core.c, mdev_remove).
         time.sleep(_GOING_S)
         type_id = host.link_name(f"{path}/mdev_type")
-    raise Problem("unreadable", f"mediated device {uuid} shows no type", path=f"{path}/mdev_type")
+    raise Problem(ProblemCode.UNREADABLE, f"mediated device {uuid} shows no type", path=f"{path}/mdev_type")
 
 
 def _parent(host: Host, uuid: str) -> str:

@@ -8,6 +8,7 @@ from vgpuctl.agent.facts import hugepages
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import NumaNode
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _NODES = "/sys/devices/system/node"
 _CPUS = "/sys/devices/system/cpu"
@@ -79,5 +80,5 @@ def _numbers(text: str) -> Dict[str, int]:
 
 def _kib(numbers: Dict[str, int], name: str) -> int:
     if name not in numbers:
-        raise Problem("unreadable", f"the host's meminfo has no {name}", path="/proc/meminfo")
+        raise Problem(ProblemCode.UNREADABLE, f"the host's meminfo has no {name}", path="/proc/meminfo")
     return numbers[name]

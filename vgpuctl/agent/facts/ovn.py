@@ -10,6 +10,7 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import ovn as wire
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import BridgeFacts, InterfaceFacts, OvnFacts, OvnSigns, TunnelSigns
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Chassis
 from vgpuctl.agent.wire.values import dataclass
 
@@ -181,7 +182,9 @@ def _select(host: Host) -> Tuple[Mapping[str, Any], List[Any], List[Any], List[A
         return root, bridges, ports, [row for table in tables[3:] for row in table]
     except (ValueError, LookupError, TypeError) as error:
         said = done.errors.strip() or done.output.strip()[:200] or "nothing"
-        raise Problem("unreadable", f"Open vSwitch's database cannot be read: {said}", path=DATABASE) from error
+        raise Problem(
+            ProblemCode.UNREADABLE, f"Open vSwitch's database cannot be read: {said}", path=DATABASE
+        ) from error
 
 
 def _read_modules(host: Host) -> Tuple[str, ...]:
@@ -204,7 +207,9 @@ def _read_interfaces(host: Host) -> Tuple[InterfaceFacts, ...]:
             if "ifname" in one:
                 addresses[one["ifname"]] = tuple(f"{each['local']}/{each['prefixlen']}" for each in found)
     except (ValueError, LookupError, TypeError) as error:
-        raise Problem("unreadable", f"ip does not list the addresses: {done.errors.strip()}", path="ip") from error
+        raise Problem(
+            ProblemCode.UNREADABLE, f"ip does not list the addresses: {done.errors.strip()}", path="ip"
+        ) from error
     return tuple(
         InterfaceFacts(name, int(mtu), addresses.get(name, ()))
         for name in host.listdir_optional("/sys/class/net") or ()

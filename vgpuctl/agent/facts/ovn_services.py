@@ -10,6 +10,7 @@ from typing import Dict, List, Mapping, Tuple
 from vgpuctl.agent.facts import services
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 # Debian's and Ubuntu's name first, then that of Fedora, RHEL and SUSE.
 _UNITS: Dict[str, Tuple[str, ...]] = {
@@ -69,7 +70,7 @@ def _declared_user(host: Host) -> str:
     argv = [services.SYSTEMCTL, "show", *(f"--property={name}" for name in names), "--", *_UNITS["controller"]]
     done = host.run(argv, timeout_s=_TIMEOUT_S)
     if done.status:
-        raise Problem("unreadable", f"systemctl does not show ovn-controller: {done.errors.strip()}")
+        raise Problem(ProblemCode.UNREADABLE, f"systemctl does not show ovn-controller: {done.errors.strip()}")
     user, said = "", ""
     for line in done.output.splitlines():
         key, _, value = line.partition("=")

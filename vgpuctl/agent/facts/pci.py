@@ -6,6 +6,7 @@ from typing import List, Optional, Tuple
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
 
 DEVICES = "/sys/bus/pci/devices"
@@ -41,7 +42,7 @@ class Function:
 def folder(address: str) -> str:
     """Return a function's folder. Raises Problem `bad-address` for anything that is no address."""
     if not _ADDRESS.fullmatch(address):
-        raise Problem("bad-address", f"{address!r} is not a PCI address like 0000:41:00.0")
+        raise Problem(ProblemCode.BAD_ADDRESS, f"{address!r} is not a PCI address like 0000:41:00.0")
     return f"{DEVICES}/{address}"
 
 
@@ -49,7 +50,9 @@ def require(host: Host, address: str) -> str:
     """Return the folder of a function that exists. Raises Problem `not-found`."""
     path = folder(address)
     if not host.exists(path):
-        raise Problem("not-found", f"there is no PCI function {address} on this host", path=path, errno="ENOENT")
+        raise Problem(
+            ProblemCode.NOT_FOUND, f"there is no PCI function {address} on this host", path=path, errno="ENOENT"
+        )
     return path
 
 
@@ -146,5 +149,7 @@ def _identifier(text: str, digits: int = 4) -> str:
     except ValueError:
         number = -1
     if not 0 <= number < 1 << 4 * digits:
-        raise Problem("unexpected-value", f"sysfs says {text[:40]!r}, which is no identifier of {digits} hex digits")
+        raise Problem(
+            ProblemCode.UNEXPECTED_VALUE, f"sysfs says {text[:40]!r}, which is no identifier of {digits} hex digits"
+        )
     return f"{number:0{digits}x}"

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.signs import PoolLabel
 
 # selinuxfs, as getenforce(8) reads it: 1 enforcing, 0 permissive; the folder is missing where SELinux is off.
@@ -42,7 +43,7 @@ def _read_pool(host: Host, path: str) -> Optional[PoolLabel]:
     try:
         root = ElementTree.fromstring(host.read_optional(path) or "")
     except ElementTree.ParseError as error:
-        raise Problem("unreadable", f"{path} cannot be read: {error}", path=path) from error
+        raise Problem(ProblemCode.UNREADABLE, f"{path} cannot be read: {error}", path=path) from error
     # The state of a running pool has its definition inside.
     pool = root if root.tag == "pool" else root.find(".//pool")
     name, place = (pool.findtext("name"), pool.findtext("target/path")) if pool is not None else (None, None)

@@ -6,6 +6,7 @@ from typing import Dict, Optional, Tuple
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import ServiceFacts
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 SYSTEMCTL = "systemctl"
 # sd_booted(3): systemd is process 1 when this folder is there.
@@ -26,7 +27,9 @@ def read(host: Host) -> Optional[Tuple[ServiceFacts, ...]]:
     argv = [SYSTEMCTL, "list-units", "--type=service", "--all", "--plain", "--no-legend", "--no-pager"]
     done = host.run(argv, timeout_s=_TIMEOUT_S)
     if done.status:
-        raise Problem("unreadable", f"systemctl does not list the services: {done.errors.strip()}", path=SYSTEMCTL)
+        raise Problem(
+            ProblemCode.UNREADABLE, f"systemctl does not list the services: {done.errors.strip()}", path=SYSTEMCTL
+        )
     found = []
     for line in done.output.splitlines():
         # A failed unit has a dot before its name: unit, load, active, sub, description.
@@ -45,5 +48,5 @@ def read_states(host: Host, name: str) -> Dict[str, str]:
     pairs = (line.partition("=") for line in done.output.splitlines())
     states = {key: value for key, equals, value in pairs if equals}
     if done.status or not {"LoadState", "ActiveState"} <= set(states):
-        raise Problem("unreadable", f"systemctl does not show {name}: {done.errors.strip()}", path=SYSTEMCTL)
+        raise Problem(ProblemCode.UNREADABLE, f"systemctl does not show {name}: {done.errors.strip()}", path=SYSTEMCTL)
     return {**dict.fromkeys(_STATES, ""), **states}

@@ -10,6 +10,7 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import OvnSigns
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.signs import (
     AUDIT,
     KERNEL,
@@ -174,7 +175,7 @@ def _read_units(host: Host, unread: List[str]) -> Tuple[UnitSigns, ...]:
     try:
         done = host.run(["systemctl", "show", *properties, "--", *_UNITS], timeout_s=_TIMEOUT_S)
     except Problem as problem:
-        if problem.code != "program-missing":
+        if problem.code != ProblemCode.PROGRAM_MISSING:
             unread.append(problem.message)
         return ()
     found = {}
@@ -206,7 +207,7 @@ def _manager_lines(host: Host, unread: List[str]) -> List[LogLine]:
     try:
         done = host.run(argv, timeout_s=_TIMEOUT_S)
     except Problem as problem:
-        if problem.code != "program-missing":
+        if problem.code != ProblemCode.PROGRAM_MISSING:
             unread.append(problem.message)
         return []
     return find_lines(MANAGER, _messages(done.output))

@@ -11,6 +11,7 @@ from typing import Dict, Optional, Tuple
 from vgpuctl.agent.facts import pci, sriov
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 USES = "/run/vgpuctl/vf-uses.json"
 QUARANTINE = "/run/vgpuctl/quarantine"
@@ -61,5 +62,5 @@ def physical_of(host: Host, function: str) -> Tuple[str, Optional[str]]:
     """Return a VF's physical function and the reason of its quarantine. Raises Problem `not-found`."""
     physical = sriov.read_physical(host, function)
     if physical is None:
-        raise Problem("not-found", f"{function} is no VF", path=pci.folder(function))
+        raise Problem(ProblemCode.NOT_FOUND, f"{function} is no VF", path=pci.folder(function))
     return physical, read_quarantine(host, physical).get(function)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Dict, Optional
 from vgpuctl.agent.facts.pci import Function
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def read(host: Host) -> "Optional[Element]":
     try:
         return ElementTree.fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", text))
     except ElementTree.ParseError as error:
-        raise Problem("unreadable", f"{VGPU_CONFIG} is not XML: {error}", path=VGPU_CONFIG) from error
+        raise Problem(ProblemCode.UNREADABLE, f"{VGPU_CONFIG} is not XML: {error}", path=VGPU_CONFIG) from error
 
 
 def configured_types(config: "Element", gpu: Function) -> Dict[str, ConfiguredType]:

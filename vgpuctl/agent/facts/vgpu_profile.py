@@ -6,6 +6,7 @@ from typing import Dict, Optional
 from vgpuctl.agent.facts import pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 NO_TYPE = "0"
 
@@ -24,7 +25,7 @@ def read_current(host: Host, address: str) -> str:
     """Return the decimal type id set on a VF, `0` for none. Raises Problem."""
     text = host.read(current_path(address)).strip()
     if not text.isdigit():
-        raise Problem("unreadable", f"{current_path(address)} reads {text!r}", path=current_path(address))
+        raise Problem(ProblemCode.UNREADABLE, f"{current_path(address)} reads {text!r}", path=current_path(address))
     return text
 
 
@@ -42,7 +43,7 @@ def read_creatable(host: Host, address: str) -> Dict[str, str]:
 def check_type(text: str) -> str:
     """Return a decimal type id. Raises Problem `bad-type`."""
     if not (text.isascii() and text.isdigit()):
-        raise Problem("bad-type", f"{text!r} is not a decimal vGPU type id")
+        raise Problem(ProblemCode.BAD_TYPE, f"{text!r} is not a decimal vGPU type id")
     return text.lstrip("0") or NO_TYPE
 
 

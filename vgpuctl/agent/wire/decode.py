@@ -2,6 +2,7 @@
 """JSON in and out of frozen values: every mistake names its field. Python 3.9, standard library only."""
 
 import typing
+from enum import Enum
 from typing import Any, Dict, List, Mapping, Tuple, Type, TypeVar, Union, cast
 
 from vgpuctl.agent.wire.steps import STEPS, Step
@@ -124,6 +125,11 @@ def _convert(hint: Any, value: object, path: str) -> object:
         return _convert_tuple(typing.get_args(hint), value, path)
     if is_dataclass(hint):
         return from_json(cast("Type[Any]", hint), value, path)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        try:
+            return hint(value)
+        except ValueError:
+            raise WireError(path, f"{str(value)[:40]!r} is no {hint.__name__}") from None
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):

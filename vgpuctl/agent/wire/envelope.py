@@ -22,6 +22,7 @@ from vgpuctl.agent.wire.decode import (
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.values import dataclass
@@ -34,12 +35,12 @@ CALLS = ("ping", "facts", "apply", "holders", "signs", "boot", "certificate", "i
 class Problem(Exception):
     """Why the agent refused or failed: raised inside the agent, a value in its reply.
 
-    code: stable, kebab-case. path: the file written or read, or the program run. errno: the kernel's symbol,
+    path: the file written or read, or the program run. errno: the kernel's symbol,
     such as `EIO`. rm_code: NVIDIA's resource manager code from the kernel log, such as `0x56`.
     kernel_lines: what the kernel logged during the attempt. hint: what to do next.
     """
 
-    code: str
+    code: ProblemCode
     message: str
     path: Optional[str] = None
     errno: Optional[str] = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from vgpuctl.agent.wire.boot import UNIT_NAME, BootFiles
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.ovn import CertificateFiles
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import SetServiceActive, Step
 from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, UsageError, VgpuctlError
 from vgpuctl.guests.boot_unit import render_boot_unit
@@ -39,7 +40,6 @@ from vgpuctl.usecases.vm.stop_vm import stop_vm
 _MOST_ROUNDS = 8
 _SHUTDOWN_TIMEOUT_S = 60.0
 # The mode was taken and waits for a reset: the host read again says so, and the reset is a step of the next plan.
-_PENDING = "mig-mode-pending"
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class LayoutRun:
             try:
                 (change,) = self._services.host(self._host).agent.apply([step])
             except AgentProblem as problem:
-                if problem.code == _PENDING:
+                if problem.code == ProblemCode.MIG_MODE_PENDING:
                     self._done.append(planned)
                     self._line(Outcome.CHANGED, planned.gpu, planned.summary, reason="it waits for a reset")
                     return True

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from vgpuctl.agent.wire.image import ImageFile
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem, ImageMissing, ImageRejected, ImageUnregistered
 from vgpuctl.guests.storage import Storage
 from vgpuctl.model.image import UNREGISTERED, BaseImage, HostImages, Image, ImageCopy, ImageFormat, ImageKind
@@ -104,9 +105,9 @@ def inspect(host: HostSession, image: Image, path: str, *, with_digest: bool = F
     try:
         file = host.agent.image(path, with_digest=with_digest)
     except AgentProblem as problem:
-        if problem.code == "not-found":
+        if problem.code == ProblemCode.NOT_FOUND:
             raise _missing(host, image, problem.message) from problem
-        if problem.code not in ("unreadable", "not-an-image"):
+        if problem.code not in (ProblemCode.UNREADABLE, ProblemCode.NOT_AN_IMAGE):
             raise
         raise ImageRejected(f"image {image.name} cannot be used on {host.name}: {problem.message}") from problem
     if image.format is ImageFormat.QCOW2:

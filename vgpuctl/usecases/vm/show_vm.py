@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.facts import Holder
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.lease import Lease
@@ -83,6 +84,6 @@ def _holders(host: HostSession, lease: Lease) -> tuple[Holder, ...] | None:
     try:
         return tuple(host.agent.holders(lease.share.mdev_uuid or lease.share.function))
     except AgentProblem as problem:
-        if problem.code != "not-found":
+        if problem.code != ProblemCode.NOT_FOUND:
             raise
         return None

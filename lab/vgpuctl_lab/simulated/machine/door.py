@@ -12,6 +12,7 @@ from pathlib import Path
 from vgpuctl.agent.host import Completed, Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import PROBE_PACKETS
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl_lab.simulated.machine import ovn, systemd_analyze
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
 from vgpuctl_lab.simulated.machine.kernel import Kernel
@@ -74,14 +75,14 @@ class SimulatedHost(Host):
     def nvml(self) -> SimulatedNvml:
         """The machine's NVML. Raises Problem `nvml-missing` on a host without NVIDIA's driver."""
         if not has_nvidia(self.machine):
-            raise Problem("nvml-missing", "NVML cannot be used: NVML Shared Library Not Found")
+            raise Problem(ProblemCode.NVML_MISSING, "NVML cannot be used: NVML Shared Library Not Found")
         return SimulatedNvml(self.machine)
 
     def user_id(self, name: str) -> int:
         """Return the id of a user of the machine. Raises Problem `no-such-user`."""
         users = distribution_of(self.machine.shape).users
         if name not in users:
-            raise Problem("no-such-user", f"this host has no user {name}")
+            raise Problem(ProblemCode.NO_SUCH_USER, f"this host has no user {name}")
         return users[name]
 
     def owner_of(self, path: str) -> int | None:
@@ -115,7 +116,7 @@ class SimulatedHost(Host):
             self.writes += 1
         status, output, errors = run_program(self.machine, argv)
         if status == 127:
-            raise Problem("program-missing", f"the program {argv[0]} is not on this host", path=argv[0])
+            raise Problem(ProblemCode.PROGRAM_MISSING, f"the program {argv[0]} is not on this host", path=argv[0])
         return Completed(status, output, errors)
 
     def find_program(self, name: str) -> str | None:

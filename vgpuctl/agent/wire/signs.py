@@ -6,39 +6,40 @@ They cost more to read than facts and nobody places a VM by them, so they are as
 
 from typing import Optional, Tuple
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.ovn import OvnSigns
 from vgpuctl.agent.wire.values import dataclass
 
 KERNEL, AUDIT, MANAGER, QEMU = "kernel", "audit", "nvidia-vgpu-mgr", "qemu"
 # Log lines of the events of reference 9: the check's id, the logs that can have such a line, and the expression that
 # finds it. These logs never contain a guest's output.
-LOG_PATTERNS: Tuple[Tuple[str, Tuple[str, ...], str], ...] = (
-    ("iommu-off", (KERNEL,), r"IOMMU is not present"),
+LOG_PATTERNS: Tuple[Tuple[CheckId, Tuple[str, ...], str], ...] = (
+    (CheckId.IOMMU_OFF, (KERNEL,), r"IOMMU is not present"),
     (
-        "sriov-resources",
+        CheckId.SRIOV_RESOURCES,
         (KERNEL,),
         r"not enough MMIO resources for SR-IOV|BAR \d+.*: (?:no space for|failed to assign) \[mem",
     ),
-    ("foreign-driver", (KERNEL,), r"NVIDIA probe routine was not called"),
-    ("driver-without-vgpu", (KERNEL,), r"vGPU is supported only on VGX capable boards"),
-    ("gpu-in-use", (KERNEL,), r"Could not acquire UnbindLock|Cannot obtain unbindLock"),
-    ("mig-without-instance", (KERNEL,), r"vgpu create request: 0x(?:38|40)\b"),
-    ("size-conflict", (KERNEL,), r"vgpu create request: 0x56\b"),
-    ("fabric", (KERNEL,), r"nvidia-nvswitch\S*: .*(?:fatal|failed)|fabric manager.*(?:fail|mismatch)"),
-    ("no-reset", (KERNEL,), r"not ready \d+ms after|Unable to change power state from D3|stuck in D3"),
-    ("access-denied", (KERNEL, AUDIT), r"(?:apparmor=\"DENIED\"|avc:\s+denied).*(?:vfio|nvidia|mdev|vgpuctl)"),
-    ("memory-lock", (KERNEL, QEMU), r"vfio_pin\S*.*RLIMIT_MEMLOCK|VFIO_MAP_DMA.*Cannot allocate memory"),
-    ("kernel-module", (KERNEL,), r"NVRM: API mismatch"),
+    (CheckId.FOREIGN_DRIVER, (KERNEL,), r"NVIDIA probe routine was not called"),
+    (CheckId.DRIVER_WITHOUT_VGPU, (KERNEL,), r"vGPU is supported only on VGX capable boards"),
+    (CheckId.GPU_IN_USE, (KERNEL,), r"Could not acquire UnbindLock|Cannot obtain unbindLock"),
+    (CheckId.MIG_WITHOUT_INSTANCE, (KERNEL,), r"vgpu create request: 0x(?:38|40)\b"),
+    (CheckId.SIZE_CONFLICT, (KERNEL,), r"vgpu create request: 0x56\b"),
+    (CheckId.FABRIC, (KERNEL,), r"nvidia-nvswitch\S*: .*(?:fatal|failed)|fabric manager.*(?:fail|mismatch)"),
+    (CheckId.NO_RESET, (KERNEL,), r"not ready \d+ms after|Unable to change power state from D3|stuck in D3"),
+    (CheckId.ACCESS_DENIED, (KERNEL, AUDIT), r"(?:apparmor=\"DENIED\"|avc:\s+denied).*(?:vfio|nvidia|mdev|vgpuctl)"),
+    (CheckId.MEMORY_LOCK, (KERNEL, QEMU), r"vfio_pin\S*.*RLIMIT_MEMLOCK|VFIO_MAP_DMA.*Cannot allocate memory"),
+    (CheckId.KERNEL_MODULE, (KERNEL,), r"NVRM: API mismatch"),
     (
-        "secure-boot",
+        CheckId.SECURE_BOOT,
         (KERNEL,),
         r"Key was rejected by service|module verification failed|Loading of .*(?:module|key) is rejected",
     ),
     # The level is the manager's own word; what follows can quote the guest's driver.
-    ("vgpu-manager", (MANAGER,), r"^error: vmiop_log: "),
-    ("mixed-generations", (KERNEL,), r"requires use of the NVIDIA open kernel modules|NVRM: .*legacy .*drivers?"),
-    ("group-open", (QEMU,), r"error getting device from group"),
-    ("stop-race", (KERNEL,), r"vgpu delete request: 0x"),
+    (CheckId.VGPU_MANAGER, (MANAGER,), r"^error: vmiop_log: "),
+    (CheckId.MIXED_GENERATIONS, (KERNEL,), r"requires use of the NVIDIA open kernel modules|NVRM: .*legacy .*drivers?"),
+    (CheckId.GROUP_OPEN, (QEMU,), r"error getting device from group"),
+    (CheckId.STOP_RACE, (KERNEL,), r"vgpu delete request: 0x"),
 )
 
 
@@ -52,7 +53,7 @@ LIBVIRT_DAEMONS = (MONOLITHIC_DAEMON, LOG_DAEMON, *MODULAR_DAEMONS)
 class LogLine:
     """One line of a log. check: whose sign it is. source: `kernel`, `nvidia-vgpu-mgr`, or a VM's name."""
 
-    check: str
+    check: CheckId
     source: str
     text: str
 

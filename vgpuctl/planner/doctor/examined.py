@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from vgpuctl import catalog
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.signs import GpuSigns, HostSigns, UnitSigns
 from vgpuctl.catalog.entries import Board
@@ -80,7 +81,7 @@ class Examined:
         """What systemd says of a unit, None where systemd was not asked."""
         return next((one for one in self.signs.units if one.name == name), None)
 
-    def said(self, check: str) -> list[str]:
+    def said(self, check: CheckId) -> list[str]:
         """What the logs say of a check, with the log's name."""
         return [f"{line.source}: {line.text}" for line in self.signs.lines if line.check == check]
 

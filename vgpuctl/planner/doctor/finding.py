@@ -4,6 +4,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vgpuctl.agent.wire.check_ids import CheckId
+
 
 class Severity(StrEnum):
     """error: what is declared or leased cannot work. warning: it may fail. note: good to know."""
@@ -15,12 +17,12 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found. check: its stable id. subject: a GPU's or VF's address, or `host`. read: what was read.
+    """One thing found. subject: a GPU's or VF's address, or `host`. read: what was read.
 
     mend: the remedy. command: the same as a line for a root shell on the host, None if no command does it.
     """
 
-    check: str
+    check: CheckId
     severity: Severity
     subject: str
     read: str

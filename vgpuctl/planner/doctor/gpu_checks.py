@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.catalog import type_by_name, types_of
 from vgpuctl.model.distribution import family_of, rebuild_initramfs
 from vgpuctl.model.layout import LayoutKind, VgpuLayout
@@ -27,9 +28,9 @@ def sriov_resources(seen: Examined) -> Iterator[Finding]:
         wants = seen.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU, LayoutKind.VF)
         if wants and board is not None and board.interface == "sriov-vf" and gpu.total_vfs == 0:
             read = f"sriov_totalvfs of {name_of(gpu)} is 0 or missing"
-            yield Finding("sriov-resources", Severity.ERROR, gpu.address, read, mend)
-    for text in seen.said("sriov-resources"):
-        yield Finding("sriov-resources", Severity.ERROR, HOST, text, mend)
+            yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, gpu.address, read, mend)
+    for text in seen.said(CheckId.SRIOV_RESOURCES):
+        yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, HOST, text, mend)
 
 
 def foreign_driver(seen: Examined) -> Iterator[Finding]:
@@ -38,10 +39,10 @@ def foreign_driver(seen: Examined) -> Iterator[Finding]:
     for gpu in seen.nvidia_gpus():
         if gpu.driver in FOREIGN:
             mend = f"blacklist {gpu.driver}; {rebuild}; reboot"
-            yield Finding("foreign-driver", Severity.ERROR, gpu.address, f"driver is {gpu.driver}", mend)
-    for text in seen.said("foreign-driver"):
+            yield Finding(CheckId.FOREIGN_DRIVER, Severity.ERROR, gpu.address, f"driver is {gpu.driver}", mend)
+    for text in seen.said(CheckId.FOREIGN_DRIVER):
         mend = "see which driver has the card (lspci -k), blacklist it, rebuild the initramfs, reboot"
-        yield Finding("foreign-driver", Severity.WARNING, HOST, text, mend)
+        yield Finding(CheckId.FOREIGN_DRIVER, Severity.WARNING, HOST, text, mend)
 
 
 def driver_without_vgpu(seen: Examined) -> Iterator[Finding]:
@@ -54,9 +55,9 @@ def driver_without_vgpu(seen: Examined) -> Iterator[Finding]:
         if seen.signs_of(gpu).unbind_lock is False:
             also = f", and there is no {MANAGER}" if manager is not None and manager.load == "not-found" else ""
             read = f"/proc/driver/nvidia/gpus/{gpu.address}/unbindLock is missing{also}"
-            yield Finding("driver-without-vgpu", Severity.ERROR, gpu.address, read, mend)
-    for text in seen.said("driver-without-vgpu"):
-        yield Finding("driver-without-vgpu", Severity.ERROR, HOST, text, mend)
+            yield Finding(CheckId.DRIVER_WITHOUT_VGPU, Severity.ERROR, gpu.address, read, mend)
+    for text in seen.said(CheckId.DRIVER_WITHOUT_VGPU):
+        yield Finding(CheckId.DRIVER_WITHOUT_VGPU, Severity.ERROR, HOST, text, mend)
 
 
 def wrong_driver(seen: Examined) -> Iterator[Finding]:
@@ -65,12 +66,12 @@ def wrong_driver(seen: Examined) -> Iterator[Finding]:
         if gpu.driver == _STUB:
             mend = "`vgpuctl apply-hosts` brings it back: setting the VFs again binds nvidia"
             read = f"driver is {_STUB}: an interrupted sriov-manage left it"
-            yield Finding("wrong-driver", Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.WRONG_DRIVER, Severity.ERROR, gpu.address, read, mend)
         leased = any(one.share.gpu == gpu.address and one.state.holds_device() for one in seen.leases)
         if gpu.driver == _VFIO and seen.kind_of(gpu) not in _VFIO_KINDS and not leased:
             mend = "`vgpuctl apply-hosts` binds its vendor's driver again"
             read = f"driver is {_VFIO}, declared {seen.kind_of(gpu)}"
-            yield Finding("wrong-driver", Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.WRONG_DRIVER, Severity.ERROR, gpu.address, read, mend)
 
 
 def gpu_in_use(seen: Examined) -> Iterator[Finding]:
@@ -79,10 +80,10 @@ def gpu_in_use(seen: Examined) -> Iterator[Finding]:
         needs_driver = seen.is_for_vgpus(gpu) or seen.kind_of(gpu) in (LayoutKind.OFF, LayoutKind.PASSTHROUGH)
         if gpu.users and needs_driver:
             mend = "name their services in stop_services of the layout, or stop them before a change"
-            yield Finding("gpu-in-use", Severity.NOTE, gpu.address, describe_holders(gpu.users), mend)
-    for text in seen.said("gpu-in-use"):
+            yield Finding(CheckId.GPU_IN_USE, Severity.NOTE, gpu.address, describe_holders(gpu.users), mend)
+    for text in seen.said(CheckId.GPU_IN_USE):
         mend = "stop the clients (nvidia-smi loops, DCGM, persistenced), then run again"
-        yield Finding("gpu-in-use", Severity.WARNING, HOST, text, mend)
+        yield Finding(CheckId.GPU_IN_USE, Severity.WARNING, HOST, text, mend)
 
 
 def mode_pending(seen: Examined) -> Iterator[Finding]:
@@ -92,10 +93,10 @@ def mode_pending(seen: Examined) -> Iterator[Finding]:
         if gpu.mig is not None and gpu.mig.current != gpu.mig.pending:
             read = f"MIG is {_word(gpu.mig.current)}, {_word(gpu.mig.pending)} pending"
             mend = "`vgpuctl apply-hosts --reset`, or reboot"
-            yield Finding("mode-pending", Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.MODE_PENDING, Severity.ERROR, gpu.address, read, mend)
         if signs.ecc_current is not None and signs.ecc_current != signs.ecc_pending:
             read = f"ECC is {_word(signs.ecc_current)}, {_word(bool(signs.ecc_pending))} pending"
-            yield Finding("mode-pending", Severity.ERROR, gpu.address, read, "reset the GPU or reboot")
+            yield Finding(CheckId.MODE_PENDING, Severity.ERROR, gpu.address, read, "reset the GPU or reboot")
 
 
 def fabric(seen: Examined) -> Iterator[Finding]:
@@ -106,17 +107,21 @@ def fabric(seen: Examined) -> Iterator[Finding]:
             mend = (
                 "start nvidia-fabricmanager of the driver's version and wait for `completed`; guests get CUDA error 802"
             )
-            yield Finding("fabric", Severity.ERROR, gpu.address, f"fabric state is {state}", mend)
+            yield Finding(CheckId.FABRIC, Severity.ERROR, gpu.address, f"fabric state is {state}", mend)
     unit = seen.unit("nvidia-fabricmanager.service")
     switched = any(seen.signs_of(gpu).fabric is not None for gpu in seen.nvidia_gpus())
     if switched and unit is not None and unit.active != "active":
-        yield Finding("fabric", Severity.ERROR, HOST, f"{unit.name} is {unit.active}", f"systemctl start {unit.name}")
+        yield Finding(
+            CheckId.FABRIC, Severity.ERROR, HOST, f"{unit.name} is {unit.active}", f"systemctl start {unit.name}"
+        )
     kinds = {seen.kind_of(gpu) for gpu in seen.nvidia_gpus()}
     if switched and seen.signs.fabric_mode not in (None, 2) and LayoutKind.VGPU in kinds:
         mend = "set FABRIC_MODE=2 (vGPU multitenancy) in fabricmanager.cfg and restart Fabric Manager"
-        yield Finding("fabric", Severity.WARNING, HOST, f"FABRIC_MODE is {seen.signs.fabric_mode}", mend)
-    for text in seen.said("fabric"):
-        yield Finding("fabric", Severity.WARNING, HOST, text, "see Fabric Manager's log; its version is the driver's")
+        yield Finding(CheckId.FABRIC, Severity.WARNING, HOST, f"FABRIC_MODE is {seen.signs.fabric_mode}", mend)
+    for text in seen.said(CheckId.FABRIC):
+        yield Finding(
+            CheckId.FABRIC, Severity.WARNING, HOST, text, "see Fabric Manager's log; its version is the driver's"
+        )
 
 
 def memory_map(seen: Examined) -> Iterator[Finding]:
@@ -129,7 +134,7 @@ def memory_map(seen: Examined) -> Iterator[Finding]:
             continue
         read = f"BARs of {bars >> 30} GiB, the CPU has {bits} bits for addresses"
         mend = "give the guest a larger window (OVMF opt/ovmf/X-PciMmio64Mb, host-passthrough CPU), or fewer cards"
-        yield Finding("memory-map", Severity.WARNING, gpu.address, read, mend)
+        yield Finding(CheckId.MEMORY_MAP, Severity.WARNING, gpu.address, read, mend)
 
 
 def group_not_isolated(seen: Examined) -> Iterator[Finding]:
@@ -140,12 +145,12 @@ def group_not_isolated(seen: Examined) -> Iterator[Finding]:
         if strangers and (whole or seen.kind_of(gpu) is LayoutKind.VF):
             mend = "put the card into another slot, or bind the others to vfio-pci; ACS in the firmware parts groups"
             read = f"IOMMU group {gpu.iommu_group} also has {', '.join(strangers)}"
-            yield Finding("group-not-isolated", Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.GROUP_NOT_ISOLATED, Severity.ERROR, gpu.address, read, mend)
         left = [other for other in gpu.companions if other.driver not in (_VFIO, None)]
         if gpu.driver == _VFIO and left:
             read = ", ".join(f"{other.address} is on {other.driver}" for other in left)
             mend = f"bind every function of the card to {_VFIO}; `vgpuctl apply-hosts` does"
-            yield Finding("group-not-isolated", Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.GROUP_NOT_ISOLATED, Severity.ERROR, gpu.address, read, mend)
 
 
 def no_reset(seen: Examined) -> Iterator[Finding]:
@@ -157,10 +162,10 @@ def no_reset(seen: Examined) -> Iterator[Finding]:
         if not gpu.reset_methods or (gpu.reset_methods == ("bus",) and shared):
             read = f"reset_method is {' '.join(gpu.reset_methods) or 'missing'}"
             mend = "give all functions of the card to the same VM; disable_idle_d3=1 for vfio-pci where it sticks in D3"
-            yield Finding("no-reset", Severity.WARNING, gpu.address, read, mend)
-    for text in seen.said("no-reset"):
+            yield Finding(CheckId.NO_RESET, Severity.WARNING, gpu.address, read, mend)
+    for text in seen.said(CheckId.NO_RESET):
         mend = "power-cycle the host; then disable_idle_d3=1 for vfio-pci"
-        yield Finding("no-reset", Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.NO_RESET, Severity.ERROR, HOST, text, mend)
 
 
 def ecc_and_type(seen: Examined) -> Iterator[Finding]:
@@ -177,7 +182,7 @@ def ecc_and_type(seen: Examined) -> Iterator[Finding]:
         if refused:
             mend = f"nvidia-smi -i {gpu.address} -e 0 and reboot, or declare other types"
             read = f"ECC is on; {', '.join(refused)} cannot start with it"
-            yield Finding("ecc-and-type", Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.ECC_AND_TYPE, Severity.ERROR, gpu.address, read, mend)
 
 
 def unread(seen: Examined) -> Iterator[Finding]:
@@ -187,16 +192,16 @@ def unread(seen: Examined) -> Iterator[Finding]:
         for text in (one for one in gpu.unread if one not in of_vfs):
             mend = "look at the host: `vgpuctl inspect-host`; the agent must run as root"
             severity = Severity.ERROR if text in gpu.problems else Severity.WARNING
-            yield Finding("unread", severity, gpu.address, text, mend)
+            yield Finding(CheckId.UNREAD, severity, gpu.address, text, mend)
         for function in gpu.vfs:
             if function.problem is not None:
                 mend = "no VM gets this VF; see the kernel's log of the host"
-                yield Finding("unread", Severity.WARNING, function.address, function.problem, mend)
+                yield Finding(CheckId.UNREAD, Severity.WARNING, function.address, function.problem, mend)
     for one in seen.facts.unread_functions:
         mend = "if it is a GPU, no VM gets it; see the kernel's log of the host"
-        yield Finding("unread", Severity.WARNING, one.address, one.problem, mend)
+        yield Finding(CheckId.UNREAD, Severity.WARNING, one.address, one.problem, mend)
     for text in seen.signs.unread:
-        yield Finding("unread", Severity.WARNING, HOST, text, "look at the host")
+        yield Finding(CheckId.UNREAD, Severity.WARNING, HOST, text, "look at the host")
 
 
 def _word(enabled: bool) -> str:

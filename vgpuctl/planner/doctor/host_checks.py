@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 
 from vgpuctl.agent.wire.boot import UNIT_NAME
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import family_of, kernel_arguments
 from vgpuctl.model.libvirt_version import VENDOR_VFIO_REMEDY, refuse_vendor_vfio
 from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
@@ -20,23 +21,23 @@ def iommu_off(seen: Examined) -> Iterator[Finding]:
     arguments = kernel_arguments("intel_iommu=on iommu=pt", family_of(seen.facts.distribution))
     mend = f"enable VT-d or AMD-Vi in the firmware; {arguments}; reboot"
     if not seen.facts.iommu_active:
-        yield Finding("iommu-off", Severity.ERROR, HOST, "/sys/class/iommu is empty", mend)
-    for text in seen.said("iommu-off"):
-        yield Finding("iommu-off", Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.IOMMU_OFF, Severity.ERROR, HOST, "/sys/class/iommu is empty", mend)
+    for text in seen.said(CheckId.IOMMU_OFF):
+        yield Finding(CheckId.IOMMU_OFF, Severity.ERROR, HOST, text, mend)
 
 
 def access_denied(seen: Examined) -> Iterator[Finding]:
     """Row 16: SELinux or AppArmor keep QEMU from a device."""
     mend = "let libvirt label the device (no QEMU started by hand), or add the path to the profile"
-    for text in seen.said("access-denied"):
-        yield Finding("access-denied", Severity.ERROR, HOST, text, mend)
+    for text in seen.said(CheckId.ACCESS_DENIED):
+        yield Finding(CheckId.ACCESS_DENIED, Severity.ERROR, HOST, text, mend)
 
 
 def memory_lock(seen: Examined) -> Iterator[Finding]:
     """Row 17: a guest's memory cannot be pinned."""
     mend = "raise the domain's memtune hard_limit (its memory and 1 GiB), or free memory; such guests cannot balloon"
-    for text in seen.said("memory-lock"):
-        yield Finding("memory-lock", Severity.ERROR, HOST, text, mend)
+    for text in seen.said(CheckId.MEMORY_LOCK):
+        yield Finding(CheckId.MEMORY_LOCK, Severity.ERROR, HOST, text, mend)
 
 
 def kernel_module(seen: Examined) -> Iterator[Finding]:
@@ -45,20 +46,20 @@ def kernel_module(seen: Examined) -> Iterator[Finding]:
     mend = f"build the module for {seen.facts.kernel} (dkms autoinstall) and reboot; VFs are lost with it"
     if gpus and seen.signs.nvidia_module is False and not any(gpu.driver == "nvidia" for gpu in gpus):
         read = f"/lib/modules/{seen.facts.kernel}/modules.dep lists no nvidia.ko"
-        yield Finding("kernel-module", Severity.ERROR, HOST, read, mend)
+        yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, read, mend)
     problem = seen.facts.nvml_problem or ""
     if "ersion mismatch" in problem or "Driver Not Loaded" in problem:
-        yield Finding("kernel-module", Severity.ERROR, HOST, problem, "reboot after an upgrade of the driver")
-    for text in seen.said("kernel-module"):
-        yield Finding("kernel-module", Severity.ERROR, HOST, text, "reboot after an upgrade of the driver")
+        yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, problem, "reboot after an upgrade of the driver")
+    for text in seen.said(CheckId.KERNEL_MODULE):
+        yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, text, "reboot after an upgrade of the driver")
 
 
 def secure_boot(seen: Examined) -> Iterator[Finding]:
     """Row 19: Secure Boot refuses a module that is not signed."""
     mend = "sign the module and enrol the key (mokutil --import), or switch Secure Boot off"
-    for text in seen.said("secure-boot"):
+    for text in seen.said(CheckId.SECURE_BOOT):
         severity = Severity.ERROR if seen.signs.secure_boot is not False else Severity.WARNING
-        yield Finding("secure-boot", severity, HOST, text, mend)
+        yield Finding(CheckId.SECURE_BOOT, severity, HOST, text, mend)
 
 
 def vgpu_manager(seen: Examined) -> Iterator[Finding]:
@@ -68,22 +69,22 @@ def vgpu_manager(seen: Examined) -> Iterator[Finding]:
     if unit is not None and is_down and any(seen.is_for_vgpus(gpu) for gpu in seen.nvidia_gpus()):
         read = f"{MANAGER} is {unit.active} ({unit.result or 'no result'})"
         mend = f"systemctl start {MANAGER}; journalctl -u nvidia-vgpu-mgr tells why it ended"
-        yield Finding("vgpu-manager", Severity.ERROR, HOST, read, mend)
+        yield Finding(CheckId.VGPU_MANAGER, Severity.ERROR, HOST, read, mend)
     daemon = seen.unit("nvidia-vgpud.service")
     if daemon is not None and daemon.load == "loaded" and daemon.result not in ("success", ""):
         read = f"nvidia-vgpud.service ended with {daemon.result}"
         mend = "journalctl -u nvidia-vgpud; without it the driver knows no vGPU types"
-        yield Finding("vgpu-manager", Severity.ERROR, HOST, read, mend)
-    for text in seen.said("vgpu-manager"):
+        yield Finding(CheckId.VGPU_MANAGER, Severity.ERROR, HOST, read, mend)
+    for text in seen.said(CheckId.VGPU_MANAGER):
         mend = "journalctl -u nvidia-vgpu-mgr, lines vmiop_log, tells why the VM did not start"
-        yield Finding("vgpu-manager", Severity.WARNING, HOST, text, mend)
+        yield Finding(CheckId.VGPU_MANAGER, Severity.WARNING, HOST, text, mend)
 
 
 def libvirt_too_old(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: libvirt before 9.7 cannot give a VM a VF that stays on its vendor's driver."""
     reason = refuse_vendor_vfio(seen.facts.libvirt_version)
     if reason is not None and any("vf-profile" in gpu.sharing for gpu in seen.nvidia_gpus()):
-        yield Finding("libvirt-too-old", Severity.ERROR, HOST, reason, VENDOR_VFIO_REMEDY)
+        yield Finding(CheckId.LIBVIRT_TOO_OLD, Severity.ERROR, HOST, reason, VENDOR_VFIO_REMEDY)
 
 
 def mixed_generations(seen: Examined) -> Iterator[Finding]:
@@ -95,16 +96,16 @@ def mixed_generations(seen: Examined) -> Iterator[Finding]:
     if new and old:
         gpus = {gpu.address: name_of(gpu) for gpu in seen.facts.gpus}
         read = ", ".join(f"{gpus[address]} at {address}" for address in (*new, *old))
-        yield Finding("mixed-generations", Severity.WARNING, HOST, read, mend)
-    for text in seen.said("mixed-generations"):
-        yield Finding("mixed-generations", Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.MIXED_GENERATIONS, Severity.WARNING, HOST, read, mend)
+    for text in seen.said(CheckId.MIXED_GENERATIONS):
+        yield Finding(CheckId.MIXED_GENERATIONS, Severity.ERROR, HOST, text, mend)
 
 
 def group_open(seen: Examined) -> Iterator[Finding]:
     """Row 23: QEMU could not open a VFIO group at the VM's last start."""
-    for text in seen.said("group-open"):
+    for text in seen.said(CheckId.GROUP_OPEN):
         mend = "journalctl -u nvidia-vgpu-mgr has the driver's reason; `vgpuctl repair` where the share is gone"
-        yield Finding("group-open", Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.GROUP_OPEN, Severity.ERROR, HOST, text, mend)
 
 
 def boot_contract(seen: Examined) -> Iterator[Finding]:
@@ -114,14 +115,14 @@ def boot_contract(seen: Examined) -> Iterator[Finding]:
         return
     mend = f"journalctl -u {UNIT_NAME} on the host; `vgpuctl apply-hosts` brings the layout back and installs it anew"
     for text in boot.problems:
-        yield Finding("boot-contract", Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, text, mend)
     if boot.restored_boot_id != seen.facts.boot_id:
         read = f"{UNIT_NAME} left no result in this boot"
-        yield Finding("boot-contract", Severity.ERROR, HOST, read, mend)
+        yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, read, mend)
     if boot.missing_python is not None:
         read = f"{UNIT_NAME} starts {boot.missing_python}, which is not on the host any more"
         fix = "`vgpuctl apply-hosts` names the present one; a distribution upgrade can remove the old one"
-        yield Finding("boot-contract", Severity.ERROR, HOST, read, fix)
+        yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, read, fix)
     if not boot.is_enabled:
         read = f"{UNIT_NAME} is not enabled"
-        yield Finding("boot-contract", Severity.ERROR, HOST, read, "`vgpuctl apply-hosts` enables it")
+        yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, read, "`vgpuctl apply-hosts` enables it")

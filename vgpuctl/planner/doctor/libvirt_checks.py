@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.signs import LOG_DAEMON, MODULAR_DAEMONS, MONOLITHIC_DAEMON
 from vgpuctl.model.distribution import Package, family_of, install
 from vgpuctl.planner.doctor.examined import Examined
@@ -30,12 +31,12 @@ def libvirt_daemons(seen: Examined) -> Iterator[Finding]:
         return
     if not daemons:
         fix = install([Package.LIBVIRT], family_of(seen.facts.distribution))
-        yield Finding("libvirt-daemons", Severity.ERROR, HOST, "no daemon of libvirt is installed", fix)
+        yield Finding(CheckId.LIBVIRT_DAEMONS, Severity.ERROR, HOST, "no daemon of libvirt is installed", fix)
         return
     if _is_up(seen, MONOLITHIC_DAEMON) and _is_up(seen, _QEMU):
         read = f"{MONOLITHIC_DAEMON} and {_QEMU} both listen, each with its own view of the VMs"
         fix = f"`systemctl disable --now {MONOLITHIC_DAEMON}.service {MONOLITHIC_DAEMON}.socket`, or {_QEMU}'s"
-        yield Finding("libvirt-daemons", Severity.WARNING, HOST, read, fix)
+        yield Finding(CheckId.LIBVIRT_DAEMONS, Severity.WARNING, HOST, read, fix)
     for name in daemons:
         if _is_up(seen, name):
             continue
@@ -45,7 +46,7 @@ def libvirt_daemons(seen: Examined) -> Iterator[Finding]:
             fix = f"{install([Package.LIBVIRT], family_of(seen.facts.distribution))}, then {fix}"
         severity = Severity.NOTE if name == "virtnodedevd" else Severity.ERROR
         read = f"{name} does not listen: {_USES.get(name, 'no VM can be seen or started')}"
-        yield Finding("libvirt-daemons", severity, HOST, read, fix)
+        yield Finding(CheckId.LIBVIRT_DAEMONS, severity, HOST, read, fix)
 
 
 def daemons_of(seen: Examined) -> tuple[str, ...] | None:
@@ -75,7 +76,7 @@ def selinux_pool(seen: Examined) -> Iterator[Finding]:
         if pool.type not in _POOL_TYPES:
             read = f"the folder {pool.path} of the pool {pool.pool} has the SELinux type {pool.type or 'none'}"
             fix = f"`semanage fcontext -a -t virt_image_t '{pool.path}(/.*)?'` and `restorecon -R {pool.path}`"
-            yield Finding("selinux-pool", Severity.WARNING, HOST, read, fix)
+            yield Finding(CheckId.SELINUX_POOL, Severity.WARNING, HOST, read, fix)
 
 
 def _is_loaded(seen: Examined, unit: str) -> bool:

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.layout.network import install_ovn, tunnel_address
@@ -19,31 +20,33 @@ def ovn(seen: Examined) -> Iterator[Finding]:
     found = seen.facts.ovn
     if found is None or found.missing:
         names = ", ".join(found.missing) if found else "Open vSwitch and ovn-controller"
-        yield Finding("ovn", Severity.ERROR, _HOST, f"the host has no {names}", install_ovn(seen.facts))
+        yield Finding(CheckId.OVN, Severity.ERROR, _HOST, f"the host has no {names}", install_ovn(seen.facts))
         return
     for name in ("openvswitch", str(network.encapsulation)):
         if name not in found.modules:
             mend = "install the kernel's package of modules, or boot another kernel"
-            yield Finding("ovn", Severity.ERROR, _HOST, f"{seen.facts.kernel} has no module {name}", mend)
+            yield Finding(CheckId.OVN, Severity.ERROR, _HOST, f"{seen.facts.kernel} has no module {name}", mend)
     if found.chassis is not None and found.chassis.system_id not in ("", network.chassis):
         read = f"Open vSwitch's system-id is {found.chassis.system_id}, the inventory has {network.chassis}"
         mend = "`vgpuctl apply-hosts` sets it; delete the old chassis with ovn-sbctl chassis-del"
-        yield Finding("ovn", Severity.ERROR, _HOST, read, mend)
+        yield Finding(CheckId.OVN, Severity.ERROR, _HOST, read, mend)
     address = tunnel_address(network, found)
     if found.chassis is not None and found.chassis.address not in ("", address):
         read = f"tunnels end at {found.chassis.address}, the host's address in {network.tunnels} is {address or 'none'}"
         yield Finding(
-            "ovn", Severity.ERROR, _HOST, read, "`vgpuctl apply-hosts` sets it, once the host has the address"
+            CheckId.OVN, Severity.ERROR, _HOST, read, "`vgpuctl apply-hosts` sets it, once the host has the address"
         )
     signs = seen.signs.ovn
     if signs is None:
-        yield Finding("ovn", Severity.ERROR, _HOST, "ovn-controller does not run", "`vgpuctl apply-hosts` starts it")
+        yield Finding(
+            CheckId.OVN, Severity.ERROR, _HOST, "ovn-controller does not run", "`vgpuctl apply-hosts` starts it"
+        )
     elif signs.connection != _CONNECTED:
         read = f"ovn-controller is {signs.connection or 'silent'} with {', '.join(network.southbound)}"
         mend = (
             "see whether ovn-central runs and is reachable, and /var/log/ovn/ovn-controller.log; flows stay as they are"
         )
-        yield Finding("ovn", Severity.ERROR, _HOST, read, mend)
+        yield Finding(CheckId.OVN, Severity.ERROR, _HOST, read, mend)
 
 
 def ovn_role(seen: Examined) -> Iterator[Finding]:
@@ -52,7 +55,7 @@ def ovn_role(seen: Examined) -> Iterator[Finding]:
     if network is not None and seen.signs.ovn is not None and seen.signs.ovn.has_role is False:
         read = f"{', '.join(network.southbound)} lets this host's certificate write every row of every host"
         mend = "on the central's machine: ovn-sbctl set-connection role=ovn-controller pssl:6642"
-        yield Finding("ovn-role", Severity.WARNING, _HOST, read, mend)
+        yield Finding(CheckId.OVN_ROLE, Severity.WARNING, _HOST, read, mend)
 
 
 def tunnel_mtu(seen: Examined) -> Iterator[Finding]:
@@ -68,12 +71,12 @@ def tunnel_mtu(seen: Examined) -> Iterator[Finding]:
             read = (
                 f"the MTU of {one.name} is {one.mtu}, guests' packets of {network.guest_mtu} bytes need {network.mtu}"
             )
-            yield Finding("tunnel-mtu", Severity.ERROR, _HOST, read, mend)
+            yield Finding(CheckId.TUNNEL_MTU, Severity.ERROR, _HOST, read, mend)
             return
     for tunnel in seen.signs.ovn.tunnels if seen.signs.ovn else ():
         if 0 < tunnel.carries < network.mtu:
             read = f"the way to {tunnel.remote} carries {tunnel.carries} bytes and not {network.mtu}"
-            yield Finding("tunnel-mtu", Severity.ERROR, _HOST, read, mend)
+            yield Finding(CheckId.TUNNEL_MTU, Severity.ERROR, _HOST, read, mend)
 
 
 def tunnel_down(seen: Examined) -> Iterator[Finding]:
@@ -84,7 +87,7 @@ def tunnel_down(seen: Examined) -> Iterator[Finding]:
     unanswered = [tunnel.remote for tunnel in seen.signs.ovn.tunnels if tunnel.carries == 0]
     for remote in unanswered:
         mend = "see whether that host is up, and what lies between: VLAN, firewall (UDP 6081 geneve, 4789 vxlan)"
-        yield Finding("tunnel-down", Severity.ERROR, _HOST, f"{remote} does not answer", mend)
+        yield Finding(CheckId.TUNNEL_DOWN, Severity.ERROR, _HOST, f"{remote} does not answer", mend)
     for state in seen.tunnels:
         port = f"UDP {state.port}"
         here = f"let {port} through: firewall-cmd --permanent --add-port={state.port}/udp; firewall-cmd --reload"
@@ -92,10 +95,12 @@ def tunnel_down(seen: Examined) -> Iterator[Finding]:
             continue
         if state.refused is not None:
             read = f"{state.remote} answers ping and refuses the tunnel's packets, {port}: {state.refused}"
-            yield Finding("tunnel-down", Severity.ERROR, _HOST, read, f"on that host, {here}")
+            yield Finding(CheckId.TUNNEL_DOWN, Severity.ERROR, _HOST, read, f"on that host, {here}")
         elif state.is_silent:
             read = f"{state.remote} answers ping, but none of the tunnel's packets from it arrive, {port}"
-            yield Finding("tunnel-down", Severity.ERROR, _HOST, read, f"on this host, or on the way to it, {here}")
+            yield Finding(
+                CheckId.TUNNEL_DOWN, Severity.ERROR, _HOST, read, f"on this host, or on the way to it, {here}"
+            )
         elif state.bfd == "down":
             read = f"BFD says that the tunnel to {state.remote} is down"
-            yield Finding("tunnel-down", Severity.ERROR, _HOST, read, f"on both hosts, {here}")
+            yield Finding(CheckId.TUNNEL_DOWN, Severity.ERROR, _HOST, read, f"on both hosts, {here}")

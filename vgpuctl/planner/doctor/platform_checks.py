@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import (
     Package,
     describe_missing_mount,
@@ -25,7 +26,7 @@ def guest_firmware(seen: Examined) -> Iterator[Finding]:
         return
     read = "every UEFI build has Secure Boot with enrolled keys" if facts.guest_firmwares else "there is no UEFI build"
     fix = f"{install([Package.FIRMWARE], family_of(facts.distribution))}; VMs with --firmware bios need none"
-    yield Finding("guest-firmware", Severity.WARNING, HOST, read, fix)
+    yield Finding(CheckId.GUEST_FIRMWARE, Severity.WARNING, HOST, read, fix)
 
 
 def hugepages_mount(seen: Examined) -> Iterator[Finding]:
@@ -35,7 +36,7 @@ def hugepages_mount(seen: Examined) -> Iterator[Finding]:
         if pool.is_mounted is False and (pool.total or pool.size_kib in declared):
             read, fix = describe_missing_mount(pool.size_kib), mount_huge_pages(pool.size_kib)
             severity = Severity.ERROR if pool.size_kib in declared else Severity.WARNING
-            yield Finding("hugepages-mount", severity, HOST, read, fix)
+            yield Finding(CheckId.HUGEPAGES_MOUNT, severity, HOST, read, fix)
 
 
 def guests_at_shutdown(seen: Examined) -> Iterator[Finding]:
@@ -43,7 +44,7 @@ def guests_at_shutdown(seen: Examined) -> Iterator[Finding]:
     if seen.signs.guests_at_shutdown == "suspend":
         read = "libvirt-guests has ON_SHUTDOWN=suspend; a guest with a GPU cannot be saved and is forced off instead"
         fix = f"set ON_SHUTDOWN=shutdown in {_SETTINGS}"
-        yield Finding("guests-at-shutdown", Severity.WARNING, HOST, read, fix)
+        yield Finding(CheckId.GUESTS_AT_SHUTDOWN, Severity.WARNING, HOST, read, fix)
 
 
 def proxmox(seen: Examined) -> Iterator[Finding]:
@@ -51,4 +52,4 @@ def proxmox(seen: Examined) -> Iterator[Finding]:
     if seen.signs.is_proxmox:
         read = "this is a host of Proxmox VE: its VMs are not in libvirt, so vgpuctl sees only the devices they hold"
         fix = "use a separate host for vgpuctl, and disable pve-nvidia-sriov@ there; not tried on Proxmox"
-        yield Finding("proxmox", Severity.WARNING, HOST, read, fix)
+        yield Finding(CheckId.PROXMOX, Severity.WARNING, HOST, read, fix)

@@ -7,6 +7,7 @@ A check with an id of table.py finds the same problem; if the agent runs, the ag
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import Family, Package, family_of, install
 from vgpuctl.model.host_target import AUTO_PYTHON
 from vgpuctl.model.layout import HostLayout
@@ -54,7 +55,7 @@ class Newcomer:
 class Prerequisite:
     """One thing that a host must have. id: stable, as a check's. worst: of its findings."""
 
-    id: str
+    id: CheckId
     find: Callable[[Newcomer], Iterator[Finding]]
     worst: Severity = Severity.ERROR
 
@@ -63,14 +64,14 @@ def machine(host: Newcomer) -> Iterator[Finding]:
     """The processor is not x86-64."""
     if host.there.machine != SUPPORTED_MACHINE:
         read = f"the machine is {host.there.machine or 'unknown'}; guests are defined for {SUPPORTED_MACHINE}"
-        yield Finding("machine", Severity.ERROR, HOST, read, f"use a host with {SUPPORTED_MACHINE}")
+        yield Finding(CheckId.MACHINE, Severity.ERROR, HOST, read, f"use a host with {SUPPORTED_MACHINE}")
 
 
 def distribution(host: Newcomer) -> Iterator[Finding]:
     """The distribution is of no known family, so its package names are not known."""
     if host.family is Family.UNKNOWN:
         read = f"{host.there.operating_system} is of no known family (Debian, RHEL, SUSE)"
-        yield Finding("distribution", Severity.NOTE, HOST, read, "the fixes below have the names of each family")
+        yield Finding(CheckId.DISTRIBUTION, Severity.NOTE, HOST, read, "the fixes below have the names of each family")
 
 
 def sudo(host: Newcomer) -> Iterator[Finding]:
@@ -80,16 +81,16 @@ def sudo(host: Newcomer) -> Iterator[Finding]:
     if not host.becomes:
         read = f"{_login(host)} is not root, and the inventory does not say ansible_become"
         fix = "set `ansible_become: true` in the inventory, or log in as root with `ansible_user: root`"
-        yield Finding("sudo", Severity.ERROR, HOST, read, fix)
+        yield Finding(CheckId.SUDO, Severity.ERROR, HOST, read, fix)
     elif "sudo" not in host.there.programs:
         fix = "as root: " + install([Package.SUDO], host.family)
-        yield Finding("sudo", Severity.ERROR, HOST, "sudo is not installed", fix)
+        yield Finding(CheckId.SUDO, Severity.ERROR, HOST, "sudo is not installed", fix)
     elif host.sudo is not None:
         fix = host.sudo.hint or "give the user a rule in /etc/sudoers.d"
         if host.user:
             rule = f"echo '{host.user} ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/vgpuctl"
             fix = f"{fix}; as root, for example: {rule}"
-        yield Finding("sudo", Severity.ERROR, HOST, host.sudo.message, fix)
+        yield Finding(CheckId.SUDO, Severity.ERROR, HOST, host.sudo.message, fix)
 
 
 def python(host: Newcomer) -> Iterator[Finding]:
@@ -100,31 +101,31 @@ def python(host: Newcomer) -> Iterator[Finding]:
     fit = max((one for one in host.there.pythons if one.is_new_enough), key=lambda one: one.version, default=None)
     if fit is not None:
         fix = f"set `ansible_python_interpreter: {fit.path}` in the inventory"
-        yield Finding("python", Severity.ERROR, HOST, host.agent.message, fix)
+        yield Finding(CheckId.PYTHON, Severity.ERROR, HOST, host.agent.message, fix)
         return
     there = ", ".join(f"{one.path} {'.'.join(map(str, one.version))}" for one in host.there.pythons) or "none"
     command = install([Package.PYTHON], host.family)
     read = f"no Python {floor} or newer; there is {there}"
     is_found = host.family is Family.DEBIAN or host.interpreter == AUTO_PYTHON
     fix = command if is_found else f"{command}, and name it in `ansible_python_interpreter`"
-    yield Finding("python", Severity.ERROR, HOST, read, fix, _runnable(command, host))
+    yield Finding(CheckId.PYTHON, Severity.ERROR, HOST, read, fix, _runnable(command, host))
 
 
 def agent(host: Newcomer) -> Iterator[Finding]:
     """The agent does not start, for a reason other than Python."""
     if host.agent is not None and not host.lacks_python and host.sudo is None:
         fix = host.agent.hint or "see what the host's shell prints at a login without terminal"
-        yield Finding("agent", Severity.ERROR, HOST, host.agent.message, fix)
+        yield Finding(CheckId.AGENT, Severity.ERROR, HOST, host.agent.message, fix)
 
 
 def proxmox(host: Newcomer) -> Iterator[Finding]:
     """Proxmox VE runs its VMs without libvirt."""
     if host.there.is_proxmox:
         read = "this is a host of Proxmox VE, on which vgpuctl was not tried"
-        yield Finding("proxmox", Severity.WARNING, HOST, read, "use a separate host for vgpuctl")
+        yield Finding(CheckId.PROXMOX, Severity.WARNING, HOST, read, "use a separate host for vgpuctl")
 
 
-def installing(package: Package, host: Newcomer, check: str, read: str) -> Finding:
+def installing(package: Package, host: Newcomer, check: CheckId, read: str) -> Finding:
     """The finding of a missing package, with the command that installs it."""
     command = install([package], host.family)
     return Finding(check, Severity.ERROR, HOST, read, command, _runnable(command, host))

@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 
 from vgpuctl import catalog
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import Family, kernel_arguments, rebuild_initramfs
 from vgpuctl.model.layout import HostLayout, LayoutKind
 from vgpuctl.model.preparation import Card
@@ -23,10 +24,10 @@ def kvm(host: Newcomer) -> Iterator[Finding]:
         return
     if not host.there.cpu_virtualisation:
         read = "the processor shows neither vmx nor svm"
-        yield Finding("kvm", Severity.ERROR, HOST, read, "enable VT-x (Intel) or SVM (AMD) in the firmware")
+        yield Finding(CheckId.KVM, Severity.ERROR, HOST, read, "enable VT-x (Intel) or SVM (AMD) in the firmware")
         return
     command = f"modprobe {'kvm_intel' if host.there.cpu_virtualisation == _INTEL else 'kvm_amd'}"
-    yield Finding("kvm", Severity.ERROR, HOST, "there is no /dev/kvm", command, command)
+    yield Finding(CheckId.KVM, Severity.ERROR, HOST, "there is no /dev/kvm", command, command)
 
 
 def iommu_off(host: Newcomer) -> Iterator[Finding]:
@@ -40,7 +41,7 @@ def iommu_off(host: Newcomer) -> Iterator[Finding]:
     firmware = f"enable {setting} in the firmware"
     command = kernel_arguments(" ".join(missing), host.family) if missing else None
     fix = f"{firmware}; {command}; reboot" if command else f"{firmware}; reboot"
-    yield Finding("iommu-off", Severity.ERROR, HOST, "/sys/class/iommu is empty", fix, _runnable(command, host))
+    yield Finding(CheckId.IOMMU_OFF, Severity.ERROR, HOST, "/sys/class/iommu is empty", fix, _runnable(command, host))
 
 
 def declared_arguments(host: Newcomer) -> Iterator[Finding]:
@@ -51,14 +52,14 @@ def declared_arguments(host: Newcomer) -> Iterator[Finding]:
         command = kernel_arguments(" ".join(missing), host.family)
         read = f"the kernel's arguments lack {' '.join(missing)}, which the layout declares"
         fix = f"{command}; reboot"
-        yield Finding("kernel-arguments", Severity.ERROR, HOST, read, fix, _runnable(command, host))
+        yield Finding(CheckId.KERNEL_ARGUMENTS, Severity.ERROR, HOST, read, fix, _runnable(command, host))
 
 
 def gpus(host: Newcomer) -> Iterator[Finding]:
     """No GPU shows on the PCI bus."""
     if not host.there.cards:
         fix = "see `lspci -nn`; a card that is seated and powered may need Above 4G decoding in the firmware"
-        yield Finding("gpus", Severity.WARNING, HOST, "no GPU shows on the PCI bus", fix)
+        yield Finding(CheckId.GPUS, Severity.WARNING, HOST, "no GPU shows on the PCI bus", fix)
 
 
 def sriov_resources(host: Newcomer) -> Iterator[Finding]:
@@ -67,11 +68,11 @@ def sriov_resources(host: Newcomer) -> Iterator[Finding]:
         board = catalog.board_by_pci(card.vendor, card.device, card.subsystem)
         if card.has_unassigned_memory:
             read = "the firmware gave one of its memory BARs no address"
-            yield Finding("sriov-resources", Severity.ERROR, card.address, read, FIRMWARE)
+            yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, card.address, read, FIRMWARE)
         elif board is not None and board.interface == "sriov-vf" and not card.total_vfs:
             severity = Severity.ERROR if _wants(host.layout, (*_VGPU_KINDS, LayoutKind.VF)) else Severity.WARNING
             read = f"{board.name} shows no VFs (sriov_totalvfs is {'missing' if card.total_vfs is None else 0})"
-            yield Finding("sriov-resources", severity, card.address, read, FIRMWARE)
+            yield Finding(CheckId.SRIOV_RESOURCES, severity, card.address, read, FIRMWARE)
 
 
 def foreign_driver(host: Newcomer) -> Iterator[Finding]:
@@ -81,7 +82,7 @@ def foreign_driver(host: Newcomer) -> Iterator[Finding]:
         file = f"/etc/modprobe.d/vgpuctl-{driver}.conf"
         command = f"echo 'blacklist {driver}' > {file} && {rebuild_initramfs(host.family)}"
         read, fix = f"{on} is on {driver}", f"{command}; reboot"
-        yield Finding("foreign-driver", Severity.ERROR, HOST, read, fix, _runnable(command, host))
+        yield Finding(CheckId.FOREIGN_DRIVER, Severity.ERROR, HOST, read, fix, _runnable(command, host))
 
 
 def vgpu_driver(host: Newcomer) -> Iterator[Finding]:
@@ -95,20 +96,22 @@ def vgpu_driver(host: Newcomer) -> Iterator[Finding]:
     fix = "install NVIDIA's vGPU Manager for KVM (the file named vgpu-kvm, of the licensing portal) and reboot"
     if there.nvidia_driver is None:
         read = "NVIDIA's driver is not loaded; passthrough needs none, vGPUs need the vGPU Manager"
-        yield Finding("driver-without-vgpu", severity, HOST, read, fix)
+        yield Finding(CheckId.DRIVER_WITHOUT_VGPU, severity, HOST, read, fix)
     elif "nvidia-gridd" in there.processes or "nvidia-gridd.service" in there.units:
         read = f"driver {there.nvidia_driver} is the edition for guests (it brings nvidia-gridd)"
-        yield Finding("driver-without-vgpu", severity, HOST, read, fix)
+        yield Finding(CheckId.DRIVER_WITHOUT_VGPU, severity, HOST, read, fix)
     elif not any(card.is_vgpu_host for card in cards) and any(card.driver == "nvidia" for card in cards):
         read = f"driver {there.nvidia_driver} has no unbindLock, so it is not the vGPU edition"
-        yield Finding("driver-without-vgpu", severity, HOST, read, fix)
+        yield Finding(CheckId.DRIVER_WITHOUT_VGPU, severity, HOST, read, fix)
 
 
 def secure_boot(host: Newcomer) -> Iterator[Finding]:
     """Secure Boot is on, and NVIDIA's driver is not loaded."""
     if host.there.has_secure_boot and host.there.nvidia_driver is None and any(True for _ in _nvidia(host)):
         fix = "sign NVIDIA's modules and enrol the key (mokutil --import), or switch Secure Boot off"
-        yield Finding("secure-boot", Severity.WARNING, HOST, "Secure Boot is on and no NVIDIA driver is loaded", fix)
+        yield Finding(
+            CheckId.SECURE_BOOT, Severity.WARNING, HOST, "Secure Boot is on and no NVIDIA driver is loaded", fix
+        )
 
 
 def vfio_module(host: Newcomer) -> Iterator[Finding]:
@@ -116,7 +119,7 @@ def vfio_module(host: Newcomer) -> Iterator[Finding]:
     if host.there.has_modules_list and "vfio-pci" not in host.there.modules:
         read = f"the kernel {host.there.kernel} has no module vfio-pci"
         fix = "boot the distribution's standard kernel; on Ubuntu's cloud kernels install linux-modules-extra"
-        yield Finding("vfio-module", Severity.ERROR, HOST, read, fix)
+        yield Finding(CheckId.VFIO_MODULE, Severity.ERROR, HOST, read, fix)
 
 
 def _runnable(command: str | None, host: Newcomer) -> str | None:

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import Package, describe_missing_mount, mount_huge_pages
 from vgpuctl.model.layout import Encapsulation
 from vgpuctl.planner.doctor.finding import Finding, Severity
@@ -18,16 +19,16 @@ _DEFAULT_NETWORK = "default"
 def qemu(host: Newcomer) -> Iterator[Finding]:
     """QEMU is not installed."""
     if not {"qemu-system-x86_64", "qemu-kvm"} & host.there.programs:
-        yield installing(Package.QEMU, host, "qemu", "neither qemu-system-x86_64 nor qemu-kvm is there")
+        yield installing(Package.QEMU, host, CheckId.QEMU, "neither qemu-system-x86_64 nor qemu-kvm is there")
 
 
 def libvirt(host: Newcomer) -> Iterator[Finding]:
     """libvirt is not installed."""
     if not {_MONOLITHIC, _MODULAR} & host.there.programs:
-        yield installing(Package.LIBVIRT, host, "libvirt", "neither libvirtd nor virtqemud is there")
+        yield installing(Package.LIBVIRT, host, CheckId.LIBVIRT, "neither libvirtd nor virtqemud is there")
     elif "virt-ssh-helper" not in host.there.programs:
         read = "virt-ssh-helper is missing; libvirt before 6.7 does not have it"
-        yield installing(Package.LIBVIRT, host, "libvirt", read)
+        yield installing(Package.LIBVIRT, host, CheckId.LIBVIRT, read)
 
 
 def libvirt_daemons(host: Newcomer) -> Iterator[Finding]:
@@ -36,7 +37,7 @@ def libvirt_daemons(host: Newcomer) -> Iterator[Finding]:
     if silent:
         command = f"systemctl enable --now {' '.join(f'{name}.socket' for name in silent)}"
         read = f"{', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not listen in /run/libvirt"
-        yield Finding("libvirt-daemons", Severity.ERROR, HOST, read, command, command)
+        yield Finding(CheckId.LIBVIRT_DAEMONS, Severity.ERROR, HOST, read, command, command)
 
 
 def _silent_daemons(host: Newcomer) -> list[str]:
@@ -60,17 +61,19 @@ def libvirt_network(host: Newcomer) -> Iterator[Finding]:
         return
     start = "virsh net-start default && virsh net-autostart default"
     if _DEFAULT_NETWORK in host.networks:
-        yield Finding("libvirt-network", Severity.NOTE, HOST, "libvirt's network default is not active", start, start)
+        yield Finding(
+            CheckId.LIBVIRT_NETWORK, Severity.NOTE, HOST, "libvirt's network default is not active", start, start
+        )
         return
     command = f"virsh net-define /usr/share/libvirt/networks/default.xml && {start}"
     read = "libvirt has no network default; VMs then need --network NAME or tenants' networks"
-    yield Finding("libvirt-network", Severity.NOTE, HOST, read, command, command)
+    yield Finding(CheckId.LIBVIRT_NETWORK, Severity.NOTE, HOST, read, command, command)
 
 
 def guest_firmware(host: Newcomer) -> Iterator[Finding]:
     """No UEFI build for guests is installed; VMs with --firmware bios need none."""
     if not host.there.firmware_builds:
-        found = installing(Package.FIRMWARE, host, "guest-firmware", "there is no UEFI build for guests")
+        found = installing(Package.FIRMWARE, host, CheckId.GUEST_FIRMWARE, "there is no UEFI build for guests")
         yield Finding(found.check, Severity.WARNING, found.subject, found.read, found.mend, found.command)
 
 
@@ -80,7 +83,9 @@ def hugepages_mount(host: Newcomer) -> Iterator[Finding]:
     kept = {size_kib for size_kib, count in host.there.pages if count}
     for size_kib in sorted((declared | kept) - host.there.mounted_pages_kib):
         severity = Severity.ERROR if size_kib in declared else Severity.WARNING
-        yield Finding("hugepages-mount", severity, HOST, describe_missing_mount(size_kib), mount_huge_pages(size_kib))
+        yield Finding(
+            CheckId.HUGEPAGES_MOUNT, severity, HOST, describe_missing_mount(size_kib), mount_huge_pages(size_kib)
+        )
 
 
 def ovn(host: Newcomer) -> Iterator[Finding]:
@@ -90,11 +95,11 @@ def ovn(host: Newcomer) -> Iterator[Finding]:
         return
     missing = [name for name in ("ovs-vsctl", "ovn-controller") if name not in host.there.programs]
     if missing:
-        yield installing(Package.OVN_HOST, host, "ovn", f"the host has no {', '.join(missing)}")
+        yield installing(Package.OVN_HOST, host, CheckId.OVN, f"the host has no {', '.join(missing)}")
     for name in ("openvswitch", str(network.encapsulation)):
         if host.there.has_modules_list and name not in host.there.modules:
             read = f"the kernel {host.there.kernel} has no module {name}"
-            yield Finding("ovn", Severity.ERROR, HOST, read, "install the kernel's package of modules")
+            yield Finding(CheckId.OVN, Severity.ERROR, HOST, read, "install the kernel's package of modules")
 
 
 def firewall(host: Newcomer) -> Iterator[Finding]:
@@ -109,4 +114,4 @@ def firewall(host: Newcomer) -> Iterator[Finding]:
     }
     for name in host.there.firewalls:
         read = f"{name} is on; tunnels between the hosts need UDP {port}, and ping says nothing about it"
-        yield Finding("firewall", Severity.WARNING, HOST, read, commands[name], commands[name])
+        yield Finding(CheckId.FIREWALL, Severity.WARNING, HOST, read, commands[name], commands[name])

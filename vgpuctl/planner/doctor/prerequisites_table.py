@@ -3,34 +3,35 @@
 
 from collections.abc import Collection
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.planner.doctor import prerequisites, prerequisites_of_devices, prerequisites_of_services
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.prerequisites import Newcomer, Prerequisite
 
 PREREQUISITES: tuple[Prerequisite, ...] = (
-    Prerequisite("machine", prerequisites.machine),
-    Prerequisite("distribution", prerequisites.distribution, Severity.NOTE),
-    Prerequisite("sudo", prerequisites.sudo),
-    Prerequisite("python", prerequisites.python),
-    Prerequisite("agent", prerequisites.agent),
-    Prerequisite("kvm", prerequisites_of_devices.kvm),
-    Prerequisite("iommu-off", prerequisites_of_devices.iommu_off),
-    Prerequisite("kernel-arguments", prerequisites_of_devices.declared_arguments),
-    Prerequisite("vfio-module", prerequisites_of_devices.vfio_module),
-    Prerequisite("gpus", prerequisites_of_devices.gpus, Severity.WARNING),
-    Prerequisite("sriov-resources", prerequisites_of_devices.sriov_resources),
-    Prerequisite("foreign-driver", prerequisites_of_devices.foreign_driver),
-    Prerequisite("driver-without-vgpu", prerequisites_of_devices.vgpu_driver),
-    Prerequisite("secure-boot", prerequisites_of_devices.secure_boot, Severity.WARNING),
-    Prerequisite("qemu", prerequisites_of_services.qemu),
-    Prerequisite("libvirt", prerequisites_of_services.libvirt),
-    Prerequisite("libvirt-daemons", prerequisites_of_services.libvirt_daemons),
-    Prerequisite("libvirt-network", prerequisites_of_services.libvirt_network, Severity.NOTE),
-    Prerequisite("guest-firmware", prerequisites_of_services.guest_firmware, Severity.WARNING),
-    Prerequisite("hugepages-mount", prerequisites_of_services.hugepages_mount),
-    Prerequisite("ovn", prerequisites_of_services.ovn),
-    Prerequisite("firewall", prerequisites_of_services.firewall, Severity.WARNING),
-    Prerequisite("proxmox", prerequisites.proxmox, Severity.WARNING),
+    Prerequisite(CheckId.MACHINE, prerequisites.machine),
+    Prerequisite(CheckId.DISTRIBUTION, prerequisites.distribution, Severity.NOTE),
+    Prerequisite(CheckId.SUDO, prerequisites.sudo),
+    Prerequisite(CheckId.PYTHON, prerequisites.python),
+    Prerequisite(CheckId.AGENT, prerequisites.agent),
+    Prerequisite(CheckId.KVM, prerequisites_of_devices.kvm),
+    Prerequisite(CheckId.IOMMU_OFF, prerequisites_of_devices.iommu_off),
+    Prerequisite(CheckId.KERNEL_ARGUMENTS, prerequisites_of_devices.declared_arguments),
+    Prerequisite(CheckId.VFIO_MODULE, prerequisites_of_devices.vfio_module),
+    Prerequisite(CheckId.GPUS, prerequisites_of_devices.gpus, Severity.WARNING),
+    Prerequisite(CheckId.SRIOV_RESOURCES, prerequisites_of_devices.sriov_resources),
+    Prerequisite(CheckId.FOREIGN_DRIVER, prerequisites_of_devices.foreign_driver),
+    Prerequisite(CheckId.DRIVER_WITHOUT_VGPU, prerequisites_of_devices.vgpu_driver),
+    Prerequisite(CheckId.SECURE_BOOT, prerequisites_of_devices.secure_boot, Severity.WARNING),
+    Prerequisite(CheckId.QEMU, prerequisites_of_services.qemu),
+    Prerequisite(CheckId.LIBVIRT, prerequisites_of_services.libvirt),
+    Prerequisite(CheckId.LIBVIRT_DAEMONS, prerequisites_of_services.libvirt_daemons),
+    Prerequisite(CheckId.LIBVIRT_NETWORK, prerequisites_of_services.libvirt_network, Severity.NOTE),
+    Prerequisite(CheckId.GUEST_FIRMWARE, prerequisites_of_services.guest_firmware, Severity.WARNING),
+    Prerequisite(CheckId.HUGEPAGES_MOUNT, prerequisites_of_services.hugepages_mount),
+    Prerequisite(CheckId.OVN, prerequisites_of_services.ovn),
+    Prerequisite(CheckId.FIREWALL, prerequisites_of_services.firewall, Severity.WARNING),
+    Prerequisite(CheckId.PROXMOX, prerequisites.proxmox, Severity.WARNING),
 )
 
 

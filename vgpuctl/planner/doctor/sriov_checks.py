@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.vf_health import VfState, describe, state_of
 from vgpuctl.model.layout import LayoutKind
@@ -21,29 +22,29 @@ def pf_unbound(seen: Examined) -> Iterator[Finding]:
         if gpu.driver is None and (gpu.vfs or seen.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU)):
             left = f", with {len(gpu.vfs)} VFs" if gpu.vfs else ""
             mend = "`vgpuctl apply-hosts` clears driver_override, binds nvidia and sets the VFs again"
-            yield Finding("pf-unbound", Severity.ERROR, gpu.address, f"driver is none{left}", mend)
+            yield Finding(CheckId.PF_UNBOUND, Severity.ERROR, gpu.address, f"driver is none{left}", mend)
 
 
 def vfs_without_driver(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: VFs have no driver, for example after a refused unbindLock or a reload of nvidia."""
-    yield from _sick(seen, "vfs-without-driver", VfState.NO_DRIVER, _REPAIR)
+    yield from _sick(seen, CheckId.VFS_WITHOUT_DRIVER, VfState.NO_DRIVER, _REPAIR)
 
 
 def vfs_on_stub(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: VFs are on pci-pf-stub, which claims them by its new_id if they have the id of their PF."""
-    yield from _sick(seen, "vfs-on-stub", VfState.ON_STUB, _REPAIR)
+    yield from _sick(seen, CheckId.VFS_ON_STUB, VfState.ON_STUB, _REPAIR)
 
 
 def vfs_unregistered(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: VFs on nvidia offer no vGPU types, because they were created before the vGPU manager was ready."""
     mend = f"{_REPAIR}; if they stay so: `journalctl -u nvidia-vgpu-mgr -u nvidia-vgpud` on the host"
-    yield from _sick(seen, "vfs-unregistered", VfState.UNREGISTERED, mend)
+    yield from _sick(seen, CheckId.VFS_UNREGISTERED, VfState.UNREGISTERED, mend)
 
 
 def vfs_on_other_driver(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: VFs for vGPUs are on another driver, such as vfio-pci, and no VM holds them."""
     mend = f"{_REPAIR}; a domain with managed='yes' on a VF does this"
-    yield from _sick(seen, "vfs-on-other-driver", VfState.OTHER_DRIVER, mend)
+    yield from _sick(seen, CheckId.VFS_ON_OTHER_DRIVER, VfState.OTHER_DRIVER, mend)
 
 
 def board_unknown(seen: Examined) -> Iterator[Finding]:
@@ -56,7 +57,7 @@ def board_unknown(seen: Examined) -> Iterator[Finding]:
         if wants and gpu.total_vfs and not gpu.vfs and gpu.device_id not in known:
             read = f"{name_of(gpu)} is {gpu.vendor_id}:{gpu.device_id}; sriov-manage knows {', '.join(known) or 'none'}"
             mend = "install a vGPU host driver that supports the board; switch its display mode where it has one"
-            yield Finding("board-unknown", Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.BOARD_UNKNOWN, Severity.ERROR, gpu.address, read, mend)
 
 
 def foreign_sriov_unit(seen: Examined) -> Iterator[Finding]:
@@ -65,10 +66,10 @@ def foreign_sriov_unit(seen: Examined) -> Iterator[Finding]:
         if service.name.startswith(FOREIGN_UNITS):
             mend = f"systemctl disable --now {service.name}: vgpuctl-restore.service does it at boot"
             read = f"{service.name} is loaded, {'active' if service.active else 'not active'}"
-            yield Finding("foreign-sriov-unit", Severity.WARNING, HOST, read, mend)
+            yield Finding(CheckId.FOREIGN_SRIOV_UNIT, Severity.WARNING, HOST, read, mend)
 
 
-def _sick(seen: Examined, check: str, state: VfState, mend: str) -> Iterator[Finding]:
+def _sick(seen: Examined, check: CheckId, state: VfState, mend: str) -> Iterator[Finding]:
     for gpu in seen.nvidia_gpus():
         found = _states(gpu)
         sick = [one for one in found if one is state]

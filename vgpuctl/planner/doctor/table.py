@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.planner.doctor import (
     gpu_checks,
     host_checks,
@@ -19,60 +20,60 @@ from vgpuctl.planner.doctor.finding import Finding, Severity
 
 @dataclass(frozen=True)
 class Check:
-    """One failure mode. id: stable. row: its row in the reference, 0 for one beside them. worst: of its findings."""
+    """One failure mode. row: its row in the reference, 0 for one beside them. worst: of its findings."""
 
-    id: str
+    id: CheckId
     row: int
     find: Callable[[Examined], Iterator[Finding]]
     worst: Severity = Severity.ERROR
 
 
 CHECKS: tuple[Check, ...] = (
-    Check("iommu-off", 1, host_checks.iommu_off),
-    Check("sriov-resources", 2, gpu_checks.sriov_resources),
-    Check("foreign-driver", 3, gpu_checks.foreign_driver),
-    Check("driver-without-vgpu", 4, gpu_checks.driver_without_vgpu),
-    Check("wrong-driver", 5, gpu_checks.wrong_driver),
-    Check("gpu-in-use", 6, gpu_checks.gpu_in_use, Severity.WARNING),
-    Check("mode-pending", 7, gpu_checks.mode_pending),
-    Check("mig-without-instance", 8, vgpu_checks.mig_without_instance),
-    Check("size-conflict", 9, vgpu_checks.size_conflict, Severity.WARNING),
-    Check("stale-vgpu", 10, vgpu_checks.stale_vgpu, Severity.WARNING),
-    Check("mixed-size-lost", 11, vgpu_checks.mixed_size_lost),
-    Check("fabric", 12, gpu_checks.fabric),
-    Check("memory-map", 13, gpu_checks.memory_map, Severity.WARNING),
-    Check("group-not-isolated", 14, gpu_checks.group_not_isolated),
-    Check("no-reset", 15, gpu_checks.no_reset),
-    Check("access-denied", 16, host_checks.access_denied),
-    Check("memory-lock", 17, host_checks.memory_lock),
-    Check("kernel-module", 18, host_checks.kernel_module),
-    Check("secure-boot", 19, host_checks.secure_boot),
-    Check("vgpu-manager", 20, host_checks.vgpu_manager),
-    Check("ecc-and-type", 21, gpu_checks.ecc_and_type),
-    Check("mixed-generations", 22, host_checks.mixed_generations),
-    Check("group-open", 23, host_checks.group_open),
-    Check("stop-race", 24, vgpu_checks.stop_race),
-    Check("pf-unbound", 0, sriov_checks.pf_unbound),
-    Check("vfs-without-driver", 0, sriov_checks.vfs_without_driver),
-    Check("vfs-on-stub", 0, sriov_checks.vfs_on_stub),
-    Check("vfs-unregistered", 0, sriov_checks.vfs_unregistered),
-    Check("vfs-on-other-driver", 0, sriov_checks.vfs_on_other_driver),
-    Check("board-unknown", 0, sriov_checks.board_unknown),
-    Check("foreign-sriov-unit", 0, sriov_checks.foreign_sriov_unit, Severity.WARNING),
-    Check("libvirt-too-old", 0, host_checks.libvirt_too_old),
-    Check("vf-quarantined", 0, vgpu_checks.vf_quarantined, Severity.WARNING),
-    Check("boot-contract", 0, host_checks.boot_contract),
-    Check("libvirt-daemons", 0, libvirt_checks.libvirt_daemons),
-    Check("selinux-pool", 0, libvirt_checks.selinux_pool, Severity.WARNING),
-    Check("guest-firmware", 0, platform_checks.guest_firmware, Severity.WARNING),
-    Check("hugepages-mount", 0, platform_checks.hugepages_mount),
-    Check("guests-at-shutdown", 0, platform_checks.guests_at_shutdown, Severity.WARNING),
-    Check("proxmox", 0, platform_checks.proxmox, Severity.WARNING),
-    Check("ovn", 0, network_checks.ovn),
-    Check("ovn-role", 0, network_checks.ovn_role, Severity.WARNING),
-    Check("tunnel-mtu", 0, network_checks.tunnel_mtu),
-    Check("tunnel-down", 0, network_checks.tunnel_down),
-    Check("unread", 0, gpu_checks.unread),
+    Check(CheckId.IOMMU_OFF, 1, host_checks.iommu_off),
+    Check(CheckId.SRIOV_RESOURCES, 2, gpu_checks.sriov_resources),
+    Check(CheckId.FOREIGN_DRIVER, 3, gpu_checks.foreign_driver),
+    Check(CheckId.DRIVER_WITHOUT_VGPU, 4, gpu_checks.driver_without_vgpu),
+    Check(CheckId.WRONG_DRIVER, 5, gpu_checks.wrong_driver),
+    Check(CheckId.GPU_IN_USE, 6, gpu_checks.gpu_in_use, Severity.WARNING),
+    Check(CheckId.MODE_PENDING, 7, gpu_checks.mode_pending),
+    Check(CheckId.MIG_WITHOUT_INSTANCE, 8, vgpu_checks.mig_without_instance),
+    Check(CheckId.SIZE_CONFLICT, 9, vgpu_checks.size_conflict, Severity.WARNING),
+    Check(CheckId.STALE_VGPU, 10, vgpu_checks.stale_vgpu, Severity.WARNING),
+    Check(CheckId.MIXED_SIZE_LOST, 11, vgpu_checks.mixed_size_lost),
+    Check(CheckId.FABRIC, 12, gpu_checks.fabric),
+    Check(CheckId.MEMORY_MAP, 13, gpu_checks.memory_map, Severity.WARNING),
+    Check(CheckId.GROUP_NOT_ISOLATED, 14, gpu_checks.group_not_isolated),
+    Check(CheckId.NO_RESET, 15, gpu_checks.no_reset),
+    Check(CheckId.ACCESS_DENIED, 16, host_checks.access_denied),
+    Check(CheckId.MEMORY_LOCK, 17, host_checks.memory_lock),
+    Check(CheckId.KERNEL_MODULE, 18, host_checks.kernel_module),
+    Check(CheckId.SECURE_BOOT, 19, host_checks.secure_boot),
+    Check(CheckId.VGPU_MANAGER, 20, host_checks.vgpu_manager),
+    Check(CheckId.ECC_AND_TYPE, 21, gpu_checks.ecc_and_type),
+    Check(CheckId.MIXED_GENERATIONS, 22, host_checks.mixed_generations),
+    Check(CheckId.GROUP_OPEN, 23, host_checks.group_open),
+    Check(CheckId.STOP_RACE, 24, vgpu_checks.stop_race),
+    Check(CheckId.PF_UNBOUND, 0, sriov_checks.pf_unbound),
+    Check(CheckId.VFS_WITHOUT_DRIVER, 0, sriov_checks.vfs_without_driver),
+    Check(CheckId.VFS_ON_STUB, 0, sriov_checks.vfs_on_stub),
+    Check(CheckId.VFS_UNREGISTERED, 0, sriov_checks.vfs_unregistered),
+    Check(CheckId.VFS_ON_OTHER_DRIVER, 0, sriov_checks.vfs_on_other_driver),
+    Check(CheckId.BOARD_UNKNOWN, 0, sriov_checks.board_unknown),
+    Check(CheckId.FOREIGN_SRIOV_UNIT, 0, sriov_checks.foreign_sriov_unit, Severity.WARNING),
+    Check(CheckId.LIBVIRT_TOO_OLD, 0, host_checks.libvirt_too_old),
+    Check(CheckId.VF_QUARANTINED, 0, vgpu_checks.vf_quarantined, Severity.WARNING),
+    Check(CheckId.BOOT_CONTRACT, 0, host_checks.boot_contract),
+    Check(CheckId.LIBVIRT_DAEMONS, 0, libvirt_checks.libvirt_daemons),
+    Check(CheckId.SELINUX_POOL, 0, libvirt_checks.selinux_pool, Severity.WARNING),
+    Check(CheckId.GUEST_FIRMWARE, 0, platform_checks.guest_firmware, Severity.WARNING),
+    Check(CheckId.HUGEPAGES_MOUNT, 0, platform_checks.hugepages_mount),
+    Check(CheckId.GUESTS_AT_SHUTDOWN, 0, platform_checks.guests_at_shutdown, Severity.WARNING),
+    Check(CheckId.PROXMOX, 0, platform_checks.proxmox, Severity.WARNING),
+    Check(CheckId.OVN, 0, network_checks.ovn),
+    Check(CheckId.OVN_ROLE, 0, network_checks.ovn_role, Severity.WARNING),
+    Check(CheckId.TUNNEL_MTU, 0, network_checks.tunnel_mtu),
+    Check(CheckId.TUNNEL_DOWN, 0, network_checks.tunnel_down),
+    Check(CheckId.UNREAD, 0, gpu_checks.unread),
 )
 
 

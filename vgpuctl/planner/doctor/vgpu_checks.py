@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.facts import Gpu, Holder
 from vgpuctl.catalog import short_name
 from vgpuctl.model.layout import LayoutKind, MigVgpuLayout, SizeMode, VgpuLayout
@@ -21,9 +22,9 @@ def mig_without_instance(seen: Examined) -> Iterator[Finding]:
             continue
         if seen.kind_of(gpu) in (LayoutKind.MIG_VGPU, LayoutKind.VGPU) or gpu.vfs:
             read = f"MIG is enabled, no GPU instance, {len(gpu.vfs)} VFs"
-            yield Finding("mig-without-instance", Severity.ERROR, gpu.address, read, mend)
-    for text in seen.said("mig-without-instance"):
-        yield Finding("mig-without-instance", Severity.WARNING, HOST, text, mend)
+            yield Finding(CheckId.MIG_WITHOUT_INSTANCE, Severity.ERROR, gpu.address, read, mend)
+    for text in seen.said(CheckId.MIG_WITHOUT_INSTANCE):
+        yield Finding(CheckId.MIG_WITHOUT_INSTANCE, Severity.WARNING, HOST, text, mend)
 
 
 def size_conflict(seen: Examined) -> Iterator[Finding]:
@@ -41,10 +42,10 @@ def size_conflict(seen: Examined) -> Iterator[Finding]:
             if is_wanted and _has_room(gpu) and blocking and one.framebuffer_mib not in blocking:
                 read = f"{short_name(one.name)} cannot be created: {', '.join(blocking.values())} is there"
                 mend = "declare size_mode mixed-size where the board has it, or use another GPU"
-                yield Finding("size-conflict", Severity.WARNING, gpu.address, read, mend)
-    for text in seen.said("size-conflict"):
+                yield Finding(CheckId.SIZE_CONFLICT, Severity.WARNING, gpu.address, read, mend)
+    for text in seen.said(CheckId.SIZE_CONFLICT):
         mend = "another size was there first (equal-size mode): see `vgpuctl list-profiles`"
-        yield Finding("size-conflict", Severity.WARNING, HOST, text, mend)
+        yield Finding(CheckId.SIZE_CONFLICT, Severity.WARNING, HOST, text, mend)
 
 
 def stale_vgpu(seen: Examined) -> Iterator[Finding]:
@@ -60,7 +61,7 @@ def stale_vgpu(seen: Examined) -> Iterator[Finding]:
             read = f"{device} has type {vgpu.type_id or 'unknown'}, no process holds it and no lease names it"
             where = f"/sys/bus/mdev/devices/{device}/remove" if vgpu.mdev_uuid else "its current_vgpu_type"
             mend = f"if it is nobody's: write {1 if vgpu.mdev_uuid else 0} to {where}"
-            yield Finding("stale-vgpu", Severity.WARNING, gpu.address, read, mend)
+            yield Finding(CheckId.STALE_VGPU, Severity.WARNING, gpu.address, read, mend)
 
 
 def mixed_size_lost(seen: Examined) -> Iterator[Finding]:
@@ -73,7 +74,7 @@ def mixed_size_lost(seen: Examined) -> Iterator[Finding]:
         if gpu.heterogeneous is False or lost:
             read = "vGPU Heterogeneous Mode is disabled, declared mixed-size"
             mend = "`vgpuctl apply-hosts` before the first vGPU is created"
-            yield Finding("mixed-size-lost", Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.MIXED_SIZE_LOST, Severity.ERROR, gpu.address, read, mend)
 
 
 def stop_race(seen: Examined) -> Iterator[Finding]:
@@ -81,10 +82,10 @@ def stop_race(seen: Examined) -> Iterator[Finding]:
     for lease in seen.leases:
         if lease.state is LeaseState.BROKEN:
             read = f"lease of {lease.share.device} (VM {lease.vm_name} of {lease.tenant}): {lease.problem or 'broken'}"
-            yield Finding("stop-race", Severity.ERROR, lease.share.gpu, read, "`vgpuctl repair` tries again")
-    for text in seen.said("stop-race"):
+            yield Finding(CheckId.STOP_RACE, Severity.ERROR, lease.share.gpu, read, "`vgpuctl repair` tries again")
+    for text in seen.said(CheckId.STOP_RACE):
         mend = "the driver was asked too early; vgpuctl tries for 45 s: `vgpuctl repair` where a lease is left"
-        yield Finding("stop-race", Severity.NOTE, HOST, text, mend)
+        yield Finding(CheckId.STOP_RACE, Severity.NOTE, HOST, text, mend)
 
 
 def vf_quarantined(seen: Examined) -> Iterator[Finding]:
@@ -95,7 +96,7 @@ def vf_quarantined(seen: Examined) -> Iterator[Finding]:
                 "while no VM uses the card: `sriov-manage -d` and `-e` on it, then `vgpuctl apply-hosts`; a VF that is "
                 f"well: rm /run/vgpuctl/quarantine/{gpu.address}/{function.address}"
             )
-            yield Finding("vf-quarantined", Severity.WARNING, function.address, function.quarantine or "", mend)
+            yield Finding(CheckId.VF_QUARANTINED, Severity.WARNING, function.address, function.quarantine or "", mend)
 
 
 def _has_room(gpu: Gpu) -> bool:

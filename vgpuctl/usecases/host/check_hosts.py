@@ -4,6 +4,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.hosts.fleet import HostResult, run_on_hosts
@@ -97,7 +98,7 @@ def examine_host(
     findings = examine(seen)
     if failure is not None:
         mend = (failure.hint or BOTH).replace(BOTH, f"`systemctl status {daemon_of(seen)}` on the host")
-        findings += (Finding("libvirt", Severity.ERROR, "host", failure.message, mend),)
+        findings += (Finding(CheckId.LIBVIRT, Severity.ERROR, "host", failure.message, mend),)
     return seen, findings
 
 

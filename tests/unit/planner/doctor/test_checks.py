@@ -4,8 +4,10 @@
 tests/e2e/host/test_check_hosts.py provokes on simulated hosts what those can show.
 """
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, host_facts, lease, whole_card
 from vgpuctl import catalog
 from vgpuctl.agent.wire.boot import BootFacts
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.facts import Gpu, Holder, MigFacts, ServiceFacts
 from vgpuctl.agent.wire.signs import LOG_PATTERNS, GpuSigns, HostSigns, LogLine, UnitSigns
 from vgpuctl.model.layout import (
@@ -29,7 +32,9 @@ from vgpuctl.model.layout import (
 )
 from vgpuctl.model.lease import LeaseState, Share
 from vgpuctl.model.sharing import Sharing
+from vgpuctl.planner import doctor
 from vgpuctl.planner.doctor import CHECKS, DomainSigns, Examined, Severity, examine
+from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 
 GPU = "0000:41:00.0"
 VF = "0000:41:00.4"
@@ -82,7 +87,7 @@ def m60() -> Gpu:
 
 
 def logged(check: str, text: str = "a line") -> tuple[LogLine, ...]:
-    return (LogLine(check, "kernel", text),)
+    return (LogLine(CheckId(check), "kernel", text),)
 
 
 def without_unbind_lock() -> Examined:
@@ -268,3 +273,21 @@ def test_a_boot_unit_whose_python_is_gone_is_named() -> None:
     (found,) = examine(seen(a40(), facts={"boot": boot}))
     assert (found.check, found.severity) == ("boot-contract", Severity.ERROR)
     assert "/usr/bin/python3.9" in found.read
+
+
+def test_every_id_is_that_of_a_check_or_a_prerequisite() -> None:
+    ids = [*(check.id for check in CHECKS), *(one.id for one in PREREQUISITES)]
+    assert set(CheckId) == {*ids, CheckId.LIBVIRT}
+
+
+def test_an_id_is_written_once() -> None:
+    given = {
+        argument.value
+        for path in Path(doctor.__file__).parent.glob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+        for argument in call.args
+        if isinstance(argument, ast.Constant)
+    }
+    assert given & {check.value for check in CheckId} == set()
+    assert {type(check) for check, _, _ in LOG_PATTERNS} == {CheckId}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, NetworkLayout, VgpuLayout
 from vgpuctl.model.preparation import Card, Preparation, PythonThere
 from vgpuctl.planner.doctor import Finding, Severity
@@ -152,9 +153,9 @@ def test_commands_are_lines_for_a_shell_and_only_where_the_family_is_known() -> 
 
 def test_where_both_find_the_same_the_one_with_a_command_is_told_once() -> None:
     told_by_agent = (
-        Finding("iommu-off", Severity.ERROR, "host", "/sys/class/iommu is empty", "add intel_iommu=on"),
-        Finding("guest-firmware", Severity.WARNING, "host", "no build without keys", "install it"),
-        Finding("stop-race", Severity.NOTE, "host", "a line", "wait"),
+        Finding(CheckId.IOMMU_OFF, Severity.ERROR, "host", "/sys/class/iommu is empty", "add intel_iommu=on"),
+        Finding(CheckId.GUEST_FIRMWARE, Severity.WARNING, "host", "no build without keys", "install it"),
+        Finding(CheckId.STOP_RACE, Severity.NOTE, "host", "a line", "wait"),
     )
     findings = look_for_missing(without(has_iommu=False, command_line=""), told_by_agent)
     assert [one.check for one in findings] == ["iommu-off", "guest-firmware", "stop-race"]

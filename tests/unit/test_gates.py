@@ -293,14 +293,14 @@ GATES = [
     guarded(
         "what only OVN can make is refused by name where OVN was not named (refuse_without_ovn)",
         "set_object",
-        "usecases/network/vpc_objects.py",
+        "usecases/network/vpc_addresses.py",
         "usecases/network/vpc_changes.py:_keep",
     ),
     guarded(
         "what only OVN can make is refused by name where OVN was not named (refuse_without_ovn)",
         "set_vpc_object",
         "store/vpcs.py",
-        "usecases/network/vpc_objects.py:set_object",
+        "usecases/network/vpc_addresses.py:set_object",
         "usecases/network/vpc_changes.py:_keep",
     ),
     guarded(
@@ -308,7 +308,7 @@ GATES = [
         "refuse_without_ovn",
         "usecases/network/network_backends.py",
         "usecases/network/vpc_changes.py:_keep",
-        "usecases/network/external_networks.py:set_external_network",
+        "usecases/network/create_external_network.py:create_external_network",
         "usecases/tenant/onboard.py:onboard",
     ),
     guarded(

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of contents of the command line: every command with its folder and its first line of help."""
+"""The table of contents of the command line: every command with its folder and its first line of help.
+
+A command is `command` in the module of its name, except for those in MADE_BY.
+"""
 
 from typing import NamedTuple
 
@@ -93,32 +96,32 @@ SECTIONS = (
         "Networks",
         "network",
         {
-            "create-network": "Create a tenant's network.",
+            "create-network": "Create a network for a tenant's VMs.",
             "list-networks": "List the tenants' networks.",
             "show-network": "Show one network with its addresses.",
             "delete-network": "Delete a tenant's networks.",
             "create-external-network": "Declare an external network for the tenants' gateways.",
             "list-external-networks": "List the external networks.",
             "delete-external-network": "Delete an external network.",
-            "create-gateway": "Give a tenant's networks a way out.",
-            "delete-gateway": "Take a tenant's way out away.",
+            "create-gateway": "Create a tenant's gateway to an external network.",
+            "delete-gateway": "Delete a tenant's gateway.",
             "create-floating-ip": "Assign a floating IP to a VM.",
             "delete-floating-ip": "Release the floating IPs of VMs.",
-            "create-port-forward": "Send a port of the gateway's address on to a VM.",
-            "delete-port-forward": "Close ports of the gateway's address.",
-            "create-security-group": "Create a named allow-list for a tenant's VMs.",
+            "create-port-forward": "Forward a port of the gateway's address to a VM.",
+            "delete-port-forward": "Delete port forwards.",
+            "create-security-group": "Create a security group for a tenant's VMs.",
             "delete-security-group": "Delete security groups.",
-            "create-security-rule": "Let more into the VMs of a security group.",
-            "delete-security-rule": "Let less into the VMs of a security group.",
-            "create-load-balancer": "Share connections among a tenant's VMs.",
-            "set-load-balancer": "Change the VMs behind a load balancer.",
+            "create-security-rule": "Add rules to a security group.",
+            "delete-security-rule": "Remove rules from a security group.",
+            "create-load-balancer": "Create a load balancer for a tenant's VMs.",
+            "set-load-balancer": "Change the VMs and health checks of a load balancer.",
             "delete-load-balancer": "Delete load balancers.",
-            "create-peering": "Join two tenants' networks.",
-            "delete-peering": "Join two tenants' networks no more.",
-            "create-direct-connect": "Connect a tenant's network to a VLAN that the tenant brings.",
-            "delete-direct-connect": "Disconnect tenants' networks from their VLANs.",
-            "list-vpc-objects": "List gateways, security groups, balancers and the like.",
-            "create-certificate": "Make keys and certificates for OVN's databases.",
+            "create-peering": "Peer a tenant's networks with those of another tenant.",
+            "delete-peering": "Delete a tenant's peerings with other tenants.",
+            "create-direct-connect": "Connect a tenant's network to a physical network or VLAN.",
+            "delete-direct-connect": "Disconnect a tenant's networks from physical networks.",
+            "list-vpc-objects": "List gateways, floating IPs, security groups and other VPC objects.",
+            "create-certificate": "Create keys and certificates for OVN's databases.",
         },
     ),
     Section(
@@ -133,3 +136,11 @@ SECTIONS = (
 )
 COMMANDS = {name: text for section in SECTIONS for name, text in section.commands.items()}
 FOLDERS = {name: section.folder for section in SECTIONS for name in section.commands}
+_VPC_OBJECTS = {
+    *("create-gateway", "create-floating-ip", "create-port-forward", "create-security-group", "create-security-rule"),
+    *("create-load-balancer", "set-load-balancer", "create-peering", "create-direct-connect"),
+    *("delete-gateway", "delete-floating-ip", "delete-port-forward", "delete-security-group", "delete-security-rule"),
+    *("delete-load-balancer", "delete-peering", "delete-direct-connect"),
+}
+MADE_BY = dict.fromkeys(_VPC_OBJECTS, "vpc_objects")
+"""Commands without a module of their own → the module of their folder that makes them, by `make(name, text)`."""

@@ -16,7 +16,7 @@ import click
 
 from vgpuctl import __version__
 from vgpuctl.cli import plugins
-from vgpuctl.cli.contents import COMMANDS, FOLDERS, SECTIONS
+from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY, SECTIONS
 from vgpuctl.cli.support.log_options import accept_log_options
 from vgpuctl.cli.support.output import Styled, drop_output, print_document, print_json_error, print_line
 from vgpuctl.errors import FileNotWritten, Interrupted, Unexpected, UsageError, VgpuctlError
@@ -37,8 +37,9 @@ class _LazyGroup(click.Group):
 
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
-            module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{name.replace('-', '_')}")
-            command = module.command
+            maker = MADE_BY.get(name)
+            module = importlib.import_module(f"vgpuctl.cli.{FOLDERS[name]}.{maker or name.replace('-', '_')}")
+            command = module.make(name, COMMANDS[name]) if maker else module.command
         elif (plugin := plugins.installed().get(name)) is not None:
             command = plugin.load()
         else:

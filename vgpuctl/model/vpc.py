@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tenant's whole world of networks as OVN carries it: networks, ports, rules, ways out, balancers, neighbours."""
+"""A tenant's VPC as OVN carries it: networks, ports, security groups, gateways, load balancers, peerings."""
 
 import hashlib
 import ipaddress
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
 
+from vgpuctl.errors import UsageError
 from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port
 
 DEFAULT_GROUP = "default"
@@ -14,7 +15,7 @@ ANYWHERE = "0.0.0.0/0"
 
 
 class Protocol(StrEnum):
-    """What a rule lets in. `any` is every protocol of IPv4."""
+    """The protocols that a rule can name. `any` is every protocol of IPv4."""
 
     TCP = "tcp"
     UDP = "udp"
@@ -22,12 +23,19 @@ class Protocol(StrEnum):
     ANY = "any"
 
     def has_ports(self) -> bool:
-        """Whether port numbers mean something."""
+        """True if the protocol has port numbers."""
         return self in (Protocol.TCP, Protocol.UDP)
 
 
+class PortProtocol(StrEnum):
+    """The protocols with ports, of load balancers and port forwards."""
+
+    TCP = "tcp"
+    UDP = "udp"
+
+
 class VpcKind(StrEnum):
-    """What belongs to a tenant and its networks, beside VMs and the networks themselves."""
+    """Kinds of objects in a tenant's VPC, other than networks and VMs (vgpuctl/specs/vpc_objects.py)."""
 
     GATEWAY = "gateway"
     SECURITY_GROUP = "security-group"
@@ -41,11 +49,15 @@ class VpcKind(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that may come in. ports: first and last, None for all. source: a CIDR, or `group:NAME`."""
+    """Traffic that may reach a VM. ports: first and last, None for all. source: a CIDR, or `group:NAME`."""
 
     protocol: Protocol = Protocol.ANY
     ports: tuple[int, int] | None = None
     source: str = ANYWHERE
+
+    def __post_init__(self) -> None:
+        if self.ports is not None and not self.protocol.has_ports():
+            raise UsageError(f"a rule has ports, and {self.protocol} has none", hint="use tcp or udp with ports")
 
     @property
     def source_group(self) -> str | None:
@@ -55,7 +67,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class SecurityGroup:
-    """A named allow-list. What no rule of any of its groups lets in does not reach a port."""
+    """A named allow-list. A port of several groups accepts the traffic that a rule of any of them allows."""
 
     kind: ClassVar[VpcKind] = VpcKind.SECURITY_GROUP
     name: str
@@ -72,7 +84,8 @@ class ExternalNetwork:
     """A network that tenants' gateways lead to, as the operator declares it.
 
     physical_network: the name that hosts map to a bridge (ovn-bridge-mappings). first, last: addresses for tenants.
-    chassis: system-ids of hosts that may be gateways, the most wanted first. management: what no tenant may reach.
+    chassis: system-ids of hosts that may be gateways, the preferred one first. management: networks that no tenant may
+    reach.
     """
 
     name: str
@@ -133,7 +146,7 @@ class PortForward:
     """One port of an external address, sent on to a VM's port."""
 
     kind: ClassVar[VpcKind] = VpcKind.PORT_FORWARD
-    protocol: Protocol
+    protocol: PortProtocol
     address: str
     port: int
     vm: str
@@ -153,7 +166,7 @@ class LoadBalancer:
     name: str
     address: str
     port: int
-    protocol: Protocol
+    protocol: PortProtocol
     vms: tuple[str, ...]
     vm_port: int
     health_interval_s: int = 5
@@ -184,7 +197,7 @@ class DirectConnect:
 
 @dataclass(frozen=True)
 class PeeringSpec:
-    """That a tenant wants to be joined with another; it counts when the other wants it too. block: see Peering."""
+    """A tenant's side of a peering, which takes effect when the other tenant has its side. block: see Peering."""
 
     kind: ClassVar[VpcKind] = VpcKind.PEERING
     tenant: str
@@ -198,7 +211,7 @@ class PeeringSpec:
 
 @dataclass(frozen=True)
 class Contact:
-    """Whom the operator asks about a tenant."""
+    """The address of the tenant's contact person, for the operator."""
 
     kind: ClassVar[VpcKind] = VpcKind.CONTACT
     address: str

@@ -2,31 +2,36 @@
 """How people write what belongs to a tenant's networks: `tcp:80@group:web`, `8000-8010`, `udp/53`."""
 
 import ipaddress
+from enum import StrEnum
+from typing import TypeVar
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.vm import check_name
-from vgpuctl.model.vpc import ANYWHERE, Protocol, Rule
+from vgpuctl.model.vpc import ANYWHERE, PortProtocol, Protocol, Rule
 
 _LAST_PORT = 65535
+_Member = TypeVar("_Member", bound=StrEnum)
 
 
-def parse_rule(text: str) -> Rule:
+def parse_rule(text: str, *, what: str = "rule") -> Rule:
     """Read `PROTOCOL[:PORTS][@FROM]`: `icmp`, `tcp:80`, `udp:8000-8010@10.9.0.0/24`, `any@group:web`."""
-    what, at, source = text.partition("@")
-    name, colon, ports = what.partition(":")
-    protocol = _protocol(name, what=f"rule {text!a}")
-    if colon and not protocol.has_ports():
-        raise UsageError(f"rule {text!a} has ports, and {protocol} has none", hint="write tcp:80 or udp:53")
-    return Rule(protocol, parse_ports(ports) if colon else None, parse_source(source) if at else ANYWHERE)
+    traffic, at, source = text.partition("@")
+    name, colon, ports = traffic.partition(":")
+    protocol = _member(Protocol, name, what=f"{what} {text!a}")
+    return Rule(
+        protocol,
+        parse_ports(ports, what=what) if colon else None,
+        parse_source(source, what=what) if at else ANYWHERE,
+    )
 
 
 def describe_rule(rule: Rule) -> str:
     """A rule as `parse_rule` reads it."""
-    ports = "" if rule.ports is None else ":" + "-".join(dict.fromkeys(map(str, rule.ports)))
+    ports = "" if rule.ports is None else f":{describe_ports(rule.ports)}"
     return f"{rule.protocol}{ports}" + ("" if rule.source == ANYWHERE else f"@{rule.source}")
 
 
-def parse_ports(text: str) -> tuple[int, int]:
+def parse_ports(text: str, *, what: str = "port") -> tuple[int, int]:
     """Read `80` or `8000-8010`: the first and the last port."""
     first, dash, last = text.partition("-")
     numbers = (first, last if dash else first)
@@ -34,10 +39,15 @@ def parse_ports(text: str) -> tuple[int, int]:
         low, high = map(int, numbers)
         if 1 <= low <= high <= _LAST_PORT:
             return low, high
-    raise UsageError(f"{text!a} is no port and no range of ports", hint="write 80, or 8000-8010")
+    raise UsageError(f"{what}: {text!a} is not a port or a range of ports", hint="write 80, or 8000-8010")
 
 
-def parse_source(text: str) -> str:
+def describe_ports(ports: tuple[int, int]) -> str:
+    """Ports as `parse_ports` reads them."""
+    return "-".join(dict.fromkeys(map(str, ports)))
+
+
+def parse_source(text: str, *, what: str = "source") -> str:
     """Read where packets come from: a network, or `group:NAME`."""
     if text.startswith("group:"):
         check_name(text.removeprefix("group:"), what="security group")
@@ -46,22 +56,22 @@ def parse_source(text: str) -> str:
         return str(ipaddress.IPv4Network(text))
     except ValueError as error:
         raise UsageError(
-            f"{text!a} is neither a network nor a group", hint="such as 10.0.0.0/24, or group:web"
+            f"{what}: {text!a} is neither a network nor a group", hint="such as 10.0.0.0/24, or group:web"
         ) from error
 
 
-def parse_forwarded(text: str) -> tuple[Protocol, int]:
+def parse_forwarded(text: str, *, what: str = "port") -> tuple[PortProtocol, int]:
     """Read `8080`, `tcp/8080` or `udp/53`: the protocol and the port."""
     name, slash, port = text.rpartition("/")
-    protocol = _protocol(name, what=f"port {text!a}") if slash else Protocol.TCP
-    first, last = parse_ports(port)
-    if first != last or not protocol.has_ports():
-        raise UsageError(f"{text!a} is not one port of tcp or udp", hint="write 8080, or udp/53")
+    protocol = _member(PortProtocol, name, what=f"{what} {text!a}") if slash else PortProtocol.TCP
+    first, last = parse_ports(port, what=what)
+    if first != last:
+        raise UsageError(f"{what}: {text!a} is not one port", hint="write 8080, or udp/53")
     return protocol, first
 
 
-def _protocol(name: str, *, what: str) -> Protocol:
+def _member(members: type[_Member], name: str, *, what: str) -> _Member:
     try:
-        return Protocol(name)
+        return members(name)
     except ValueError as error:
-        raise UsageError(f"{what}: {name!a} is no protocol", hint=f"it can be {', '.join(Protocol)}") from error
+        raise UsageError(f"{what}: {name!a} is not a protocol here", hint=f"it can be {', '.join(members)}") from error

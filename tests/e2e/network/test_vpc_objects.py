@@ -264,11 +264,11 @@ def test_neighbours_are_joined_once_both_want_it_and_parted_as_soon_as_one_does_
     operator.does("create-tenant", "globex")
     operator.does("create-network", "front", "--tenant", "globex", "--cidr", "10.0.0.0/16")
     refused = operator.is_refused("create-peering", "acme", "--tenant", "globex")
-    assert (refused["reference"], "of a neighbour" in refused["message"]) == ("network-in-use", True)
+    assert (refused["reference"], "of a peered tenant" in refused["message"]) == ("network-in-use", True)
     operator.does("delete-network", "front", "--tenant", "globex", "--yes")
     operator.does("create-network", "front", "--tenant", "globex", "--cidr", "10.1.0.0/24")
     told = operator.json("create-peering", "acme", "--tenant", "globex")
-    assert (told["remarks"], routes()) == (["it counts once tenant acme wants it too"], [])
+    assert (told["remarks"], routes()) == (["it takes effect once tenant acme has a peering with globex"], [])
     assert operator.json("create-peering", "globex", "--tenant", "acme")["remarks"] == []
     assert routes() == ["10.0.0.0/24", "10.1.0.0/24"]
     delete = ("delete-peering", "acme", "--tenant", "globex", "--yes")

@@ -226,7 +226,7 @@ def test_overlapping_neighbours_are_refused_and_others_joined(
     assert sorted(routes) == ["10.0.0.0/24", "10.1.0.0/24"]
     refused = operator.is_refused("create-network", "more", "--tenant", "globex", "--cidr", "10.0.0.0/16")
     assert refused["reference"] == "network-in-use"
-    assert "of a neighbour" in refused["message"]
+    assert "of a peered tenant" in refused["message"]
 
 
 REFUSED = [
@@ -237,7 +237,7 @@ REFUSED = [
     ("version: 1\ntenant: a\nquotas:\n  vms: 3\n  gold: 4\n", "5: 'gold' is nothing that a quota"),
     (
         "version: 1\ntenant: a\nsecurity_groups:\n  web:\n    - {ports: 80}\n",
-        "5: file.security_groups.web[0].ports is given",
+        "5: a rule has ports, and any has none",
     ),
     ("version: 1\ntenant: a\nvms:\n  - name: b\n    memroy: 1GiB\n", "5: file.vms[0].memroy is not a key"),
     ("version: 1\ntenant: a\nvms:\n  - {name: b}\n  - {name: b}\n", "5: file.vms[1].name is 'b', as at"),

@@ -17,6 +17,7 @@ from vgpuctl.model.vpc import (
     LoadBalancer,
     Peering,
     PortForward,
+    PortProtocol,
     Protocol,
     Rule,
     SecurityGroup,
@@ -210,7 +211,7 @@ def test_floating_ips_and_forwarded_ports_reach_their_vm(traces: Traces, northbo
     vpc = replace(
         VPC,
         floating_ips=(FloatingIp("c", "203.0.113.20"),),
-        forwards=(PortForward(Protocol.TCP, "203.0.113.10", 8080, "c", 80),),
+        forwards=(PortForward(PortProtocol.TCP, "203.0.113.10", 8080, "c", 80),),
     )
     northbound.apply(rows(vpc))
     traces.bind(vpc)
@@ -252,7 +253,7 @@ def test_a_dead_backend_gets_no_connection(traces: Traces, northbound: Northboun
     balanced = replace(
         VPC,
         ports=(port(ACME, "a", 2), port(BACK, "c", 2, "web"), port(BACK, "d", 3, "web")),
-        balancers=(LoadBalancer("shop", "10.0.1.100", 80, Protocol.TCP, ("c", "d"), 80),),
+        balancers=(LoadBalancer("shop", "10.0.1.100", 80, PortProtocol.TCP, ("c", "d"), 80),),
     )
     northbound.apply(rows(balanced))
     traces.bind(balanced)

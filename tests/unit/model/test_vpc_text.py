@@ -4,7 +4,7 @@
 import pytest
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.vpc import Protocol, Rule
+from vgpuctl.model.vpc import PortProtocol, Protocol, Rule
 from vgpuctl.model.vpc_text import describe_rule, parse_forwarded, parse_rule
 
 RULES = {
@@ -37,9 +37,9 @@ def test_what_is_no_rule_is_refused(text: str) -> None:
 
 def test_a_forwarded_port_is_one_port_of_tcp_or_udp() -> None:
     assert [parse_forwarded(text) for text in ("8080", "tcp/8080", "udp/53")] == [
-        (Protocol.TCP, 8080),
-        (Protocol.TCP, 8080),
-        (Protocol.UDP, 53),
+        (PortProtocol.TCP, 8080),
+        (PortProtocol.TCP, 8080),
+        (PortProtocol.UDP, 53),
     ]
     for text in ("", "/", "tcp/", "icmp/8", "any/80", "80-81", "sctp/80", "tcp/80/tcp"):
         with pytest.raises(UsageError):

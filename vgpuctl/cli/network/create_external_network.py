@@ -35,14 +35,14 @@ def command(
     """Declare an external network for the tenants' gateways, or change it. `create-gateway` names it."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.vpc import ExternalNetwork
-    from vgpuctl.usecases.network.external_networks import set_external_network
+    from vgpuctl.usecases.network.create_external_network import create_external_network
 
     first, dash, last = pool.partition("-")
     if not dash:
         raise UsageError(f"--pool {pool!a} is not FIRST-LAST", hint="for example 203.0.113.10-203.0.113.99")
     network = ExternalNetwork(name, cidr, gateway, first, last, physical_network, vlan, chassis, management)
     with services(database=database) as opened:
-        outcome = set_external_network(opened, network)
+        outcome = create_external_network(opened, network)
     if as_json:
         print_json({"changed": outcome != "unchanged", "external_network": network})
     else:

@@ -14,7 +14,7 @@ from vgpuctl.cli.support.output import print_json, say
 def command(name: str, database: str | None, as_json: bool) -> None:
     """Delete an external network. Refused while tenants hold addresses of it."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.network.external_networks import delete_external_network
+    from vgpuctl.usecases.network.delete_external_network import delete_external_network
 
     with services(database=database) as opened:
         deleted = delete_external_network(opened, name)

@@ -27,7 +27,7 @@ def command(
     """Delete networks and give their addresses back. Refused while VMs are in them."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.network.delete_network import delete_network
-    from vgpuctl.usecases.network.networks import show_network
+    from vgpuctl.usecases.network.show_network import show_network
 
     with services(**where) as opened:
         found = []

@@ -13,7 +13,7 @@ from vgpuctl.cli.support.output import print_json, print_table
 def command(database: str | None, as_json: bool) -> None:
     """List the external networks and the tenants that hold addresses of them."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.network.external_networks import list_external_networks
+    from vgpuctl.usecases.network.list_external_networks import list_external_networks
 
     with services(database=database) as opened:
         networks = list_external_networks(opened)

@@ -14,7 +14,7 @@ from vgpuctl.cli.support.output import print_json, print_table
 def command(tenant: str | None, database: str | None, as_json: bool) -> None:
     """List the tenants' networks and how many addresses are left."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.network.networks import list_networks
+    from vgpuctl.usecases.network.list_networks import list_networks
 
     with services(database=database) as opened:
         networks = list_networks(opened, tenant=tenant)

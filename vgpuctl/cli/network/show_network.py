@@ -15,7 +15,7 @@ from vgpuctl.cli.support.output import print_json, print_line, print_table
 def command(name: str, tenant: str, database: str | None, as_json: bool) -> None:
     """Show one network: its addresses and who has them."""
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.network.networks import show_network
+    from vgpuctl.usecases.network.show_network import show_network
 
     with services(database=database) as opened:
         shown = show_network(opened, tenant, name)

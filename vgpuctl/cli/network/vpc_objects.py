@@ -1,103 +1,193 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands for gateways, security groups, balancers and the like have in common."""
+"""The commands create-, delete- and set-KIND of objects in tenants' VPCs, made from vgpuctl/specs/vpc_objects.py."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.field_options import field_option
 from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.errors import UsageError
+from vgpuctl.model.vpc import VpcKind
+from vgpuctl.specs.field import Field
+from vgpuctl.specs.flags import read_flags
+from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, ObjectKind
 
 if TYPE_CHECKING:
-    from vgpuctl.model.vpc import VpcSpec
-    from vgpuctl.usecases.network.vpc_commands import CreatedObject
+    from vgpuctl.usecases.network.vpc_objects import CreatedObject
     from vgpuctl.usecases.support.services import Services
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-TENANT = click.option("--tenant", required=True, metavar="NAME", help="The tenant whose networks it belongs to.")
+Run = Callable[..., None]
+Decorator = Callable[[Run], Run]
+_TENANT = click.option("--tenant", required=True, metavar="NAME", help="Tenant whose networks it belongs to.")
 
 
-def changing(function: Command) -> Command:
-    """Options of every command that changes an object, --json last."""
-    for option in (options.as_json, options.database, options.dry_run, TENANT):
-        function = option(function)
-    return function
+def make(name: str, text: str) -> click.Command:
+    """Make one command of the table. text: the first line of its help."""
+    verb, _, noun = name.partition("-")
+    for kind in KINDS:
+        if kind.item_name == noun:
+            return _change_items(name, text, kind, is_added=verb == "create")
+    makers = {"create": _create, "delete": _delete, "set": _set}
+    return makers[verb](name, text, KIND_OF[VpcKind(noun)])
 
 
-def create(tenant: str, wanted: "VpcSpec", *, dry_run: bool, database: str | None, as_json: bool) -> None:
-    """Create one object and tell."""
-    from vgpuctl.usecases.network.vpc_commands import create_object
+def _create(name: str, text: str, kind: ObjectKind) -> click.Command:
+    def run(tenant: str, dry_run: bool, database: str | None, as_json: bool, **given: Any) -> None:
+        from vgpuctl.usecases.network.vpc_objects import create_object
 
-    change(
-        lambda opened: create_object(opened, tenant, wanted, dry_run=dry_run),
-        dry_run=dry_run,
-        database=database,
-        as_json=as_json,
+        wanted = kind.read(given)
+        _change(lambda opened: create_object(opened, tenant, wanted, dry_run=dry_run), dry_run, database, as_json)
+
+    flags = [
+        field_option(one, default=kind.table.written_default(one), is_required=one.is_required)
+        for one in kind.fields
+        if one.flag
+    ]
+    return _command(name, (text, kind.create_help, kind.item_help), run, [_argument(kind.named_by), *flags])
+
+
+def _set(name: str, text: str, kind: ObjectKind) -> click.Command:
+    assert kind.changed_list is not None
+    items = kind.table.field(kind.changed_list)
+    added, removed = _items("add", items), _items("remove", items)
+    changed = [kind.table.field(key) for key in kind.changed]
+
+    def run(tenant: str, dry_run: bool, database: str | None, as_json: bool, **given: Any) -> None:
+        from vgpuctl.usecases.network.vpc_objects import ObjectChange, change_object
+
+        key = kind.name_in(given.pop(kind.named_by.parameter))
+        values = read_flags((added, removed, *changed), given)
+        if not values:
+            raise UsageError("nothing to set", hint=f"see `vgpuctl {name} --help`")
+        change = ObjectChange(values.pop(added.path, ()), values.pop(removed.path, ()), values)
+        _change(
+            lambda opened: change_object(opened, tenant, kind, key, change, dry_run=dry_run),
+            *(dry_run, database, as_json),
+            verb="changed",
+        )
+
+    flags = [field_option(one, default=None) for one in (added, removed, *changed)]
+    return _command(
+        name,
+        (text, "Options that you leave out change nothing.", _restored(kind)),
+        run,
+        [_argument(kind.named_by), *flags],
     )
 
 
-def change(
-    do: "Callable[[Services], CreatedObject]",
-    *,
-    dry_run: bool,
-    database: str | None,
-    as_json: bool,
-    verb: str = "created",
-) -> None:
-    """Do what a command is for and tell what became of its object."""
-    from vgpuctl.cli.support.services import services
+def _change_items(name: str, text: str, kind: ObjectKind, *, is_added: bool) -> click.Command:
+    """Make the command that adds items to an object's list, or removes them."""
+    assert kind.changed_list is not None
+    items = kind.table.field(kind.changed_list)
 
-    with services(database=database) as opened:
-        created = do(opened)
-    shown = created.object
-    if as_json:
-        print_json(
-            {"changed": created.changed and not dry_run, "object": shown, "remarks": created.remarks},
+    def run(tenant: str, dry_run: bool, database: str | None, as_json: bool, **given: Any) -> None:
+        from vgpuctl.usecases.network.vpc_objects import ObjectChange, change_object
+
+        key = kind.name_in(given.pop(kind.named_by.parameter))
+        values = read_flags((items,), given)[items.path]
+        change = ObjectChange(add=values) if is_added else ObjectChange(remove=values)
+        _change(
+            lambda opened: change_object(opened, tenant, kind, key, change, dry_run=dry_run),
+            *(dry_run, database, as_json),
+            verb="changed",
         )
-        return
-    outcome = "no change" if not created.changed else f"would be {verb}" if dry_run else verb
-    address = getattr(shown.spec, "address", "")
-    say(f"{shown.kind} {shown.tenant}.{shown.name}: {outcome}{f', {address}' * bool(address)}")
-    for remark in created.remarks:
-        say(f"{shown.kind} {shown.tenant}.{shown.name}: {remark}")
+
+    arguments: list[Decorator] = [
+        _argument(replace(kind.named_by, metavar=kind.name.rpartition(" ")[2].upper())),
+        click.argument(items.parameter, nargs=-1, required=True, metavar=f"{items.metavar}..."),
+    ]
+    known = "" if is_added else "Rules that the group does not have are ignored."
+    return _command(name, (text, kind.item_help, known, _restored(kind)), run, arguments)
 
 
-def delete_command(kind: str, metavar: str, text: str) -> click.Command:
-    """The command `delete-KIND`: ask, delete, tell. metavar: how its names are called, empty for the only one."""
-
-    @click.command(f"delete-{kind}", help=text)
-    @TENANT
-    @options.yes
-    @click.option("--if-exists", is_flag=True, help="What is not there is no error.")
-    @options.dry_run
-    @options.database
-    @options.as_json
-    def command(
+def _delete(name: str, text: str, kind: ObjectKind) -> click.Command:
+    def run(
         tenant: str,
         yes: bool,
         if_exists: bool,
         dry_run: bool,
         database: str | None,
         as_json: bool,
-        names: Sequence[str] = (kind,),
+        names: tuple[str, ...] = (),
     ) -> None:
         from vgpuctl.cli.support.services import services
-        from vgpuctl.model.vpc import VpcKind
-        from vgpuctl.usecases.network.vpc_commands import delete_objects, find_objects
+        from vgpuctl.usecases.network.vpc_objects import delete_objects, find_objects
 
+        keys = [kind.name_in(one) for one in names] or [str(kind.kind)]
         with services(database=database) as opened:
-            found = find_objects(opened, tenant, VpcKind(kind), names, if_exists=if_exists)
+            found = find_objects(opened, tenant, kind.kind, keys, if_exists=if_exists)
             if found and not (dry_run or yes):
                 listed = ", ".join(one.name for one in found)
-                confirm(f"Delete {kind} {listed} of tenant {tenant}?")
+                confirm(f"Delete {kind.kind} {listed} of tenant {tenant}?")
             if found:
                 delete_objects(opened, found, dry_run=dry_run)
             for one in found if dry_run else ():
-                say(f"{kind} {tenant}.{one.name}: would be deleted")
+                say(f"{kind.kind} {tenant}.{one.name}: would be deleted")
         if as_json:
             print_json({"deleted": [] if dry_run else [one.name for one in found], "dry_run": dry_run})
 
-    if metavar:
-        command = click.argument("names", nargs=-1, required=True, metavar=f"{metavar}...")(command)
-    return command
+    metavar = kind.named_by.metavar or kind.named_by.parameter.upper()
+    arguments: list[Decorator] = (
+        [] if kind.is_single else [click.argument("names", nargs=-1, required=True, metavar=f"{metavar}...")]
+    )
+    own: list[Decorator] = [
+        options.yes,
+        click.option("--if-exists", is_flag=True, help="Ignore names that do not exist."),
+    ]
+    return _command(name, (text, kind.delete_help), run, [*arguments, *own])
+
+
+def _command(name: str, help_texts: tuple[str, ...], run: Run, own: Sequence[Decorator]) -> click.Command:
+    """Make a command with its own arguments and options, then those that all of the table have."""
+    every: list[Decorator] = [*own, _TENANT, options.dry_run, options.database, options.as_json]
+    for add in reversed(every):
+        run = add(run)
+    first, *rest = help_texts
+    return click.command(name, help=f"{first}\n\n{' '.join(filter(None, rest))}")(run)
+
+
+def _restored(kind: ObjectKind) -> str:
+    return f"If the tenant's file has the {kind.name}, the next `vgpuctl onboard` restores the file's values."
+
+
+def _argument(one: Field) -> Decorator:
+    return click.argument(one.parameter, metavar=one.metavar)
+
+
+def _items(verb: str, items: Field) -> Field:
+    """The flag that adds items to a list, or removes them: `--add-vm`."""
+    assert items.flag is not None
+    return replace(
+        items,
+        key=f"{verb}_{items.key}",
+        flag=f"--{verb}-{items.flag.removeprefix('--')}",
+        help=f"{verb.capitalize()} a {items.help}",
+    )
+
+
+def _change(
+    do: "Callable[[Services], CreatedObject]",
+    dry_run: bool,
+    database: str | None,
+    as_json: bool,
+    *,
+    verb: str = "created",
+) -> None:
+    """Create or change one object and print the outcome."""
+    from vgpuctl.cli.support.services import services
+
+    with services(database=database) as opened:
+        created = do(opened)
+    shown = created.object
+    if as_json:
+        print_json({"changed": created.changed and not dry_run, "object": shown, "remarks": created.remarks})
+        return
+    outcome = "no change" if not created.changed else f"would be {verb}" if dry_run else verb
+    address = getattr(shown.spec, "address", "")
+    say(f"{shown.kind} {shown.tenant}.{shown.name}: {outcome}{f', {address}' * bool(address)}")
+    for remark in created.remarks:
+        say(f"{shown.kind} {shown.tenant}.{shown.name}: {remark}")

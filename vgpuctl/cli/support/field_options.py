@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from vgpuctl.cli.support.numbers import WholeRange
-from vgpuctl.specs.field import Choice, Table, Truth, Type, Whole
+from vgpuctl.specs.field import Choice, Field, Table, Truth, Type, Whole
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -25,21 +25,27 @@ def field_options(table: Table[Any]) -> Callable[[Command], Command]:
 
 def _options(table: Table[Any]) -> Iterator[Callable[[Command], Command]]:
     for field in table.fields:
-        if field.flag is None:
-            continue
-        text = field.help + ("; may be given several times." if field.is_list else ".")
-        if isinstance(field.type, Truth):
-            yield click.option(field.flag, field.parameter, is_flag=True, default=None, help=text)
-            continue
-        yield click.option(
-            field.flag,
-            field.parameter,
-            type=_click_type(field.type),
-            multiple=field.is_list,
-            metavar=field.metavar,
-            show_default=table.written_default(field) or False,
-            help=text,
-        )
+        if field.flag is not None:
+            yield field_option(field, default=table.written_default(field))
+
+
+def field_option(field: Field, *, default: str | None, is_required: bool = False) -> Callable[[Command], Command]:
+    """Make the option of one field that has a flag. default: for --help; without the flag, the
+    command gets None.
+    """
+    assert field.flag is not None
+    text = field.help + "; may be given several times" * field.is_list + f"; default: {default}" * bool(default) + "."
+    if isinstance(field.type, Truth):
+        return click.option(field.flag, field.parameter, is_flag=True, default=None, help=text)
+    return click.option(
+        field.flag,
+        field.parameter,
+        type=_click_type(field.type),
+        multiple=field.is_list,
+        required=is_required,
+        metavar=field.metavar,
+        help=text,
+    )
 
 
 def _click_type(kind: Type) -> Any:

@@ -11,7 +11,7 @@ from vgpuctl.model.vpc import PeeringSpec
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.network.vpc import carried
-from vgpuctl.usecases.network.vpc_objects import refuse_overlapping_neighbours
+from vgpuctl.usecases.network.vpc_addresses import refuse_overlapping_peers
 from vgpuctl.usecases.support.services import Services
 
 
@@ -113,7 +113,7 @@ def refuse_overlap(network: Network, session: Session) -> None:
         tenant = network.request.tenant
         named = {spec.tenant for spec in session.vpc_objects(tenant, PeeringSpec)}
         for neighbour in sorted(named | set(session.tenants_with_peer(tenant))):
-            refuse_overlapping_neighbours((network,), carried(session, neighbour))
+            refuse_overlapping_peers((network,), carried(session, neighbour))
     for other in session.networks():
         if other.id == network.id or not other.subnet.overlaps(network.subnet):
             continue

@@ -12,10 +12,11 @@ import msgspec
 
 from vgpuctl.errors import NetworkInUse
 from vgpuctl.model.vpc import FloatingIp, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
+from vgpuctl.specs.vpc_objects import is_same, without_given
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
 from vgpuctl.usecases.network.vpc import apply_vpc, carried
-from vgpuctl.usecases.network.vpc_objects import all_objects, is_same, set_object, without_given
+from vgpuctl.usecases.network.vpc_addresses import all_objects, set_object
 from vgpuctl.usecases.support.services import Services
 
 CREATED, CHANGED, UNCHANGED, REMOVED = "created", "changed", "unchanged", "removed"

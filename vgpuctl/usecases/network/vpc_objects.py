@@ -1,148 +1,161 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to a tenant's networks: checked, given its addresses, and kept in the store; see vpc for OVN's part."""
+"""Create, change, find and delete one object of a tenant's VPC; vpc_changes makes the changes."""
 
-from dataclasses import replace
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from vgpuctl.errors import NetworkInUse, NotFound, StateError, UsageError
-from vgpuctl.model.network import Network
-from vgpuctl.model.vpc import (
-    DEFAULT_GROUP,
-    Contact,
-    DirectConnect,
-    FloatingIp,
-    Gateway,
-    LoadBalancer,
-    PeeringSpec,
-    PortForward,
-    SecurityGroup,
-    VpcSpec,
-)
+from vgpuctl.errors import NotFound, UsageError, VpcObjectDiffers
+from vgpuctl.model.vpc import PeeringSpec, VpcKind, VpcSpec
+from vgpuctl.specs.vpc_objects import KIND_OF, ObjectKind, is_same, list_differences
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.network.vpc import ROUTER_HOLDER, carried
-
-LAST_BLOCK = (1 << 14) - 1
-
-
-def is_same(there: VpcSpec, wanted: VpcSpec) -> bool:
-    """Whether an object of the store is the one that is wanted, whatever addresses it was given."""
-    return without_given(there) == without_given(wanted)
+from vgpuctl.usecases.network.vpc import carried
+from vgpuctl.usecases.network.vpc_addresses import all_objects
+from vgpuctl.usecases.network.vpc_changes import Changed, Decision, change_objects
+from vgpuctl.usecases.support.services import Services
 
 
-def without_given(spec: VpcSpec) -> VpcSpec:
-    """The object as it is asked for: without what the store gives it."""
-    if isinstance(spec, FloatingIp | PortForward | LoadBalancer):
-        return replace(spec, address="")
-    if isinstance(spec, PeeringSpec):
-        return replace(spec, block=-1)
-    return spec
+@dataclass(frozen=True)
+class ShownObject:
+    """One object of a tenant's VPC. name: its key among those of its kind."""
+
+    tenant: str
+    kind: VpcKind
+    name: str
+    spec: VpcSpec
 
 
-KINDS: tuple[type[VpcSpec], ...] = (
-    Contact,
-    Gateway,
-    SecurityGroup,
-    DirectConnect,
-    LoadBalancer,
-    FloatingIp,
-    PortForward,
-    PeeringSpec,
-)
+@dataclass(frozen=True)
+class CreatedObject:
+    """The answer of a create command. changed: False if the object was there. remarks: why it has no effect yet."""
+
+    object: ShownObject
+    changed: bool
+    remarks: tuple[str, ...] = ()
 
 
-def all_objects(session: Session, tenant: str) -> list[VpcSpec]:
-    """Every object of a tenant, in an order in which they can be made."""
-    return [spec for kind in KINDS for spec in session.vpc_objects(tenant, kind)]
+@dataclass(frozen=True)
+class ObjectChange:
+    """A change of an object. add, remove: items of the kind's list. values: new values of other attributes."""
+
+    add: Sequence[object] = ()
+    remove: Sequence[object] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def set_object(session: Session, tenant: str, wanted: VpcSpec) -> str:
-    """Keep one object in the caller's transaction, with the addresses it needs.
+def create_object(services: Services, tenant: str, wanted: VpcSpec, *, dry_run: bool = False) -> CreatedObject:
+    """Create one object, finish an interrupted run, or find that the object exists.
 
-    Returns `created`, `changed` or `unchanged`. Raises NotFound, UsageError, NetworkInUse and AddressesExhausted.
+    Raises NotFound, StateError without a gateway, VpcObjectDiffers. Also NetworkInUse and AddressesExhausted.
     """
-    return session.set_vpc_object(tenant, _with_given(session, tenant, wanted))
 
-
-def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
-    if isinstance(wanted, Contact):
-        return wanted
-    if isinstance(wanted, SecurityGroup):
-        return _check_group(session, tenant, wanted)
-    if isinstance(wanted, Gateway):
-        _refuse_other_network(session, tenant, wanted)
-        session.hold_external_address(session.external_network(wanted.external_network), tenant, ROUTER_HOLDER)
-        return wanted
-    if isinstance(wanted, FloatingIp):
-        external = session.external_network(_gateway(session, tenant, wanted).external_network)
-        holder = f"{wanted.kind}/{wanted.key}"
-        return replace(wanted, address=session.hold_external_address(external, tenant, holder))
-    if isinstance(wanted, PortForward):
-        external = session.external_network(_gateway(session, tenant, wanted).external_network)
-        return replace(wanted, address=session.hold_external_address(external, tenant, ROUTER_HOLDER))
-    if isinstance(wanted, LoadBalancer):
-        network = _network(session, tenant, wanted.network)
-        return replace(wanted, address=session.hold_network_address(network, f"{wanted.kind}/{wanted.key}"))
-    if isinstance(wanted, DirectConnect):
-        _network(session, tenant, wanted.network)
-        return wanted
-    return _with_block(session, tenant, wanted)
-
-
-def _check_group(session: Session, tenant: str, group: SecurityGroup) -> SecurityGroup:
-    known = {one.name for one in session.vpc_objects(tenant, SecurityGroup)} | {group.name, DEFAULT_GROUP}
-    for rule in group.rules:
-        if rule.source_group is not None and rule.source_group not in known:
-            raise NotFound(
-                f"security group {group.name} of tenant {tenant} lets in group {rule.source_group}, which is not there",
-                hint=f"its groups are {', '.join(sorted(known))}",
-            )
-    return group
-
-
-def _refuse_other_network(session: Session, tenant: str, wanted: Gateway) -> None:
-    for there in session.vpc_objects(tenant, Gateway):
-        if there.external_network != wanted.external_network:
-            raise StateError(
-                f"the gateway of tenant {tenant} leads to {there.external_network}, not to {wanted.external_network}",
-                hint="delete its gateway and its floating IPs first",
-            )
-
-
-def _gateway(session: Session, tenant: str, what: VpcSpec) -> Gateway:
-    for gateway in session.vpc_objects(tenant, Gateway):
-        return gateway
-    raise StateError(
-        f"{what.kind} {what.key} of tenant {tenant} needs a gateway",
-        hint="create one first with `vgpuctl create-gateway`",
-    )
-
-
-def _network(session: Session, tenant: str, name: str) -> Network:
-    network = session.network(tenant, name)
-    if network not in carried(session, tenant):
-        raise UsageError(f"network {network.label} is not carried by OVN", hint="create it with --backend ovn")
-    return network
-
-
-def _with_block(session: Session, tenant: str, wanted: PeeringSpec) -> PeeringSpec:
-    if wanted.tenant == tenant:
-        raise UsageError(f"tenant {tenant} cannot be its own neighbour")
-    refuse_overlapping_neighbours(carried(session, tenant), carried(session, wanted.tenant))
-    blocks = session.peering_blocks()
-    block = blocks.get(frozenset((tenant, wanted.tenant)))
-    if block is None:
-        taken = set(blocks.values())
-        block = next(number for number in range(LAST_BLOCK + 1) if number not in taken)
-    return replace(wanted, block=block)
-
-
-def refuse_overlapping_neighbours(ours: tuple[Network, ...], theirs: tuple[Network, ...]) -> None:
-    """Raise NetworkInUse when neighbours' routed networks share addresses."""
-    for one in ours:
-        for other in theirs:
-            both_routed = not (one.request.isolated or other.request.isolated)
-            if both_routed and one.subnet.overlaps(other.subnet):
-                raise NetworkInUse(
-                    f"network {one.label} ({one.request.cidr}) overlaps with {other.label} ({other.request.cidr}) of a "
-                    "neighbour",
-                    hint="peered tenants cannot share addresses",
+    def decide(session: Session) -> Decision:
+        for there in session.vpc_objects(tenant, type(wanted)):
+            if there.key == wanted.key and not is_same(there, wanted):
+                raise VpcObjectDiffers(
+                    f"{wanted.kind} {wanted.key} of tenant {tenant} exists with another specification",
+                    context=list_differences(there, wanted),
+                    hint=KIND_OF[wanted.kind].to_change,
                 )
+        return Decision((wanted,))
+
+    return _created(services, tenant, change_objects(services, tenant, decide, dry_run=dry_run))
+
+
+def change_object(
+    services: Services, tenant: str, kind: ObjectKind, key: str, change: ObjectChange, *, dry_run: bool = False
+) -> CreatedObject:
+    """Change an object that exists; it keeps its addresses.
+
+    Raises NotFound for the object and for names in the change, UsageError for items that are both added and removed,
+    and for a list that must have an item and would have none.
+    """
+    if both := [item for item in change.add if item in change.remove]:
+        raise UsageError(f"{', '.join(map(str, both))} cannot be added and removed at once")
+
+    def decide(session: Session) -> Decision:
+        (there,) = _find(session, tenant, kind.kind, (key,))
+        return Decision((_changed(kind, there, change),))
+
+    return _created(services, tenant, change_objects(services, tenant, decide, dry_run=dry_run))
+
+
+def find_objects(
+    services: Services, tenant: str, kind: VpcKind, keys: Sequence[str], *, if_exists: bool = False
+) -> list[ShownObject]:
+    """Find objects of one kind. Raises NotFound with similar names. if_exists: prints a remark instead."""
+    with services.store.reading() as session:
+        session.tenant(tenant)
+        found = {spec.key: spec for spec in _find(session, tenant, kind, keys, if_exists=if_exists)}
+    for key in dict.fromkeys(keys):
+        if key not in found:
+            services.say(f"{kind} {tenant}.{key}: not there, nothing to delete")
+    return [ShownObject(tenant, kind, key, spec) for key, spec in found.items()]
+
+
+def delete_objects(services: Services, objects: Sequence[ShownObject], *, dry_run: bool = False) -> None:
+    """Delete objects of one tenant, all or none. Objects that another run has deleted meanwhile are ignored.
+
+    Raises NetworkInUse when something that stays needs one of them.
+    """
+    places = {(one.kind, one.name) for one in objects}
+    tenant = objects[0].tenant
+
+    def decide(session: Session) -> Decision:
+        return Decision(gone=[spec for spec in all_objects(session, tenant) if (spec.kind, spec.key) in places])
+
+    change_objects(services, tenant, decide, dry_run=dry_run)
+    if not dry_run:
+        for one in objects:
+            services.say(f"{one.kind} {tenant}.{one.name}: deleted")
+
+
+def _changed(kind: ObjectKind, there: VpcSpec, change: ObjectChange) -> VpcSpec:
+    """The object after a change; items that stay keep their order."""
+    values = dict(change.values)
+    if kind.changed_list is not None:
+        items = kind.table.field(kind.changed_list)
+        kept = dict.fromkeys((*getattr(there, items.path), *change.add))
+        values[items.path] = tuple(one for one in kept if one not in change.remove)
+        if items.is_required and not values[items.path]:
+            raise UsageError(
+                f"{kind.name} {there.key} would have no {items.help}",
+                hint=f"add another in the same command, or delete it with `vgpuctl delete-{kind.kind}`",
+            )
+    return replace(there, **values)
+
+
+def _created(services: Services, tenant: str, changed: Changed) -> CreatedObject:
+    (spec,) = changed.objects
+    with services.store.reading() as session:
+        remarks = tuple(_remarks(session, tenant, spec))
+    return CreatedObject(ShownObject(tenant, spec.kind, spec.key, spec), changed.is_change, remarks)
+
+
+def _find(
+    session: Session, tenant: str, kind: VpcKind, keys: Sequence[str], *, if_exists: bool = False
+) -> Iterator[VpcSpec]:
+    there = {spec.key: spec for spec in all_objects(session, tenant) if spec.kind is kind}
+    for key in dict.fromkeys(keys):
+        if key in there:
+            yield there[key]
+        elif not if_exists:
+            near = difflib.get_close_matches(key, there, n=3)
+            raise NotFound(
+                f"tenant {tenant} has no {kind} {key}",
+                hint=f"did you mean {', '.join(near)}?"
+                if near
+                else f"see `vgpuctl list-vpc-objects --tenant {tenant}`",
+            )
+
+
+def _remarks(session: Session, tenant: str, spec: VpcSpec) -> Iterator[str]:
+    """Why an object has no effect yet."""
+    if isinstance(spec, PeeringSpec) and spec.tenant not in session.tenants_with_peer(tenant):
+        yield f"it takes effect once tenant {spec.tenant} has a peering with {tenant}"
+    if not carried(session, tenant):
+        yield f"tenant {tenant} has no network carried by OVN yet"
+    for vm in KIND_OF[spec.kind].vms_of(spec):
+        if session.vm(tenant, vm) is None:
+            yield f"tenant {tenant} has no VM {vm} yet"

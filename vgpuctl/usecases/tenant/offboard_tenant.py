@@ -16,8 +16,8 @@ from vgpuctl.ovn.topology import tenant_owner
 from vgpuctl.usecases.network.delete_network import delete_network
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.network.vpc import apply_vpc
+from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import Decision, change_objects
-from vgpuctl.usecases.network.vpc_objects import all_objects
 from vgpuctl.usecases.placement.reservations import describe
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.tenant.set_quota import set_quota

@@ -14,6 +14,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.network import create_network as networks
 from vgpuctl.usecases.network.delete_network import delete_network
 from vgpuctl.usecases.network.network_backends import refuse_without_ovn
+from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import (
     CHANGED,
     CREATED,
@@ -24,7 +25,6 @@ from vgpuctl.usecases.network.vpc_changes import (
     change_objects,
     compare_object,
 )
-from vgpuctl.usecases.network.vpc_objects import all_objects
 from vgpuctl.usecases.operate.repair import mend_vm
 from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services

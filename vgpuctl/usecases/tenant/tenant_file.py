@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.inventory.layout_value import Value
@@ -14,32 +15,23 @@ from vgpuctl.model.network import Backend, NetworkRequest, parse_address, parse_
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmRequest, check_name
-from vgpuctl.model.vpc import (
-    ANYWHERE,
-    Contact,
-    DirectConnect,
-    FloatingIp,
-    Gateway,
-    LoadBalancer,
-    PeeringSpec,
-    PortForward,
-    Protocol,
-    Rule,
-    SecurityGroup,
-    VpcSpec,
-)
-from vgpuctl.model.vpc_text import parse_ports, parse_source
+from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.resources import parse_amount, parse_resource
+from vgpuctl.specs.field import Choice, Field, Table, Text, Whole
+from vgpuctl.specs.flags import read_text
+from vgpuctl.specs.vpc_objects import KINDS, ObjectKind, Written
 from vgpuctl.usecases.support.secret_file import SecretFiles
 from vgpuctl.usecases.vm.vm_file import VmFile, read_entry
 
 VERSION = 1
 _KEYS = (
-    *("version", "tenant", "contact", "pools", "quotas", "guaranteed", "priority", "networks", "security_groups"),
-    *("gateway", "load_balancers", "floating_ips", "port_forwards", "peerings", "ssh_keys", "secrets", "vms"),
+    *("version", "tenant", "pools", "quotas", "guaranteed", "priority", "networks", "ssh_keys", "secrets", "vms"),
+    *(kind.section for kind in KINDS if kind.written is not Written.IN_NETWORKS),
 )
-_NETWORK_KEYS = ("cidr", "dns", "isolated", "backend", "host", "direct_connect")
-_BALANCER_KEYS = ("network", "protocol", "port", "vms", "vm_port", "interval_s", "timeout_s", "failures")
+_NETWORK_KEYS = (
+    *("cidr", "dns", "isolated", "backend", "host"),
+    *(kind.section for kind in KINDS if kind.written is Written.IN_NETWORKS),
+)
 
 
 def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequence[Path] = ()) -> TenantFile:
@@ -94,79 +86,58 @@ def _network(value: Value, name: str, tenant: str, *, default_backend: Backend) 
 
 
 def _objects(entries: dict[str, Value]) -> Iterator[VpcSpec]:
-    if "contact" in entries:
-        yield Contact(entries["contact"].text())
-    if "gateway" in entries:
-        yield Gateway(_name(entries["gateway"]))
-    for name, value in _mapping(entries.get("security_groups")):
+    for kind in KINDS:
+        for name, value in _written(kind, entries):
+            yield kind.build(_values(kind.fields, value, name=name, item=kind.item))
+
+
+def _written(kind: ObjectKind, entries: dict[str, Value]) -> Iterator[tuple[str | None, Value]]:
+    """The objects of a kind in the file, with their names where these are keys of a mapping."""
+    if kind.written is Written.IN_NETWORKS:
+        for name, network in _mapping(entries.get("networks")):
+            inside = network.mapping()
+            if kind.section in inside:
+                yield name, inside[kind.section]
+        return
+    value = entries.get(kind.section)
+    if kind.written is Written.BY_NAME:
+        yield from _mapping(value)
+    elif value is not None:
+        yield from ((None, one) for one in (value.items() if kind.written is Written.AS_LIST else [value]))
+
+
+def _values(
+    fields: Sequence[Field], value: Value, *, name: str | None = None, item: Table[Any] | None = None
+) -> dict[str, object]:
+    """The values of fields, by attribute.
+
+    name: the value of the first field, where the file has it as a key. item: fields of a list's items.
+    """
+    if name is not None:
         with _at(value):
-            check_name(name, what="security group")
-        yield SecurityGroup(name, tuple(_rule(item) for item in value.items()))
-    for name, value in _mapping(entries.get("networks")):
-        connect = value.mapping().get("direct_connect")
-        if connect is not None:
-            keys = connect.fields(("physical_network", "vlan"), required=("physical_network",))
-            vlan = keys["vlan"].whole(1, 4094) if "vlan" in keys else None
-            yield DirectConnect(name, _name(keys["physical_network"]), vlan)
-    for name, value in _mapping(entries.get("load_balancers")):
+            own = {fields[0].path: read_text(fields[0], name)}
+        return own | _values(fields[1:], value, item=item)
+    if len(fields) == 1:
+        return {fields[0].path: _value(fields[0], value, item)}
+    required = [one.key for one in fields if one.is_required]
+    keys = value.fields([one.key for one in fields], required=required)
+    return {one.path: _value(one, keys[one.key], item) for one in fields if one.key in keys}
+
+
+def _value(field: Field, value: Value, item: Table[Any] | None) -> object:
+    if field.is_list:
+        return tuple(_value(replace(field, is_list=False), one, item) for one in value.items())
+    if item is not None and isinstance(value.content, dict):
         with _at(value):
-            check_name(name, what="load balancer")
-        yield _balancer(name, value)
-    for item in _items(entries.get("floating_ips")):
-        yield FloatingIp(_name(item), "")
-    for item in _items(entries.get("port_forwards")):
-        keys = item.fields(("protocol", "port", "vm", "vm_port"), required=("port", "vm", "vm_port"))
-        port, vm_port = (keys[key].whole(1, 65535) for key in ("port", "vm_port"))
-        yield PortForward(_transport(keys), "", port, _name(keys["vm"]), vm_port)
-    for item in _items(entries.get("peerings")):
-        yield PeeringSpec(_name(item), -1)
-
-
-def _balancer(name: str, value: Value) -> LoadBalancer:
-    keys = value.fields(_BALANCER_KEYS, required=("network", "port", "vms", "vm_port"))
-    interval_s, timeout_s, failures = (
-        keys[key].whole(1, 3600) if key in keys else default
-        for key, default in (("interval_s", 5), ("timeout_s", 20), ("failures", 3))
-    )
-    return LoadBalancer(
-        name=name,
-        address="",
-        port=keys["port"].whole(1, 65535),
-        protocol=_transport(keys),
-        vms=tuple(_name(item) for item in keys["vms"].items()),
-        vm_port=keys["vm_port"].whole(1, 65535),
-        health_interval_s=interval_s,
-        health_timeout_s=timeout_s,
-        health_failures=failures,
-        network=_name(keys["network"]),
-    )
-
-
-def _transport(keys: dict[str, Value]) -> Protocol:
-    protocol = keys["protocol"].choice(Protocol) if "protocol" in keys else Protocol.TCP
-    if not protocol.has_ports():
-        raise keys["protocol"].refuse(f"is {protocol}, which has no ports", hint="it can be tcp, udp")
-    return protocol
-
-
-def _rule(value: Value) -> Rule:
-    keys = value.fields(("protocol", "ports", "from"))
-    protocol = keys["protocol"].choice(Protocol) if "protocol" in keys else Protocol.ANY
-    ports = _ports(keys["ports"]) if "ports" in keys else None
-    if ports is not None and not protocol.has_ports():
-        raise keys["ports"].refuse(f"is given, but {protocol} has no ports", hint="set `protocol: tcp` or udp")
-    if "from" not in keys:
-        return Rule(protocol, ports, ANYWHERE)
-    with _at(keys["from"]):
-        return Rule(protocol, ports, parse_source(keys["from"].text()))
-
-
-def _ports(value: Value) -> tuple[int, int]:
-    if isinstance(value.content, str):
-        with _at(value):
-            return parse_ports(value.content)
-    port = value.whole(1, 65535)
-    return port, port
+            return item.build(_values(item.fields, value))
+    if isinstance(field.type, Whole):
+        return value.whole(field.type.lowest, field.type.highest)
+    if isinstance(field.type, Choice):
+        return value.choice(field.type.members)
+    assert isinstance(field.type, Text)
+    is_number = field.type.takes_numbers and type(value.content) is int
+    with _at(value):
+        return field.type.parse(str(value.content) if is_number else value.text(), what=value.name)
 
 
 def _vms(entries: dict[str, Value], tenant: str, files: SecretFiles) -> Iterator[VmRequest]:

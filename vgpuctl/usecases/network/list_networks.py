@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""list-networks and show-network: what the store knows; no host is contacted."""
+"""list-networks: the networks of the store; no host is contacted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,18 +38,13 @@ def list_networks(services: Services, *, tenant: str | None) -> Sequence[ShownNe
         for port in session.ports():
             ports.setdefault(port.network_id, []).append(port)
         held = session.held_addresses()
-        return [_shown(network, ports.get(network.id, []), names, held.get(network.id, 0)) for network in networks]
+        return [
+            shown_with_ports(network, ports.get(network.id, []), names, held.get(network.id, 0)) for network in networks
+        ]
 
 
-def show_network(services: Services, tenant: str, name: str) -> ShownNetwork:
-    """One network. Raises NotFound with near names."""
-    with services.store.reading() as session:
-        network = session.network(tenant, name)
-        names = {vm.uuid: vm.request.name for vm in session.vms(tenant=tenant)}
-        return _shown(network, session.ports(network_id=network.id), names, len(session.addresses(network.id)))
-
-
-def _shown(network: Network, ports: Sequence[Port], names: dict[str, str], held: int) -> ShownNetwork:
+def shown_with_ports(network: Network, ports: Sequence[Port], names: dict[str, str], held: int) -> ShownNetwork:
+    """One network as both commands show it. names: of VMs, by UUID. held: the number of addresses that are held."""
     shown = tuple(ShownPort(names.get(port.vm_uuid, port.vm_uuid), port) for port in ports)
     free = network.subnet.num_addresses - 2 - held  # without the network's and the broadcast
     return ShownNetwork(network, network.gateway, network.bridge, shown, free)

@@ -2,26 +2,24 @@
 """create-, delete- and list-external-network(s): the networks that tenants' gateways lead to."""
 
 import ipaddress
-from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.network import parse_address
 from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import ExternalNetwork
-from vgpuctl.ovn.topology import external_owner
-from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
+from vgpuctl.usecases.network.network_backends import refuse_without_ovn
 from vgpuctl.usecases.support.services import Services
 
 _LARGEST_POOL = 65536
 
 
-def set_external_network(services: Services, network: ExternalNetwork) -> str:
+def create_external_network(services: Services, network: ExternalNetwork) -> str:
     """Store an external network; a change reaches tenants' gateways with their next change, or by `repair`.
 
     Returns `created`, `changed` or `unchanged`. Raises UsageError, and StateError when held addresses would go.
     """
-    network = check_external_network(network)
+    network = _checked(network)
     refuse_without_ovn(services, network)
     with services.store.transaction() as session:
         outcome = session.set_external_network(network)
@@ -30,25 +28,7 @@ def set_external_network(services: Services, network: ExternalNetwork) -> str:
     return outcome
 
 
-def delete_external_network(services: Services, name: str) -> bool:
-    """Delete an external network. Returns False if there is none. Raises StateError while tenants hold addresses."""
-    with services.store.transaction() as session:
-        deleted = session.delete_external_network(name)
-        if deleted:
-            session.add_event("external-network-deleted", name)
-    if services.has_northbound:
-        with locked(services, OVN_SUBJECT):
-            services.northbound.apply({external_owner(name): []})
-    return deleted
-
-
-def list_external_networks(services: Services) -> Sequence[tuple[ExternalNetwork, dict[str, str]]]:
-    """Every external network with its held addresses, address → tenant/holder."""
-    with services.store.reading() as session:
-        return [(network, session.external_addresses(network.name)) for network in session.external_networks()]
-
-
-def check_external_network(network: ExternalNetwork) -> ExternalNetwork:
+def _checked(network: ExternalNetwork) -> ExternalNetwork:
     """Accept a network whose addresses fit together. Raises UsageError."""
     check_name(network.name, what="external network")
     check_name(network.physical_network, what="physical network")

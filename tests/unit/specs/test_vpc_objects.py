@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of VPC objects: commands and tenant files make equal objects, and every kind has its commands."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vgpuctl.cli.contents import MADE_BY
+from vgpuctl.cli.network.vpc_objects import make
+from vgpuctl.errors import InventoryError, UsageError
+from vgpuctl.model.network import Backend
+from vgpuctl.model.vpc import VpcKind, VpcSpec
+from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, LISTED, describe, is_same, list_differences
+from vgpuctl.usecases.tenant.tenant_file import read_tenant_file
+
+GIVEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "gateway": ({"external_network": "internet"}, "gateway: internet", "gateway", "to internet"),
+    "security-group": (
+        {"name": "web", "rules": ("tcp:80", "udp:8000-8010@10.9.0.0/24", "any@group:web", "tcp:80")},
+        "security_groups: {web: [{protocol: tcp, ports: 80}, 'udp:8000-8010@10.9.0.0/24', {from: 'group:web'}]}",
+        "web",
+        "rules: tcp:80, udp:8000-8010@10.9.0.0/24, any@group:web",
+    ),
+    "direct-connect": (
+        {"network": "front", "physical_network": "provider", "vlan": None},
+        "networks: {front: {cidr: 10.0.0.0/24, direct_connect: {physical_network: provider}}}",
+        "front",
+        "provider, VLAN: untagged",
+    ),
+    "load-balancer": (
+        {"name": "shop", "network": "front", "port": 80, "vms": ("a", "b", "a"), "failures": 2},
+        "load_balancers: {shop: {network: front, port: 80, vms: [a, b], failures: 2}}",
+        "shop",
+        ":80 of front to a, b, port 80",
+    ),
+    "floating-ip": ({"vm": "a"}, "floating_ips: [a]", "a", " is a's"),
+    "port-forward": (
+        {"forwarded": "udp/53", "vm": "a", "vm_port": 5353},
+        "port_forwards: [{protocol: udp, port: 53, vm: a, vm_port: 5353}]",
+        "udp/53",
+        ":53 to a:5353",
+    ),
+    "peering": ({"neighbour": "globex"}, "peerings: [globex]", "globex", "with globex"),
+}
+
+
+def _in_file(folder: Path, text: str) -> tuple[VpcSpec, ...]:
+    file = folder / "tenant.yml"
+    file.write_text(f"version: 1\ntenant: acme\n{text}\n")
+    return read_tenant_file(file, default_backend=Backend.OVN).objects
+
+
+@pytest.mark.parametrize("kind", LISTED)
+def test_a_command_and_a_tenants_file_make_equal_objects(kind: VpcKind, tmp_path: Path) -> None:
+    given, text, name, summary = GIVEN[kind]
+    made = KIND_OF[kind].read(given)
+    assert _in_file(tmp_path, text) == (made,)
+    assert (made.kind, made.key, describe(made)) == (kind, name, summary)
+    assert is_same(made, made)
+    assert list_differences(made, made) == []
+
+
+def test_every_kind_has_its_commands_and_every_command_its_kind() -> None:
+    wanted = {f"{verb}-{kind}" for kind in LISTED for verb in ("create", "delete")}
+    wanted |= {f"set-{one.kind}" for one in KINDS if one.changed}
+    wanted |= {f"{verb}-{one.item_name}" for one in KINDS if one.item_name for verb in ("create", "delete")}
+    assert wanted == {name for name, module in MADE_BY.items() if module == "vpc_objects"}
+    for name in wanted:
+        assert make(name, "A sentence.").get_short_help_str() == "A sentence."
+
+
+def test_differences_are_told_by_the_keys_of_a_file_and_leave_out_given_addresses(tmp_path: Path) -> None:
+    (there,) = _in_file(tmp_path, "load_balancers: {shop: {network: front, port: 80, vms: [a]}}")
+    (wanted,) = _in_file(tmp_path, "load_balancers: {shop: {network: front, port: 80, vms: [b], interval_s: 9}}")
+    assert list_differences(there, wanted) == ["vms: a there, b wanted", "interval_s: 5 there, 9 wanted"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("security_groups:\n  web: [{ports: 80}]", "4: a rule has ports, and any has none"),
+        ("security_groups:\n  web: ['icmp:8']", "4: a rule has ports, and icmp has none"),
+        ("security_groups:\n  web: [{protcol: tcp}]", "4: file.security_groups.web[0].protcol is not a key"),
+        ("security_groups:\n  web: [{ports: 0}]", "4: file.security_groups.web[0].ports: '0' is not a port"),
+        ("security_groups:\n  a b: []", "4: name 'a b'"),
+        ("load_balancers:\n  shop: {port: 80, vms: [a]}", "4: file.load_balancers.shop has no 'network'"),
+        ("load_balancers:\n  shop: {network: n, port: 80, vms: [a b]}", "4: file.load_balancers.shop.vms[0] 'a b'"),
+        ("port_forwards:\n  - {protocol: icmp, port: 80, vm: a}", "4: file.port_forwards[0].protocol is 'icmp'"),
+        ("port_forwards:\n  - {port: 65536, vm: a}", "4: file.port_forwards[0].port is 65536"),
+        ("gateway: []", "3: file.gateway is a list"),
+    ],
+)
+def test_a_wrong_object_is_refused_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InventoryError) as caught:
+        _in_file(tmp_path, text)
+    assert f"tenant.yml:{said}" in caught.value.message
+
+
+def test_a_wrong_name_on_the_command_line_is_refused_with_its_flag() -> None:
+    with pytest.raises(UsageError, match="--vm 'a b'"):
+        KIND_OF[VpcKind.PORT_FORWARD].read({"forwarded": "80", "vm": "a b"})
+    assert KIND_OF[VpcKind.PORT_FORWARD].name_in("8080") == "tcp/8080"

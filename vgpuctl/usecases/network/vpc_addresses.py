@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of a tenant's VPC in the store: checks of the names in them, and the addresses that they hold."""
+
+from dataclasses import replace
+
+from vgpuctl.errors import NetworkInUse, NotFound, StateError, UsageError
+from vgpuctl.model.network import Network
+from vgpuctl.model.vpc import (
+    DEFAULT_GROUP,
+    DirectConnect,
+    FloatingIp,
+    Gateway,
+    LoadBalancer,
+    PeeringSpec,
+    PortForward,
+    SecurityGroup,
+    VpcSpec,
+)
+from vgpuctl.specs.vpc_objects import KINDS
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.vpc import ROUTER_HOLDER, carried
+
+LAST_BLOCK = (1 << 14) - 1
+
+
+def all_objects(session: Session, tenant: str) -> list[VpcSpec]:
+    """Every object of a tenant, in an order in which they can be created."""
+    return [spec for kind in KINDS for spec in session.vpc_objects(tenant, kind.model)]
+
+
+def set_object(session: Session, tenant: str, wanted: VpcSpec) -> str:
+    """Store one object in the caller's transaction, with the addresses it needs.
+
+    Returns `created`, `changed` or `unchanged`. Raises NotFound, UsageError, NetworkInUse and AddressesExhausted.
+    """
+    return session.set_vpc_object(tenant, _with_given(session, tenant, wanted))
+
+
+def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
+    """The object with the addresses that the store gives it, after its names were looked up."""
+    match wanted:
+        case SecurityGroup():
+            _refuse_unknown_groups(session, tenant, wanted)
+        case DirectConnect():
+            _network(session, tenant, wanted.network)
+        case Gateway():
+            _refuse_other_network(session, tenant, wanted)
+            _external_address(session, tenant, wanted, ROUTER_HOLDER)
+        case FloatingIp():
+            holder = f"{wanted.kind}/{wanted.key}"
+            address = _external_address(session, tenant, _gateway(session, tenant, wanted), holder)
+            return replace(wanted, address=address)
+        case PortForward():
+            address = _external_address(session, tenant, _gateway(session, tenant, wanted), ROUTER_HOLDER)
+            return replace(wanted, address=address)
+        case LoadBalancer():
+            network = _network(session, tenant, wanted.network)
+            return replace(wanted, address=session.hold_network_address(network, f"{wanted.kind}/{wanted.key}"))
+        case PeeringSpec():
+            return replace(wanted, block=_block(session, tenant, wanted))
+    return wanted
+
+
+def _external_address(session: Session, tenant: str, gateway: Gateway, holder: str) -> str:
+    return session.hold_external_address(session.external_network(gateway.external_network), tenant, holder)
+
+
+def _refuse_unknown_groups(session: Session, tenant: str, group: SecurityGroup) -> None:
+    known = {one.name for one in session.vpc_objects(tenant, SecurityGroup)} | {group.name, DEFAULT_GROUP}
+    for rule in group.rules:
+        if rule.source_group is not None and rule.source_group not in known:
+            raise NotFound(
+                f"a rule of security group {group.name} of tenant {tenant} names group {rule.source_group}, which does "
+                "not exist",
+                hint=f"the groups are {', '.join(sorted(known))}",
+            )
+
+
+def _refuse_other_network(session: Session, tenant: str, wanted: Gateway) -> None:
+    for there in session.vpc_objects(tenant, Gateway):
+        if there.external_network != wanted.external_network:
+            raise StateError(
+                f"the gateway of tenant {tenant} leads to {there.external_network}, not to {wanted.external_network}",
+                hint="delete its gateway and its floating IPs first",
+            )
+
+
+def _gateway(session: Session, tenant: str, what: VpcSpec) -> Gateway:
+    for gateway in session.vpc_objects(tenant, Gateway):
+        return gateway
+    raise StateError(
+        f"{what.kind} {what.key} of tenant {tenant} needs a gateway",
+        hint="create one first with `vgpuctl create-gateway`",
+    )
+
+
+def _network(session: Session, tenant: str, name: str) -> Network:
+    network = session.network(tenant, name)
+    if network not in carried(session, tenant):
+        raise UsageError(f"network {network.label} is not carried by OVN", hint="create it with --backend ovn")
+    return network
+
+
+def _block(session: Session, tenant: str, wanted: PeeringSpec) -> int:
+    """The number of the /30 that joins two tenants: the one they have, or the lowest free one."""
+    if wanted.tenant == tenant:
+        raise UsageError(f"tenant {tenant} cannot have a peering with itself")
+    refuse_overlapping_peers(carried(session, tenant), carried(session, wanted.tenant))
+    blocks = session.peering_blocks()
+    free = (number for number in range(LAST_BLOCK + 1) if number not in blocks.values())
+    block = blocks.get(frozenset((tenant, wanted.tenant)))
+    return next(free) if block is None else block
+
+
+def refuse_overlapping_peers(ours: tuple[Network, ...], theirs: tuple[Network, ...]) -> None:
+    """Raise NetworkInUse if routed networks of two peered tenants overlap."""
+    for one in ours:
+        for other in theirs:
+            both_routed = not (one.request.isolated or other.request.isolated)
+            if both_routed and one.subnet.overlaps(other.subnet):
+                raise NetworkInUse(
+                    f"network {one.label} ({one.request.cidr}) overlaps with {other.label} ({other.request.cidr}) of a "
+                    "peered tenant",
+                    hint="networks of peered tenants cannot overlap: choose other addresses",
+                )

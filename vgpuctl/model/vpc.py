@@ -106,7 +106,7 @@ class ExternalNetwork:
 
 @dataclass(frozen=True)
 class Gateway:
-    """The way out of a tenant's networks, and the external network that it leads to."""
+    """The router port of a tenant to an external network."""
 
     kind: ClassVar[VpcKind] = VpcKind.GATEWAY
     external_network: str

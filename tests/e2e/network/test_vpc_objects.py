@@ -127,12 +127,12 @@ def test_commands_make_what_a_tenant_s_file_makes_and_take_it_away(
     assert network["free"] == 254 - len(("gateway", "monitor", "balancer", "VM"))
     for command, blocker in (
         (("delete-security-group", "web"), ["security group web: VM web-1 is in it"]),
-        (("delete-security-group", "inner"), ["security group inner: group web lets it in"]),
+        (("delete-security-group", "inner"), ["security group inner: a rule of group web names it"]),
         (
             ("delete-gateway",),
             [
-                "gateway: floating-ip web-1 comes in by it",
-                "gateway: port-forward udp/53 comes in by it",
+                "gateway: floating-ip web-1 uses it",
+                "gateway: port-forward udp/53 uses it",
             ],
         ),
     ):

@@ -15,11 +15,11 @@ from vgpuctl.cli.support.output import print_json, print_line
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the authority is; default: VGPUCTL_AUTHORITY_FOLDER, or vgpuctl/authority in the user's data folder.",
+    help="Folder of our authority; default: VGPUCTL_AUTHORITY_FOLDER, or vgpuctl/authority in the user's data folder.",
 )
 @options.as_json
 def command(names: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
-    """Make keys and certificates for OVN's databases, and with the first one our own authority.
+    """Create keys and certificates for OVN's databases, and our own authority with the first one.
 
     One for the machine of ovn-central, one named vgpuctl for this command. Hosts get theirs from apply-hosts.
     """
@@ -31,7 +31,7 @@ def command(names: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
         print_json(made)
         return
     for one in made:
-        print_line(f"{one.name}: {'made' if one.changed else 'there already'}")
+        print_line(f"{one.name}: {'created' if one.changed else 'no change'}")
         print_line(f"  key         {one.key}")
         print_line(f"  certificate {one.certificate}")
         print_line(f"  authority   {one.authority}")

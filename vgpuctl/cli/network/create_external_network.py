@@ -11,13 +11,18 @@ from vgpuctl.errors import UsageError
 
 @click.command("create-external-network")
 @click.argument("name")
-@click.option("--cidr", required=True, metavar="CIDR", help="The provider's network, for example 203.0.113.0/24.")
-@click.option("--gateway", required=True, metavar="ADDRESS", help="The provider's router in it.")
-@click.option("--pool", required=True, metavar="FIRST-LAST", help="Addresses that tenants may get.")
+@click.option("--cidr", required=True, metavar="CIDR", help="Provider's network: 203.0.113.0/24.")
+@click.option("--gateway", required=True, metavar="ADDRESS", help="Address of the provider's router.")
+@click.option("--pool", required=True, metavar="FIRST-LAST", help="First and last address for tenants.")
 @click.option("--physical-network", required=True, metavar="NAME", help="Its name in the hosts' ovn-bridge-mappings.")
-@click.option("--vlan", type=WholeRange(1, 4094), help="Its VLAN; default: untagged.")
-@click.option("--chassis", multiple=True, metavar="ID", help="system-id of a host that may be gateway, best first.")
-@click.option("--management", multiple=True, metavar="CIDR", help="What tenants must never reach; several times.")
+@click.option("--vlan", type=WholeRange(1, 4094), help="VLAN of the physical network; default: untagged.")
+@click.option(
+    "--chassis",
+    multiple=True,
+    metavar="ID",
+    help="system-id of a host for gateways, best first; several times.",
+)
+@click.option("--management", multiple=True, metavar="CIDR", help="Network that no tenant may reach; several times.")
 @options.database
 @options.as_json
 def command(
@@ -32,7 +37,10 @@ def command(
     database: str | None,
     as_json: bool,
 ) -> None:
-    """Declare an external network for the tenants' gateways, or change it. `create-gateway` names it."""
+    """Declare an external network for the tenants' gateways, or change it.
+
+    Gateways of tenants lead to it (`create-gateway`).
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.vpc import ExternalNetwork
     from vgpuctl.usecases.network.create_external_network import create_external_network

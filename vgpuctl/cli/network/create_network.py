@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-network: a network of a tenant's own."""
+"""create-network: a network for a tenant's VMs."""
 
 from typing import Any
 
@@ -12,17 +12,20 @@ from vgpuctl.cli.support.output import print_json, say
 @click.command("create-network")
 @click.argument("name")
 @options.network_tenant
-@click.option("--cidr", required=True, metavar="CIDR", help="Its IPv4 addresses, /8 to /29, for example 10.0.0.0/24.")
+@click.option("--cidr", required=True, metavar="CIDR", help="IPv4 addresses of the network, /8 to /29: 10.0.0.0/24.")
 @click.option(
-    "--dns", multiple=True, metavar="ADDRESS", help="Resolver for its VMs, several times; default: the host's."
+    "--dns",
+    multiple=True,
+    metavar="ADDRESS",
+    help="DNS resolver for the VMs, several times; default: the host's.",
 )
-@click.option("--isolated", is_flag=True, help="No way out: its VMs reach one another and nothing else.")
+@click.option("--isolated", is_flag=True, help="Allow traffic only between VMs of the network.")
 @click.option(
     "--backend",
     type=click.Choice(["libvirt", "ovn"]),
-    help="Who carries it: libvirt on one host, or OVN on all; default: OVN where VGPUCTL_OVN_NORTHBOUND is set.",
+    help="libvirt on one host, or OVN on all hosts; default: ovn if VGPUCTL_OVN_NORTHBOUND is set and --host is not.",
 )
-@click.option("--host", metavar="NAME", help="The host of a libvirt network; default: the only one of the inventory.")
+@click.option("--host", metavar="NAME", help="Host of a libvirt network; default: the only host of the inventory.")
 @options.dry_run
 @options.inventory
 @options.limit
@@ -41,9 +44,11 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Create a tenant's network; its VMs get fixed addresses of it with `create-vm --network NAME`.
+    """Create a network for a tenant's VMs.
 
-    The same command again changes nothing, and finishes what an interrupted run began.
+    VMs join it with `create-vm --network NAME` and get fixed addresses.
+
+    Run the command again to finish an interrupted run; otherwise it changes nothing.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.network import Backend, NetworkRequest

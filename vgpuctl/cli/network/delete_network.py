@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""delete-network: ask, delete each network, tell."""
+"""delete-network: ask, then delete each network."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from vgpuctl.model.plural import counted
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @options.network_tenant
 @options.yes
-@click.option("--if-exists", is_flag=True, help="A network that is not there is no error.")
+@click.option("--if-exists", is_flag=True, help="Ignore names that do not exist.")
 @options.dry_run
 @options.inventory
 @options.database
@@ -24,7 +24,7 @@ from vgpuctl.model.plural import counted
 def command(
     names: tuple[str, ...], tenant: str, yes: bool, if_exists: bool, dry_run: bool, as_json: bool, **where: Any
 ) -> None:
-    """Delete networks and give their addresses back. Refused while VMs are in them."""
+    """Delete a tenant's networks. Refused while VMs are in them."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.network.delete_network import delete_network
     from vgpuctl.usecases.network.show_network import show_network

@@ -12,7 +12,7 @@ from vgpuctl.cli.support.output import print_json, print_table
 @options.database
 @options.as_json
 def command(tenant: str | None, database: str | None, as_json: bool) -> None:
-    """List the tenants' networks and how many addresses are left."""
+    """List the tenants' networks with the number of VMs and free addresses."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.network.list_networks import list_networks
 

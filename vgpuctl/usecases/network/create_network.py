@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-network: a row with the network's addresses, then the network itself; the same command again finishes it."""
+"""create-network: a row with the network's addresses, then the network itself in its backend."""
 
 import uuid
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ def create_network(services: Services, request: NetworkRequest, *, dry_run: bool
 
 
 def finish_creation(services: Services, network: Network) -> Network:
-    """Build a network whose row is there, as often as needed."""
+    """Create a network that has its row. It may run again after an interruption."""
     with locked(services, subject_of(network)):
         apply_network(services, network)
         with services.store.transaction() as session:
@@ -57,7 +57,7 @@ def finish_creation(services: Services, network: Network) -> Network:
 
 
 def complete_request(services: Services, request: NetworkRequest) -> NetworkRequest:
-    """Check a request and fill in what follows from the inventory. Raises UsageError."""
+    """Check a request, and fill in the host from the inventory. Raises UsageError."""
     check_name(request.name, what="network name")
     check_name(request.tenant, what="tenant")
     cidr = str(parse_cidr(request.cidr))
@@ -108,7 +108,7 @@ def list_differences(there: NetworkRequest, wanted: NetworkRequest) -> list[str]
 
 
 def refuse_overlap(network: Network, session: Session) -> None:
-    """Raise NetworkInUse when a network of the tenant, of a neighbour, or of the same host has these addresses."""
+    """Raise NetworkInUse when a network of the tenant, of a peered tenant, or of the same host overlaps."""
     if network.request.backend is Backend.OVN:
         tenant = network.request.tenant
         named = {spec.tenant for spec in session.vpc_objects(tenant, PeeringSpec)}

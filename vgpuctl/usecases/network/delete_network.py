@@ -10,7 +10,7 @@ from vgpuctl.usecases.support.services import Services
 
 
 def delete_network(services: Services, network: Network) -> None:
-    """Delete a tenant's network. What was done stays done, and the same command goes on from there.
+    """Delete a tenant's network. After an error, the same command continues.
 
     Raises NetworkInUse while VMs have ports in it.
     """
@@ -28,13 +28,13 @@ def delete_network(services: Services, network: Network) -> None:
         users = [f"load balancer {one.name}" for one in balancers if one.network == network.request.name]
         users += ["its direct connect" for one in connects if one.network == network.request.name]
         if users:
-            raise NetworkInUse(f"network {network.label} is used", context=users, hint="take these away first")
+            raise NetworkInUse(f"network {network.label} is in use", context=users, hint="delete these first")
         session.set_network_state(network.id, NetworkState.DELETING)
     finish_deletion(services, network)
 
 
 def finish_deletion(services: Services, network: Network) -> None:
-    """Take away a network whose row says `deleting`, as often as needed."""
+    """Delete a network whose row says `deleting`. It may run again after an interruption."""
     with locked(services, subject_of(network)):
         remove_network(services, network)
         with services.store.transaction() as session:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backends of tenants' networks: made what the store says, one run at a time."""
+"""Bring the backends of tenants' networks, libvirt and OVN, to what the store says; one run at a time."""
 
 import contextlib
 import time
@@ -19,15 +19,15 @@ _POLL_S = 0.1
 
 
 def subject_of(network: Network) -> str:
-    """What a run locks to change the network's backend: OVN as a whole, or the one libvirt network."""
+    """The subject that a run locks to change the network: OVN as a whole, or one libvirt network."""
     return OVN_SUBJECT if network.request.backend is Backend.OVN else f"network:{network.id}"
 
 
 @contextlib.contextmanager
 def locked(services: Services, subject: str) -> Iterator[None]:
-    """Let one run at a time read the store and write a backend, so that the last word is the newest.
+    """Let one run at a time read the store and write a backend, so that the backend gets the newest rows.
 
-    Waits for other runs; one that was killed does not hold it. Raises ConcurrentChange after LOCK_TIMEOUT_S.
+    Waits for other runs; a killed run holds no lock. Raises ConcurrentChange after LOCK_TIMEOUT_S.
     """
     deadline = time.monotonic() + LOCK_TIMEOUT_S
     with contextlib.ExitStack() as held:
@@ -43,7 +43,7 @@ def locked(services: Services, subject: str) -> Iterator[None]:
 
 
 def refuse_without_ovn(services: Services, *wanted: VpcSpec | ExternalNetwork) -> None:
-    """Refuse, by its name, what only OVN can make when its northbound database was not named. Raises UsageError."""
+    """Raise UsageError for an object that needs OVN if no northbound database was named."""
     for one in wanted:
         if isinstance(one, Contact) or services.has_northbound:
             continue
@@ -61,7 +61,7 @@ def refuse_without_ovn(services: Services, *wanted: VpcSpec | ExternalNetwork) -
 def apply_network(
     services: Services, network: Network, *, without_vm: str | None = None, dry_run: bool = False
 ) -> list[str]:
-    """Make the backend's network what the store says now. Returns what had to be done; call it within `locked`.
+    """Bring the backend's network to what the store says. Returns the changes in words; call it within `locked`.
 
     without_vm: a VM whose port counts as gone already.
     """
@@ -75,7 +75,7 @@ def apply_network(
 
 
 def remove_network(services: Services, network: Network) -> None:
-    """Take a network whose row says `deleting` away from its backend; gone already is fine."""
+    """Delete a network whose row says `deleting` in its backend, if it is there."""
     if network.request.backend is Backend.OVN:
         apply_vpc(services, network.request.tenant)
     else:

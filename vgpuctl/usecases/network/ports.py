@@ -66,7 +66,7 @@ def take_port(session: "Session", vm: Vm, network: Network | None) -> Attachment
 
 
 def free_port(services: Services, vm: Vm, network: Network | None) -> Attachment | None:
-    """What take_port would give now. Writes nothing."""
+    """The attachment that take_port would return now. Writes nothing."""
     if network is None:
         return None
     with services.store.reading() as session:
@@ -82,14 +82,14 @@ def attachment_of(services: Services, vm: Vm) -> Attachment | None:
 
 
 def connect(services: Services, network: Network) -> None:
-    """Tell the network's backend which ports there are now."""
+    """Bring the ports of the network's backend to what the store says."""
     with locked(services, subject_of(network)):
         for change in apply_network(services, network):
             services.say(f"{network.label}: {change}")
 
 
 def disconnect(services: Services, vm: Vm) -> None:
-    """Tell the backend that the VM's port is no more; the store gives its address back with the VM's row."""
+    """Remove the VM's port from the backend; its address becomes free when the VM's row is deleted."""
     attachment = attachment_of(services, vm)
     if attachment is None:
         return

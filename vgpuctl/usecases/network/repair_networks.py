@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""repair's part for networks: finish what was begun, and tell the backends again what the store says."""
+"""repair for networks: finish interrupted runs, and bring the backends to what the store says."""
 
 from collections.abc import Collection, Iterator
 
@@ -14,7 +14,7 @@ Finding = tuple[str, str, str, str]
 
 
 def mend_networks(services: Services, *, busy: Collection[str], dry_run: bool) -> Iterator[Finding]:
-    """Look at every network of the store. Gives (network, where, found, outcome) for each that needed something.
+    """Look at every network of the store. Gives (network, where, found, outcome) for each that differed.
 
     busy: subjects of operations whose run may be alive; their networks are left alone.
     """

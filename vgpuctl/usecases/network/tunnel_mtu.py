@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MTU of networks that OVN carries: the smallest of what the hosts' tunnels leave, as apply-hosts noted it."""
+"""The MTU of networks that OVN carries: the smallest of all hosts' tunnels, as apply-hosts recorded it."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ _KIND = "tunnel-mtu"
 
 
 def note_guest_mtu(session: "Session", host: str, network: NetworkLayout | None) -> None:
-    """Remember what a host's tunnels leave for guests; nothing for a host that is no chassis any more."""
+    """Record the MTU that a host's tunnels leave for guests; forget it if the host stops being a chassis."""
     if network is None:
         session.drop_host_record(host, _KIND)
     else:
@@ -21,5 +21,5 @@ def note_guest_mtu(session: "Session", host: str, network: NetworkLayout | None)
 
 
 def tunnel_mtu(session: "Session") -> int:
-    """What fits every host's tunnels."""
+    """The largest MTU that fits every host's tunnels."""
     return min((int(record.content) for record in session.host_records(_KIND)), default=DEFAULT_TUNNEL_MTU)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changing what belongs to a tenant's networks, for commands and onboarding alike: the store, OVN, then what goes.
+"""Change the objects of a tenant's VPC, for commands and onboarding: the store, then OVN, then deletions.
 
 An object leaves OVN before the store, so that no VM gets an external address that still leads to another VM. If the run
 is killed, the store says what is wanted: the same command, or `repair`, finishes it.
@@ -23,8 +23,8 @@ CREATED, CHANGED, UNCHANGED, REMOVED = "created", "changed", "unchanged", "remov
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became, or would become, of one object. detail: what changes, for --diff."""
+class ObjectOutcome:
+    """The outcome for one object, also of a dry run. detail: its differences, for --diff."""
 
     kind: str
     name: str
@@ -34,7 +34,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Decision:
-    """What is to be there, in an order in which it can be made, and what is to go."""
+    """The wanted objects, in an order in which they can be created, and those to delete."""
 
     wanted: Sequence[VpcSpec] = ()
     gone: Sequence[VpcSpec] = ()
@@ -42,28 +42,28 @@ class Decision:
 
 @dataclass(frozen=True)
 class Changed:
-    """outcomes: of what is wanted, then of what is gone. objects: what is wanted with its addresses. rows: OVN's."""
+    """outcomes: of the wanted objects, then of the deleted. objects: the wanted with their addresses. rows: OVN's."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ObjectOutcome, ...]
     objects: tuple[VpcSpec, ...]
     rows: tuple[str, ...] = ()
 
     @property
     def is_change(self) -> bool:
-        """Whether the store or OVN was not so already."""
+        """True if the store or OVN changed."""
         return bool(self.rows) or any(one.outcome != UNCHANGED for one in self.outcomes)
 
 
 class _Rehearsed(Exception):
-    """Takes a transaction back whose answer is all that was wanted."""
+    """Rolls back the transaction of a dry run."""
 
 
 def change_objects(
     services: Services, tenant: str, decide: Callable[[Session], Decision], *, dry_run: bool = False
 ) -> Changed:
-    """Let `decide` read the store and say what is to be, then make it so; nobody else changes objects meanwhile.
+    """Let `decide` read the store and choose the objects, then apply its decision while no other run changes objects.
 
-    Raises NotFound (tenant), NetworkInUse for what others need, and everything that `decide`, set_object and OVN raise.
+    Raises NotFound (tenant), NetworkInUse for objects that others need, and what `decide`, set_object and OVN raise.
     """
     if dry_run:
         changed = Changed((), ())
@@ -94,19 +94,19 @@ def change_objects(
     return Changed(changed.outcomes, changed.objects, tuple(rows))
 
 
-def compare_object(before: VpcSpec | None, after: VpcSpec) -> Outcome:
-    """What becomes of one object of the store."""
+def compare_object(before: VpcSpec | None, after: VpcSpec) -> ObjectOutcome:
+    """The outcome for one object of the store."""
     if before is None:
-        return Outcome(after.kind, after.key, CREATED, (f"+ {_shown(after)}",))
+        return ObjectOutcome(after.kind, after.key, CREATED, (f"+ {_shown(after)}",))
     if is_same(before, after):
-        return Outcome(after.kind, after.key, UNCHANGED)
-    return Outcome(after.kind, after.key, CHANGED, (f"- {_shown(before)}", f"+ {_shown(after)}"))
+        return ObjectOutcome(after.kind, after.key, UNCHANGED)
+    return ObjectOutcome(after.kind, after.key, CHANGED, (f"- {_shown(before)}", f"+ {_shown(after)}"))
 
 
 def _keep(
     services: Services, session: Session, tenant: str, decide: Callable[[Session], Decision]
 ) -> tuple[Changed, tuple[VpcSpec, ...]]:
-    """Write what is wanted. Returns that, and what is to go, last made first."""
+    """Write the wanted objects. Returns the change, and the objects to delete, newest first."""
     session.tenant(tenant)
     decision = decide(session)
     refuse_without_ovn(services, *decision.wanted)
@@ -128,15 +128,17 @@ def _keep(
     users = list(_users(session, tenant, gone, [spec for place, spec in now.items() if place not in going]))
     if users:
         raise NetworkInUse(
-            f"what others of tenant {tenant} need cannot be taken away", context=users, hint="take these away first"
+            f"objects of tenant {tenant} are in use",
+            context=users,
+            hint="delete these users first",
         )
     objects = tuple(now[spec.kind, spec.key] for spec in decision.wanted)
-    outcomes += [Outcome(spec.kind, spec.key, REMOVED) for spec in gone]
+    outcomes += [ObjectOutcome(spec.kind, spec.key, REMOVED) for spec in gone]
     return Changed(tuple(outcomes), objects), gone
 
 
 def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequence[VpcSpec]) -> Iterator[str]:
-    """Who needs what is to go: `security group web: VM web-1 is in it`."""
+    """The users of objects to delete: `security group web: VM web-1 is in it`."""
     groups = {spec.name for spec in gone if isinstance(spec, SecurityGroup)}
     has_no_gateway = any(isinstance(spec, Gateway) for spec in gone)
     for vm in session.vms(tenant=tenant) if groups else ():
@@ -147,9 +149,9 @@ def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequ
         if isinstance(spec, SecurityGroup):
             for rule in spec.rules:
                 if rule.source_group in groups:
-                    yield f"security group {rule.source_group}: group {spec.name} lets it in"
+                    yield f"security group {rule.source_group}: a rule of group {spec.name} names it"
         if has_no_gateway and isinstance(spec, FloatingIp | PortForward):
-            yield f"gateway: {spec.kind} {spec.key} comes in by it"
+            yield f"gateway: {spec.kind} {spec.key} uses it"
 
 
 def _shown(spec: VpcSpec) -> str:

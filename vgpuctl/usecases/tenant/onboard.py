@@ -21,7 +21,7 @@ from vgpuctl.usecases.network.vpc_changes import (
     REMOVED,
     UNCHANGED,
     Decision,
-    Outcome,
+    ObjectOutcome,
     change_objects,
     compare_object,
 )
@@ -42,7 +42,7 @@ SETTLED = (VmState.RUNNING, VmState.STOPPED)
 
 def onboard(
     services: Services, wanted: TenantFile, *, dry_run: bool = False, prune: bool = False, timeout_s: float = 30.0
-) -> list[Outcome]:
+) -> list[ObjectOutcome]:
     """Make the tenant so, its tenancy first, its VMs last. Returns one outcome per object.
 
     prune: remove what the file does not have. timeout_s: for guests that are removed to shut down.
@@ -82,13 +82,13 @@ def _refuse_what_differs(services: Services, wanted: TenantFile) -> None:
             find_existing(services, vm)
 
 
-def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Outcome]:
+def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[ObjectOutcome]:
     """What onboard would do. Writes nothing."""
     gone = REMOVED if prune else KEPT
     name = wanted.tenant
     with services.store.reading() as session:
         exists = name in {tenant.name for tenant in session.tenants()}
-        yield Outcome("tenant", name, UNCHANGED if exists else CREATED)
+        yield ObjectOutcome("tenant", name, UNCHANGED if exists else CREATED)
         yield from _compare_quotas(session, wanted, exists=exists, prune=prune)
         yield from _compare_pools(session, wanted, prune=prune)
         there = {network.request.name: network for network in session.networks(tenant=name)}
@@ -97,34 +97,34 @@ def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Ou
     for request in wanted.networks:
         network = there.pop(request.name, None)
         if network is None or not exists:
-            yield Outcome("network", request.name, CREATED, (request.cidr,))
+            yield ObjectOutcome("network", request.name, CREATED, (request.cidr,))
             continue
         complete = networks.complete_request(services, request)
         differences = networks.list_differences(network.request, complete)
         is_ready = network.state is NetworkState.READY
         word = DIFFERS if differences else UNCHANGED if is_ready else CHANGED
-        yield Outcome("network", request.name, word, tuple(differences))
+        yield ObjectOutcome("network", request.name, word, tuple(differences))
     for spec in wanted.objects:
         yield compare_object(objects.pop((spec.kind, spec.key), None), spec)
     for vm in wanted.vms:
         before = vms.pop(vm.name, None)
         if before is None:
-            yield Outcome("vm", vm.name, CREATED)
+            yield ObjectOutcome("vm", vm.name, CREATED)
             continue
         try:
             find_existing(services, vm)
         except VmDiffers as error:
-            yield Outcome("vm", vm.name, DIFFERS, error.context)
+            yield ObjectOutcome("vm", vm.name, DIFFERS, error.context)
         except VgpuctlError as error:
-            yield Outcome("vm", vm.name, CHANGED, (error.message,))
+            yield ObjectOutcome("vm", vm.name, CHANGED, (error.message,))
         else:
-            yield Outcome("vm", vm.name, UNCHANGED)
+            yield ObjectOutcome("vm", vm.name, UNCHANGED)
     for kind, names in (("vm", vms), ("network", there)):
-        yield from (Outcome(kind, one, gone) for one in names)
-    yield from (Outcome(kind, key, gone) for kind, key in objects)
+        yield from (ObjectOutcome(kind, one, gone) for one in names)
+    yield from (ObjectOutcome(kind, key, gone) for kind, key in objects)
 
 
-def _tenancy(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Outcome]:
+def _tenancy(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[ObjectOutcome]:
     name = wanted.tenant
     with services.store.reading() as session:
         exists = name in {tenant.name for tenant in session.tenants()}
@@ -144,12 +144,12 @@ def _tenancy(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator
                 if pool not in wanted.pools:
                     session.revoke_pool(pool, name)
     set_quota(services, name, limits=limits, guaranteed=guaranteed)
-    yield Outcome("tenant", name, UNCHANGED if exists else CREATED)
+    yield ObjectOutcome("tenant", name, UNCHANGED if exists else CREATED)
     yield from quotas
     yield from pools
 
 
-def _compare_quotas(session: Session, wanted: TenantFile, *, exists: bool, prune: bool) -> Iterator[Outcome]:
+def _compare_quotas(session: Session, wanted: TenantFile, *, exists: bool, prune: bool) -> Iterator[ObjectOutcome]:
     before = {quota.resource: quota for quota in session.quotas(wanted.tenant)} if exists else {}
     after = {one.resource: one for one in changed_quotas(list(before.values()), wanted.limits, wanted.guaranteed)}
     for resource in sorted({*before, *after}):
@@ -159,35 +159,35 @@ def _compare_quotas(session: Session, wanted: TenantFile, *, exists: bool, prune
             f"{sign} {describe_quota(quota)}" for sign, quota in (("-", old), ("+", new)) if quota and old != new
         )
         if not named:
-            yield Outcome("quota", resource, REMOVED if prune else KEPT)
+            yield ObjectOutcome("quota", resource, REMOVED if prune else KEPT)
         elif old == new:
-            yield Outcome("quota", resource, UNCHANGED)
+            yield ObjectOutcome("quota", resource, UNCHANGED)
         else:
-            yield Outcome("quota", resource, CREATED if old is None else CHANGED if new else REMOVED, detail)
+            yield ObjectOutcome("quota", resource, CREATED if old is None else CHANGED if new else REMOVED, detail)
 
 
-def _compare_pools(session: Session, wanted: TenantFile, *, prune: bool) -> Iterator[Outcome]:
+def _compare_pools(session: Session, wanted: TenantFile, *, prune: bool) -> Iterator[ObjectOutcome]:
     granted = [pool.name for pool in session.pools() if wanted.tenant in pool.tenants]
     for name in wanted.pools:
         session.pool(name)
-        yield Outcome("pool", name, UNCHANGED if name in granted else CREATED)
-    yield from (Outcome("pool", name, REMOVED if prune else KEPT) for name in granted if name not in wanted.pools)
+        yield ObjectOutcome("pool", name, UNCHANGED if name in granted else CREATED)
+    yield from (ObjectOutcome("pool", name, REMOVED if prune else KEPT) for name in granted if name not in wanted.pools)
 
 
-def _networks(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
+def _networks(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
     for request in wanted.networks:
         with services.store.reading() as session:
             existed = session.find_network(request.tenant, request.name) is not None
         created = networks.create_network(services, request)
         word = UNCHANGED if not created.changed else CHANGED if existed else CREATED
-        yield Outcome("network", request.name, word, (created.network.request.cidr,) if created.changed else ())
+        yield ObjectOutcome("network", request.name, word, (created.network.request.cidr,) if created.changed else ())
     with services.store.reading() as session:
         others = {network.request.name for network in session.networks(tenant=wanted.tenant)}
     for name in sorted(others - {request.name for request in wanted.networks}):
-        yield Outcome("network", name, KEPT)
+        yield ObjectOutcome("network", name, KEPT)
 
 
-def _objects(services: Services, wanted: TenantFile, *, prune: bool) -> list[Outcome]:
+def _objects(services: Services, wanted: TenantFile, *, prune: bool) -> list[ObjectOutcome]:
     """The objects in one transaction, then OVN's rows in another: of OVN's there is all or nothing."""
     named = {(spec.kind, spec.key) for spec in wanted.objects}
     others: list[VpcSpec] = []
@@ -197,10 +197,10 @@ def _objects(services: Services, wanted: TenantFile, *, prune: bool) -> list[Out
         return Decision(wanted.objects, others if prune else ())
 
     outcomes = list(change_objects(services, wanted.tenant, decide).outcomes)
-    return outcomes if prune else [*outcomes, *(Outcome(spec.kind, spec.key, KEPT) for spec in reversed(others))]
+    return outcomes if prune else [*outcomes, *(ObjectOutcome(spec.kind, spec.key, KEPT) for spec in reversed(others))]
 
 
-def _vms(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
+def _vms(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
     for request in wanted.vms:
         with services.store.reading() as session:
             vm = session.vm(request.tenant, request.name)
@@ -210,29 +210,29 @@ def _vms(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
             mended = mend_vm(services, vm)
         created = create_vm(services, request)
         word = CREATED if created.changed else CHANGED if mended else UNCHANGED
-        yield Outcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else ())
+        yield ObjectOutcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else ())
     with services.store.reading() as session:
         others = {vm.request.name for vm in session.vms(tenant=wanted.tenant)}
     for name in sorted(others - {request.name for request in wanted.vms}):
-        yield Outcome("vm", name, KEPT)
+        yield ObjectOutcome("vm", name, KEPT)
 
 
-def _prune_vms(services: Services, wanted: TenantFile, *, timeout_s: float) -> Iterator[Outcome]:
+def _prune_vms(services: Services, wanted: TenantFile, *, timeout_s: float) -> Iterator[ObjectOutcome]:
     keep = {request.name for request in wanted.vms}
     with services.store.reading() as session:
         vms = [vm for vm in session.vms(tenant=wanted.tenant) if vm.request.name not in keep]
     for vm in vms:
         delete_vm(services, vm, timeout_s=timeout_s)
-        yield Outcome("vm", vm.request.name, REMOVED)
+        yield ObjectOutcome("vm", vm.request.name, REMOVED)
 
 
-def _prune_networks(services: Services, wanted: TenantFile) -> Iterator[Outcome]:
+def _prune_networks(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
     keep = {request.name for request in wanted.networks}
     with services.store.reading() as session:
         found = [network for network in session.networks(tenant=wanted.tenant) if network.request.name not in keep]
     for network in found:
         delete_network(services, network)
-        yield Outcome("network", network.request.name, REMOVED)
+        yield ObjectOutcome("network", network.request.name, REMOVED)
 
 
 @contextlib.contextmanager
@@ -248,7 +248,7 @@ def _advice() -> Iterator[None]:
         ) from error
 
 
-def count(outcomes: Sequence[Outcome]) -> dict[str, int]:
+def count(outcomes: Sequence[ObjectOutcome]) -> dict[str, int]:
     """How many objects had each outcome."""
     words = [outcome.outcome for outcome in outcomes]
     return {word: words.count(word) for word in dict.fromkeys(words)}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.agent.simulated import PF, VM, Machine
-from tests.unit.planner.mig_geometry.placement_model import all_layouts
+from tests.unit.lab.mig_card import all_layouts
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     CreateGpuInstance,

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG on a simulated card held against the published geometry: an oracle beside the planner's and the machine's rules.
-
-The rule is the catalogue's own (data/mig_profiles.yaml): slot ranges do not overlap, each begins where its profile may,
-compute slices add up to at most the card's, each profile stays within its count, and one vGPU sits in one instance.
-"""
+"""MIG on a simulated card held against the kernel module's rule, and every vGPU against the leases."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
+from tests.unit.lab.rules_library import rules
 from vgpuctl import catalog
 from vgpuctl.model.lease import Lease
 from vgpuctl_lab.simulated.machine.shape import Card
@@ -32,24 +29,13 @@ def _instances(where: str, card: Card, state: State) -> Iterator[str]:
     table = None if board is None else catalog.mig_table(board)
     assert table is not None, f"{card.model} has no MIG profiles in the catalogue"
     profiles = {profile.id: profile for profile in table.profiles}
-    taken: dict[int, int] = {}
-    count: Counter[int] = Counter()
-    compute_slices = 0
+    placed: list[tuple[str, int]] = []
     for instance in (one for one in state.instances if one.card == card.address):
         profile = profiles[instance.profile_id]
-        count[instance.profile_id] += 1
-        compute_slices += profile.compute_slices
-        if instance.start not in (profile.placement_starts or ()) or instance.size != profile.placement_size:
-            yield f"{where}: {profile.name} lies at {instance.start}:{instance.size}"
-        for slot in range(instance.start, instance.start + instance.size):
-            if slot in taken:
-                yield f"{where}: instances {taken[slot]} and {instance.id} share memory slot {slot}"
-            taken[slot] = instance.id
-    if compute_slices > (table.compute_slices or 0):
-        yield f"{where}: {compute_slices} compute slices of {table.compute_slices}"
-    for profile_id, number in count.items():
-        if number > profiles[profile_id].max_count:
-            yield f"{where}: {number} instances of {profiles[profile_id].name}"
+        fits = rules().space(table, placed).fits_at(profile.name, instance.start)
+        if not fits or instance.size != profile.placement_size:
+            yield f"{where}: {profile.name} at {instance.start}:{instance.size} does not fit beside {placed}"
+        placed.append((profile.name, instance.start))
 
 
 def _vgpus(where: str, card: Card, state: State) -> Iterator[str]:

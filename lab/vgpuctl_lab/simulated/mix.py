@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vgpuctl.catalog import Board, CatalogType
+from vgpuctl.catalog import Board, CatalogType, compute_instance_profiles
 from vgpuctl.errors import UsageError
 from vgpuctl_lab.boards import (
     frame_rate_limit,
@@ -29,6 +29,7 @@ from vgpuctl_lab.simulated.machine.shape import (
     VF_PROFILE,
     Card,
     Companion,
+    ComputeProfile,
     Mig,
     MigProfile,
     Shape,
@@ -228,6 +229,10 @@ def _mig(board: Board) -> Mig | None:
             each.gi_id_base or 0,
             bool({"me", "me.all"} & set(each.attributes)),
             tuple(count or 0 for count in (each.sm, each.ce, each.dec, each.enc, each.jpeg, each.ofa)),
+            tuple(
+                ComputeProfile(one.id, one.slices, one.max_count, one.placement_starts)
+                for one in compute_instance_profiles(each.compute_slices)
+            ),
         )
         for each in table.profiles
         if each.id is not None

@@ -4,9 +4,10 @@
 import ctypes
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from vgpuctl_lab.builds import MODULE_SOURCES
 
 _SOURCES = ("mig_rules.c", "placement_rules.c", "vgpu_rules.c")
 _MAX_STARTS, _MAX_INSTANCES, _MAX_VGPUS, _MAX_REGION = 16, 14, 32, 512
-_LAYOUTS = {"Ada Lovelace": 1, "Hopper": 1, "Blackwell": 2}
+_LAYOUTS = {"Ada": 1, "Hopper": 1, "Blackwell": 2}
 _uint = ctypes.c_uint
 
 
@@ -87,6 +88,12 @@ class Space:
             for start in profile.starts[: profile.start_count]
             if self.library.mig_fits_at(ctypes.byref(self.space), ctypes.byref(profile), start)
         ]
+
+    def fits_at(self, name: str, start: int) -> bool:
+        """Whether one more instance can begin there."""
+        profile = self.profiles[name]
+        fits = self.library.mig_fits_at(ctypes.byref(self.space), ctypes.byref(profile), start)
+        return start in profile.starts[: profile.start_count] and bool(fits)
 
     def remaining(self, name: str) -> int:
         """How many more of a profile fit together."""
@@ -162,21 +169,6 @@ class Rules:
 
     library: ctypes.CDLL
 
-    @staticmethod
-    def build(folder: Path) -> "Rules":
-        """Compile the module's rules for this machine. Skips the test without a compiler."""
-        compiler = shutil.which("cc")
-        if compiler is None:
-            pytest.skip("a C compiler builds the rules")
-        output = folder / "rules.so"
-        sources = [str(MODULE_SOURCES / name) for name in _SOURCES]
-        warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-sign-compare"]
-        subprocess.run([compiler, "-O1", *warnings, "-shared", "-fPIC", "-o", str(output), *sources], check=True)
-        library = ctypes.CDLL(str(output))
-        library.mig_fits_at.restype = ctypes.c_bool
-        library.placement_in.restype = ctypes.c_bool
-        return Rules(library)
-
     def placements(self, layout: int, region: int, size: int | None, most: int) -> tuple[int, ...]:
         """The placement ids of a type."""
         found = _Placements()
@@ -186,9 +178,10 @@ class Rules:
     def space(self, table: catalog.MigTable | None, placed: Sequence[tuple[str, int]]) -> Space:
         """A GPU of this table with instances of these profiles at these starts."""
         assert table is not None
-        array = (_Profile * len(table.profiles))(*(_profile(one) for one in table.profiles))
+        array = (_Profile * len(table.profiles))(*(_profile(one, table) for one in table.profiles))
         profiles = {one.name: array[index] for index, one in enumerate(table.profiles)}
-        space = _Space(table.compute_slices or 0, array, len(table.profiles), len(placed))
+        slices = table.compute_slices or max(one.compute_slices for one in table.profiles)
+        space = _Space(slices, array, len(table.profiles), len(placed))
         for index, (name, start) in enumerate(placed):
             space.placed[index] = _Placed(ctypes.pointer(profiles[name]), start)
         return Space(self.library, space, profiles)
@@ -201,7 +194,7 @@ class Rules:
         instances: Sequence[tuple[int, str]] | None = None,
     ) -> Gpu:
         """An empty GPU. instances: ids and profiles, None without MIG; is_heterogeneous: of them, or of the GPU."""
-        layout, region = _LAYOUTS.get(board.architecture, 0), board.memory_mib // 1024
+        layout, region = layout_of(board), board.memory_mib // 1024
         gpu = _Gpu(instances is not None, _Pool(layout, region, is_heterogeneous and instances is None))
         table = catalog.mig_table(board)
         for number, name in sorted(instances or ()):
@@ -214,12 +207,37 @@ class Rules:
         return Gpu(self.library, gpu)
 
 
-def _profile(entry: catalog.MigProfile) -> _Profile:
-    starts = entry.placement_starts or ()
+def layout_of(board: catalog.Board) -> int:
+    """How mixed-size placements lie, by the architecture's first word, as table_lines.c has it."""
+    return _LAYOUTS.get(board.architecture.split()[0], 0)
+
+
+@cache
+def rules() -> Rules:
+    """Compile the module's rules for this machine, once. Skips the test without a compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("a C compiler builds the kernel module's rules: apt-get install gcc")
+    with tempfile.TemporaryDirectory() as folder:
+        output = f"{folder}/rules.so"
+        sources = [str(MODULE_SOURCES / name) for name in _SOURCES]
+        warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-sign-compare"]
+        subprocess.run([compiler, "-O1", *warnings, "-shared", "-fPIC", "-o", output, *sources], check=True)
+        library = ctypes.CDLL(output)
+    library.mig_fits_at.restype = ctypes.c_bool
+    library.placement_in.restype = ctypes.c_bool
+    return Rules(library)
+
+
+def _profile(entry: catalog.MigProfile, table: catalog.MigTable) -> _Profile:
+    """Where no public text has the places of a board's profiles, they are taken as aligned to their size."""
+    slots = table.memory_slots or max(one.memory_slices for one in table.profiles)
+    size = entry.placement_size or entry.memory_slices
+    starts = entry.placement_starts or tuple(range(0, slots - size + 1, size))
     return _Profile(
         entry.id or 0,
         entry.compute_slices,
-        entry.placement_size or 0,
+        size,
         entry.max_count,
         entry.gi_id_base or 0,
         len(starts),

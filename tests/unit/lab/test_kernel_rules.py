@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel module's rules, built as a library and asked by hand: they agree with catalogue and planner."""
+"""The kernel module's rules, built as a library: they agree with the catalogue and with the rules in Python."""
 
 import itertools
 import random
@@ -8,20 +8,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.lab.rules_library import Rules, Space
+from tests.unit.lab import rules_library
+from tests.unit.lab.rules_library import Rules, Space, layout_of
 from vgpuctl import catalog
 from vgpuctl.model.layout import WantedInstance
+from vgpuctl.model.mig_space import Space as MigSpace
 from vgpuctl.planner.mig_geometry import check, place, table_of_board
 from vgpuctl.planner.mig_geometry.fit import occupied
-from vgpuctl_lab import boards
+from vgpuctl_lab import boards, placements
 
-_LAYOUTS = {"Ada Lovelace": 1, "Hopper": 1, "Blackwell": 2}
 _A100, _A30, _RTX = "nvidia-a100-pcie-40gb", "nvidia-a30", "nvidia-rtx-pro-6000-blackwell-server"
 
 
-@pytest.fixture(scope="module")
-def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
-    return Rules.build(tmp_path_factory.mktemp("rules"))
+@pytest.fixture(name="rules")
+def _rules() -> Rules:
+    return rules_library.rules()
 
 
 def test_placement_ids_are_those_of_the_published_tables(rules: Rules) -> None:
@@ -32,12 +33,25 @@ def test_placement_ids_are_those_of_the_published_tables(rules: Rules) -> None:
         for one in catalog.types_of(board):
             if table is None or one.placement_size is None or one.placement_size not in table.sizes:
                 continue
-            layout = _LAYOUTS.get(board.architecture, 0)
-            found = rules.placements(layout, board.memory_mib // 1024, one.placement_size, one.max_instances)
+            found = rules.placements(layout_of(board), board.memory_mib // 1024, one.placement_size, one.max_instances)
             assert found == table.sizes[one.placement_size], (board.key, one.name)
             assert len(found) == one.max_mixed, (board.key, one.name)
             compared += 1
     assert compared > 500
+
+
+def test_simulated_hosts_have_the_kernel_modules_placements(rules: Rules) -> None:
+    cases = {
+        (layout_of(board), placements.layout_of(board), board.memory_mib // 1024, one.placement_size, most)
+        for board in catalog.boards().values()
+        for one in catalog.types_of(board)
+        for most in (one.max_instances, one.max_per_gi or 1)
+        if one.placement_size is not None
+    }
+    assert len(cases) > 100
+    for number, layout, region, size, most in cases:
+        expected = rules.placements(number, region, size, most)
+        assert placements.placements(layout, region, size, most) == expected, (layout, region, size, most)
 
 
 def test_placements_of_blackwell_are_as_many_as_instances_and_never_overlap(rules: Rules) -> None:
@@ -101,6 +115,13 @@ def test_filling_any_board_at_random_never_breaks_the_rule(rules: Rules, key: st
         placed: tuple[tuple[str, int], ...] = ()
         while True:
             space = rules.space(profiles, placed)
+            here = MigSpace(
+                table.compute_slices, table.profiles, tuple((table.by_name[name], start) for name, start in placed)
+            )
+            for part in table.profiles:
+                assert here.remaining(part) == space.remaining(part.name), (placed, part)
+                chosen = here.best_start(part)
+                assert (-1 if chosen is None else chosen) == space.best_start(part.name), (placed, part)
             names = sorted({name for name, _ in space.possible()})
             assert all((space.remaining(one.name) > 0) == (one.name in names) for one in table.profiles)
             if not names:

@@ -10,10 +10,9 @@ import pynvml
 import pytest
 
 from tests.agent.simulated import PF, VM, Machine
-from tests.unit.planner.mig_geometry.placement_model import Card, Refused, tables
+from tests.unit.lab.mig_card import Card, Refused, tables
 from vgpuctl import catalog
 from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVgpuType, SetVirtualFunctions
-from vgpuctl_lab.placements import layout_of, placements
 from vgpuctl_lab.simulated.machine import modes, nvidia_smi
 from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, ERROR_TEXTS, STRUCTS
@@ -45,19 +44,6 @@ def test_whatever_the_agent_asks_of_nvml_is_pynvmls_and_answered(tmp_path: Path)
         answer = getattr(library, name)
         if name.startswith("nvml") and name != "nvmlDeviceGetComputeRunningProcesses_v2":
             assert getattr(answer, "__name__", "") != "_missing", name
-
-
-def test_places_of_mixed_sizes_are_those_of_nvidias_tables() -> None:
-    compared = 0
-    for board in catalog.boards().values():
-        table = catalog.mixed_size_table(board)
-        for one in catalog.types_of(board) if table else ():
-            size = one.placement_size or one.fb_mib // 1024
-            if table and not one.is_mig_backed and size in table.sizes:
-                found = placements(layout_of(board), board.memory_mib // 1024, size, one.max_instances)
-                assert found == tuple(sorted(table.sizes[size])), f"{board.key} {one.name}"
-                compared += 1
-    assert compared > 500
 
 
 # Of the others no public text gives profile ids or places.

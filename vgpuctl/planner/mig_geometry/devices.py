@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from vgpuctl import catalog
 from vgpuctl.model.layout import WantedInstance
+from vgpuctl.model.mig_space import Part, exceeded, search
 
 _PART = re.compile(r"([1-9]\d*)c\.([1-9]\d*)(g\..+)")
 _SLICES = re.compile(r"([1-9]\d*)g\.")
@@ -95,18 +96,15 @@ def _packed(wanted: Sequence[tuple[int, ...]], slices: int) -> list[tuple[int, .
     return found + shared
 
 
-def _fits(parts: Sequence[int], slices: int) -> bool:
+def _fits(slices_wanted: Sequence[int], slices: int) -> bool:
     """Whether compute instances of these slices, the largest first, fit a GPU instance."""
-    known = {one.slices: one for one in catalog.compute_instance_profiles(slices)}
+    known = {
+        one.slices: Part(f"{one.slices}c", one.slices, one.slices, one.placement_starts, one.max_count)
+        for one in catalog.compute_instance_profiles(slices)
+    }
     if not known:
-        return sum(parts) <= slices
-    if any(part not in known or parts.count(part) > known[part].max_count for part in parts):
+        return sum(slices_wanted) <= slices
+    if any(one not in known for one in slices_wanted):
         return False
-    return _have_room(parts, {part: known[part].placement_starts for part in parts}, 0)
-
-
-def _have_room(parts: Sequence[int], starts: Mapping[int, Sequence[int]], taken: int) -> bool:
-    if not parts:
-        return True
-    bits = [((1 << parts[0]) - 1) << start for start in starts[parts[0]]]
-    return any(_have_room(parts[1:], starts, taken | one) for one in bits if not one & taken)
+    parts = [known[one] for one in slices_wanted]
+    return exceeded(slices, parts) is None and search([(part, part.starts) for part in parts]) is not None

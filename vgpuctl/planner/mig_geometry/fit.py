@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a multiset of MIG instances fits on a GPU, and where each goes.
-
-The rule (NVIDIA MIG user guide, "Supported MIG profiles"): memory slots do not overlap, each profile begins only at its
-own slots, compute slices add up to at most the GPU's, each profile stays within its maximum, and at most one instance
-takes the media engines.
-"""
+"""Tell whether a multiset of MIG instances fits on a GPU, and where each goes. The rule is catalog/mig_space.py."""
 
 import difflib
 from collections import Counter
@@ -12,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.model.layout import WantedInstance
-from vgpuctl.planner.mig_geometry.table import Profile, Table
+from vgpuctl.model.mig_space import Limit, Part, exceeded, search, window
+from vgpuctl.planner.mig_geometry.table import Table
 
 
 @dataclass(frozen=True)
@@ -47,14 +43,20 @@ def place(table: Table, wanted: Iterable[WantedInstance], taken: int = 0) -> tup
     so that it holds too where the driver chooses the start. Raises KeyError for an unknown profile.
     """
     ordered = sorted(wanted, key=lambda one: _hardest_first(table.by_name[one.profile], one))
-    return _Search(table, ordered).place(taken)
+    parts = [table.by_name[one.profile] for one in ordered]
+    allowed = [part.starts if one.start is None else (one.start,) for part, one in zip(parts, ordered, strict=True)]
+    starts = search(list(zip(parts, allowed, strict=True)), taken)
+    if starts is None:
+        return None
+    placed = (Placed(part.name, start, part.size) for part, start in zip(parts, starts, strict=True))
+    return tuple(sorted(placed, key=lambda one: (-one.size, one.start)))
 
 
 def occupied(placed: Iterable[tuple[int, int]]) -> int:
     """The bits of the memory slots of these (start, size)."""
     bits = 0
     for start, size in placed:
-        bits |= ((1 << size) - 1) << start
+        bits |= window(start, size)
     return bits
 
 
@@ -79,21 +81,21 @@ def _check_names(table: Table, wanted: Sequence[WantedInstance]) -> Misfit | Non
 
 
 def _check_sums(table: Table, wanted: Sequence[WantedInstance]) -> Misfit | None:
-    counts = Counter(one.profile for one in wanted)
-    for name, count in counts.items():
-        most = table.by_name[name].max_count
-        if count > most:
-            return Misfit("mig-too-many", f"{table.name} can have {most} x {name}, not {count}")
-    slices = sum(table.by_name[name].compute_slices * count for name, count in counts.items())
-    if slices > table.compute_slices:
+    parts = [table.by_name[one.profile] for one in wanted]
+    found = exceeded(table.compute_slices, parts)
+    if found is None:
+        return None
+    limit, part = found
+    if limit is Limit.COUNT:
+        count = parts.count(part)
+        return Misfit("mig-too-many", f"{table.name} can have {part.max_count} x {part.name}, not {count}")
+    if limit is Limit.SLICES:
+        slices = sum(one.slices for one in parts)
         return Misfit(
-            "mig-compute-slices",
-            f"{describe(counts.elements())} needs {slices} compute slices of {table.compute_slices}",
+            "mig-compute-slices", f"{describe(wanted)} needs {slices} compute slices of {table.compute_slices}"
         )
-    media = [name for name in counts.elements() if table.by_name[name].takes_media]
-    if len(media) > 1:
-        return Misfit("mig-media-engines", f"one instance of a GPU can have the media engines, not {describe(media)}")
-    return None
+    media = [one.name for one in parts if one.takes_media]
+    return Misfit("mig-media-engines", f"one instance of a GPU can have the media engines, not {describe(media)}")
 
 
 def _check_slots(table: Table, wanted: Sequence[WantedInstance]) -> Misfit | None:
@@ -110,40 +112,5 @@ def _check_slots(table: Table, wanted: Sequence[WantedInstance]) -> Misfit | Non
     )
 
 
-def _hardest_first(profile: Profile, one: WantedInstance) -> tuple[bool, int, int, str, int]:
+def _hardest_first(profile: Part, one: WantedInstance) -> tuple[bool, int, int, str, int]:
     return (one.start is None, -profile.size, len(profile.starts), profile.name, one.start or 0)
-
-
-class _Search:
-    """Depth first over the instances in order; slots that did not work out for the rest are remembered."""
-
-    def __init__(self, table: Table, ordered: Sequence[WantedInstance]) -> None:
-        self._profiles = [table.by_name[one.profile] for one in ordered]
-        self._starts = [
-            profile.starts if one.start is None else (one.start,)
-            for profile, one in zip(self._profiles, ordered, strict=True)
-        ]
-        self._dead: set[tuple[int, int]] = set()
-        self._chosen: list[Placed] = []
-
-    def place(self, taken: int) -> tuple[Placed, ...] | None:
-        if not self._fits(0, taken):
-            return None
-        return tuple(sorted(self._chosen, key=lambda one: (-one.size, one.start)))
-
-    def _fits(self, index: int, taken: int) -> bool:
-        if index == len(self._profiles):
-            return True
-        if (index, taken) in self._dead:
-            return False
-        profile = self._profiles[index]
-        for start in self._starts[index]:
-            bits = ((1 << profile.size) - 1) << start
-            if bits & taken:
-                continue
-            self._chosen.append(Placed(profile.name, start, profile.size))
-            if self._fits(index + 1, taken | bits):
-                return True
-            self._chosen.pop()
-        self._dead.add((index, taken))
-        return False

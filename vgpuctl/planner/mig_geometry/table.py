@@ -6,22 +6,7 @@ from functools import cached_property
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import MigFacts
-
-
-@dataclass(frozen=True)
-class Profile:
-    """One GPU-instance profile. starts and size count the table's memory slots."""
-
-    name: str
-    compute_slices: int
-    size: int
-    starts: tuple[int, ...]
-    max_count: int
-
-    @property
-    def takes_media(self) -> bool:
-        """Whether it is one of those of which a GPU can have one (`+me`, `+me.all`)."""
-        return self.name.endswith(("+me", "+me.all"))
+from vgpuctl.model.mig_space import Part
 
 
 @dataclass(frozen=True)
@@ -35,11 +20,11 @@ class Table:
     name: str
     slots: int
     compute_slices: int
-    profiles: tuple[Profile, ...]
+    profiles: tuple[Part, ...]
     knows_placements: bool = True
 
     @cached_property
-    def by_name(self) -> dict[str, Profile]:
+    def by_name(self) -> dict[str, Part]:
         """The profiles by their names."""
         return {profile.name: profile for profile in self.profiles}
 
@@ -54,8 +39,8 @@ def table_of_board(board: catalog.Board) -> Table | None:
     for profile in found.profiles:
         size = profile.placement_size or profile.memory_slices
         starts = profile.placement_starts or tuple(range(0, slots - size + 1, size))
-        profiles.append(Profile(profile.name, profile.compute_slices, size, starts, profile.max_count))
-    compute_slices = found.compute_slices or max(profile.compute_slices for profile in profiles)
+        profiles.append(_part(profile.name, profile.compute_slices, size, starts, profile.max_count))
+    compute_slices = found.compute_slices or max(profile.slices for profile in profiles)
     return Table(board.name, slots, compute_slices, tuple(profiles), found.memory_slots is not None)
 
 
@@ -63,9 +48,9 @@ def table_of(mig: MigFacts, board: catalog.Board | None, *, name: str) -> Table 
     """The table of a live GPU: what its driver tells counts more than the catalogue. None when neither knows one."""
     if not mig.profiles:
         return table_of_board(board) if board is not None else None
-    profiles = tuple(Profile(one.name, one.compute_slices, one.size, one.starts, one.max_count) for one in mig.profiles)
+    profiles = tuple(_part(one.name, one.compute_slices, one.size, one.starts, one.max_count) for one in mig.profiles)
     slots = max(max(one.starts, default=0) + one.size for one in profiles)
-    return Table(name, slots, max(one.compute_slices for one in profiles), profiles)
+    return Table(name, slots, max(one.slices for one in profiles), profiles)
 
 
 def name_in(table: Table, board: catalog.Board | None, profile: str) -> str:
@@ -81,3 +66,7 @@ def name_in(table: Table, board: catalog.Board | None, profile: str) -> str:
         if profile in names:
             return next((name for name in names if name in table.by_name), profile)
     return profile
+
+
+def _part(name: str, slices: int, size: int, starts: tuple[int, ...], max_count: int) -> Part:
+    return Part(name, slices, size, starts, max_count, takes_media=name.endswith(("+me", "+me.all")))

@@ -3,8 +3,8 @@
 
 from dataclasses import replace
 
+from vgpuctl.model.mig_space import Part, Space
 from vgpuctl_lab.simulated.machine import usage
-from vgpuctl_lab.simulated.machine.mig_rules import Part, Space, compute_parts
 from vgpuctl_lab.simulated.machine.shape import Card, Mig, MigProfile
 from vgpuctl_lab.simulated.machine.state import ComputeInstance, GpuInstance, MachineFolder, Scheduler, State
 
@@ -146,11 +146,10 @@ def create_compute(
     mig = _mig_that_is_on(state, card)
     if any(vgpu.instance == instance.id for vgpu in state.vgpus_of(card)):
         raise Refused(IN_USE)
-    space = compute_space(mig, instance)
-    part = next((one for one in space.parts if one.id == profile_id), None)
+    part = compute_parts(mig, instance).get(profile_id)
     if part is None:
         raise Refused(INVALID_ARGUMENT)
-    chosen = _choose(space, part, start, is_compute=True)
+    chosen = _choose(compute_space(mig, instance), part, start, is_compute=True)
     number = next(number for number in range(64) if all(one.id != number for one in instance.computes))
     compute = ComputeInstance(number, profile_id, chosen, part.size)
     instance.computes.append(compute)
@@ -177,20 +176,25 @@ def gpu_space(state: State, card: Card, mig: Mig) -> Space:
     return Space(mig.slices, tuple(parts.values()), placed)
 
 
+def compute_parts(mig: Mig, instance: GpuInstance) -> dict[int, Part]:
+    """The compute-instance profiles of a GPU instance as the rule sees them, by NVML's constant."""
+    profile = mig.profile(instance.profile_id)
+    return {
+        one.profile_id: Part(f"{one.slices}c", one.slices, one.slices, one.starts, one.max_count)
+        for one in (profile.computes if profile else ())
+    }
+
+
 def compute_space(mig: Mig, instance: GpuInstance) -> Space:
     """The compute slices of a GPU instance and what lies in them."""
-    profile = mig.profile(instance.profile_id)
-    slices = profile.slices if profile else 0
-    parts = tuple(compute_parts(slices))
-    placed = tuple((part, one.start) for one in instance.computes for part in parts if part.id == one.profile_id)
-    return Space(slices, parts, placed)
+    profile, parts = mig.profile(instance.profile_id), compute_parts(mig, instance)
+    placed = tuple((parts[one.profile_id], one.start) for one in instance.computes)
+    return Space(profile.slices if profile else 0, tuple(parts.values()), placed)
 
 
 def part_of(profile: MigProfile) -> Part:
-    """A GPU-instance profile as the rules see it."""
-    return Part(
-        profile.profile_id, profile.slices, profile.size, profile.max_count, profile.starts, profile.takes_media
-    )
+    """A GPU-instance profile as the rule sees it."""
+    return Part(profile.name, profile.slices, profile.size, profile.starts, profile.max_count, profile.takes_media)
 
 
 def _choose(space: Space, part: Part, wanted: int | None, *, is_compute: bool) -> int:

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from vgpuctl_lab.simulated.machine import modes
-from vgpuctl_lab.simulated.machine.mig_rules import Part
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle, Session
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, InstanceHandle, NvmlError, Placement
-from vgpuctl_lab.simulated.machine.shape import Card, Mig, MigProfile
+from vgpuctl_lab.simulated.machine.shape import Card, ComputeProfile, Mig, MigProfile
 from vgpuctl_lab.simulated.machine.state import GpuInstance
 
 _INVALID_ARGUMENT = CONSTANTS["NVML_ERROR_INVALID_ARGUMENT"]
@@ -115,8 +114,8 @@ class MigFunctions(Session):
             raise NvmlError(_INVALID_ARGUMENT)
         card, instance = self.card_of_instance(handle), self.instance(self.state, handle)
         profile = _mig(card).profile(instance.profile_id)
-        for part in modes.compute_space(_mig(card), instance).parts:
-            if part.id == number and profile is not None:
+        for part in profile.computes if profile else ():
+            if part.profile_id == number and profile is not None:
                 return _compute_info(profile, part, with_name=version > 1)
         raise NvmlError(_NOT_SUPPORTED)
 
@@ -209,12 +208,12 @@ def _profile_info(profile: MigProfile, *, with_name: bool) -> SimpleNamespace:
     return info
 
 
-def _compute_info(profile: MigProfile, part: Part, *, with_name: bool) -> SimpleNamespace:
+def _compute_info(profile: MigProfile, part: ComputeProfile, *, with_name: bool) -> SimpleNamespace:
     multiprocessors, copy, decoders, encoders, jpeg, ofa = profile.engines
     info = SimpleNamespace(
-        id=part.id,
+        id=part.profile_id,
         sliceCount=part.slices,
-        instanceCount=part.most,
+        instanceCount=part.max_count,
         multiprocessorCount=multiprocessors * part.slices // profile.slices,
         sharedCopyEngineCount=copy,
         sharedDecoderCount=decoders,

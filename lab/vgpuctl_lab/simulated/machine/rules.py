@@ -6,7 +6,6 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 
-from vgpuctl_lab.simulated.machine.mig_rules import overlap
 from vgpuctl_lab.simulated.machine.shape import MDEV_VF, VF_PROFILE, Card, Shape, VgpuType
 from vgpuctl_lab.simulated.machine.state import GpuInstance, State, Vgpu
 
@@ -47,7 +46,10 @@ class Pool:
 
     def is_free(self, placement: int, size: int) -> bool:
         """Whether a range is free; after a deletion it is only when all of it is."""
-        return not any(overlap(placement, size, vgpu.placement, each.placement_size) for vgpu, each in self.vgpus)
+        return all(
+            placement + size <= vgpu.placement or vgpu.placement + each.placement_size <= placement
+            for vgpu, each in self.vgpus
+        )
 
     def creatable(self, wanted: VgpuType) -> list[int]:
         """The placement ids that a vGPU of a type can have now in mixed-size mode."""

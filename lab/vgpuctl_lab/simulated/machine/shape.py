@@ -33,6 +33,16 @@ class VgpuType:
 
 
 @dataclass(frozen=True)
+class ComputeProfile:
+    """A compute-instance profile: NVML's constant, which is its id too. slices, starts: of the GPU instance."""
+
+    profile_id: int
+    slices: int
+    max_count: int
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class MigProfile:
     """A GPU-instance profile: id as `nvidia-smi mig -lgip` prints it, nvml: NVML's constant.
 
@@ -51,6 +61,7 @@ class MigProfile:
     id_base: int
     takes_media: bool
     engines: tuple[int, ...]
+    computes: tuple[ComputeProfile, ...]
 
 
 @dataclass(frozen=True)
@@ -180,4 +191,6 @@ def _card(card: dict[str, Any]) -> Card:
 
 
 def _profile(profile: dict[str, Any]) -> MigProfile:
-    return MigProfile(**{**profile, "starts": tuple(profile["starts"]), "engines": tuple(profile["engines"])})
+    computes = (ComputeProfile(**{**each, "starts": tuple(each["starts"])}) for each in profile["computes"])
+    lists = {"starts": tuple(profile["starts"]), "engines": tuple(profile["engines"]), "computes": tuple(computes)}
+    return MigProfile(**{**profile, **lists})

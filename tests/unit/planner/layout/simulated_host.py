@@ -7,7 +7,7 @@ Written apart from the planner it judges. `facts()` is what an agent would read.
 from dataclasses import replace
 
 from tests.unit.fleet_factory import host_facts
-from tests.unit.planner.mig_geometry.placement_model import Card
+from tests.unit.lab.mig_card import Card
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import (
     Gpu,
@@ -253,9 +253,9 @@ class SimulatedHost:
                 gpu.card.create(step.profile, step.start)
             self._part(gpu.card, step, step.start)
         elif len(there) < step.count:
-            starts, size = gpu.card.starts(step.profile)
-            taken = {slot for one in gpu.card.instances for slot in range(one.start, one.start + one.size)}
-            start = next(start for start in starts if not taken & set(range(start, start + size)))
+            start = next(iter(gpu.card.starts(step.profile)), None)
+            if start is None:
+                raise Refused(f"no room for {step.profile}")
             gpu.card.create(step.profile, start)
             self._part(gpu.card, step, start)
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.unit.planner.mig_geometry.placement_model import Card, Multiset, all_layouts, tables
+from tests.unit.lab.mig_card import Card, Multiset, all_layouts, tables
 from vgpuctl import catalog
 from vgpuctl.model.layout import WantedInstance
 from vgpuctl.planner.mig_geometry import GeometryPlan, Impossible, Table, check, plan_geometry, table_of_board

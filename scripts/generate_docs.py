@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from vgpuctl import errors
-from vgpuctl.agent.wire.signs import LOG_PATTERNS
+from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.cli.main import command
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES

@@ -9,7 +9,7 @@ import pytest
 from tests.agent.simulated import Machine
 from vgpuctl.agent.dispatch import answer
 from vgpuctl.agent.echo import ask
-from vgpuctl.agent.facts.ovn import read_signs
+from vgpuctl.agent.facts.ovn import read_diagnostics
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Request
 from vgpuctl.agent.wire.ovn import AUTHORITY, CERTIFICATE, KEY, BridgeFacts, CertificateFiles
@@ -111,14 +111,14 @@ def test_a_certificate_is_installed_once_and_its_key_is_the_owner_s_alone(machin
 def test_a_southbound_database_says_whether_it_holds_hosts_to_their_role(machine: Machine) -> None:
     answer(machine.host, Request("certificate", certificate=FILES))
     machine.done(*START, SetOvnChassis(CHASSIS))
-    found = [read_signs(machine.host)]
+    found = [read_diagnostics(machine.host)]
     machine.done(SetOvnChassis(replace(CHASSIS, remote="ssl:192.0.2.1:6642", uses_tls=True)))
-    found.append(read_signs(machine.host))
+    found.append(read_diagnostics(machine.host))
     with machine.files.change() as state:
         state.ovn.has_role = False
-    found.append(read_signs(machine.host))
+    found.append(read_diagnostics(machine.host))
     machine.done(SetOvnChassis(replace(CHASSIS, remote="ssl:192.0.2.1:16642", uses_tls=True)))
-    found.append(read_signs(machine.host))
+    found.append(read_diagnostics(machine.host))
     assert [one and one.has_role for one in found] == [None, True, False, False]
 
 

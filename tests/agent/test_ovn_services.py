@@ -8,7 +8,7 @@ import pytest
 
 from tests.agent.simulated import Machine
 from vgpuctl.agent.dispatch import answer
-from vgpuctl.agent.facts.ovn import read_signs
+from vgpuctl.agent.facts.ovn import read_diagnostics
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.ovn import FOLDER, KEY, CertificateFiles
@@ -68,14 +68,14 @@ def test_ovn_controller_can_read_the_key_whoever_it_runs_as(rhel: Machine) -> No
     rhel.done(*START)
     assert certified(rhel).changes[0].before == "none"
     rhel.done(SetOvnChassis(CHASSIS))
-    signs = read_signs(rhel.host)
-    assert signs is not None and signs.connection == "connected"
+    diagnostics = read_diagnostics(rhel.host)
+    assert diagnostics is not None and diagnostics.connection == "connected"
     assert rhel.ovn().has_certificate and rhel.files.state().owners[KEY] == 985
     assert not certified(rhel).changes[0].changed
     with rhel.files.change() as state:
         state.owners.clear()
-    signs = read_signs(rhel.host)
-    assert signs is not None and signs.connection == "not connected"
+    diagnostics = read_diagnostics(rhel.host)
+    assert diagnostics is not None and diagnostics.connection == "not connected"
     assert not rhel.ovn().has_certificate
     again = certified(rhel).changes[0]
     assert (again.before, again.changed) == ("not readable by ovn-controller", True)
@@ -86,8 +86,8 @@ def test_root_s_key_stays_root_s_where_ovn_controller_is_root(debian: Machine) -
     debian.done(*START)
     certified(debian)
     debian.done(SetOvnChassis(CHASSIS))
-    signs = read_signs(debian.host)
-    assert signs is not None and signs.connection == "connected"
+    diagnostics = read_diagnostics(debian.host)
+    assert diagnostics is not None and diagnostics.connection == "connected"
     assert debian.ovn().has_certificate
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.agent import machine
 from vgpuctl.agent.facts import selinux
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.wire.signs import PoolLabel
+from vgpuctl.agent.wire.diagnostics import PoolLabel
 
 ENFORCE = "/sys/fs/selinux/enforce"
 

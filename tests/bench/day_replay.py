@@ -7,7 +7,7 @@ killed by kill -9 after one of their side effects; the next command, or repair, 
 
 After each step: no card over-filled by the catalogue's rules, no quota exceeded, ledger = leases = devices = processes,
 on every host as its own files say, and as the agent tells on the hosts that changed; on all hosts every --look steps.
-At the end everything is taken back, and every host is as it was.
+At the end everything is deleted, and every host is as it was.
 
 The last line of stdout is JSON. The exit code is 1 when something did not hold.
 Run it with `python -m tests.bench.day_replay --hosts 100 --hours 24 --vms 600 [--seed 1]`.
@@ -155,19 +155,19 @@ class Replay:
         return True
 
     def _perform(self, step: Step) -> None:
-        """Give the command; when it was killed, have it mended as an operator would, and give it again."""
+        """Give the command; when it was killed, have it repaired as an operator would, and give it again."""
         kind, words = step.kind, step.arguments
         done = self._run(kind, words, kill=step.kill)
         allowed = _REFUSED.get(kind, ())
         if done.code == -9:
             self.counts[f"killed {kind}"] += 1
-            is_mended = kind in ("create", "gang") or step.kill % 2 == 1
-            if is_mended:
-                self._mend(step)
+            is_fixed = kind in ("create", "gang") or step.kill % 2 == 1
+            if is_fixed:
+                self._fix(step)
             done = self._run(kind, words, kill=0)
             allowed = (*allowed, *_KILLED_AGAIN.get(kind, ()))
-            if done.code and not is_mended:
-                self._mend(step)
+            if done.code and not is_fixed:
+                self._fix(step)
         if done.code:
             reference = _reference(done)
             self.refused[f"{kind}: {reference}"] += 1
@@ -176,12 +176,12 @@ class Replay:
         elif kind in ("create", "gang", "use", "round"):
             self._count(kind, json.loads(done.out))
 
-    def _mend(self, step: Step) -> None:
+    def _fix(self, step: Step) -> None:
         """What an operator does after a command died."""
-        mending = ("repair",) if step.kill % 3 else ROUND
-        done = self._run("mend", mending, kill=0)
+        repairing = ("repair",) if step.kill % 3 else ROUND
+        done = self._run("fix", repairing, kill=0)
         if done.code:
-            self._blame(f"{' '.join(mending)} after {' '.join(step.arguments)} (kill {step.kill}): {done.err}")
+            self._blame(f"{' '.join(repairing)} after {' '.join(step.arguments)} (kill {step.kill}): {done.err}")
 
     def _count(self, kind: str, told: Any) -> None:
         if kind == "round":
@@ -195,7 +195,7 @@ class Replay:
             self.counts["gave way at create-vm"] += len(one.get("victims", ()))
 
     def _end(self, services: Services, seen: Seen) -> None:
-        """Take everything back, and find the hosts as they were."""
+        """Delete everything, and find the hosts as they were."""
         self._now += 60
         for entry in seen.queue:
             self._does("leave-queue", entry.request.name, "--tenant", entry.request.tenant)

@@ -124,7 +124,7 @@ def main() -> None:
         )
         print(
             f"{arguments.policy:14} GPUs {gpus:6} hosts {hosts:6} VMs {vms:6}  {placing:7.0f} decisions/s"
-            f"  {giving:7.0f} given back/s  built in {built:.1f} s",
+            f"  {giving:7.0f} released/s  built in {built:.1f} s",
             flush=True,
         )
 

@@ -124,7 +124,7 @@ class Endpoint:
 
 
 def prepare(host: KernelHost) -> None:
-    """Bring the scripts onto the host, and take away what an earlier run left."""
+    """Bring the scripts onto the host, and delete what an earlier run left."""
     run(host, _PREPARE)
 
 

@@ -29,6 +29,7 @@ from vgpuctl.inventory import load_inventory
 from vgpuctl.inventory.exchange import Left, import_mdevctl, import_mig_parted, import_vgpu_device_manager
 from vgpuctl.inventory.owners_file import read_owners
 from vgpuctl.inventory.yaml_document import read_document
+from vgpuctl.model.constraints import read_constraints
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import parse_page_size
 from vgpuctl.model.host_target import HostTarget
@@ -39,7 +40,6 @@ from vgpuctl.model.times import parse_duration, parse_time
 from vgpuctl.model.units import parse_mib
 from vgpuctl.model.vm import CloudInit, check_name
 from vgpuctl.model.vpc_text import parse_forwarded, parse_ports, parse_rule, parse_source
-from vgpuctl.model.wishes import read_wishes
 from vgpuctl.quota.resources import parse_assignment
 from vgpuctl.store.address import parse_url
 from vgpuctl.usecases.layout.rollout import batches, parse_serial
@@ -72,7 +72,7 @@ def _inventory(content: bytes, folder: Path, *, name: str) -> Any:
 def _listed(*sources: Path | str) -> Any:
     inventory = load_inventory(list(sources))
     for host in inventory.hosts()[:20]:
-        for ask in (inventory.target, inventory.layout, inventory.traits):
+        for ask in (inventory.target, inventory.layout, inventory.constraints):
             try:
                 ask(host)
             except VgpuctlError:
@@ -292,7 +292,7 @@ READERS: dict[str, Reader] = {
     "a time": _values(partial(parse_time, what="--since"), "2026-11-01T14:00+01:00", "2026-11", "2026-11-01"),
     "a priority": _values(partial(parse_priority, what="--priority"), "high", "500"),
     "a policy": _values(parse_policy, "spread", "pack", "weighted:pack=2,spread=1"),
-    "labels": _values(lambda text: read_wishes(required=[text], group=text), "rack=r1", "web:apart"),
+    "labels": _values(lambda text: read_constraints(required=[text], group=text), "rack=r1", "web:apart"),
     "a network": _values(parse_cidr, "10.0.0.0/24"),
     "an open network": _values(parse_reachable, "10.0.0.0/8"),
     "an address": _values(partial(parse_address, what="--dns"), "192.0.2.53"),

@@ -5,7 +5,7 @@ On simulated hosts (real sshd, agent and libvirtd), half of the time with SQLite
 create-vm (one VM, two, a gang), delete-vm, stop-vm, start-vm, apply-hosts, onboard, offboard-tenant, gc and the
 upgrade of an older store run in processes of their own. Most get kill -9, or SIGINT and SIGTERM one after the other,
 at a moment drawn from the time the command usually takes. After each, `repair` must succeed, and store, machines and
-libvirt must agree (tests/bench/day_checks.py); every --sweep commands all is taken back, and every host must be as it
+libvirt must agree (tests/bench/day_checks.py); every --sweep commands all is deleted, and every host must be as it
 was before the first command.
 
 The last line of stdout is JSON. The exit code is 1 when something leaked or failed.
@@ -62,7 +62,7 @@ class KillTest:
         fleet.operator.does("create-tenant", "acme")
 
     def run(self, seconds: float) -> None:
-        """Go on for this long, then take everything back and look."""
+        """Go on for this long, then delete everything and look."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and len(self.faults) < MOST_FAULTS:
             self._step()
@@ -79,7 +79,7 @@ class KillTest:
         how = self._dice.choices(("kill", "interrupt", "whole"), (5, 3, 2))[0]
         done = self._command(kind, words, how)
         self._judge(kind, words, how, done)
-        self._mend(f"{' '.join(words)} ({how})")
+        self._fix(f"{' '.join(words)} ({how})")
 
     def _words(self, kind: str) -> Sequence[str] | None:
         """The command of this kind, None when there is nothing that it could work on."""
@@ -149,7 +149,7 @@ class KillTest:
         if what == "refused" and how == "whole" and done.reference not in allowed:
             self._blame(f"{' '.join(words)} ended with {done.code}: {done.err.strip()}")
 
-    def _mend(self, after: str) -> None:
+    def _fix(self, after: str) -> None:
         """What an operator does after a command died; then nothing may be wrong."""
         done = run(self._fleet.operator, "repair", "--json")
         if done.code:
@@ -162,7 +162,7 @@ class KillTest:
             self._blame(f"after {after}: {fault}")
 
     def _sweep(self) -> None:
-        """Take everything back: every host is as it was before the first command."""
+        """Delete everything: every host is as it was before the first command."""
         operator = self._fleet.operator
         for tenant in [one["tenant"] for one in operator.json("list-tenants")]:
             names = [vm.request.name for vm in self._look().vms if vm.request.tenant == tenant]
@@ -227,7 +227,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--sweep", type=int, default=40, help="commands until everything is taken back")
+    parser.add_argument("--sweep", type=int, default=40, help="commands until everything is deleted")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
 

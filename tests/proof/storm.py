@@ -4,7 +4,7 @@
 Each operator runs create-vm (one VM, two, a gang, and names that others use too), delete-vm (its own VMs and others'),
 stop-vm and start-vm, in processes of their own against one store, on simulated hosts; a round lasts --commands of them
 each. After every round nothing is in flight: `repair` must find nothing, and the leases, the ledger, the machines' own
-files and the published MIG geometry must agree. At the end all is taken back, and every host is as it was before.
+files and the published MIG geometry must agree. At the end all is deleted, and every host is as it was before.
 The whole is done with SQLite and with PostgreSQL.
 
 The last line of stdout is JSON. The exit code is 1 when something was granted twice, lost or left.
@@ -106,7 +106,7 @@ class Storm:
         fleet.operator.does("list-gpus", "--refresh")
 
     def run(self, rounds: int, commands: int) -> None:
-        """So many rounds, then take everything back."""
+        """So many rounds, then delete everything."""
         for number in range(1, rounds + 1):
             with ThreadPoolExecutor(OPERATORS) as pool:
                 list(pool.map(lambda operator: operator.work(commands), self._operators))

@@ -7,13 +7,13 @@ from dataclasses import replace
 from tests.unit.emulated_gpu import EmulatedGpu, with_audio
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, HugepageFacts, NumaNode
+from vgpuctl.model.constraints import NO_CONSTRAINTS, Constraints
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import NO_WISHES, Wishes
 
 GIB = 1024
 
@@ -150,11 +150,11 @@ def vm(
     on: str | None = None,
     vcpus: int = 2,
     memory_mib: int = 2 * GIB,
-    wishes: Wishes = NO_WISHES,
+    constraints: Constraints = NO_CONSTRAINTS,
 ) -> VmRequest:
     """A VM that asks for these GPUs, as a user writes them."""
     requests = tuple(parse_gpu_request(text) for text in gpus)
-    return VmRequest(name, "acme", requests, vcpus=vcpus, memory_mib=memory_mib, host=on, wishes=wishes)
+    return VmRequest(name, "acme", requests, vcpus=vcpus, memory_mib=memory_mib, host=on, constraints=constraints)
 
 
 def lease(

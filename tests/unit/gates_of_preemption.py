@@ -25,7 +25,7 @@ PREEMPTION = [
         "finish_preemptions",
         "usecases/vm/preempt_vms.py",
         "usecases/operate/repair.py:_finish_preemptions",
-        "usecases/operate/controller.py:_mend",
+        "usecases/operate/controller.py:_fix",
     ),
     guarded(
         "no VM of a gang starts while another one of it is being preempted",

@@ -90,7 +90,7 @@ GATES = [
         "store/vms.py",
         "usecases/vm/create_vm.py:undo_of",
         "usecases/vm/delete_vm.py:delete_vm",
-        "usecases/operate/repair.py:_take_back",
+        "usecases/operate/repair.py:_roll_back",
         on="session",
     ),
     guarded(
@@ -118,7 +118,7 @@ GATES = [
         "store/vms.py",
         "usecases/vm/delete_vm.py:delete_vm",
         "usecases/vm/create_vm.py:undo_of",
-        "usecases/operate/repair.py:_take_back",
+        "usecases/operate/repair.py:_roll_back",
         on="session",
     ),
     guarded(
@@ -195,7 +195,7 @@ GATES = [
         "choose_cells",
         "scheduler/node_choice.py",
         "scheduler/guest_place.py:choose_on",
-        "scheduler/question.py:fit_on",
+        "scheduler/request_class.py:fit_on",
         "scheduler/host_rules.py:_refuse_nodes",
     ),
     guarded(

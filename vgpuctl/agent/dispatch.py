@@ -52,10 +52,10 @@ def answer(host: Host, request: Request) -> Reply:
 
             with nullcontext() if request.dry_run else host.lock():
                 changes.append(certificate.ensure(host, request.certificate, dry_run=request.dry_run))
-        if request.call == "signs":
-            from vgpuctl.agent.facts import signs
+        if request.call == "diagnostics":
+            from vgpuctl.agent.facts import diagnostics
 
-            return Reply(__version__, host.writes, signs=signs.read(host))
+            return Reply(__version__, host.writes, diagnostics=diagnostics.read(host))
         if request.call == "tunnels":
             from vgpuctl.agent.facts import tunnels
 

@@ -28,7 +28,7 @@ _HINTS = (
     (
         "in use by domain",
         "another domain holds the device; `vgpuctl list-vms` shows ours, `virsh list --all` the others, "
-        "and `vgpuctl repair` takes back what a killed run left",
+        "and `vgpuctl repair` rolls back what a killed run left",
     ),
     (
         "in use by driver",

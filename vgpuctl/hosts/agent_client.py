@@ -13,11 +13,11 @@ from typing import Protocol, Self
 
 from vgpuctl.agent.wire.boot import BootFiles
 from vgpuctl.agent.wire.decode import WireError
+from vgpuctl.agent.wire.diagnostics import HostDiagnostics
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
-from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.strict_json import read_strict_json
 from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissing, TooMuchOutput
@@ -138,12 +138,12 @@ class AgentClient:
         (change,) = self._ask(Request("certificate", dry_run=dry_run, certificate=files), self._timeout_s).changes
         return change
 
-    def signs(self) -> HostSigns:
-        """Read the signs of trouble that are no facts: logs, units, Secure Boot. Raises as `facts`."""
-        reply = self._ask(Request("signs"), self._timeout_s)
-        if reply.signs is None:
-            raise self._broken("it answered `signs` without any")
-        return reply.signs
+    def diagnostics(self) -> HostDiagnostics:
+        """Read the diagnostics: logs, units, Secure Boot. Raises as `facts`."""
+        reply = self._ask(Request("diagnostics"), self._timeout_s)
+        if reply.diagnostics is None:
+            raise self._broken("it answered `diagnostics` without any")
+        return reply.diagnostics
 
     def tunnels(self) -> TunnelProbe | None:
         """Read the tunnels' counters and send each a few packets; None without ovn-controller. Raises as `facts`."""

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import Any
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.inventory import connection, layout, listing, patterns, sources, traits
+from vgpuctl.inventory import connection, host_constraints, layout, listing, patterns, sources
 from vgpuctl.inventory.tree import Group, Host, InventoryTree, VariableSet
 from vgpuctl.inventory.variable_files import VariableFiles
+from vgpuctl.model.host_constraints import HostConstraints
 from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.model.traits import HostTraits
 
 
 def load_inventory(inventory_sources: Sequence[str | Path]) -> "Inventory":
@@ -93,12 +93,12 @@ class Inventory:
         """
         return layout.layout_of(host, self._merged(self._host(host)))
 
-    def traits(self, host: str) -> HostTraits:
+    def constraints(self, host: str) -> HostConstraints:
         """The content of a host's variable `vgpu_placing` (docs/placement.md).
 
         Raises InventoryError with the file and line that set what is wrong.
         """
-        return traits.traits_of(host, self._merged(self._host(host)))
+        return host_constraints.constraints_of(host, self._merged(self._host(host)))
 
     def as_ansible_list(self, limit: str | None = None) -> dict[str, dict[str, Any]]:
         """The output of `ansible-inventory --list [--limit LIMIT]`, secrets included; keys are in order."""

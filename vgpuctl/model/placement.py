@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, HostConstraints
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import GuestNodes
-from vgpuctl.model.traits import NO_TRAITS, HostTraits
 
 
 class NodePromise(NamedTuple):
@@ -28,7 +28,7 @@ class NodePromise(NamedTuple):
 class HostCapacity:
     """One host as last seen. generation: the store's counter of changes to this host's leases.
 
-    traits: what the inventory says. groups: (tenant, group) of the VMs there.
+    constraints: what the inventory says. groups: (tenant, group) of the VMs there.
     declared: what the layout says of the GPUs; one that no entry matches serves what it can.
     promised: by NUMA node; a host with one node has one entry.
     """
@@ -36,7 +36,7 @@ class HostCapacity:
     name: str
     facts: HostFacts
     generation: int = 0
-    traits: HostTraits = NO_TRAITS
+    constraints: HostConstraints = NO_HOST_CONSTRAINTS
     groups: frozenset[tuple[str, str]] = frozenset()
     declared: tuple[GpuLayout, ...] = ()
     promised: tuple[NodePromise, ...] = ()

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.constraints import NO_CONSTRAINTS, Constraints
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.printable import printable
 from vgpuctl.model.secret_text import UNKNOWN_DIGEST, SecretText
-from vgpuctl.model.wishes import NO_WISHES, Wishes
 
 _VM_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
@@ -31,7 +31,7 @@ class Hold(StrEnum):
 
 
 class Preemption(StrEnum):
-    """What becomes of a VM that had to give way to another."""
+    """What happens to a VM that is preempted."""
 
     STOP = "stop"
     REQUEUE = "requeue"
@@ -98,7 +98,7 @@ class VmRequest:
     on, None for any. priority: 0 to 1000, the higher the more important. preemptible: whether a more important VM may
     take its shares, and what becomes of it then; None for never. security_groups: of the tenant, for its port in an OVN
     network. bandwidth_mbps: the most its port may send, and receive; None for no limit.
-    wishes: where it is placed; a VM that is there is not moved for them.
+    constraints: where it is placed; a VM that is there is not moved for them.
     duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
     that vgpuctl defines, and whose name follows. hugepages_kib: size of the huge pages that its memory is made of.
     """
@@ -117,7 +117,7 @@ class VmRequest:
     autostart: bool = False
     priority: int = 500
     preemptible: Preemption | None = None
-    wishes: Wishes = NO_WISHES
+    constraints: Constraints = NO_CONSTRAINTS
     security_groups: tuple[str, ...] = ()
     bandwidth_mbps: int | None = None
     duration_s: float | None = None

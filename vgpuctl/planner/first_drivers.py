@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which driver each function had before vgpuctl took it, and the steps that bring it back.
 
-libvirt (`managed='yes'`) binds to vfio-pci when the VM starts and back when it stops; these steps mend what it left.
+libvirt (`managed='yes'`) binds to vfio-pci when the VM starts and back when it stops; these steps fix what it left.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ def release_functions(held: Share, gpu: Gpu | None, *, can_reset: bool) -> Plan:
     """
     drivers = drivers_of(gpu) if gpu is not None else {}
     if gpu is not None and held.function not in drivers:
-        return Plan(summary=(f"nothing to give back: {held.function} does not exist",))
+        return Plan(summary=(f"nothing to release: {held.function} does not exist",))
     steps: list[Step] = []
     summary: list[str] = []
     first = dict(held.first_drivers).get(held.function)
@@ -68,5 +68,5 @@ def release_functions(held: Share, gpu: Gpu | None, *, can_reset: bool) -> Plan:
         steps.append(step)
         summary.append(f"bind {', '.join(step.addresses)} back to {step.driver}")
     if not steps:
-        summary.append(f"nothing to give back: {held.function} is on its first driver")
+        summary.append(f"nothing to release: {held.function} is on its first driver")
     return Plan(steps=tuple(steps), summary=tuple(summary))

@@ -38,9 +38,9 @@ def build(wanted: Share, gpu: Gpu) -> Plan:
 def release(held: Share, gpu: Gpu | None) -> Plan:
     """Delete the mdev if it exists. A share without UUID was never made."""
     if held.mdev_uuid is None:
-        return Plan(summary=(f"nothing to give back: {held.profile} on {held.function} was never made",))
+        return Plan(summary=(f"nothing to release: {held.profile} on {held.function} was never made",))
     if gpu is not None and all(one.mdev_uuid != held.mdev_uuid for one in existing_vgpus(gpu)):
-        return Plan(summary=(f"nothing to give back: mdev {held.mdev_uuid} does not exist",))
+        return Plan(summary=(f"nothing to release: mdev {held.mdev_uuid} does not exist",))
     return Plan(
         steps=(DeleteMdev(held.mdev_uuid),),
         summary=(f"delete mdev {held.mdev_uuid} of {held.profile} on {held.function}",),

@@ -28,7 +28,7 @@ class Kind(Protocol):
         """Steps that make the device."""
 
     def release(self, held: Share, gpu: Gpu | None) -> Plan:
-        """Steps that give the device back; without the GPU's facts, all that could be needed."""
+        """Steps that release the device; without the GPU's facts, all that could be needed."""
 
 
 _KINDS: dict[Sharing, Kind] = {
@@ -89,7 +89,7 @@ def plan_share(wanted: Share, facts: HostFacts) -> Plan:
 
 
 def plan_release(held: Share, facts: HostFacts | None) -> Plan:
-    """Steps that give a share's device back; nothing for what is back already, so that it can be asked again.
+    """Steps that release a share's device; none for what is released already, so that it can be called again.
 
     facts: the host as read after its VM was stopped. None when it could not be read: the plan then holds every step
     that could be needed, each of which the agent leaves out when it is so already. The same for a device that could
@@ -101,7 +101,7 @@ def plan_release(held: Share, facts: HostFacts | None) -> Plan:
     if is_unread(facts, held):
         return _KINDS[held.sharing].release(held, None)
     if gpu is None:
-        return Plan(summary=(f"nothing to give back: the host has no GPU at {held.gpu}",))
+        return Plan(summary=(f"nothing to release: the host has no GPU at {held.gpu}",))
     return _KINDS[held.sharing].release(held, gpu)
 
 

@@ -36,9 +36,9 @@ def release(held: Share, gpu: Gpu | None) -> Plan:
     if gpu is not None:
         function = vf_at(gpu, held.function)
         if function is None:
-            return Plan(summary=(f"nothing to give back: VF {held.function} does not exist",))
+            return Plan(summary=(f"nothing to release: VF {held.function} does not exist",))
         if not has_type(function):
-            return Plan(summary=(f"nothing to give back: VF {held.function} carries no vGPU",))
+            return Plan(summary=(f"nothing to release: VF {held.function} carries no vGPU",))
         if function.current_type != held.type_id:
             found = f"type {function.current_type}, not {held.type_id}"
             return Plan(summary=(f"VF {held.function} is left as it is: it carries {found}",))

@@ -23,7 +23,7 @@ class ChargedVm:
 def borrowed_vms(vms: Sequence[ChargedVm], quotas: Sequence[Quota]) -> frozenset[str]:
     """The VMs of one tenant that its guarantees do not cover: the oldest are covered first.
 
-    Only what is of GPUs counts, since only that is given back.
+    Only what is of GPUs counts, since only that is released.
     """
     guarantees = {one.resource: one.guaranteed for one in quotas if one.guaranteed is not None and _is_of_gpus(one)}
     covered: dict[str, int] = {}

@@ -69,7 +69,7 @@ def borrowed(quotas: Sequence[Quota], used: Amounts) -> dict[str, int]:
 def changed(
     there: Sequence[Quota], limits: Mapping[str, int | None], guaranteed: Mapping[str, int | None]
 ) -> list[Quota]:
-    """The quotas of a tenant after some were set; None takes one away. By resource, without empty ones."""
+    """The quotas of a tenant after some were set; None removes one. By resource, without empty ones."""
     by_name = {quota.resource: quota for quota in there}
     for resource in {*limits, *guaranteed}:
         old = by_name.get(resource, Quota(resource))

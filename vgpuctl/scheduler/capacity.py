@@ -53,7 +53,7 @@ def count_more(request: VmRequest, capacities: Sequence[HostCapacity], leases: I
     by_host: dict[str, list[Lease]] = {capacity.name: [] for capacity in capacities}
     for lease in leases:
         by_host.setdefault(lease.host, []).append(lease)
-    if request.wishes.group is not None:
+    if request.constraints.group is not None:
         return _fill(request, Fleet(capacities, [one for found in by_host.values() for one in found]))
     fleet = Fleet()
     known: dict[Hashable, int] = {}
@@ -74,7 +74,7 @@ def defragment(
 ) -> Defragmented:
     """How many more fit if the VMs were placed anew, the largest first, and which would be elsewhere then.
 
-    What no lease explains stays where it is. Hosts, labels and groups that the VMs wish are kept. When a VM finds no
+    What no lease explains stays where it is. Hosts, labels and groups that the VMs require are kept. When a VM finds no
     place in the new order, or no more fit than do now, nothing moves.
     """
     now = count_more(request, capacities, leases)
@@ -148,7 +148,7 @@ def _size(vm: PlacedVm) -> tuple[int, int, str]:
 
 
 def _group(request: VmRequest) -> tuple[str, str] | None:
-    return None if request.wishes.group is None else (request.tenant, request.wishes.group)
+    return None if request.constraints.group is None else (request.tenant, request.constraints.group)
 
 
 def _fill(request: VmRequest, fleet: Fleet) -> Counter[str]:

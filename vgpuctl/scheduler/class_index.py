@@ -19,7 +19,7 @@ Cost = Callable[[State], Price | None]
 SPARE_CLASSES = 4096
 """Classes kept beyond four for each member; at more, those without members are forgotten and every question is new."""
 
-MOST_QUESTIONS = 4096
+MOST_REQUEST_CLASSES = 4096
 """Questions whose answers are kept; at more, all are dropped and asked again."""
 
 
@@ -93,16 +93,16 @@ class ClassIndex(Generic[State]):
         if number is not None:
             self._classes[number].members.discard(name)
 
-    def choose(self, question: Hashable, cost: Cost[State]) -> tuple[str, Price] | None:
+    def choose(self, key: Hashable, cost: Cost[State]) -> tuple[str, Price] | None:
         """The member that costs least, of equal ones the first by name, and its price; None when none can be chosen.
 
-        question: names what `cost` answers; answers are kept under it.
+        key: names what `cost` answers; answers are kept under it.
         """
-        order = self._orders.get(question)
+        order = self._orders.get(key)
         if order is None:
-            if len(self._orders) >= MOST_QUESTIONS:
+            if len(self._orders) >= MOST_REQUEST_CLASSES:
                 self._forget()
-            order = self._orders[question] = _Order()
+            order = self._orders[key] = _Order()
         classes = self._classes
         if order.asked < len(classes):
             self._ask(order, cost)

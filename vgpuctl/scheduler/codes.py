@@ -47,7 +47,7 @@ class Code(StrEnum):
     GPU_FULL = "gpu-full"
     REFUSED_BY_HOST = "refused-by-host"
 
-    def follows_from_the_question(self) -> bool:
+    def follows_from_the_request(self) -> bool:
         """True if it follows from the request, the inventory and the cards' models, whatever the hosts' state is."""
         return self in (
             Code.HOST_UNKNOWN,

@@ -4,20 +4,20 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vgpuctl.model.constraints import Together
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import Together
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fit import ask, fit
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.fleet_host import Host
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.host_rules import refuse_host
-from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView
-from vgpuctl.scheduler.offer import Refusal, Wanted
-from vgpuctl.scheduler.question import wants_of
+from vgpuctl.scheduler.offer import Refusal, ShareRequest
+from vgpuctl.scheduler.request_class import share_requests_of
+from vgpuctl.scheduler.scorer import NOTHING_MORE, FleetView
 
 
 def explain(
@@ -43,7 +43,7 @@ def explain(
 
 def rejections_of(fleet: Fleet, request: VmRequest) -> list[Rejection]:
     """One for each GPU that can take no part of the request, or for the whole host, by host name and address."""
-    wants = wants_of(request)
+    wants = share_requests_of(request)
     there = fleet.hosts_of_group(request)
     rejections: list[Rejection] = []
     for name in sorted(fleet.hosts):
@@ -62,25 +62,25 @@ def rejections_of(fleet: Fleet, request: VmRequest) -> list[Rejection]:
 
 def _refuse_group(name: str, request: VmRequest, there: Sequence[str]) -> Refusal | None:
     """Say that the VM's group keeps it away from a host."""
-    wishes = request.wishes
-    if not there or wishes.together.is_preference():
+    constraints = request.constraints
+    if not there or constraints.together.is_preference():
         return None
-    if wishes.together.is_apart() and name in there:
+    if constraints.together.is_apart() and name in there:
         return Refusal(
             Code.GROUP_APART,
-            f"it has a VM of group {wishes.group}, whose members are to be apart",
-            f"ask for {wishes.group}:{Together.PREFER_APART}",
+            f"it has a VM of group {constraints.group}, whose members are to be apart",
+            f"ask for {constraints.group}:{Together.PREFER_APART}",
         )
-    if not wishes.together.is_apart() and name not in there:
+    if not constraints.together.is_apart() and name not in there:
         return Refusal(
             Code.GROUP_TOGETHER,
-            f"the VMs of group {wishes.group} are on {', '.join(there)}, and members are to be together",
-            f"ask for {wishes.group}:{Together.PREFER_TOGETHER}",
+            f"the VMs of group {constraints.group} are on {', '.join(there)}, and members are to be together",
+            f"ask for {constraints.group}:{Together.PREFER_TOGETHER}",
         )
     return None
 
 
-def _on_host(host: Host, request: VmRequest, wants: Sequence[Wanted]) -> list[Rejection]:
+def _on_host(host: Host, request: VmRequest, wants: Sequence[ShareRequest]) -> list[Rejection]:
     name = host.capacity.name
     refusal = refuse_host(request, host.capacity, host.nodes)
     if refusal is not None:
@@ -99,7 +99,7 @@ def _on_host(host: Host, request: VmRequest, wants: Sequence[Wanted]) -> list[Re
     return rejections
 
 
-def _not_together(wants: Sequence[Wanted], states: Sequence[GpuState]) -> Refusal:
+def _not_together(wants: Sequence[ShareRequest], states: Sequence[GpuState]) -> Refusal:
     """Say how many of the wanted shares the host's GPUs take together."""
     most = next((count for count in range(len(wants) - 1, 0, -1) if fit(wants[:count], states)), 0)
     missing = wants[most].what

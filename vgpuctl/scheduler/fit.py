@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All shares of one VM on one host: best first, taking back a choice that leaves a later share without a GPU."""
+"""All shares of one VM on one host: backtracking search, best GPU first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from vgpuctl.model.lease import Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuState
-from vgpuctl.scheduler.judge import Judge
 from vgpuctl.scheduler.kinds import passthrough, plain_vf, vgpu
 from vgpuctl.scheduler.kinds.common import refuse_declared, refuse_labels
-from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
+from vgpuctl.scheduler.offer import Answer, Offer, Refusal, ShareRequest
+from vgpuctl.scheduler.scorer import Scorer
 
 Waste = tuple[int, int, int]
 
-USUAL_JUDGE = Judge()
+USUAL_SCORER = Scorer()
 
 MOST_TRIES = 2000
 """Choices looked at for one VM on one host, a guard against requests made to be hard."""
@@ -28,7 +28,7 @@ class Fit:
     waste: Waste
 
 
-def ask(wanted: Wanted, state: GpuState) -> Answer:
+def ask(wanted: ShareRequest, state: GpuState) -> Answer:
     """What a GPU offers for one wanted share: every path that places, counts or explains asks here.
 
     A model that cannot serve the want says so; any other GPU serves it only if its layout does.
@@ -42,7 +42,7 @@ def ask(wanted: Wanted, state: GpuState) -> Answer:
     return refuse_declared(wanted, state) or answer
 
 
-def _offers(wanted: Wanted, state: GpuState) -> Answer:
+def _offers(wanted: ShareRequest, state: GpuState) -> Answer:
     if wanted.request.sharing is Sharing.PASSTHROUGH:
         return passthrough.offers(wanted, state)
     if wanted.request.sharing is Sharing.VF:
@@ -50,43 +50,43 @@ def _offers(wanted: Wanted, state: GpuState) -> Answer:
     return vgpu.offers(wanted, state)
 
 
-def fit(wants: Sequence[Wanted], states: Sequence[GpuState], judge: Judge = USUAL_JUDGE) -> Fit | None:
+def fit(wants: Sequence[ShareRequest], states: Sequence[GpuState], scorer: Scorer = USUAL_SCORER) -> Fit | None:
     """The shares for every want on these GPUs of one host, None when they do not go together.
 
     Whole cards are chosen first and conditions last, since those have the most ways to be met. Under `topology` the
     search starts from each GPU, and the choice whose GPUs are nearest each other is taken.
     """
     by_address = {state.gpu.address: state for state in states}
-    if judge.wants_closeness() and len(wants) > 1:
-        starts = [_search(wants, by_address, judge, start) for start in by_address]
+    if scorer.wants_closeness() and len(wants) > 1:
+        starts = [_search(wants, by_address, scorer, start) for start in by_address]
         found = [one for one in starts if one is not None]
         if found:
             return min(
                 found,
-                key=lambda one: (given_for_conditions(wants, one), judge.apart(one.shares, by_address), one.waste),
+                key=lambda one: (given_for_conditions(wants, one), scorer.apart(one.shares, by_address), one.waste),
             )
-    fitting = _search(wants, by_address, judge)
-    if fitting is None and judge != USUAL_JUDGE:
-        return _search(wants, by_address, USUAL_JUDGE)
+    fitting = _search(wants, by_address, scorer)
+    if fitting is None and scorer != USUAL_SCORER:
+        return _search(wants, by_address, USUAL_SCORER)
     return fitting
 
 
-def given_for_conditions(wants: Sequence[Wanted], fitting: Fit) -> int:
+def given_for_conditions(wants: Sequence[ShareRequest], fitting: Fit) -> int:
     """What is given for the wants that name conditions, where the smallest comes first."""
     pairs = zip(wants, fitting.shares, strict=True)
     return sum(one.framebuffer_mib or 0 for wanted, one in pairs if by_conditions(wanted))
 
 
-def by_conditions(wanted: Wanted) -> bool:
+def by_conditions(wanted: ShareRequest) -> bool:
     """Whether the want names conditions and no type."""
     return wanted.request.profile is None and wanted.request.sharing is None
 
 
 def _search(
-    wants: Sequence[Wanted], states: Mapping[str, GpuState], judge: Judge, start: str | None = None
+    wants: Sequence[ShareRequest], states: Mapping[str, GpuState], scorer: Scorer, start: str | None = None
 ) -> Fit | None:
     order = sorted(range(len(wants)), key=lambda index: (_ways(wants[index]), index))
-    search = _Search([wants[index] for index in order], judge, start)
+    search = _Search([wants[index] for index in order], scorer, start)
     chosen = search.choose(0, states)
     if chosen is None:
         return None
@@ -102,8 +102,8 @@ class _Search:
     dead_ends: (want, what was given) that is known to lead nowhere.
     """
 
-    wants: Sequence[Wanted]
-    judge: Judge
+    wants: Sequence[ShareRequest]
+    scorer: Scorer
     start: str | None
     dead_ends: set[tuple[int, frozenset[tuple[str, str, int]]]] = field(default_factory=set)
     tries: int = 0
@@ -133,7 +133,7 @@ class _Search:
             answer = ask(self.wants[index], state)
             if not isinstance(answer, Refusal):
                 found.extend(answer)
-        return self.judge.in_order(found, states, by_size=by_conditions(self.wants[index]))
+        return self.scorer.in_order(found, states, by_size=by_conditions(self.wants[index]))
 
 
 def _given(states: Mapping[str, GpuState]) -> frozenset[tuple[str, str, int]]:
@@ -145,7 +145,7 @@ def _given(states: Mapping[str, GpuState]) -> frozenset[tuple[str, str, int]]:
     )
 
 
-def _ways(wanted: Wanted) -> int:
+def _ways(wanted: ShareRequest) -> int:
     if wanted.request.sharing is Sharing.PASSTHROUGH:
         return 0
     if wanted.request.sharing is Sharing.VF:

@@ -15,16 +15,16 @@ from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler.class_index import MOST_QUESTIONS
+from vgpuctl.scheduler.class_index import MOST_REQUEST_CLASSES
 from vgpuctl.scheduler.fleet_host import Host
 from vgpuctl.scheduler.fleet_index import HOST_ENDS, GpuIndex, HostIndex, HostMember
 from vgpuctl.scheduler.gpu_class import Card, GpuClasses
 from vgpuctl.scheduler.gpu_state import read_gpu
 from vgpuctl.scheduler.guest_place import choose_on, nodes_on
-from vgpuctl.scheduler.judge import LOSS, NOTHING_MORE, OPENING, FleetView, Judge, Price
 from vgpuctl.scheduler.node_choice import Reach, has_cells, may_take, takes
-from vgpuctl.scheduler.question import IndexKey, Question
+from vgpuctl.scheduler.request_class import IndexKey, RequestClass
 from vgpuctl.scheduler.scarcity import Model, Scarcity
+from vgpuctl.scheduler.scorer import LOSS, NOTHING_MORE, OPENING, FleetView, Price, Scorer
 from vgpuctl.scheduler.state_index import StateIndex
 
 _Choice = tuple[Price, str, str]
@@ -32,7 +32,7 @@ _Choice = tuple[Price, str, str]
 
 
 class Fleet:
-    """Hosts by name. Equal hosts, leases and questions give equal answers, whatever happened before.
+    """Hosts by name. Equal hosts, leases and request classes give equal answers, whatever happened before.
 
     policy, view: what `place` uses unless it is told otherwise.
     """
@@ -52,8 +52,8 @@ class Fleet:
         self._classes = GpuClasses()
         self._gpu_indexes: dict[IndexKey, GpuIndex] = {}
         self._host_indexes: dict[IndexKey, HostIndex] = {}
-        self._questions: dict[Hashable, Question] = {}
-        self._question_numbers = count()
+        self._request_classes: dict[Hashable, RequestClass] = {}
+        self._class_numbers = count()
         self._policies: Counter[str | None] = Counter()
         self._hosts_with_nodes = 0
         self._scarcity = Scarcity()
@@ -80,14 +80,19 @@ class Fleet:
         for gpu in sorted(capacity.facts.gpus, key=lambda one: one.address):
             busy = self._view.utilisation_percent.get((name, gpu.address), 0.0)
             reading = read_gpu(
-                name, capacity.facts, gpu, busy_percent=busy, traits=capacity.traits, declared=capacity.declared
+                name,
+                capacity.facts,
+                gpu,
+                busy_percent=busy,
+                constraints=capacity.constraints,
+                declared=capacity.declared,
             )
             cards[gpu.address] = Card(reading, self._classes)
         for lease in leases:
             if lease.share.gpu in cards and lease.state.holds_device():
                 cards[lease.share.gpu].take(lease)
         host = self.hosts[name] = Host(capacity, cards)
-        self._policies[capacity.traits.policy] += 1
+        self._policies[capacity.constraints.policy] += 1
         self._hosts_with_nodes += len(host.nodes) > 1
         self._markets[host.models] += 1
         self._count_stock(host, cards)
@@ -101,7 +106,7 @@ class Fleet:
     def remove(self, name: str) -> None:
         """Take a host out. Raises KeyError when it is not there."""
         host = self.hosts.pop(name)
-        self._policies[host.capacity.traits.policy] -= 1
+        self._policies[host.capacity.constraints.policy] -= 1
         self._hosts_with_nodes -= len(host.nodes) > 1
         self._markets[host.models] -= 1
         host.stock.leave(self._scarcity)
@@ -146,52 +151,54 @@ class Fleet:
 
     def place(self, request: VmRequest, policy: Policy | None = None) -> Placement | None:
         """Choose host and GPUs for one VM; None when no host can take it. Nothing is counted as taken yet."""
-        question = self._question(request, policy or self.policy_for(request))
+        request_class = self._request_class(request, policy or self.policy_for(request))
         there = self.hosts_of_group(request)
         if there:
-            together = request.wishes.together
-            found = self._place_apart(question, request, there) if together.is_apart() else None
+            together = request.constraints.together
+            found = self._place_apart(request_class, request, there) if together.is_apart() else None
             if not together.is_apart():
-                found = self._best_of(question, [self.hosts[name] for name in there if request.host in (None, name)])
+                found = self._best_of(
+                    request_class, [self.hosts[name] for name in there if request.host in (None, name)]
+                )
             if found is not None or not together.is_preference():
                 return found
-        return self._place_anywhere(question, request.host)
+        return self._place_anywhere(request_class, request.host)
 
     def policy_for(self, request: VmRequest) -> Policy:
         """The request's policy, else the one that all hosts name, else the fleet's."""
-        if request.wishes.policy is not None:
-            return parse_policy(request.wishes.policy)
+        if request.constraints.policy is not None:
+            return parse_policy(request.constraints.policy)
         named = [name for name, count in self._policies.items() if count]
         return parse_policy(named[0]) if len(named) == 1 and named[0] is not None else self._policy
 
     def hosts_of_group(self, request: VmRequest) -> list[str]:
         """The hosts that have a VM of the request's group."""
-        there = self._groups.get((request.tenant, request.wishes.group or ""))
+        there = self._groups.get((request.tenant, request.constraints.group or ""))
         return [] if there is None else sorted(name for name, count in there.items() if count > 0)
 
-    def _place_apart(self, question: Question, request: VmRequest, there: Collection[str]) -> Placement | None:
-        found = self._place_anywhere(question, request.host)
+    def _place_apart(self, request_class: RequestClass, request: VmRequest, there: Collection[str]) -> Placement | None:
+        found = self._place_anywhere(request_class, request.host)
         if found is None or found.host not in there:
             return found
         return self._best_of(
-            question,
+            request_class,
             [host for name, host in self.hosts.items() if name not in there and request.host in (None, name)],
         )
 
-    def _place_anywhere(self, question: Question, host_name: str | None) -> Placement | None:
+    def _place_anywhere(self, request_class: RequestClass, host_name: str | None) -> Placement | None:
         if host_name is not None:
             named = self.hosts.get(host_name)
-            return self._best_of(question, [] if named is None else [named])
+            return self._best_of(request_class, [] if named is None else [named])
         for reach in self._reaches():
-            found = self._choose(question.indexes[reach], question)
+            found = self._choose(request_class.indexes[reach], request_class)
             if found is None:
-                hidden = [host for host in self.hosts.values() if _hides(host, question, reach)]
-                placement = self._best_of(question, hidden, (reach,))
-            elif question.takes_turns:
-                placement = self._next_in_turn(question, found[1], reach)
+                hidden = [host for host in self.hosts.values() if _hides(host, request_class, reach)]
+                placement = self._best_of(request_class, hidden, (reach,))
+            elif request_class.takes_turns:
+                placement = self._next_in_turn(request_class, found[1], reach)
             else:
                 name, _, address = found[0].partition(HOST_ENDS)
-                placement = self._placement(question, name, address)
+                placement = self._placement(request_class, name, address)
             if placement is not None:
                 return placement
         return None
@@ -200,20 +207,20 @@ class Fleet:
         """A VM is near its GPUs on any host rather than far from them on the best one."""
         return tuple(Reach) if self._hosts_with_nodes else (Reach.NEAR,)
 
-    def _choose(self, key: IndexKey, question: Question) -> tuple[str, Price] | None:
+    def _choose(self, key: IndexKey, request_class: RequestClass) -> tuple[str, Price] | None:
         """The best member of an index, and its price; several models are compared at the price of each."""
-        if not question.compares_models:
-            return self._choose_of(key, question, None)
+        if not request_class.compares_models:
+            return self._choose_of(key, request_class, None)
         markets: Iterable[tuple[Model, ...]] = [one for one, count in self._markets.items() if count]
         if not key.of_hosts:
             markets = [(model,) for model in dict.fromkeys(model for models in markets for model in models)]
-        found = ((one, self._choose_of(key, question, one)) for one in markets)
+        found = ((one, self._choose_of(key, request_class, one)) for one in markets)
         choices = ((self._weighed(best[1], one), best[0]) for one, best in found if best is not None)
         best = min(choices, default=None)
         return None if best is None else (best[1], best[0])
 
-    def _compared(self, question: Question, price: Price, models: Iterable[Model]) -> Price:
-        return self._weighed(price, models) if question.compares_models else price
+    def _compared(self, request_class: RequestClass, price: Price, models: Iterable[Model]) -> Price:
+        return self._weighed(price, models) if request_class.compares_models else price
 
     def _weighed(self, price: Price, models: Iterable[Model]) -> Price:
         """A price with the loss weighed by how scarce the models are."""
@@ -229,36 +236,36 @@ class Fleet:
         return host.stock.count(self._scarcity, [(address, models[one], stocks[one]) for address, one in numbers])
 
     def _choose_of(
-        self, key: IndexKey, question: Question, models: tuple[Model, ...] | None
+        self, key: IndexKey, request_class: RequestClass, models: tuple[Model, ...] | None
     ) -> tuple[str, Price] | None:
         """The same among the GPUs of one model, or the hosts with GPUs of these; None for all."""
         if not key.of_hosts:
-            return self._gpu_index(key).choose(question, models)
+            return self._gpu_index(key).choose(request_class, models)
         index = self._host_index(key)
 
         def price_of(state: HostMember) -> Price | None:
             name = index.first_of(state)
             if models is not None and self.hosts[name].models != models:
                 return None
-            return self._price_of_host(question, state, name, key.reach)
+            return self._price_of_host(request_class, state, name, key.reach)
 
-        found = index.choose((question.number, models), price_of)
+        found = index.choose((request_class.number, models), price_of)
         if found is None:
             return None
-        price = self._price_of_host(question, found[1], found[0], key.reach)
+        price = self._price_of_host(request_class, found[1], found[0], key.reach)
         assert price is not None
         return found[0], price
 
-    def _question(self, request: VmRequest, policy: Policy) -> Question:
-        wishes = request.wishes
+    def _request_class(self, request: VmRequest, policy: Policy) -> RequestClass:
+        constraints = request.constraints
         memory = (request.memory_mib, request.hugepages_kib)
-        key = (request.gpus, request.vcpus, memory, policy, wishes.required, wishes.preferred)
-        found = self._questions.get(key)
+        key = (request.gpus, request.vcpus, memory, policy, constraints.required, constraints.preferred)
+        found = self._request_classes.get(key)
         if found is None:
-            if len(self._questions) >= MOST_QUESTIONS:
-                self._questions.clear()
-            number = next(self._question_numbers)
-            found = self._questions[key] = Question(number, request, Judge(policy, wishes.preferred))
+            if len(self._request_classes) >= MOST_REQUEST_CLASSES:
+                self._request_classes.clear()
+            number = next(self._class_numbers)
+            found = self._request_classes[key] = RequestClass(number, request, Scorer(policy, constraints.preferred))
         return found
 
     def _gpu_index(self, key: IndexKey) -> GpuIndex:
@@ -281,79 +288,81 @@ class Fleet:
         for hosts in self._host_indexes.values():
             hosts.change(host)
 
-    def _price_of_host(self, question: Question, state: HostMember, name: str, reach: Reach) -> Price | None:
+    def _price_of_host(self, request_class: RequestClass, state: HostMember, name: str, reach: Reach) -> Price | None:
         rooms, *_ = state
         host = self.hosts[name]
-        if not rooms or not may_take(question.need, rooms):
+        if not rooms or not may_take(request_class.need, rooms):
             return None
-        if not question.may_fit([(card.number, card.example) for card in host.cards.values()]):
+        if not request_class.may_fit([(card.number, card.example) for card in host.cards.values()]):
             return None
-        fitting = question.fit_on(host.states, host.labels, rooms, reach)
+        fitting = request_class.fit_on(host.states, host.labels, rooms, reach)
         return None if fitting is None else fitting.price
 
-    def _choice_on(self, question: Question, host: Host, reach: Reach) -> _Choice | None:
+    def _choice_on(self, request_class: RequestClass, host: Host, reach: Reach) -> _Choice | None:
         """The best on one host, by looking at all of it."""
-        rooms = host.rooms_for(question)
-        if not rooms or not may_take(question.need, rooms):
+        rooms = host.rooms_for(request_class)
+        if not rooms or not may_take(request_class.need, rooms):
             return None
-        if len(question.wants) != 1:
-            fitting = question.fit_on(host.states, host.labels, rooms, reach)
-            return None if fitting is None else (self._compared(question, fitting.price, host.models), host.name, "")
-        free = host.free if question.index.with_loads else 0.0
+        if len(request_class.wants) != 1:
+            fitting = request_class.fit_on(host.states, host.labels, rooms, reach)
+            return (
+                None if fitting is None else (self._compared(request_class, fitting.price, host.models), host.name, "")
+            )
+        free = host.free if request_class.index.with_loads else 0.0
         best: _Choice | None = None
         for address, card in host.cards.items():
-            if not has_cells(question.need, card.state.nodes, rooms, reach):
+            if not has_cells(request_class.need, card.state.nodes, rooms, reach):
                 continue
-            beside = float(host.stock.beside(address)) if question.index.with_untouched else free
-            price = question.price_on(card.number, card.example, beside)
-            price = None if price is None else self._compared(question, price, (card.model,))
+            beside = float(host.stock.beside(address)) if request_class.index.with_untouched else free
+            price = request_class.price_on(card.number, card.example, beside)
+            price = None if price is None else self._compared(request_class, price, (card.model,))
             if price is not None and (best is None or price < best[0]):
                 best = (price, host.name, address)
         return best
 
     def _best_of(
-        self, question: Question, hosts: Collection[Host], reaches: Collection[Reach] = tuple(Reach)
+        self, request_class: RequestClass, hosts: Collection[Host], reaches: Collection[Reach] = tuple(Reach)
     ) -> Placement | None:
         for reach in reaches:
-            choices = (self._choice_on(question, host, reach) for host in hosts)
+            choices = (self._choice_on(request_class, host, reach) for host in hosts)
             best = min((choice for choice in choices if choice is not None), default=None)
             if best is not None:
-                return self._placement(question, best[1], best[2])
+                return self._placement(request_class, best[1], best[2])
         return None
 
-    def _next_in_turn(self, question: Question, price: Price, reach: Reach) -> Placement | None:
+    def _next_in_turn(self, request_class: RequestClass, price: Price, reach: Reach) -> Placement | None:
         """Of the hosts with this score, the first after the one chosen last; waste decides among its GPUs only."""
         start = 0 if self.last_host is None else bisect.bisect_right(self._names, self.last_host)
         for name in (*self._names[start:], *self._names[:start]):
-            choice = self._choice_on(question, self.hosts[name], reach)
+            choice = self._choice_on(request_class, self.hosts[name], reach)
             if choice is not None and choice[0][:3] <= price[:3]:
-                return self._placement(question, name, choice[2])
+                return self._placement(request_class, name, choice[2])
         return None
 
-    def _placement(self, question: Question, name: str, address: str) -> Placement:
+    def _placement(self, request_class: RequestClass, name: str, address: str) -> Placement:
         host = self.hosts[name]
-        rooms = host.rooms_for(question)
+        rooms = host.rooms_for(request_class)
         if address:
-            shares: tuple[Share, ...] = (question.share_on(host.cards[address]),)
+            shares: tuple[Share, ...] = (request_class.share_on(host.cards[address]),)
             if len(rooms) == 1:
                 return Placement(name, shares)
-            cells = choose_on(question.need, [one.numa_node for one in shares], rooms)
+            cells = choose_on(request_class.need, [one.numa_node for one in shares], rooms)
         else:
             fitting = next(
                 found
                 for reach in Reach
-                if (found := question.fit_on(host.states, host.labels, rooms, reach)) is not None
+                if (found := request_class.fit_on(host.states, host.labels, rooms, reach)) is not None
             )
             shares, cells = fitting.shares, fitting.cells
         assert cells is not None
         gpu_nodes = [one.numa_node for one in shares]
-        return Placement(name, shares, nodes=nodes_on(host.nodes, cells, gpu_nodes, is_pinned=question.has_gpus))
+        return Placement(name, shares, nodes=nodes_on(host.nodes, cells, gpu_nodes, is_pinned=request_class.has_gpus))
 
 
-def _hides(host: Host, question: Question, reach: Reach) -> bool:
+def _hides(host: Host, request_class: RequestClass, reach: Reach) -> bool:
     """Whether the host has room that its rounded state does not show."""
-    need, exact = question.need, host.rooms_for(question)
-    rounded = host.rounded(question.page_kib, has_gpus=question.has_gpus)
+    need, exact = request_class.need, host.rooms_for(request_class)
+    rounded = host.rounded(request_class.page_kib, has_gpus=request_class.has_gpus)
     if not exact:
         return False
     if reach is Reach.NEAR and len(exact) > 1:

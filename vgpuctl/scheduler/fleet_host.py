@@ -10,7 +10,7 @@ from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.guest_place import rooms_of
 from vgpuctl.scheduler.host_memory import cells_on
 from vgpuctl.scheduler.host_nodes import NodeRoom, books_of, guest_nodes
-from vgpuctl.scheduler.question import Question
+from vgpuctl.scheduler.request_class import RequestClass
 from vgpuctl.scheduler.scarcity import HostStock, Model
 
 Rooms = tuple[NodeRoom, ...]
@@ -26,8 +26,8 @@ class Host:
     def __init__(self, capacity: HostCapacity, cards: dict[str, Card]) -> None:
         self.capacity = capacity
         self.name = capacity.name
-        self.is_open = capacity.traits.maintenance is None
-        self.labels = capacity.traits.labels
+        self.is_open = capacity.constraints.maintenance is None
+        self.labels = capacity.constraints.labels
         self.cards = cards
         self.models: tuple[Model, ...] = tuple(dict.fromkeys(card.model for card in cards.values()))
         self.stock = HostStock()
@@ -79,9 +79,9 @@ class Host:
         """The GPUs at these nodes, and those at no node that VMs are on."""
         return [address for address, node in self.node_of.items() if node in nodes or node not in self._by_number]
 
-    def rooms_for(self, question: Question) -> Rooms:
+    def rooms_for(self, request_class: RequestClass) -> Rooms:
         """The exact rooms for what a VM wants."""
-        return self.rooms(question.page_kib, has_gpus=question.has_gpus)
+        return self.rooms(request_class.page_kib, has_gpus=request_class.has_gpus)
 
 
 def _rounded(room: NodeRoom) -> NodeRoom:

@@ -7,15 +7,15 @@ A change is noted, and entered when the index is asked next: an index that nobod
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
-from vgpuctl.model.wishes import Label
-from vgpuctl.scheduler.class_index import MOST_QUESTIONS, ClassIndex
+from vgpuctl.model.constraints import Label
+from vgpuctl.scheduler.class_index import MOST_REQUEST_CLASSES, ClassIndex
 from vgpuctl.scheduler.fleet_host import Host, Rooms
 from vgpuctl.scheduler.gpu_class import GpuClasses
-from vgpuctl.scheduler.judge import Price
 from vgpuctl.scheduler.node_choice import Reach, has_cells
-from vgpuctl.scheduler.offer import Wanted
-from vgpuctl.scheduler.question import IndexKey, Question
+from vgpuctl.scheduler.offer import ShareRequest
+from vgpuctl.scheduler.request_class import IndexKey, RequestClass
 from vgpuctl.scheduler.scarcity import Model
+from vgpuctl.scheduler.scorer import Price
 from vgpuctl.scheduler.state_index import StateIndex
 
 HOST_ENDS = "\0"
@@ -44,7 +44,7 @@ class GpuIndex:
         self._rooms: dict[str, Rooms] = {}
         self._changed: dict[str, set[str]] = {name: set() for name in hosts}
         self._known: set[int] = set()
-        self._askers: dict[Wanted, Question] = {}
+        self._askers: dict[ShareRequest, RequestClass] = {}
         self._is_useful: dict[int, bool] = {}
 
     def change(self, host: Host, addresses: Iterable[str]) -> None:
@@ -58,35 +58,39 @@ class GpuIndex:
             for address in host.cards:
                 self._index.discard(host.name + HOST_ENDS + address)
 
-    def choose(self, question: Question, models: Collection[Model] | None) -> tuple[str, Price] | None:
-        """The best GPU for a question and its price, of these models or of all; None when no GPU takes it."""
-        if question.number not in self._known:
-            self._meet(question)
+    def choose(self, request_class: RequestClass, models: Collection[Model] | None) -> tuple[str, Price] | None:
+        """The best GPU for a request_class and its price, of these models or of all; None when no GPU takes it."""
+        if request_class.number not in self._known:
+            self._meet(request_class)
         for name, addresses in self._changed.items():
             self._enter(self._hosts[name], addresses)
         self._changed.clear()
-        return self._index.choose((question.number, models), partial(self._price, question, models))
+        return self._index.choose((request_class.number, models), partial(self._price, request_class, models))
 
-    def _price(self, question: Question, models: Collection[Model] | None, state: GpuMember) -> Price | None:
+    def _price(self, request_class: RequestClass, models: Collection[Model] | None, state: GpuMember) -> Price | None:
         rooms, number, beside = state
         if models is not None and self._classes.models[number] not in models:
             return None
         example = self._classes.examples[number]
-        price = question.price_on(number, example, beside)
-        return price if price is not None and has_cells(question.need, example.nodes, rooms, self._key.reach) else None
+        price = request_class.price_on(number, example, beside)
+        return (
+            price
+            if price is not None and has_cells(request_class.need, example.nodes, rooms, self._key.reach)
+            else None
+        )
 
-    def _meet(self, question: Question) -> None:
+    def _meet(self, request_class: RequestClass) -> None:
         """Bring in the GPUs that no request so far could use, if this one can."""
-        if len(self._known) >= MOST_QUESTIONS:
+        if len(self._known) >= MOST_REQUEST_CLASSES:
             self._known.clear()
             self._askers.clear()
-        self._known.add(question.number)
-        (wanted,) = question.wants
+        self._known.add(request_class.number)
+        (wanted,) = request_class.wants
         if wanted in self._askers:
             return
-        self._askers[wanted] = question
+        self._askers[wanted] = request_class
         out = [number for number, is_useful in self._is_useful.items() if not is_useful]
-        useful = {number for number in out if question.could_use(number, self._classes.examples[number])}
+        useful = {number for number in out if request_class.could_use(number, self._classes.examples[number])}
         if useful:
             self._is_useful.update(dict.fromkeys(useful, True))
             for host in self._hosts.values():
@@ -97,7 +101,7 @@ class GpuIndex:
         found = self._is_useful.get(number)
         if found is None:
             example = self._classes.examples[number]
-            found = any(question.could_use(number, example) for question in self._askers.values())
+            found = any(request_class.could_use(number, example) for request_class in self._askers.values())
             self._is_useful[number] = found
         return found
 

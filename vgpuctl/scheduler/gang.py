@@ -18,7 +18,7 @@ def place_together(fleet: Fleet, requests: Sequence[VmRequest]) -> list[Placemen
     """A placement for every request, in their order; None when they do not go together. The fleet is left as it was.
 
     The hard ones are placed first, each where the policy wants it. When that leaves no place for another, the choice is
-    taken back and the next host tried; hosts in an equal state are tried once. Which GPU of a host is taken stays the
+    undone and the next host tried; hosts in an equal state are tried once. Which GPU of a host is taken stays the
     policy's choice.
     """
     order = the_hard_ones_first(requests)
@@ -42,7 +42,7 @@ class _Search:
         if index == len(self.requests):
             return []
         request = self.requests[index]
-        group = None if request.wishes.group is None else (request.tenant, request.wishes.group)
+        group = None if request.constraints.group is None else (request.tenant, request.constraints.group)
         for placement in self._choices(request):
             self.tries += 1
             if self.tries > MOST_TRIES:
@@ -66,7 +66,7 @@ class _Search:
         tried = {self.fleet.hosts[first.host].state}
         for name in sorted(self.fleet.hosts):
             state = self.fleet.hosts[name].state
-            if request.host not in (None, name) or (state in tried and request.wishes.group is None):
+            if request.host not in (None, name) or (state in tried and request.constraints.group is None):
                 continue
             tried.add(state)
             placement = self.fleet.place(replace(request, host=name))

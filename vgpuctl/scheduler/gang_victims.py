@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VMs have to give way so that several others fit together, over all hosts. None of them could stay."""
+"""Which VMs to preempt so that several others fit together, over all hosts. No VM is preempted needlessly."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def choose_victims_together(
     leases: Sequence[Lease],
     candidates: Sequence[Candidate],
 ) -> GangEviction | None:
-    """Who gives way for requests that do not fit together; None when they do not, whoever gives way.
+    """The VMs to preempt for requests that do not fit together; None if no preemption makes them fit.
 
     The requests are placed one after another, the hard ones first, and for each that does not fit the least waste of
     VMs goes (`choose_victims`). Where that leads nowhere, everybody goes. Then whoever could stay stays, the most
@@ -116,8 +116,8 @@ class _Search:
                     capacities[name] = relieved(capacities[name], there)
                     leases[name] = _left(leases.get(name, []), there)
                     self.fleet.put(capacities[name], leases[name])
-            name, wishes = placement.host, request.wishes
-            groups = set() if wishes.group is None else {(request.tenant, wishes.group)}
+            name, constraints = placement.host, request.constraints
+            groups = set() if constraints.group is None else {(request.tenant, constraints.group)}
             capacities[name] = replace(
                 with_promised(capacities[name], more=[footprint_of(request, placement)]),
                 groups=capacities[name].groups | groups,

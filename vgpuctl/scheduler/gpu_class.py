@@ -14,8 +14,8 @@ from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.libvirt_version import takes_vendor_vfio
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.gpu_state import GpuReading, GpuState
-from vgpuctl.scheduler.judge import free_part
 from vgpuctl.scheduler.scarcity import Model, Stock, model_of, stock_of
+from vgpuctl.scheduler.scorer import free_part
 
 
 class GpuClasses:
@@ -171,7 +171,7 @@ def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
         reading.obstacle.code if reading.obstacle else None,
         gpu.numa_node,
         reading.busy_percent,
-        reading.traits,
+        reading.constraints,
         reading.declared,
         bool(gpu.displays),
         len(reading.functions),

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
+from vgpuctl.model.host_constraints import NO_GPU_CONSTRAINTS, NO_HOST_CONSTRAINTS, GpuConstraints, HostConstraints
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.model.sharing import Sharing
-from vgpuctl.model.traits import NO_GPU_TRAITS, NO_TRAITS, GpuTraits, HostTraits
 from vgpuctl.sharing.declared import UNDECLARED, Declared, declared_of
 from vgpuctl.sharing.matching import fits
 from vgpuctl.sharing.whole_card import Obstacle, find_obstacle
@@ -39,8 +39,8 @@ class GpuState:
     functions: VFs that carry or serve something, are promised, or could not be read.
     lease_holders: the VMs that hold a lease on this GPU. whole: the VM that holds the whole card. given: profiles
     given to the VM that is being placed. busy_percent: measured utilisation, 0 where nobody measured.
-    traits: of the inventory, with the host's labels. declared: what its layout says of it. obstacle: why the facts keep
-    it from being given away as a whole.
+    constraints: of the inventory, with the host's labels. declared: what its layout says of it. obstacle: why it
+    cannot be handed out as a whole.
     """
 
     host: str
@@ -53,7 +53,7 @@ class GpuState:
     whole: str | None
     given: tuple[str, ...] = ()
     busy_percent: float = 0.0
-    traits: GpuTraits = NO_GPU_TRAITS
+    constraints: GpuConstraints = NO_GPU_CONSTRAINTS
     declared: Declared = UNDECLARED
     obstacle: Obstacle | None = None
 
@@ -99,7 +99,7 @@ class GpuReading:
     functions: frozenset[str]
     devices: frozenset[str]
     busy_percent: float = 0.0
-    traits: GpuTraits = NO_GPU_TRAITS
+    constraints: GpuConstraints = NO_GPU_CONSTRAINTS
     declared: Declared = UNDECLARED
     obstacle: Obstacle | None = None
 
@@ -128,7 +128,7 @@ class GpuReading:
             lease_holders=tuple(_name(lease) for lease in leases),
             whole=whole,
             busy_percent=self.busy_percent,
-            traits=self.traits,
+            constraints=self.constraints,
             declared=self.declared,
             obstacle=self.obstacle,
         )
@@ -140,7 +140,7 @@ def read_gpu(
     gpu: Gpu,
     *,
     busy_percent: float = 0.0,
-    traits: HostTraits = NO_TRAITS,
+    constraints: HostConstraints = NO_HOST_CONSTRAINTS,
     declared: Sequence[GpuLayout] = (),
 ) -> GpuReading:
     """Work out what the facts and the host's layout say of a GPU. declared: the entries of the layout."""
@@ -156,22 +156,22 @@ def read_gpu(
         functions=frozenset(on_functions | {one.address for one in gpu.vfs if one.holders or one.problem}),
         devices=frozenset(on_functions | {one.mdev_uuid for one in found if one.mdev_uuid}),
         busy_percent=busy_percent,
-        traits=traits_of(gpu, traits) if traits is not NO_TRAITS else NO_GPU_TRAITS,
+        constraints=constraints_of(gpu, constraints) if constraints is not NO_HOST_CONSTRAINTS else NO_GPU_CONSTRAINTS,
         declared=declared_of(gpu, facts.gpus, declared),
         obstacle=find_obstacle(gpu, facts),
     )
 
 
-def traits_of(gpu: Gpu, traits: HostTraits) -> GpuTraits:
+def constraints_of(gpu: Gpu, constraints: HostConstraints) -> GpuConstraints:
     """What the entries that match a GPU say together; where two give a value, the narrower one counts."""
-    labels = traits.labels
+    labels = constraints.labels
     quarantine, speed = None, None
-    for entry in sorted(traits.gpus, key=lambda one: one.match.rank):
+    for entry in sorted(constraints.gpus, key=lambda one: one.match.rank):
         if fits(entry.match, gpu):
             labels |= entry.labels
             quarantine = entry.quarantine or quarantine
             speed = entry.speed or speed
-    return GpuTraits(labels=labels, quarantine=quarantine, speed=speed)
+    return GpuConstraints(labels=labels, quarantine=quarantine, speed=speed)
 
 
 def _held(type_id: str | None, gpu: Gpu, board: catalog.Board | None) -> HeldVgpu:

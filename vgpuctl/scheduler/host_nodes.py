@@ -12,9 +12,9 @@ from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 from vgpuctl.agent.wire.facts import HostFacts, HugepageFacts, NumaNode
+from vgpuctl.model.host_constraints import CpuRatio
 from vgpuctl.model.numa import NumaCell
 from vgpuctl.model.placement import HostCapacity, NodePromise
-from vgpuctl.model.traits import CpuRatio
 
 ORDINARY = 0
 """Stands for memory that is not made of huge pages, where memory is told apart by page size in KiB."""
@@ -209,7 +209,7 @@ def _add(counter: Counter[_Key], key: _Key, times: int) -> None:
 
 def books_of(capacity: HostCapacity) -> list[NodeBooks]:
     """The nodes of a host with what is promised to its VMs; one entry for a host that is one pool."""
-    facts, ratio = capacity.facts, capacity.traits.cpu_ratio
+    facts, ratio = capacity.facts, capacity.constraints.cpu_ratio
     unusable = unmounted_sizes(facts)
     promised = {one.node: one for one in capacity.promised}
     if is_pool(facts):

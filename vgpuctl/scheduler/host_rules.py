@@ -25,13 +25,13 @@ def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[Node
     facts = capacity.facts
     if request.host is not None and request.host != capacity.name:
         return Refusal(Code.HOST_WANTED_OTHER, f"the VM must run on {request.host}")
-    if capacity.traits.maintenance is not None:
+    if capacity.constraints.maintenance is not None:
         return Refusal(
             Code.HOST_MAINTENANCE,
-            f"in maintenance: {capacity.traits.maintenance}",
+            f"in maintenance: {capacity.constraints.maintenance}",
             "take the maintenance out of the inventory's vgpu_placing",
         )
-    missing = [label for label in request.wishes.required if label not in capacity.traits.labels]
+    missing = [label for label in request.constraints.required if label not in capacity.constraints.labels]
     if missing and not request.gpus:
         return Refusal(
             Code.HOST_LABELS,

@@ -3,14 +3,14 @@
 
 from dataclasses import dataclass
 
+from vgpuctl.model.constraints import Label
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Share
-from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.codes import Code
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ShareRequest:
     """One wanted share. boards: keys of the catalogue's models that `request.board` means; None when any will do.
 
     labels: that the GPU must have.

@@ -15,9 +15,9 @@ from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.host_rules import left_on
-from vgpuctl.scheduler.judge import NOTHING_MORE, FleetView
-from vgpuctl.scheduler.question import wants_of
 from vgpuctl.scheduler.refusals import stays_refused, summarise
+from vgpuctl.scheduler.request_class import share_requests_of
+from vgpuctl.scheduler.scorer import NOTHING_MORE, FleetView
 from vgpuctl.scheduler.suggest import suggest_board, suggest_type
 
 
@@ -84,8 +84,8 @@ def place_again(
     """
     keeping = keeping or FLAT
     if not keeping.is_pinned:
-        ratio = replace(capacity.traits.cpu_ratio, pinned=None)
-        capacity = replace(capacity, traits=replace(capacity.traits, cpu_ratio=ratio))
+        ratio = replace(capacity.constraints.cpu_ratio, pinned=None)
+        capacity = replace(capacity, constraints=replace(capacity.constraints, cpu_ratio=ratio))
     placement = place(request, [capacity], leases)
     gpu_nodes = [one.numa_node for one in placement.shares]
     nodes, fits = give_nodes(request, capacity, gpu_nodes, keeping)
@@ -114,7 +114,7 @@ def _line(rejection: Rejection, titles: Mapping[tuple[str, str], str]) -> str:
 
 def _message(request: VmRequest) -> str:
     vm = f"VM {request.tenant}/{request.name}"
-    wants = wants_of(request)
+    wants = share_requests_of(request)
     if not wants:
         return f"no host can take {vm}"
     what = ", ".join(gpu.text for gpu in request.gpus)

@@ -45,5 +45,5 @@ def summarise(rejections: Sequence[Rejection], *, is_whole: bool = False) -> lis
 
 
 def stays_refused(rejections: Sequence[Rejection]) -> bool:
-    """True if reading the hosts again cannot change any of the refusals: they follow from the question."""
-    return bool(rejections) and all(Code(one.code).follows_from_the_question() for one in rejections)
+    """True if reading the hosts again cannot change any of the refusals: they follow from the request."""
+    return bool(rejections) and all(Code(one.code).follows_from_the_request() for one in rejections)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host as it would be read after some of its VMs gave their shares back. It never promises more than would be free.
+"""A host as it would be read after some of its VMs released their shares. It never promises more than would be free.
 
 Where the count of what can still be created cannot be known without asking the host, the count stays as it is.
 """

@@ -23,7 +23,7 @@ Of one question and one state the answer must always be the same.
 
 SMALLEST_LOG = 1024
 
-MOST_QUESTIONS = 1024
+MOST_REQUEST_CLASSES = 1024
 """Questions whose answers are kept; at more, all are dropped and asked again."""
 
 
@@ -128,14 +128,14 @@ class StateIndex(Generic[State, Price]):
         """The costs have changed a little: what was worked out is asked anew where it comes out best."""
         self._round += 1
 
-    def choose(self, question: Hashable, cost: Cost[State, Price]) -> tuple[str, State] | None:
+    def choose(self, key: Hashable, cost: Cost[State, Price]) -> tuple[str, State] | None:
         """The member that costs least, of equal ones the first by name; None when none can be chosen.
 
-        question: names what `cost` answers; answers are kept under it until `forget_answers`.
+        key: names what `cost` answers; answers are kept under it until `forget_answers`.
         """
-        if len(self._queues) >= MOST_QUESTIONS and question not in self._queues:
+        if len(self._queues) >= MOST_REQUEST_CLASSES and key not in self._queues:
             self._queues.clear()
-        queue = self._queues.setdefault(question, _Queue())
+        queue = self._queues.setdefault(key, _Queue())
         self._read_log(queue)
         self._ask(queue, cost)
         heap = queue.heap

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VMs have to give way so that a request fits: the fewest, the least important, those with the least work lost.
+"""Which VMs to preempt so that a request fits: the fewest, the least important, those with the least work lost.
 
-Who may be asked to give way is decided by the caller; here it is only chosen among them.
+The caller decides which VMs may be preempted; this module chooses among them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,12 +4,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from vgpuctl.model.constraints import Constraints
 from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import Wishes
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.fleet_host import Host
 from vgpuctl.scheduler.host_memory import with_more_pages
@@ -51,18 +51,18 @@ def changes_that_admit(
 def _other_requests(
     request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
 ) -> Iterator[Change]:
-    """The same VM with one wish or size less."""
+    """The same VM with one constraint less, or smaller."""
     fleet = Fleet(capacities, leases)
-    wishes = request.wishes
+    constraints = request.constraints
     if request.host is not None:
         yield from _try(fleet, replace(request, host=None), f"it need not be on {request.host}", 0)
-    if wishes.required:
-        labels = ", ".join(f"{key}={value}" for key, value in wishes.required)
-        without = replace(request, wishes=replace(wishes, required=()))
+    if constraints.required:
+        labels = ", ".join(f"{key}={value}" for key, value in constraints.required)
+        without = replace(request, constraints=replace(constraints, required=()))
         yield from _try(fleet, without, f"it did not require {labels}", 0)
-    if wishes.group is not None and not wishes.together.is_preference():
-        without = replace(request, wishes=replace(wishes, group=None, together=Wishes().together))
-        yield from _try(fleet, without, f"it were not bound to group {wishes.group}", 0)
+    if constraints.group is not None and not constraints.together.is_preference():
+        without = replace(request, constraints=replace(constraints, group=None, together=Constraints().together))
+        yield from _try(fleet, without, f"it were not bound to group {constraints.group}", 0)
     if request.gpus and sum(gpu.count for gpu in request.gpus) > 1:
         fewer = _fewer(fleet, request)
         if fewer is not None:
@@ -144,10 +144,12 @@ def _allowed_again(request: VmRequest, capacities: Sequence[HostCapacity], lease
     """Hosts out of maintenance, GPUs declared otherwise or in quarantine: each host alone, the first that would do."""
     for capacity in sorted(capacities, key=lambda one: one.name):
         own = [lease for lease in leases if lease.host == capacity.name]
-        traits = capacity.traits
-        if traits.maintenance is not None:
-            fleet = Fleet([replace(capacity, traits=replace(traits, maintenance=None))], own)
-            found = list(_try(fleet, request, f"{capacity.name} were out of maintenance ({traits.maintenance})", 2))
+        constraints = capacity.constraints
+        if constraints.maintenance is not None:
+            fleet = Fleet([replace(capacity, constraints=replace(constraints, maintenance=None))], own)
+            found = list(
+                _try(fleet, request, f"{capacity.name} were out of maintenance ({constraints.maintenance})", 2)
+            )
             if found:
                 yield found[0]
                 return
@@ -157,10 +159,10 @@ def _allowed_again(request: VmRequest, capacities: Sequence[HostCapacity], lease
             if found:
                 yield found[0]
                 return
-        held = [entry for entry in traits.gpus if entry.quarantine is not None]
+        held = [entry for entry in constraints.gpus if entry.quarantine is not None]
         if held:
-            healed = tuple(replace(entry, quarantine=None) for entry in traits.gpus)
-            fleet = Fleet([replace(capacity, traits=replace(traits, gpus=healed))], own)
+            healed = tuple(replace(entry, quarantine=None) for entry in constraints.gpus)
+            fleet = Fleet([replace(capacity, constraints=replace(constraints, gpus=healed))], own)
             reasons = ", ".join(sorted({entry.quarantine or "" for entry in held}))
             found = list(_try(fleet, request, f"{capacity.name}'s GPUs were out of quarantine ({reasons})", 2))
             if found:

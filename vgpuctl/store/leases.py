@@ -67,7 +67,7 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
                 return
             raise ConcurrentChange(
                 f"the lease of {row.device} on host {row.host} is gone, it cannot become {state.value}",
-                hint="another run gave the device back; see `vgpuctl show-vm`",
+                hint="another run released the device; see `vgpuctl show-vm`",
             )
         self._change_lease(
             row,
@@ -95,7 +95,7 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
         """Where the usage ledger does not agree with the leases, in words."""
         return [fault for _lease, _lease_id, _at, fault in self._faults()]
 
-    def mend_ledger(self) -> list[str]:
+    def fix_ledger(self) -> list[str]:
         """Make the usage ledger agree with the leases. Return a line per correction.
 
         A lease from before the ledger counts from its creation; an interval without a live lease ends when the lease

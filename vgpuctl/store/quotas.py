@@ -142,7 +142,7 @@ class QuotaRows(UsageRows, TenantRows):
         return self._insert_if_absent(_GRANTS, pool=name, tenant=tenant)
 
     def revoke_pool(self, name: str, tenant: str) -> bool:
-        """Take a grant back; VMs that run there stay. Returns False when there was none. Raises NotFound."""
+        """Revoke a grant; VMs that run there stay. Returns False when there was none. Raises NotFound."""
         self.pool(name)
         self.tenant(tenant)
         gone = delete(_GRANTS).where(_GRANTS.c.pool == name, _GRANTS.c.tenant == tenant)

@@ -76,7 +76,7 @@ def look(operator: Operator, *options: str) -> tuple[int, dict[str, Any]]:
 
 def fixes(host: dict[str, Any]) -> dict[str, str]:
     """Return each finding's remedy, by its check; the last one if a check has several."""
-    return {one["check"]: one["mend"] for one in host["findings"]}
+    return {one["check"]: one["fix"] for one in host["findings"]}
 
 
 def test_each_host_is_told_what_it_lacks_in_its_own_distributions_words(newcomers: LayoutFleet) -> None:

@@ -126,7 +126,7 @@ def test_a_step_that_fails_ends_the_host_and_undo_takes_the_others_back(layouts:
         left = applied(layouts, "--no-boot")["sim-001"]
     finally:
         lab.faults.clear("sim-001", folder=layouts.folder)
-    assert f"changed: [sim-001] {GPU}: taken back: enable 32 VFs of {GPU}" in shown
+    assert f"changed: [sim-001] {GPU}: rolled back: enable 32 VFs of {GPU}" in shown
     assert "sim-001 : ok=1   changed=2   skipped=0   failed=1   unreachable=0" in shown
     assert after == {}
     assert left["undo"] == [{"op": "sriov.set", "address": GPU, "count": 0}] and layouts.vfs("sim-001") == {GPU: 32}
@@ -145,7 +145,7 @@ def test_an_interrupted_run_undoes_its_steps_and_a_second_signal_does_not_end_th
                 break
         out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
-    assert f"taken back: enable 32 VFs of {GPU}" in out
+    assert f"rolled back: enable 32 VFs of {GPU}" in out
     assert "Traceback" not in err
     assert layouts.vfs("sim-001") == before
     assert layouts.operator.json("repair") == []
@@ -222,8 +222,8 @@ def test_a_tenants_vm_is_disturbed_only_with_leave_and_runs_again(layouts: Layou
     assert layouts.states() == held
     allowed = applied(layouts, "--disrupt")["sim-001"]
     texts = [(line["outcome"], line["text"]) for line in allowed["lines"]]
-    assert ("changed", "stop VM web-1 of acme and take its shares back") in texts
-    assert ("changed", f"take the 32 VFs of {GPU} away") in texts
+    assert ("changed", "stop VM web-1 of acme and release its shares") in texts
+    assert ("changed", f"disable the 32 VFs of {GPU}") in texts
     # Nothing is left for it on this host, and the run says so.
     assert ("failed", "start VM web-1 of acme again") in texts
     layouts.declare(sim_001=EQUAL)

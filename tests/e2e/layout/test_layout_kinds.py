@@ -160,8 +160,8 @@ def test_a_host_is_one_of_ovn_s_chassis_and_what_ails_it_is_found(layouts: Layou
         ("tunnel-mtu", "the way to 10.84.0.8 carries 576 bytes and not 1500"),
         ("tunnel-down", "10.84.0.7 does not answer"),
     ]
-    mended = run(layouts, "apply-hosts", "--limit", "sim-004", "--diff")["sim-004"]
-    assert mended["changed"] == 1 and machine.state().ovn.external_ids["system-id"] == "sim-004"
+    repaired = run(layouts, "apply-hosts", "--limit", "sim-004", "--diff")["sim-004"]
+    assert repaired["changed"] == 1 and machine.state().ovn.external_ids["system-id"] == "sim-004"
 
 
 def profile_counts(layouts: LayoutFleet, name: str) -> tuple[list[int], int, Any]:

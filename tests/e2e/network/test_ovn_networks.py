@@ -77,10 +77,10 @@ def test_repair_brings_back_what_is_missing_and_gc_takes_away_what_nobody_has(
     assert operator.json("repair") == []
     found = operator.json("gc", "--dry-run")
     assert [(one["kind"], one["name"], one["outcome"]) for one in found] == [
-        ("ovn", "tenant/nobody", "would be taken away")
+        ("ovn", "tenant/nobody", "would be deleted")
     ]
     assert _count(central, "Logical_Switch") == 2
-    assert [one["outcome"] for one in operator.json("gc", "--kind", "ovn", "--yes")] == ["taken away"]
+    assert [one["outcome"] for one in operator.json("gc", "--kind", "ovn", "--yes")] == ["deleted"]
     assert (_count(central, "Logical_Switch"), _count(central, "Logical_Switch_Port")) == (1, before)
     assert operator.json("gc") == operator.json("repair") == []
     operator.does("delete-network", "front", "--tenant", "acme", "--yes")

@@ -35,7 +35,7 @@ load_balancers:
   shop: {network: front, port: 80, vms: [web-1, web-2], vm_port: 8080, failures: 2}
 peerings: [globex]
 """
-# How each object is made, another shape of it, what the refusal says of it, and how it is taken away.
+# How each object is made, another shape of it, what the refusal says of it, and how it is deleted.
 OBJECTS = (
     (
         ("create-security-group", "inner"),
@@ -82,7 +82,7 @@ OBJECTS = (
 
 @pytest.fixture(scope="module")
 def operator(fleet_operator: Operator, central: LocalOvn) -> Operator:
-    """An operator of a tenant with a network; every test takes away what it made."""
+    """An operator of a tenant with a network; every test deletes what it made."""
     made = replace(fleet_operator, variables={"VGPUCTL_OVN_NORTHBOUND": central.northbound})
     made.does(*EXTERNAL)
     made.does("create-tenant", "acme")

@@ -84,7 +84,7 @@ def test_what_the_store_forgot_is_shown_and_taken_away_and_what_runs_stays(
     assert len(volumes) == 2
     found = other.json("gc", "--dry-run")
     made, unrecorded = [one for one in found if not one["left"]], [one for one in found if one["left"]]
-    assert (_brief(made), _outcomes(made)) == (MADE, {"would be taken away"})
+    assert (_brief(made), _outcomes(made)) == (MADE, {"would be deleted"})
     assert (_brief(unrecorded), {one["left"] for one in unrecorded}) == (volumes, {UNRECORDED})
     unanswered = other.run("gc")
     assert unanswered.code == 2
@@ -93,14 +93,14 @@ def test_what_the_store_forgot_is_shown_and_taken_away_and_what_runs_stays(
     assert other.json("gc", "--kind", "vgpu", "--dry-run") == []  # the domain names it
     taken = other.json("gc", "--yes")
     assert {(one["kind"], one["name"]): one["outcome"] for one in taken} == {
-        **dict.fromkeys(MADE, "taken away"),
+        **dict.fromkeys(MADE, "deleted"),
         **dict.fromkeys(volumes, f"left alone: {UNRECORDED}"),
     }
     assert _volumes(first) == volumes, "another store's volumes stay, whoever forgot them"
     assert fleet_witness.state() == there
     assert _brief(other.json("gc", "--dry-run")) == volumes
     idle = other.json("gc", "--kind", "vgpu", "--yes")
-    assert ([one["kind"] for one in idle], _outcomes(idle)) == (["vgpu"], {"taken away"})
+    assert ([one["kind"] for one in idle], _outcomes(idle)) == (["vgpu"], {"deleted"})
     assert other.json("list-vms") == []
     assert fleet_witness.state() == stopped
 
@@ -146,7 +146,7 @@ def test_a_killed_run_is_finished_by_the_same_command(
     done = other.run(after, "gc", "--yes", program=KILLED_RUN)
     assert done.code == -9, done.err
     left = [one for one in other.json("gc", "--yes") if one["kind"] != "volume"]
-    assert _outcomes(left) <= {"taken away"}
+    assert _outcomes(left) <= {"deleted"}
     assert len(left) < len(MADE)
     assert _brief(other.json("gc", "--yes")) == _volumes(first)
     assert other.json("repair") == []
@@ -183,7 +183,7 @@ def test_a_volume_that_could_not_be_deleted_is_gone_after_gc(
     assert _brief(first.json("gc", "--dry-run")) == volumes
     if after is not None:
         assert first.run(after, "gc", "--yes", program=KILLED_RUN).code == -9
-    assert _outcomes(first.json("gc", "--yes")) == {"taken away"}
+    assert _outcomes(first.json("gc", "--yes")) == {"deleted"}
     assert first.json("gc") == []
     with libvirt_of(first.inventory, "sim-002") as there:
         names = {one.name() for one in there.connection.storagePoolLookupByName("default").listAllVolumes(0)}
@@ -229,5 +229,5 @@ def test_an_mdev_that_mdevctl_would_start_again_stays(first: Operator, fleet: la
     (left,) = other.json("gc", "--kind", "vgpu", "--yes")
     assert (left["name"], left["left"]) == (held["mdev_uuid"], "mdevctl has a definition of it")
     definition.unlink()
-    assert _outcomes(other.json("gc", "--kind", "vgpu", "--yes")) == {"taken away"}
+    assert _outcomes(other.json("gc", "--kind", "vgpu", "--yes")) == {"deleted"}
     first.does("delete-vm", "t4", "--tenant", "acme", "--yes", "--timeout", "0")

@@ -27,7 +27,7 @@ def operator(fleet_operator: Operator) -> Operator:
     ],
 )
 @pytest.mark.parametrize("more", [(), ("--gang",)])
-def test_a_refusal_that_follows_from_the_question_reads_no_host(
+def test_a_refusal_that_follows_from_the_request_reads_no_host(
     wanted: tuple[str, ...], said: str, more: tuple[str, ...], operator: Operator
 ) -> None:
     done = operator.run("create-vm", "web", *VM, *wanted, *more, "-v")

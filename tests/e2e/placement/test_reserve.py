@@ -28,7 +28,7 @@ def _at(seconds: float) -> str:
     return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat(timespec="seconds")
 
 
-def test_what_is_reserved_is_lent_to_short_vms_only_and_given_to_its_tenant_in_time(operator: Operator) -> None:
+def test_what_is_reserved_is_backfilled_with_short_vms_only_and_given_to_its_tenant_in_time(operator: Operator) -> None:
     later = ("reserve", "training", *WHERE, "--from", _at(7200), "--until", _at(10800))
     assert operator.json(*later)["changed"]
     assert not operator.json(*later)["changed"]
@@ -40,7 +40,7 @@ def test_what_is_reserved_is_lent_to_short_vms_only_and_given_to_its_tenant_in_t
     in_time = [one["text"] for one in explained["changes"] if "reservation training of umbrella" in one["text"]]
     assert [text[:11] for text in in_time] == ["it began at", "it ran for "]
     more = operator.json("capacity", "--gpu", "A40-24Q", *SMALL[2:6], "--limit", "sim-001")
-    assert (more["now"], more["lent"], more["hosts"][0]["lent_until"] is not None) == (0, 2, True)
+    assert (more["now"], more["backfill"], more["hosts"][0]["backfill_until"] is not None) == (0, 2, True)
     assert operator.json("capacity", "--gpu", "A40-24Q", "--for", "1h", *SMALL[2:6], "--limit", "sim-001")["now"] == 2
     operator.does("create-vm", "short", "--gpu", "A40-24Q", "--for", "1h", *SMALL)
     overlap = operator.is_refused("reserve", "other", *WHERE, "--from", _at(9000), "--until", _at(12600))

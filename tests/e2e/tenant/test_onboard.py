@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tenant from one file, on simulated hosts and a real OVN central: made, left alone, changed, pruned, taken back."""
+"""A tenant from one file, on simulated hosts and a real OVN central: made, left alone, changed, pruned, deleted."""
 
 import os
 import re

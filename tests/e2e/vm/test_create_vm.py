@@ -259,10 +259,10 @@ def test_a_store_that_forgot_everything_takes_away_what_is_off_and_leaves_what_r
     operator.does("stop-vm", "desks", "--tenant", "acme", "--timeout", "0")
     other = forgetful(operator, tmp_path, "acme", "umbrella")
     found = other.json("gc", "--yes", "--kind", "domain", "--kind", "volume", "--kind", "vgpu")
-    taken = {(one["kind"], one["name"]) for one in found if one["outcome"] == "taken away"}
+    taken = {(one["kind"], one["name"]) for one in found if one["outcome"] == "deleted"}
     vgpus = {("vgpu", _device(lease)) for lease in held}
     assert taken == {("domain", "acme.desks"), *vgpus}
-    assert {one["outcome"].partition(":")[0] for one in found} == {"taken away", "left alone"}
+    assert {one["outcome"].partition(":")[0] for one in found} == {"deleted", "left alone"}
     assert running - set(witness.state()) == {"domain acme.desks running"}
     assert not witness.mdevs().keys() & {device for _kind, device in vgpus}
 

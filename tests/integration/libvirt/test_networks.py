@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants' networks in a real libvirtd: defined, started, their DHCP entries changed while they run, taken away."""
+"""Tenants' networks in a real libvirtd: defined, started, their DHCP entries changed while they run, deleted."""
 
 import contextlib
 import subprocess

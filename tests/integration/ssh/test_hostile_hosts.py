@@ -67,10 +67,13 @@ def reply(**fields: object) -> bytes:
     return json.dumps({"protocol": 1, "agent": "1", **fields}).encode()
 
 
-SIGNS = b'{"protocol": 1, "agent": "1", "signs": {"gpus": [], "lines": [{"check": "x", "source": "y", "text": "%s"}]}}'
+DIAGNOSTICS = (
+    b'{"protocol": 1, "agent": "1", "diagnostics": '
+    b'{"gpus": [], "lines": [{"check": "x", "source": "y", "text": "%s"}]}}'
+)
 HOSTILE = {
-    "half a character": SIGNS % b"\\ud800",
-    "bytes that are no UTF-8": SIGNS % b"\xff\xfe",
+    "half a character": DIAGNOSTICS % b"\\ud800",
+    "bytes that are no UTF-8": DIAGNOSTICS % b"\xff\xfe",
     "deep JSON": b"[" * 500_000,
     "deep JSON with its ends": b'{"a":' * 500 + b"1" + b"}" * 500,
     "a number that is none": reply(writes=float("nan")),
@@ -85,7 +88,7 @@ HOSTILE = {
     "another protocol": reply(protocol=2),
     "no JSON": b"Last login: yesterday",
     "nothing": b"",
-    "two answers": reply(signs={"gpus": []}) + b"\n" + reply(),
+    "two answers": reply(diagnostics={"gpus": []}) + b"\n" + reply(),
 }
 
 
@@ -108,7 +111,7 @@ def test_an_answer_that_is_not_the_protocol_is_that_hosts_error(what: str, hosti
     answer.write_bytes(HOSTILE[what])
     with AgentClient(connection) as client, pytest.raises(AgentBroken) as broken:
         for _ in range(3):
-            client.signs()
+            client.diagnostics()
     shown = "\n".join([broken.value.message, *broken.value.context])
     assert shown.encode()
     assert len(shown) < 2000

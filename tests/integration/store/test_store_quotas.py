@@ -126,7 +126,7 @@ def test_a_share_that_moves_to_another_gpu_is_two_intervals(filled: Store, clock
     assert (second.gpu, second.begun_at, second.ended_at) == ("0000:42:00.0", begin + 5, None)
 
 
-def test_a_ledger_that_does_not_agree_with_the_leases_is_mended(filled: Store, clock: Clock) -> None:
+def test_a_ledger_that_does_not_agree_with_the_leases_is_fixed(filled: Store, clock: Clock) -> None:
     begin = clock.now
     counted, lost = lease(vf_share(), state=LeaseState.RUNNING), lease(vf_share("0000:41:00.5"))
     with filled.transaction() as session:
@@ -141,8 +141,8 @@ def test_a_ledger_that_does_not_agree_with_the_leases_is_mended(filled: Store, c
         faults = session.ledger_faults()
     assert len(faults) == 2
     with filled.transaction() as session:
-        assert session.mend_ledger() == faults
-        assert session.mend_ledger() == []
+        assert session.fix_ledger() == faults
+        assert session.fix_ledger() == []
         by_lease = {one.lease_id: one for one in session.intervals(*FOREVER)}
     assert by_lease[counted.id].ended_at == begin + 7
     assert (by_lease[lost.id].begun_at, by_lease[lost.id].ended_at) == (begin, None)

@@ -7,8 +7,9 @@ from typing import Any
 from alembic import command
 from sqlalchemy import create_engine, text
 
-from tests.integration.store.samples import lease, vf_share
+from tests.integration.store.samples import full_request, lease, some_uuid, vf_share
 from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.vm import VmState
 from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, FloatingIp, Gateway
 from vgpuctl.quota.limits import Quota
 from vgpuctl.store import codec, upgrade
@@ -87,3 +88,34 @@ def test_outside_networks_floating_addresses_and_direct_lines_of_an_older_store_
         assert session.vpc_objects("acme", FloatingIp) == [floating]
         assert session.vpc_objects("acme", DirectConnect) == [direct]
         assert session.set_vpc_object("acme", Gateway("net")) == "unchanged"
+
+
+def test_wishes_of_an_older_store_are_constraints(url: str) -> None:
+    request = full_request()
+    content = json.loads(codec.encode(request))
+    content["wishes"] = content.pop("constraints")
+    version = codec.REQUEST_VERSION
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("tenants", {"name": request.tenant, "created_at": 1}),
+        (
+            "vms",
+            {
+                "uuid": some_uuid(), "tenant": request.tenant, "name": request.name, "host": "gpu1",
+                "state": VmState.STOPPED.value, "request": json.dumps(content), "request_version": version,
+                "created_at": 1,
+            },
+        ),
+        (
+            "queue",
+            {
+                "kind": "gang", "tenant": request.tenant, "name": "web", "queued_at": 1,
+                "request": json.dumps([content, content]), "request_version": version,
+            },
+        ),
+        ("host_records", {"host": "gpu1", "kind": "layout-debts", "content": "{}", "at": 1}),
+    ]  # fmt: skip
+    fill_old_store(url, "0016", rows)
+    with open_store(url) as store, store.reading() as session:
+        assert [vm.request for vm in session.vms()] == [request]
+        assert [entry.requests for entry in session.queue()] == [(request, request)]
+        assert session.host_record("gpu1", "pending-restarts") is not None

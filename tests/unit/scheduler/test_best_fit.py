@@ -137,7 +137,7 @@ def test_shares_come_in_the_order_they_were_asked_for() -> None:
     assert profiles[0] in ("A40-8Q", "T4-2Q")
 
 
-def test_a_choice_that_would_leave_a_later_share_without_a_gpu_is_taken_back() -> None:
+def test_a_choice_that_would_leave_a_later_share_without_a_gpu_is_undone() -> None:
     capacity = t4_host(vgpus=["T4-8Q"], cards=2)
     placement = place(vm("memory>=2GiB", "passthrough"), [capacity], [])
     assert [one.profile for one in placement.shares] == ["T4-8Q", "passthrough"]

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import GIB, a40_host, emulated_a40, emulated_t4, host, lease, t4_host, taking, vm
+from vgpuctl.model.constraints import Constraints, Together
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import Together, Wishes
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.capacity import PlacedVm, count_more, defragment
 from vgpuctl.scheduler.guest_place import footprint_of
@@ -24,8 +24,8 @@ def test_every_host_counts_with_its_rules() -> None:
     assert count_more(vm("A40-8Q", memory_mib=100 * GIB), fleet, []) == {"a": 2, "b": 2}
     assert count_more(vm("2*A40-48Q"), fleet, []) == {"a": 1}
     assert count_more(vm("A40-8Q", on="b"), fleet, []) == {"b": 5}
-    apart = Wishes(group="web", together=Together.APART)
-    assert count_more(vm("A40-8Q", wishes=apart), fleet, []) == {"a": 1, "b": 1}
+    apart = Constraints(group="web", together=Together.APART)
+    assert count_more(vm("A40-8Q", constraints=apart), fleet, []) == {"a": 1, "b": 1}
 
 
 @given(st.lists(st.sampled_from(["A40-8Q", "A40-12Q", "A40-24Q", "A40-48Q"]), max_size=6))

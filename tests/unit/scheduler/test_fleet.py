@@ -28,7 +28,7 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet, explain
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
-from vgpuctl.scheduler.judge import FleetView
+from vgpuctl.scheduler.scorer import FleetView
 
 HOSTS = [
     a40_host("a", cards=2),

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.fleet_factory import a40_host, leases_of, passthrough_host, t4_host, vm
+from vgpuctl.model.constraints import Constraints, Together
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import Together, Wishes
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import footprint_of
@@ -58,8 +58,8 @@ def test_a_choice_that_keeps_another_out_is_taken_back() -> None:
 
 
 def test_members_of_a_gang_keep_their_group_s_rule() -> None:
-    apart = Wishes(group="web", together=Together.APART)
-    gang = [vm("A40-8Q", name=name, wishes=apart) for name in ("one", "two")]
+    apart = Constraints(group="web", together=Together.APART)
+    gang = [vm("A40-8Q", name=name, constraints=apart) for name in ("one", "two")]
     found = place_together(Fleet([a40_host("a"), a40_host("b")]), gang)
     assert found is not None
     assert sorted(one.host for one in found) == ["a", "b"]

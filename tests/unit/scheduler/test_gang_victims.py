@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who gives way for several VMs together, against trying every set of VMs."""
+"""The VMs preempted for several others together, against trying every set of VMs."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.fleet_factory import emulated_a40, host, leases_of, t4_host, vm
+from vgpuctl.model.constraints import Constraints, Together
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import Together, Wishes
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.gang_victims import GangEviction, choose_victims_together
@@ -85,10 +85,10 @@ def test_the_least_important_of_each_host_give_way() -> None:
 
 def test_vms_that_must_be_apart_do_not_have_others_give_way_in_vain() -> None:
     there = busy(("A40-48Q", 0), ("T4-16Q", 0), ("T4-16Q", 0))
-    apart = Wishes(group="web", together=Together.APART)
-    wanted = [vm("A40-8Q", name=f"web-{number}", wishes=apart) for number in range(2)]
+    apart = Constraints(group="web", together=Together.APART)
+    wanted = [vm("A40-8Q", name=f"web-{number}", constraints=apart) for number in range(2)]
     assert choose(there, wanted) is None
-    wanted[1] = vm("T4-8Q", name="web-1", wishes=apart)
+    wanted[1] = vm("T4-8Q", name="web-1", constraints=apart)
     found = choose(there, wanted)
     assert found is not None
     assert len(found.victims) == 2

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.unit.fleet_factory import GIB, a40_host, host, leases_of, numa_host, taking, vm
 from vgpuctl.agent.wire.facts import NumaNode
 from vgpuctl.errors import NoCapacity
+from vgpuctl.model.host_constraints import CpuRatio, HostConstraints
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import FLAT, Footprint, GuestNodes, NumaCell
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
-from vgpuctl.model.traits import CpuRatio, HostTraits
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet, explain
 from vgpuctl.scheduler.calendar import Booking, place_over
@@ -130,7 +130,7 @@ def test_vcpus_that_float_keep_as_many_cpus_as_the_ratio_wants() -> None:
 
 @pytest.mark.parametrize(("ratio", "count"), [(CpuRatio(), 2), (CpuRatio(pinned=2), 4), (CpuRatio(pinned=None), 8)])
 def test_the_inventory_says_how_many_vcpus_a_cpu_carries(ratio: CpuRatio, count: int) -> None:
-    capacity = replace(numa_host("a", 0, cpus=8), traits=HostTraits(cpu_ratio=ratio))
+    capacity = replace(numa_host("a", 0, cpus=8), constraints=HostConstraints(cpu_ratio=ratio))
     assert count_more(vm("A40-1Q", vcpus=8), [capacity], []) == {"a": count}
 
 
@@ -154,7 +154,7 @@ def test_no_vm_floats_beside_a_pinned_one_on_a_core() -> None:
     floats = Footprint(vcpus=1, nodes=GuestNodes((NumaCell(1, 1, 0),)))
     shared = with_promised(with_one, more=[floats])
     assert books_of(shared)[1].room(None, pinned=True).vcpus == 6
-    both = replace(with_one, traits=HostTraits(cpu_ratio=CpuRatio(pinned=2)))
+    both = replace(with_one, constraints=HostConstraints(cpu_ratio=CpuRatio(pinned=2)))
     assert floating_cpus(both)[0] == (1, 2, 3, 4, 5, 6, 7)
 
 
@@ -379,7 +379,7 @@ def test_no_node_is_oversold_whatever_comes_and_goes(
 ) -> None:
     cards = [node % nodes for node in range(4)]
     empty = numa_host("a", *cards, nodes=nodes, cpus=8, memory_mib=20 * GIB, pages=4, threads=threads)
-    empty = replace(empty, traits=HostTraits(cpu_ratio=ratio))
+    empty = replace(empty, constraints=HostConstraints(cpu_ratio=ratio))
     fleet = Fleet([empty])
     held: list[tuple[Placement, list[Lease], Footprint]] = []
     for number, (request, what) in enumerate(deeds):

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import a40_host, emulated_a40, host, leases_of, vm, whole_card
+from vgpuctl.model.constraints import Constraints
+from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.model.layout import GpuMatch
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import parse_policy
-from vgpuctl.model.traits import GpuTraits, HostTraits
-from vgpuctl.model.wishes import Wishes
 from vgpuctl.scheduler import place
-from vgpuctl.scheduler.judge import FleetView, view_of
+from vgpuctl.scheduler.scorer import FleetView, view_of
 
 FIRST, SECOND = "0000:41:00.0", "0000:51:00.0"
 
@@ -73,11 +73,11 @@ def test_utilisation_is_looked_at_only_where_a_policy_asks_for_it() -> None:
     fleet = [
         replace(fleet[0], facts=replace(facts, gpus=(replace(facts.gpus[0], utilisation_percent=60), facts.gpus[1])))
     ]
-    wished = replace(vm("A40-8Q"), wishes=Wishes(policy="least-utilised@50"))
-    assert view_of(wished, fleet, None).utilisation_percent == {("gpu1", FIRST): 60.0}
-    assert place(wished, fleet, [], view=view_of(wished, fleet, None)).shares[0].gpu == SECOND
+    constrained = replace(vm("A40-8Q"), constraints=Constraints(policy="least-utilised@50"))
+    assert view_of(constrained, fleet, None).utilisation_percent == {("gpu1", FIRST): 60.0}
+    assert place(constrained, fleet, [], view=view_of(constrained, fleet, None)).shares[0].gpu == SECOND
     assert view_of(vm("A40-8Q"), fleet, "gpu1") == FleetView(last_host="gpu1")
-    by_host = [replace(fleet[0], traits=HostTraits(policy="least-utilised"))]
+    by_host = [replace(fleet[0], constraints=HostConstraints(policy="least-utilised"))]
     assert view_of(vm("A40-8Q"), by_host, None).utilisation_percent == {("gpu1", FIRST): 60.0}
 
 
@@ -95,9 +95,9 @@ def test_topology_takes_cards_that_a_bridge_joins_before_those_of_one_numa_node(
     capacity = host("gpu1", *(replace(card, numa_node=node) for card, node in zip(cards, (0, 0, 1, 1), strict=True)))
     bridges = {"0000:21:00.0": "b", "0000:41:00.0": "a", "0000:a1:00.0": "a"}
     gpus = tuple(
-        GpuTraits(GpuMatch(address=address), frozenset({("nvlink", name)})) for address, name in bridges.items()
+        GpuConstraints(GpuMatch(address=address), frozenset({("nvlink", name)})) for address, name in bridges.items()
     )
-    bridged = replace(capacity, traits=HostTraits(gpus=gpus))
+    bridged = replace(capacity, constraints=HostConstraints(gpus=gpus))
     placement = place(vm("passthrough*2"), [bridged], [], parse_policy("topology"))
     assert [one.gpu for one in placement.shares] == ["0000:41:00.0", "0000:a1:00.0"]
 

@@ -29,7 +29,7 @@ def answers(request: VmRequest, card: EmulatedGpu, *promises: Booking) -> list[t
     return [(one.code, one.reason, one.remedy) for one in found]
 
 
-def test_a_gpu_that_is_only_reserved_says_so_and_until_when_it_is_lent() -> None:
+def test_a_gpu_that_is_only_reserved_says_so_and_until_when_it_is_open_to_backfill() -> None:
     card = emulated_a40()
     later = promise(card, NOW + HOUR, NOW + 2 * HOUR)
     ((code, reason, remedy),) = answers(vm("A40-8Q"), card, later)

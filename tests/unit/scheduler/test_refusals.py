@@ -27,7 +27,7 @@ def test_reasons_that_differ_in_their_numbers_show_an_example() -> None:
 
 
 @pytest.mark.parametrize(("gpu", "stays"), [("passthrough:H100", True), ("A40-48Q", False)])
-def test_what_follows_from_the_question_stays_refused(gpu: str, stays: bool) -> None:
+def test_what_follows_from_the_request_stays_refused(gpu: str, stays: bool) -> None:
     hosts = [t4_host("gpu1"), t4_host("gpu2")] if stays else [a40_host("gpu1", vgpus=["A40-8Q"])]
     with pytest.raises(NoCapacity) as refused:
         place(vm(gpu), hosts, [])

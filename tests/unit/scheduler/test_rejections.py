@@ -26,12 +26,12 @@ from tests.unit.fleet_factory import (
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, VgpuType
 from vgpuctl.errors import NoCapacity, UsageError
+from vgpuctl.model.constraints import Constraints, Together
+from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.placement import HostCapacity, Rejection
 from vgpuctl.model.sharing import Sharing
-from vgpuctl.model.traits import GpuTraits, HostTraits
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import Together, Wishes
 from vgpuctl.scheduler import explain, place
 from vgpuctl.scheduler.codes import Code
 
@@ -69,7 +69,7 @@ def mixed(*vgpus: tuple[str, int]) -> HostCapacity:
     return host("gpu1", gpu)
 
 
-RACK = Wishes(required=(("rack", "r1"),))
+RACK = Constraints(required=(("rack", "r1"),))
 NO_VFS = {"vfs": (), "types": (), "sharing": ()}
 CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
     ("type of another board", "no-such-type", vm("T4-2Q"), a40_host(), (), "fits T4-2Q; it has A40-12A"),
@@ -261,24 +261,24 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
         "host in maintenance",
         "host-maintenance",
         vm("A40-8Q"),
-        replace(a40_host(), traits=HostTraits(maintenance="new fans")),
+        replace(a40_host(), constraints=HostConstraints(maintenance="new fans")),
         (),
         "in maintenance: new fans",
     ),
-    ("host without the label", "host-labels", vm(wishes=RACK), a40_host(), (), "no label rack=r1"),
-    ("GPU without the label", "gpu-labels", vm("A40-8Q", wishes=RACK), a40_host(), (), "no label rack=r1"),
+    ("host without the label", "host-labels", vm(constraints=RACK), a40_host(), (), "no label rack=r1"),
+    ("GPU without the label", "gpu-labels", vm("A40-8Q", constraints=RACK), a40_host(), (), "no label rack=r1"),
     (
         "GPU in quarantine",
         "gpu-quarantine",
         vm("A40-8Q"),
-        replace(a40_host(), traits=HostTraits(gpus=(GpuTraits(quarantine="Xid 79"),))),
+        replace(a40_host(), constraints=HostConstraints(gpus=(GpuConstraints(quarantine="Xid 79"),))),
         (),
         "in quarantine: Xid 79",
     ),
     (
         "group apart",
         "group-apart",
-        vm("A40-8Q", wishes=Wishes(group="web", together=Together.APART)),
+        vm("A40-8Q", constraints=Constraints(group="web", together=Together.APART)),
         replace(a40_host(), groups=frozenset({("acme", "web")})),
         (),
         "members are to be apart",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VMs give way: checked against every other choice, on cards that keep the resource manager's rules."""
+"""Which VMs are preempted: checked against every other choice, on cards that keep the resource manager's rules."""
 
 from dataclasses import replace
 from itertools import combinations

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import GIB, a40_host, emulated_a40, host, lease, leases_of, t4_host, vm
+from vgpuctl.model.constraints import Constraints, Together, read_constraints
+from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.model.layout import GpuMatch
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.sharing import Sharing
-from vgpuctl.model.traits import GpuTraits, HostTraits
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import Together, Wishes, read_wishes
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.victims import Candidate
 from vgpuctl.scheduler.what_if import changes_that_admit
@@ -38,12 +38,12 @@ GROUP = frozenset({("acme", "web")})
     [
         (vm("A40-8Q", on="b"), [a40_host("a"), t4_host("b")], ("it need not be on b", "a")),
         (
-            vm("A40-8Q", wishes=read_wishes(required=["rack=r1"])),
+            vm("A40-8Q", constraints=read_constraints(required=["rack=r1"])),
             [a40_host("a")],
             ("it did not require rack=r1", "a"),
         ),
         (
-            vm("A40-8Q", wishes=Wishes(group="web", together=Together.APART)),
+            vm("A40-8Q", constraints=Constraints(group="web", together=Together.APART)),
             [replace(a40_host("a"), groups=GROUP)],
             ("it were not bound to group web", "a"),
         ),
@@ -52,12 +52,16 @@ GROUP = frozenset({("acme", "web")})
         (vm("3*A40-48Q"), [a40_host("a", cards=2)], ("it wanted 2 of its 3 GPUs", "a")),
         (
             vm("A40-8Q"),
-            [replace(a40_host("a"), traits=HostTraits(maintenance="new fans"))],
+            [replace(a40_host("a"), constraints=HostConstraints(maintenance="new fans"))],
             ("a were out of maintenance (new fans)", "a"),
         ),
         (
             vm("A40-8Q"),
-            [replace(a40_host("a"), traits=HostTraits(gpus=(GpuTraits(GpuMatch(), quarantine="Xid 79"),)))],
+            [
+                replace(
+                    a40_host("a"), constraints=HostConstraints(gpus=(GpuConstraints(GpuMatch(), quarantine="Xid 79"),))
+                )
+            ],
             ("a's GPUs were out of quarantine (Xid 79)", "a"),
         ),
     ],

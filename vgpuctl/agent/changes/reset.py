@@ -30,9 +30,9 @@ def ensure(host: Host, step: ResetFunction, *, dry_run: bool) -> Change:
     require_unheld(nodes, address, holders)
     count = sriov.read_count(host, address)
     if count:
-        raise Problem(ProblemCode.VFS_ACTIVE, f"{address} has {count} VFs; a reset would take them away")
+        raise Problem(ProblemCode.VFS_ACTIVE, f"{address} has {count} VFs; a reset would delete them")
     if mdev.read_of(host, (address,)):
-        raise Problem(ProblemCode.MDEVS_ACTIVE, f"{address} has mediated devices; a reset would take them away")
+        raise Problem(ProblemCode.MDEVS_ACTIVE, f"{address} has mediated devices; a reset would delete them")
     if not dry_run:
         host.write(f"{path}/reset", "1")
     return Change(step.op, address, None, "reset", changed=True)

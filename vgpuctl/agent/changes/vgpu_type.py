@@ -13,7 +13,7 @@ from vgpuctl.agent.wire.steps import Change, SetVgpuType
 
 
 def ensure(host: Host, step: SetVgpuType, *, dry_run: bool) -> Change:
-    """Bring a VF's `current_vgpu_type` to one decimal id; another type that is set is taken away first.
+    """Bring a VF's `current_vgpu_type` to one decimal id; another type that is set is removed first.
 
     Raises Problem: `no-vgpu-profile` when the VF has no such file, `held` while a process has it open,
     `type-not-creatable` (dry run), `vgpu-refused` with errno, resource manager code and the kernel's lines.

@@ -9,7 +9,7 @@ from vgpuctl.agent.facts import network_manager, ovn_services
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import ovn as wire
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.ovn import BridgeFacts, InterfaceFacts, OvnFacts, OvnSigns, TunnelSigns
+from vgpuctl.agent.wire.ovn import BridgeFacts, InterfaceFacts, OvnDiagnostics, OvnFacts, TunnelDiagnostics
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Chassis
 from vgpuctl.agent.wire.values import dataclass
@@ -93,7 +93,7 @@ def read_database(host: Host) -> Tuple[Chassis, Tuple[BridgeFacts, ...]]:
     )
 
 
-def read_signs(host: Host) -> Optional[OvnSigns]:
+def read_diagnostics(host: Host) -> Optional[OvnDiagnostics]:
     """Ask ovn-controller and the other ends of the tunnels; None where it does not run. Raises Problem."""
     if host.find_program("ovn-appctl") is None or not is_running(host, "controller"):
         return None
@@ -107,7 +107,9 @@ def read_signs(host: Host) -> Optional[OvnSigns]:
     carried = host.echo(sorted(remotes), sizes, timeout_s=_ECHO_TIMEOUT_S)
     status = done.output.strip() or done.errors.strip()
     has_role = _ask_role(host, settings.get(KEYS["remote"], "")) if status == _CONNECTED else None
-    return OvnSigns(status, tuple(TunnelSigns(one, carried.get(one, 0)) for one in sorted(remotes)), has_role)
+    return OvnDiagnostics(
+        status, tuple(TunnelDiagnostics(one, carried.get(one, 0)) for one in sorted(remotes)), has_role
+    )
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from typing import List, Optional, Tuple
 from xml.etree import ElementTree
 
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.diagnostics import PoolLabel
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.signs import PoolLabel
 
 # selinuxfs, as getenforce(8) reads it: 1 enforcing, 0 permissive; the folder is missing where SELinux is off.
 _ENFORCE = "/sys/fs/selinux/enforce"

@@ -19,16 +19,16 @@ from vgpuctl.agent.wire.decode import (
     step_to_json,
     to_json,
 )
+from vgpuctl.agent.wire.diagnostics import HostDiagnostics
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.signs import HostSigns
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.values import dataclass
 
 PROTOCOL = 1
-CALLS = ("ping", "facts", "apply", "holders", "signs", "boot", "certificate", "image", "tunnels")
+CALLS = ("ping", "facts", "apply", "holders", "diagnostics", "boot", "certificate", "image", "tunnels")
 
 
 @dataclass(eq=False)
@@ -84,7 +84,7 @@ class Reply:
     changes: Tuple[Change, ...] = ()
     holders: Tuple[Holder, ...] = ()
     problem: Optional[Problem] = None
-    signs: Optional[HostSigns] = None
+    diagnostics: Optional[HostDiagnostics] = None
     image: Optional[ImageFile] = None
     tunnels: Optional[TunnelProbe] = None
 

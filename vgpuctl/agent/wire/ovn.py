@@ -64,7 +64,7 @@ class OvnFacts:
 
 
 @dataclass(frozen=True)
-class TunnelSigns:
+class TunnelDiagnostics:
     """One tunnel. carries: the largest of the tried packets that came back from its other end, 0 when none did."""
 
     remote: str
@@ -72,7 +72,7 @@ class TunnelSigns:
 
 
 @dataclass(frozen=True)
-class OvnSigns:
+class OvnDiagnostics:
     """Whether OVN works on the host.
 
     connection: what ovn-controller says of its database, `connected` at best. has_role: whether the database holds the
@@ -80,7 +80,7 @@ class OvnSigns:
     """
 
     connection: str
-    tunnels: Tuple[TunnelSigns, ...] = ()
+    tunnels: Tuple[TunnelDiagnostics, ...] = ()
     has_role: Optional[bool] = None
 
 

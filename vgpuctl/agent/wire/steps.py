@@ -38,7 +38,7 @@ class DeleteMdev:
 
 @dataclass(frozen=True)
 class SetVgpuType:
-    """Write a decimal vGPU type id to a VF's current_vgpu_type; "0" takes the vGPU away (with retries)."""
+    """Write a decimal vGPU type id to a VF's current_vgpu_type; "0" removes the vGPU (with retries)."""
 
     op: ClassVar[str] = "vgpu.set-type"
     address: str
@@ -233,7 +233,7 @@ class SetOvnChassis:
 
 @dataclass(frozen=True)
 class SetUplinkBridge:
-    """Have the bridge `bridge` with `interface` in it and up; None takes the bridge away."""
+    """Have the bridge `bridge` with `interface` in it and up; None deletes the bridge."""
 
     op: ClassVar[str] = "ovn.set-uplink"
     bridge: str

@@ -110,4 +110,4 @@ def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
     for finding in checked.findings:
         word = Styled(str(finding.severity), _COLOURS[finding.severity])
         print_line("  ", word, f" {finding.check} at {finding.subject}: {finding.read}")
-        print_line(f"      mend: {finding.mend}")
+        print_line(f"      fix: {finding.fix}")

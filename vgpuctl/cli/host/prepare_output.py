@@ -59,7 +59,7 @@ def _print_findings(found: "Sequence[HostResult[PreparedHost]]") -> None:
         for finding in host.findings:
             word = Styled(str(finding.severity), _COLOURS[finding.severity])
             print_line("  ", word, f" {finding.check} at {finding.subject}: {finding.read}")
-            print_line(f"      fix: {finding.mend}")
+            print_line(f"      fix: {finding.fix}")
         if not host.has_agent:
             print_line(_NOT_ASKED)
 
@@ -80,8 +80,8 @@ def _script_lines(result: "HostResult[PreparedHost]") -> Iterator[str]:
     yield f"# {host.host}: {host.operating_system}"
     for finding in host.findings:
         yield f"# {finding.check} ({finding.severity}): {finding.read}"
-        if finding.mend != finding.command:
-            yield f"#   {finding.mend}"
+        if finding.fix != finding.command:
+            yield f"#   {finding.fix}"
         if finding.command is not None:
             yield finding.command
     yield f"echo {shlex.quote(f'{host.host}: done; reboot if the kernel or a driver was changed')}"

@@ -74,7 +74,7 @@ def command(
         for one in done:
             if one.error is not None and one.undo:
                 print_line()
-                print_line(f"{one.host}: these steps take back what was done:")
+                print_line(f"{one.host}: these steps roll back what was done:")
                 for step in one.undo:
                     print_line(f"  {describe_step(step)}")
         print_line()

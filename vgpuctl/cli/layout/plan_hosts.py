@@ -85,6 +85,6 @@ def _print_plan(host: str, plan: HostPlan, *, diff: bool) -> None:
     for note in plan.notes:
         print_line(f"   ~ {note}")
     if plan.undo:
-        print_line("  taken back by:")
+        print_line("  rolled back by:")
         for step in plan.undo:
             print_line(f"     {describe_step(step)}")

@@ -44,14 +44,13 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
         search = find_garbage(opened, kinds)
         going = [garbage for garbage in search.found if garbage.left is None]
         outcomes = tuple(
-            Outcome(one, "would be taken away" if one.left is None else f"left alone: {one.left}")
-            for one in search.found
+            Outcome(one, "would be deleted" if one.left is None else f"left alone: {one.left}") for one in search.found
         )
         if going and not dry_run:
             if not yes:
                 for one in going:
                     say(f"{one.host}: {one.kind} {one.name}: {one.why}")
-                confirm(f"Take these {len(going)} away for good?")
+                confirm(f"Delete these {len(going)} for good?")
             outcomes = take_away(opened, search.found, kinds)
     if as_json:
         print_json([{**vars(one.garbage), "outcome": one.outcome} for one in outcomes])
@@ -65,7 +64,7 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
     failed += [f"{one.garbage.host}: {one.outcome}" for one in outcomes if one.outcome.startswith("failed")]
     if failed:
         raise PartialFailure(
-            "not everything could be looked at and taken away",
+            "not everything could be checked and deleted",
             context=failed,
             hint="repair the host, then run `vgpuctl gc` again",
         )

@@ -58,12 +58,12 @@ def command(
 ) -> None:
     """Count the VMs of one kind that still fit, by host, with the rules of placing. Nothing is created."""
     from vgpuctl.cli.support.services import services
+    from vgpuctl.model.constraints import read_constraints
     from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.model.guest_memory import parse_page_size
     from vgpuctl.model.times import format_time, parse_duration
     from vgpuctl.model.units import parse_mib
     from vgpuctl.model.vm import VmRequest
-    from vgpuctl.model.wishes import read_wishes
     from vgpuctl.scheduler.refusals import summarise
     from vgpuctl.usecases.placement.capacity import capacity
 
@@ -75,7 +75,7 @@ def command(
         memory_mib=parse_mib(memory, what="--memory"),
         hugepages_kib=None if hugepages is None else parse_page_size(hugepages, what="--hugepages"),
         duration_s=None if duration is None else parse_duration(duration, what="--for"),
-        wishes=read_wishes(required=required),
+        constraints=read_constraints(required=required),
     )
     with services(**where) as opened:
         found = capacity(opened, request, after_defrag=after_defrag, refresh=refresh)
@@ -85,17 +85,17 @@ def command(
         print_json(shown)
     else:
         then = f", {found.after_defrag} after {len(found.moves)} moves" if found.after_defrag is not None else ""
-        lent = f"; {found.lent} more until what is reserved begins" if found.lent else ""
-        print_line(f"{found.now} more fit{then}{lent}")
+        backfill = f"; {found.backfill} more until what is reserved begins" if found.backfill else ""
+        print_line(f"{found.now} more fit{then}{backfill}")
         print_table(
-            ["HOST", "NOW", "AFTER DEFRAG", "LENT", "UNTIL (UTC)", "LEFT FOR ONE VM"],
+            ["HOST", "NOW", "AFTER DEFRAG", "BACKFILL", "UNTIL (UTC)", "LEFT FOR ONE VM"],
             [
                 (
                     one.host,
                     one.now,
                     one.after_defrag,
-                    one.lent or None,
-                    None if one.lent_until is None else format_time(one.lent_until),
+                    one.backfill or None,
+                    None if one.backfill_until is None else format_time(one.backfill_until),
                     "; ".join(map(str, one.nodes)),
                 )
                 for one in found.hosts

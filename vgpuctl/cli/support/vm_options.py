@@ -159,6 +159,7 @@ def read_requests(
     duration: str | None,
 ) -> list[Any]:
     """The VmRequests of a command line: one from flags, or all of a file. Raises UsageError."""
+    from vgpuctl.model.constraints import read_constraints
     from vgpuctl.model.gpu_request import parse_gpu_request
     from vgpuctl.model.guest_memory import parse_page_size
     from vgpuctl.model.priority import parse_priority
@@ -166,7 +167,6 @@ def read_requests(
     from vgpuctl.model.times import parse_duration
     from vgpuctl.model.units import parse_mib
     from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Preemption, VmRequest, named_network
-    from vgpuctl.model.wishes import read_wishes
     from vgpuctl.usecases.vm.vm_file import check_request, read_vm_file
 
     if file is not None:
@@ -205,7 +205,7 @@ def read_requests(
                 autostart=autostart,
                 priority=parse_priority(priority, what="--priority"),
                 preemptible=Preemption(preemptible) if preemptible else None,
-                wishes=read_wishes(policy=policy, required=required, preferred=preferred, group=group),
+                constraints=read_constraints(policy=policy, required=required, preferred=preferred, group=group),
                 security_groups=tuple(security_groups),
                 bandwidth_mbps=bandwidth_mbps,
                 duration_s=parse_duration(duration, what="--for") if duration is not None else None,

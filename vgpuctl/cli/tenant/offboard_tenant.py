@@ -35,8 +35,8 @@ def command(name: str, yes: bool, timeout_s: float, dry_run: bool, as_json: bool
         asked: tuple[str, ...] = ()
         if not dry_run:
             if not yes:
-                confirm(f"Take all of this back from {name}, with disks?")
+                confirm(f"Delete all of this of {name}, with disks?")
             asked = offboard_tenant(opened, name, timeout_s=timeout_s)
             say(f"{name}: nothing is left on {len(asked)} hosts")
     if as_json:
-        print_json({"tenant": name, "taken_back": lines, "hosts_asked": asked, "dry_run": dry_run})
+        print_json({"tenant": name, "deleted": lines, "hosts_asked": asked, "dry_run": dry_run})

@@ -37,7 +37,7 @@ def command(
 ) -> None:
     """Show what tenants used, by profile: hours of shares, of framebuffer (GiB), of MIG compute slices, of whole GPUs.
 
-    A share counts from when its device is built until it is given back, also while its VM is stopped and keeps it.
+    A share counts from when its device is built until it is released, also while its VM is stopped and keeps it.
     Usage stays known after VMs are deleted.
     """
     from vgpuctl.cli.support.services import services

@@ -69,7 +69,7 @@ def command(
     When it fits only if other VMs are preempted (less important preemptible ones, or VMs on borrowed quota whose tenant
     accepts that), the refusal names them; --preempt preempts them after their grace period.
     The same command again changes nothing; with another size it refuses and says what differs.
-    When anything fails, everything is taken back; of several VMs those that were created before stay, unless --gang
+    When anything fails, everything is rolled back; of several VMs those that were created before stay, unless --gang
     is given.
     """
     from vgpuctl.cli.support.services import services, take_service_options

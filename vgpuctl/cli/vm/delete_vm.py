@@ -32,7 +32,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Delete VMs with their disks and give their devices back to the pool."""
+    """Delete VMs with their disks and release their devices."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.vm.delete_vm import delete_vm
     from vgpuctl.usecases.vm.find_vm import find_vm

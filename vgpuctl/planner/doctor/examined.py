@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.check_ids import CheckId
+from vgpuctl.agent.wire.diagnostics import GpuDiagnostics, HostDiagnostics, UnitDiagnostics
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.agent.wire.signs import GpuSigns, HostSigns, UnitSigns
 from vgpuctl.catalog.entries import Board
 from vgpuctl.model.layout import HostLayout, Layout, LayoutKind
 from vgpuctl.model.lease import Lease
@@ -17,7 +17,7 @@ NVIDIA = "10de"
 
 
 @dataclass(frozen=True)
-class DomainSigns:
+class DomainDiagnostics:
     """One domain of the host's libvirt. devices: PCI addresses and mdev UUIDs that its definition names."""
 
     name: str
@@ -48,11 +48,11 @@ class Examined:
     """
 
     facts: HostFacts
-    signs: HostSigns
+    diagnostics: HostDiagnostics
     layout: HostLayout | None = None
     leases: Sequence[Lease] = ()
     made: Collection[str] = ()
-    domains: Sequence[DomainSigns] | None = None
+    domains: Sequence[DomainDiagnostics] | None = None
     tunnels: Sequence[TunnelState] = ()
 
     def nvidia_gpus(self) -> Iterator[Gpu]:
@@ -73,17 +73,17 @@ class Examined:
         """Whether vGPUs are declared for the GPU, or there already."""
         return self.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU) or bool(gpu.types)
 
-    def signs_of(self, gpu: Gpu) -> GpuSigns:
-        """The GPU's signs; without any, nothing is known."""
-        return next((one for one in self.signs.gpus if one.address == gpu.address), GpuSigns(gpu.address))
+    def diagnostics_of(self, gpu: Gpu) -> GpuDiagnostics:
+        """The GPU's diagnostics; empty ones if none were read."""
+        return next((one for one in self.diagnostics.gpus if one.address == gpu.address), GpuDiagnostics(gpu.address))
 
-    def unit(self, name: str) -> UnitSigns | None:
+    def unit(self, name: str) -> UnitDiagnostics | None:
         """What systemd says of a unit, None where systemd was not asked."""
-        return next((one for one in self.signs.units if one.name == name), None)
+        return next((one for one in self.diagnostics.units if one.name == name), None)
 
     def said(self, check: CheckId) -> list[str]:
         """What the logs say of a check, with the log's name."""
-        return [f"{line.source}: {line.text}" for line in self.signs.lines if line.check == check]
+        return [f"{line.source}: {line.text}" for line in self.diagnostics.lines if line.check == check]
 
 
 def board_of(gpu: Gpu) -> Board | None:

@@ -19,12 +19,12 @@ class Severity(StrEnum):
 class Finding:
     """One thing found. subject: a GPU's or VF's address, or `host`. read: what was read.
 
-    mend: the remedy. command: the same as a line for a root shell on the host, None if no command does it.
+    fix: how to fix it. command: the fix as one line for a root shell on the host, None if no command does it.
     """
 
     check: CheckId
     severity: Severity
     subject: str
     read: str
-    mend: str
+    fix: str
     command: str | None = None

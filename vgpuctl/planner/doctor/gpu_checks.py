@@ -22,15 +22,15 @@ _VFIO_KINDS = (LayoutKind.PASSTHROUGH, None)
 
 def sriov_resources(seen: Examined) -> Iterator[Finding]:
     """Row 2: the firmware reserves no address space for VFs."""
-    mend = "enable SR-IOV and Above 4G decoding in the firmware; pci=realloc as the last resort"
+    fix = "enable SR-IOV and Above 4G decoding in the firmware; pci=realloc as the last resort"
     for gpu in seen.facts.gpus:
         board = board_of(gpu)
         wants = seen.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU, LayoutKind.VF)
         if wants and board is not None and board.interface == "sriov-vf" and gpu.total_vfs == 0:
             read = f"sriov_totalvfs of {name_of(gpu)} is 0 or missing"
-            yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, gpu.address, read, fix)
     for text in seen.said(CheckId.SRIOV_RESOURCES):
-        yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, HOST, text, fix)
 
 
 def foreign_driver(seen: Examined) -> Iterator[Finding]:
@@ -38,40 +38,40 @@ def foreign_driver(seen: Examined) -> Iterator[Finding]:
     rebuild = rebuild_initramfs(family_of(seen.facts.distribution))
     for gpu in seen.nvidia_gpus():
         if gpu.driver in FOREIGN:
-            mend = f"blacklist {gpu.driver}; {rebuild}; reboot"
-            yield Finding(CheckId.FOREIGN_DRIVER, Severity.ERROR, gpu.address, f"driver is {gpu.driver}", mend)
+            fix = f"blacklist {gpu.driver}; {rebuild}; reboot"
+            yield Finding(CheckId.FOREIGN_DRIVER, Severity.ERROR, gpu.address, f"driver is {gpu.driver}", fix)
     for text in seen.said(CheckId.FOREIGN_DRIVER):
-        mend = "see which driver has the card (lspci -k), blacklist it, rebuild the initramfs, reboot"
-        yield Finding(CheckId.FOREIGN_DRIVER, Severity.WARNING, HOST, text, mend)
+        fix = "see which driver has the card (lspci -k), blacklist it, rebuild the initramfs, reboot"
+        yield Finding(CheckId.FOREIGN_DRIVER, Severity.WARNING, HOST, text, fix)
 
 
 def driver_without_vgpu(seen: Examined) -> Iterator[Finding]:
     """Row 4: NVIDIA's driver is there, but not its vGPU edition."""
-    mend = "install NVIDIA's vGPU Manager for KVM instead of the data centre driver"
+    fix = "install NVIDIA's vGPU Manager for KVM instead of the data centre driver"
     manager = seen.unit(MANAGER)
     for gpu in seen.nvidia_gpus():
         if seen.kind_of(gpu) not in (LayoutKind.VGPU, LayoutKind.MIG_VGPU):
             continue
-        if seen.signs_of(gpu).unbind_lock is False:
+        if seen.diagnostics_of(gpu).unbind_lock is False:
             also = f", and there is no {MANAGER}" if manager is not None and manager.load == "not-found" else ""
             read = f"/proc/driver/nvidia/gpus/{gpu.address}/unbindLock is missing{also}"
-            yield Finding(CheckId.DRIVER_WITHOUT_VGPU, Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.DRIVER_WITHOUT_VGPU, Severity.ERROR, gpu.address, read, fix)
     for text in seen.said(CheckId.DRIVER_WITHOUT_VGPU):
-        yield Finding(CheckId.DRIVER_WITHOUT_VGPU, Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.DRIVER_WITHOUT_VGPU, Severity.ERROR, HOST, text, fix)
 
 
 def wrong_driver(seen: Examined) -> Iterator[Finding]:
     """Row 5: the card is on vfio-pci though something else is declared, or was left on pci-pf-stub."""
     for gpu in seen.facts.gpus:
         if gpu.driver == _STUB:
-            mend = "`vgpuctl apply-hosts` brings it back: setting the VFs again binds nvidia"
+            fix = "`vgpuctl apply-hosts` brings it back: setting the VFs again binds nvidia"
             read = f"driver is {_STUB}: an interrupted sriov-manage left it"
-            yield Finding(CheckId.WRONG_DRIVER, Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.WRONG_DRIVER, Severity.ERROR, gpu.address, read, fix)
         leased = any(one.share.gpu == gpu.address and one.state.holds_device() for one in seen.leases)
         if gpu.driver == _VFIO and seen.kind_of(gpu) not in _VFIO_KINDS and not leased:
-            mend = "`vgpuctl apply-hosts` binds its vendor's driver again"
+            fix = "`vgpuctl apply-hosts` binds its vendor's driver again"
             read = f"driver is {_VFIO}, declared {seen.kind_of(gpu)}"
-            yield Finding(CheckId.WRONG_DRIVER, Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.WRONG_DRIVER, Severity.ERROR, gpu.address, read, fix)
 
 
 def gpu_in_use(seen: Examined) -> Iterator[Finding]:
@@ -79,45 +79,45 @@ def gpu_in_use(seen: Examined) -> Iterator[Finding]:
     for gpu in seen.nvidia_gpus():
         needs_driver = seen.is_for_vgpus(gpu) or seen.kind_of(gpu) in (LayoutKind.OFF, LayoutKind.PASSTHROUGH)
         if gpu.users and needs_driver:
-            mend = "name their services in stop_services of the layout, or stop them before a change"
-            yield Finding(CheckId.GPU_IN_USE, Severity.NOTE, gpu.address, describe_holders(gpu.users), mend)
+            fix = "name their services in stop_services of the layout, or stop them before a change"
+            yield Finding(CheckId.GPU_IN_USE, Severity.NOTE, gpu.address, describe_holders(gpu.users), fix)
     for text in seen.said(CheckId.GPU_IN_USE):
-        mend = "stop the clients (nvidia-smi loops, DCGM, persistenced), then run again"
-        yield Finding(CheckId.GPU_IN_USE, Severity.WARNING, HOST, text, mend)
+        fix = "stop the clients (nvidia-smi loops, DCGM, persistenced), then run again"
+        yield Finding(CheckId.GPU_IN_USE, Severity.WARNING, HOST, text, fix)
 
 
 def mode_pending(seen: Examined) -> Iterator[Finding]:
     """Row 7: a mode of the card waits for a reset; nothing else may be built before."""
     for gpu in seen.nvidia_gpus():
-        signs = seen.signs_of(gpu)
+        diagnostics = seen.diagnostics_of(gpu)
         if gpu.mig is not None and gpu.mig.current != gpu.mig.pending:
             read = f"MIG is {_word(gpu.mig.current)}, {_word(gpu.mig.pending)} pending"
-            mend = "`vgpuctl apply-hosts --reset`, or reboot"
-            yield Finding(CheckId.MODE_PENDING, Severity.ERROR, gpu.address, read, mend)
-        if signs.ecc_current is not None and signs.ecc_current != signs.ecc_pending:
-            read = f"ECC is {_word(signs.ecc_current)}, {_word(bool(signs.ecc_pending))} pending"
+            fix = "`vgpuctl apply-hosts --reset`, or reboot"
+            yield Finding(CheckId.MODE_PENDING, Severity.ERROR, gpu.address, read, fix)
+        if diagnostics.ecc_current is not None and diagnostics.ecc_current != diagnostics.ecc_pending:
+            read = f"ECC is {_word(diagnostics.ecc_current)}, {_word(bool(diagnostics.ecc_pending))} pending"
             yield Finding(CheckId.MODE_PENDING, Severity.ERROR, gpu.address, read, "reset the GPU or reboot")
 
 
 def fabric(seen: Examined) -> Iterator[Finding]:
     """Row 12: GPUs behind NVSwitch compute nothing before the fabric is set up."""
     for gpu in seen.nvidia_gpus():
-        state = seen.signs_of(gpu).fabric
+        state = seen.diagnostics_of(gpu).fabric
         if state is not None and state != "completed":
-            mend = (
+            fix = (
                 "start nvidia-fabricmanager of the driver's version and wait for `completed`; guests get CUDA error 802"
             )
-            yield Finding(CheckId.FABRIC, Severity.ERROR, gpu.address, f"fabric state is {state}", mend)
+            yield Finding(CheckId.FABRIC, Severity.ERROR, gpu.address, f"fabric state is {state}", fix)
     unit = seen.unit("nvidia-fabricmanager.service")
-    switched = any(seen.signs_of(gpu).fabric is not None for gpu in seen.nvidia_gpus())
+    switched = any(seen.diagnostics_of(gpu).fabric is not None for gpu in seen.nvidia_gpus())
     if switched and unit is not None and unit.active != "active":
         yield Finding(
             CheckId.FABRIC, Severity.ERROR, HOST, f"{unit.name} is {unit.active}", f"systemctl start {unit.name}"
         )
     kinds = {seen.kind_of(gpu) for gpu in seen.nvidia_gpus()}
-    if switched and seen.signs.fabric_mode not in (None, 2) and LayoutKind.VGPU in kinds:
-        mend = "set FABRIC_MODE=2 (vGPU multitenancy) in fabricmanager.cfg and restart Fabric Manager"
-        yield Finding(CheckId.FABRIC, Severity.WARNING, HOST, f"FABRIC_MODE is {seen.signs.fabric_mode}", mend)
+    if switched and seen.diagnostics.fabric_mode not in (None, 2) and LayoutKind.VGPU in kinds:
+        fix = "set FABRIC_MODE=2 (vGPU multitenancy) in fabricmanager.cfg and restart Fabric Manager"
+        yield Finding(CheckId.FABRIC, Severity.WARNING, HOST, f"FABRIC_MODE is {seen.diagnostics.fabric_mode}", fix)
     for text in seen.said(CheckId.FABRIC):
         yield Finding(
             CheckId.FABRIC, Severity.WARNING, HOST, text, "see Fabric Manager's log; its version is the driver's"
@@ -126,31 +126,31 @@ def fabric(seen: Examined) -> Iterator[Finding]:
 
 def memory_map(seen: Examined) -> Iterator[Finding]:
     """Row 13: a guest must be able to map the BARs of a whole card."""
-    bits = seen.signs.address_bits
+    bits = seen.diagnostics.address_bits
     for gpu in seen.facts.gpus:
         bars = sum(gpu.bars_bytes)
         is_whole = seen.kind_of(gpu) is LayoutKind.PASSTHROUGH or "passthrough" in gpu.sharing
         if bits is None or bars < _LARGE_BAR or not is_whole or bars * _WINDOW_FACTOR <= 1 << bits:
             continue
         read = f"BARs of {bars >> 30} GiB, the CPU has {bits} bits for addresses"
-        mend = "give the guest a larger window (OVMF opt/ovmf/X-PciMmio64Mb, host-passthrough CPU), or fewer cards"
-        yield Finding(CheckId.MEMORY_MAP, Severity.WARNING, gpu.address, read, mend)
+        fix = "give the guest a larger window (OVMF opt/ovmf/X-PciMmio64Mb, host-passthrough CPU), or fewer cards"
+        yield Finding(CheckId.MEMORY_MAP, Severity.WARNING, gpu.address, read, fix)
 
 
 def group_not_isolated(seen: Examined) -> Iterator[Finding]:
     """Row 14: other endpoints share the card's IOMMU group, or its companions stay with the host."""
     for gpu in seen.facts.gpus:
-        strangers = seen.signs_of(gpu).strangers
+        strangers = seen.diagnostics_of(gpu).strangers
         whole = seen.kind_of(gpu) is LayoutKind.PASSTHROUGH
         if strangers and (whole or seen.kind_of(gpu) is LayoutKind.VF):
-            mend = "put the card into another slot, or bind the others to vfio-pci; ACS in the firmware parts groups"
+            fix = "put the card into another slot, or bind the others to vfio-pci; ACS in the firmware parts groups"
             read = f"IOMMU group {gpu.iommu_group} also has {', '.join(strangers)}"
-            yield Finding(CheckId.GROUP_NOT_ISOLATED, Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.GROUP_NOT_ISOLATED, Severity.ERROR, gpu.address, read, fix)
         left = [other for other in gpu.companions if other.driver not in (_VFIO, None)]
         if gpu.driver == _VFIO and left:
             read = ", ".join(f"{other.address} is on {other.driver}" for other in left)
-            mend = f"bind every function of the card to {_VFIO}; `vgpuctl apply-hosts` does"
-            yield Finding(CheckId.GROUP_NOT_ISOLATED, Severity.ERROR, gpu.address, read, mend)
+            fix = f"bind every function of the card to {_VFIO}; `vgpuctl apply-hosts` does"
+            yield Finding(CheckId.GROUP_NOT_ISOLATED, Severity.ERROR, gpu.address, read, fix)
 
 
 def no_reset(seen: Examined) -> Iterator[Finding]:
@@ -158,21 +158,21 @@ def no_reset(seen: Examined) -> Iterator[Finding]:
     for gpu in seen.facts.gpus:
         if seen.kind_of(gpu) is not LayoutKind.PASSTHROUGH:
             continue
-        shared = gpu.companions or seen.signs_of(gpu).strangers
+        shared = gpu.companions or seen.diagnostics_of(gpu).strangers
         if not gpu.reset_methods or (gpu.reset_methods == ("bus",) and shared):
             read = f"reset_method is {' '.join(gpu.reset_methods) or 'missing'}"
-            mend = "give all functions of the card to the same VM; disable_idle_d3=1 for vfio-pci where it sticks in D3"
-            yield Finding(CheckId.NO_RESET, Severity.WARNING, gpu.address, read, mend)
+            fix = "give all functions of the card to the same VM; disable_idle_d3=1 for vfio-pci where it sticks in D3"
+            yield Finding(CheckId.NO_RESET, Severity.WARNING, gpu.address, read, fix)
     for text in seen.said(CheckId.NO_RESET):
-        mend = "power-cycle the host; then disable_idle_d3=1 for vfio-pci"
-        yield Finding(CheckId.NO_RESET, Severity.ERROR, HOST, text, mend)
+        fix = "power-cycle the host; then disable_idle_d3=1 for vfio-pci"
+        yield Finding(CheckId.NO_RESET, Severity.ERROR, HOST, text, fix)
 
 
 def ecc_and_type(seen: Examined) -> Iterator[Finding]:
     """Row 21: on old boards, types that do not support ECC fail to start while it is on."""
     for gpu in seen.nvidia_gpus():
         layout, board = seen.layout_of(gpu), board_of(gpu)
-        if board is None or board.architecture not in _ECC_MATTERS or not seen.signs_of(gpu).ecc_current:
+        if board is None or board.architecture not in _ECC_MATTERS or not seen.diagnostics_of(gpu).ecc_current:
             continue
         if not isinstance(layout, VgpuLayout):
             continue
@@ -180,9 +180,9 @@ def ecc_and_type(seen: Examined) -> Iterator[Finding]:
         names = names or dict.fromkeys(one.name for one in types_of(board))
         refused = [name for name in names if (known := type_by_name(board, name)) is not None and known.ecc is False]
         if refused:
-            mend = f"nvidia-smi -i {gpu.address} -e 0 and reboot, or declare other types"
+            fix = f"nvidia-smi -i {gpu.address} -e 0 and reboot, or declare other types"
             read = f"ECC is on; {', '.join(refused)} cannot start with it"
-            yield Finding(CheckId.ECC_AND_TYPE, Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.ECC_AND_TYPE, Severity.ERROR, gpu.address, read, fix)
 
 
 def unread(seen: Examined) -> Iterator[Finding]:
@@ -190,17 +190,17 @@ def unread(seen: Examined) -> Iterator[Finding]:
     for gpu in seen.facts.gpus:
         of_vfs = {function.problem for function in gpu.vfs}
         for text in (one for one in gpu.unread if one not in of_vfs):
-            mend = "look at the host: `vgpuctl inspect-host`; the agent must run as root"
+            fix = "look at the host: `vgpuctl inspect-host`; the agent must run as root"
             severity = Severity.ERROR if text in gpu.problems else Severity.WARNING
-            yield Finding(CheckId.UNREAD, severity, gpu.address, text, mend)
+            yield Finding(CheckId.UNREAD, severity, gpu.address, text, fix)
         for function in gpu.vfs:
             if function.problem is not None:
-                mend = "no VM gets this VF; see the kernel's log of the host"
-                yield Finding(CheckId.UNREAD, Severity.WARNING, function.address, function.problem, mend)
+                fix = "no VM gets this VF; see the kernel's log of the host"
+                yield Finding(CheckId.UNREAD, Severity.WARNING, function.address, function.problem, fix)
     for one in seen.facts.unread_functions:
-        mend = "if it is a GPU, no VM gets it; see the kernel's log of the host"
-        yield Finding(CheckId.UNREAD, Severity.WARNING, one.address, one.problem, mend)
-    for text in seen.signs.unread:
+        fix = "if it is a GPU, no VM gets it; see the kernel's log of the host"
+        yield Finding(CheckId.UNREAD, Severity.WARNING, one.address, one.problem, fix)
+    for text in seen.diagnostics.unread:
         yield Finding(CheckId.UNREAD, Severity.WARNING, HOST, text, "look at the host")
 
 

@@ -19,34 +19,34 @@ _NEWEST, _BEFORE_OPEN_MODULES = ("Blackwell", "Blackwell Ultra"), ("Maxwell", "P
 def iommu_off(seen: Examined) -> Iterator[Finding]:
     """Row 1: without an IOMMU no device can be given to a VM."""
     arguments = kernel_arguments("intel_iommu=on iommu=pt", family_of(seen.facts.distribution))
-    mend = f"enable VT-d or AMD-Vi in the firmware; {arguments}; reboot"
+    fix = f"enable VT-d or AMD-Vi in the firmware; {arguments}; reboot"
     if not seen.facts.iommu_active:
-        yield Finding(CheckId.IOMMU_OFF, Severity.ERROR, HOST, "/sys/class/iommu is empty", mend)
+        yield Finding(CheckId.IOMMU_OFF, Severity.ERROR, HOST, "/sys/class/iommu is empty", fix)
     for text in seen.said(CheckId.IOMMU_OFF):
-        yield Finding(CheckId.IOMMU_OFF, Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.IOMMU_OFF, Severity.ERROR, HOST, text, fix)
 
 
 def access_denied(seen: Examined) -> Iterator[Finding]:
     """Row 16: SELinux or AppArmor keep QEMU from a device."""
-    mend = "let libvirt label the device (no QEMU started by hand), or add the path to the profile"
+    fix = "let libvirt label the device (no QEMU started by hand), or add the path to the profile"
     for text in seen.said(CheckId.ACCESS_DENIED):
-        yield Finding(CheckId.ACCESS_DENIED, Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.ACCESS_DENIED, Severity.ERROR, HOST, text, fix)
 
 
 def memory_lock(seen: Examined) -> Iterator[Finding]:
     """Row 17: a guest's memory cannot be pinned."""
-    mend = "raise the domain's memtune hard_limit (its memory and 1 GiB), or free memory; such guests cannot balloon"
+    fix = "raise the domain's memtune hard_limit (its memory and 1 GiB), or free memory; such guests cannot balloon"
     for text in seen.said(CheckId.MEMORY_LOCK):
-        yield Finding(CheckId.MEMORY_LOCK, Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.MEMORY_LOCK, Severity.ERROR, HOST, text, fix)
 
 
 def kernel_module(seen: Examined) -> Iterator[Finding]:
     """Row 18: the running kernel has no NVIDIA module, or library and module are of two versions."""
     gpus = [gpu for gpu in seen.nvidia_gpus() if gpu.driver is None or gpu.driver == "nvidia"]
-    mend = f"build the module for {seen.facts.kernel} (dkms autoinstall) and reboot; VFs are lost with it"
-    if gpus and seen.signs.nvidia_module is False and not any(gpu.driver == "nvidia" for gpu in gpus):
+    fix = f"build the module for {seen.facts.kernel} (dkms autoinstall) and reboot; VFs are lost with it"
+    if gpus and seen.diagnostics.nvidia_module is False and not any(gpu.driver == "nvidia" for gpu in gpus):
         read = f"/lib/modules/{seen.facts.kernel}/modules.dep lists no nvidia.ko"
-        yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, read, mend)
+        yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, read, fix)
     problem = seen.facts.nvml_problem or ""
     if "ersion mismatch" in problem or "Driver Not Loaded" in problem:
         yield Finding(CheckId.KERNEL_MODULE, Severity.ERROR, HOST, problem, "reboot after an upgrade of the driver")
@@ -56,10 +56,10 @@ def kernel_module(seen: Examined) -> Iterator[Finding]:
 
 def secure_boot(seen: Examined) -> Iterator[Finding]:
     """Row 19: Secure Boot refuses a module that is not signed."""
-    mend = "sign the module and enrol the key (mokutil --import), or switch Secure Boot off"
+    fix = "sign the module and enrol the key (mokutil --import), or switch Secure Boot off"
     for text in seen.said(CheckId.SECURE_BOOT):
-        severity = Severity.ERROR if seen.signs.secure_boot is not False else Severity.WARNING
-        yield Finding(CheckId.SECURE_BOOT, severity, HOST, text, mend)
+        severity = Severity.ERROR if seen.diagnostics.secure_boot is not False else Severity.WARNING
+        yield Finding(CheckId.SECURE_BOOT, severity, HOST, text, fix)
 
 
 def vgpu_manager(seen: Examined) -> Iterator[Finding]:
@@ -68,16 +68,16 @@ def vgpu_manager(seen: Examined) -> Iterator[Finding]:
     is_down = unit is not None and unit.load == "loaded" and unit.active != "active"
     if unit is not None and is_down and any(seen.is_for_vgpus(gpu) for gpu in seen.nvidia_gpus()):
         read = f"{MANAGER} is {unit.active} ({unit.result or 'no result'})"
-        mend = f"systemctl start {MANAGER}; journalctl -u nvidia-vgpu-mgr tells why it ended"
-        yield Finding(CheckId.VGPU_MANAGER, Severity.ERROR, HOST, read, mend)
+        fix = f"systemctl start {MANAGER}; journalctl -u nvidia-vgpu-mgr tells why it ended"
+        yield Finding(CheckId.VGPU_MANAGER, Severity.ERROR, HOST, read, fix)
     daemon = seen.unit("nvidia-vgpud.service")
     if daemon is not None and daemon.load == "loaded" and daemon.result not in ("success", ""):
         read = f"nvidia-vgpud.service ended with {daemon.result}"
-        mend = "journalctl -u nvidia-vgpud; without it the driver knows no vGPU types"
-        yield Finding(CheckId.VGPU_MANAGER, Severity.ERROR, HOST, read, mend)
+        fix = "journalctl -u nvidia-vgpud; without it the driver knows no vGPU types"
+        yield Finding(CheckId.VGPU_MANAGER, Severity.ERROR, HOST, read, fix)
     for text in seen.said(CheckId.VGPU_MANAGER):
-        mend = "journalctl -u nvidia-vgpu-mgr, lines vmiop_log, tells why the VM did not start"
-        yield Finding(CheckId.VGPU_MANAGER, Severity.WARNING, HOST, text, mend)
+        fix = "journalctl -u nvidia-vgpu-mgr, lines vmiop_log, tells why the VM did not start"
+        yield Finding(CheckId.VGPU_MANAGER, Severity.WARNING, HOST, text, fix)
 
 
 def libvirt_too_old(seen: Examined) -> Iterator[Finding]:
@@ -92,20 +92,20 @@ def mixed_generations(seen: Examined) -> Iterator[Finding]:
     found = {gpu.address: board_of(gpu) for gpu in seen.nvidia_gpus()}
     new = sorted(address for address, board in found.items() if board and board.architecture in _NEWEST)
     old = sorted(address for address, board in found.items() if board and board.architecture in _BEFORE_OPEN_MODULES)
-    mend = "see the driver's release notes; put the old boards into another host"
+    fix = "see the driver's release notes; put the old boards into another host"
     if new and old:
         gpus = {gpu.address: name_of(gpu) for gpu in seen.facts.gpus}
         read = ", ".join(f"{gpus[address]} at {address}" for address in (*new, *old))
-        yield Finding(CheckId.MIXED_GENERATIONS, Severity.WARNING, HOST, read, mend)
+        yield Finding(CheckId.MIXED_GENERATIONS, Severity.WARNING, HOST, read, fix)
     for text in seen.said(CheckId.MIXED_GENERATIONS):
-        yield Finding(CheckId.MIXED_GENERATIONS, Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.MIXED_GENERATIONS, Severity.ERROR, HOST, text, fix)
 
 
 def group_open(seen: Examined) -> Iterator[Finding]:
     """Row 23: QEMU could not open a VFIO group at the VM's last start."""
     for text in seen.said(CheckId.GROUP_OPEN):
-        mend = "journalctl -u nvidia-vgpu-mgr has the driver's reason; `vgpuctl repair` where the share is gone"
-        yield Finding(CheckId.GROUP_OPEN, Severity.ERROR, HOST, text, mend)
+        fix = "journalctl -u nvidia-vgpu-mgr has the driver's reason; `vgpuctl repair` where the share is gone"
+        yield Finding(CheckId.GROUP_OPEN, Severity.ERROR, HOST, text, fix)
 
 
 def boot_contract(seen: Examined) -> Iterator[Finding]:
@@ -113,12 +113,12 @@ def boot_contract(seen: Examined) -> Iterator[Finding]:
     boot = seen.facts.boot
     if boot is None:
         return
-    mend = f"journalctl -u {UNIT_NAME} on the host; `vgpuctl apply-hosts` brings the layout back and installs it anew"
+    fix = f"journalctl -u {UNIT_NAME} on the host; `vgpuctl apply-hosts` brings the layout back and installs it anew"
     for text in boot.problems:
-        yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, text, mend)
+        yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, text, fix)
     if boot.restored_boot_id != seen.facts.boot_id:
         read = f"{UNIT_NAME} left no result in this boot"
-        yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, read, mend)
+        yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, read, fix)
     if boot.missing_python is not None:
         read = f"{UNIT_NAME} starts {boot.missing_python}, which is not on the host any more"
         fix = "`vgpuctl apply-hosts` names the present one; a distribution upgrade can remove the old one"

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 
 from vgpuctl.agent.wire.check_ids import CheckId
-from vgpuctl.agent.wire.signs import LOG_DAEMON, MODULAR_DAEMONS, MONOLITHIC_DAEMON
+from vgpuctl.agent.wire.diagnostics import LOG_DAEMON, MODULAR_DAEMONS, MONOLITHIC_DAEMON
 from vgpuctl.model.distribution import Package, family_of, install
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
@@ -72,7 +72,7 @@ def selinux_pool(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: SELinux is enforcing, and a storage pool's folder has a label that guests cannot use."""
     if seen.facts.selinux != "enforcing":
         return
-    for pool in seen.signs.pool_labels:
+    for pool in seen.diagnostics.pool_labels:
         if pool.type not in _POOL_TYPES:
             read = f"the folder {pool.path} of the pool {pool.pool} has the SELinux type {pool.type or 'none'}"
             fix = f"`semanage fcontext -a -t virt_image_t '{pool.path}(/.*)?'` and `restorecon -R {pool.path}`"

@@ -24,38 +24,38 @@ def ovn(seen: Examined) -> Iterator[Finding]:
         return
     for name in ("openvswitch", str(network.encapsulation)):
         if name not in found.modules:
-            mend = "install the kernel's package of modules, or boot another kernel"
-            yield Finding(CheckId.OVN, Severity.ERROR, _HOST, f"{seen.facts.kernel} has no module {name}", mend)
+            fix = "install the kernel's package of modules, or boot another kernel"
+            yield Finding(CheckId.OVN, Severity.ERROR, _HOST, f"{seen.facts.kernel} has no module {name}", fix)
     if found.chassis is not None and found.chassis.system_id not in ("", network.chassis):
         read = f"Open vSwitch's system-id is {found.chassis.system_id}, the inventory has {network.chassis}"
-        mend = "`vgpuctl apply-hosts` sets it; delete the old chassis with ovn-sbctl chassis-del"
-        yield Finding(CheckId.OVN, Severity.ERROR, _HOST, read, mend)
+        fix = "`vgpuctl apply-hosts` sets it; delete the old chassis with ovn-sbctl chassis-del"
+        yield Finding(CheckId.OVN, Severity.ERROR, _HOST, read, fix)
     address = tunnel_address(network, found)
     if found.chassis is not None and found.chassis.address not in ("", address):
         read = f"tunnels end at {found.chassis.address}, the host's address in {network.tunnels} is {address or 'none'}"
         yield Finding(
             CheckId.OVN, Severity.ERROR, _HOST, read, "`vgpuctl apply-hosts` sets it, once the host has the address"
         )
-    signs = seen.signs.ovn
-    if signs is None:
+    diagnostics = seen.diagnostics.ovn
+    if diagnostics is None:
         yield Finding(
             CheckId.OVN, Severity.ERROR, _HOST, "ovn-controller does not run", "`vgpuctl apply-hosts` starts it"
         )
-    elif signs.connection != _CONNECTED:
-        read = f"ovn-controller is {signs.connection or 'silent'} with {', '.join(network.southbound)}"
-        mend = (
+    elif diagnostics.connection != _CONNECTED:
+        read = f"ovn-controller is {diagnostics.connection or 'silent'} with {', '.join(network.southbound)}"
+        fix = (
             "see whether ovn-central runs and is reachable, and /var/log/ovn/ovn-controller.log; flows stay as they are"
         )
-        yield Finding(CheckId.OVN, Severity.ERROR, _HOST, read, mend)
+        yield Finding(CheckId.OVN, Severity.ERROR, _HOST, read, fix)
 
 
 def ovn_role(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: the southbound database lets the host write more than its own rows."""
     network = seen.layout.network if seen.layout else None
-    if network is not None and seen.signs.ovn is not None and seen.signs.ovn.has_role is False:
+    if network is not None and seen.diagnostics.ovn is not None and seen.diagnostics.ovn.has_role is False:
         read = f"{', '.join(network.southbound)} lets this host's certificate write every row of every host"
-        mend = "on the central's machine: ovn-sbctl set-connection role=ovn-controller pssl:6642"
-        yield Finding(CheckId.OVN_ROLE, Severity.WARNING, _HOST, read, mend)
+        fix = "on the central's machine: ovn-sbctl set-connection role=ovn-controller pssl:6642"
+        yield Finding(CheckId.OVN_ROLE, Severity.WARNING, _HOST, read, fix)
 
 
 def tunnel_mtu(seen: Examined) -> Iterator[Finding]:
@@ -64,30 +64,30 @@ def tunnel_mtu(seen: Examined) -> Iterator[Finding]:
     if network is None or seen.facts.ovn is None:
         return
     address = tunnel_address(network, seen.facts.ovn)
-    mend = f"let the interfaces and switches carry {network.mtu} bytes, or declare a smaller mtu on every host"
+    fix = f"let the interfaces and switches carry {network.mtu} bytes, or declare a smaller mtu on every host"
     for one in seen.facts.ovn.interfaces:
         bare = [text.partition("/")[0] for text in one.addresses]
         if address in bare and one.mtu < network.mtu:
             read = (
                 f"the MTU of {one.name} is {one.mtu}, guests' packets of {network.guest_mtu} bytes need {network.mtu}"
             )
-            yield Finding(CheckId.TUNNEL_MTU, Severity.ERROR, _HOST, read, mend)
+            yield Finding(CheckId.TUNNEL_MTU, Severity.ERROR, _HOST, read, fix)
             return
-    for tunnel in seen.signs.ovn.tunnels if seen.signs.ovn else ():
+    for tunnel in seen.diagnostics.ovn.tunnels if seen.diagnostics.ovn else ():
         if 0 < tunnel.carries < network.mtu:
             read = f"the way to {tunnel.remote} carries {tunnel.carries} bytes and not {network.mtu}"
-            yield Finding(CheckId.TUNNEL_MTU, Severity.ERROR, _HOST, read, mend)
+            yield Finding(CheckId.TUNNEL_MTU, Severity.ERROR, _HOST, read, fix)
 
 
 def tunnel_down(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: the other end of a tunnel does not answer, or the tunnel's own packets do not pass."""
     network = seen.layout.network if seen.layout else None
-    if network is None or seen.signs.ovn is None:
+    if network is None or seen.diagnostics.ovn is None:
         return
-    unanswered = [tunnel.remote for tunnel in seen.signs.ovn.tunnels if tunnel.carries == 0]
+    unanswered = [tunnel.remote for tunnel in seen.diagnostics.ovn.tunnels if tunnel.carries == 0]
     for remote in unanswered:
-        mend = "see whether that host is up, and what lies between: VLAN, firewall (UDP 6081 geneve, 4789 vxlan)"
-        yield Finding(CheckId.TUNNEL_DOWN, Severity.ERROR, _HOST, f"{remote} does not answer", mend)
+        fix = "see whether that host is up, and what lies between: VLAN, firewall (UDP 6081 geneve, 4789 vxlan)"
+        yield Finding(CheckId.TUNNEL_DOWN, Severity.ERROR, _HOST, f"{remote} does not answer", fix)
     for state in seen.tunnels:
         port = f"UDP {state.port}"
         here = f"let {port} through: firewall-cmd --permanent --add-port={state.port}/udp; firewall-cmd --reload"

@@ -41,7 +41,7 @@ def hugepages_mount(seen: Examined) -> Iterator[Finding]:
 
 def guests_at_shutdown(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: libvirt-guests would save guests at shutdown, which fails for guests with VFIO devices."""
-    if seen.signs.guests_at_shutdown == "suspend":
+    if seen.diagnostics.guests_at_shutdown == "suspend":
         read = "libvirt-guests has ON_SHUTDOWN=suspend; a guest with a GPU cannot be saved and is forced off instead"
         fix = f"set ON_SHUTDOWN=shutdown in {_SETTINGS}"
         yield Finding(CheckId.GUESTS_AT_SHUTDOWN, Severity.WARNING, HOST, read, fix)
@@ -49,7 +49,7 @@ def guests_at_shutdown(seen: Examined) -> Iterator[Finding]:
 
 def proxmox(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: Proxmox VE runs its VMs without libvirt and sets up vGPUs with its own service."""
-    if seen.signs.is_proxmox:
+    if seen.diagnostics.is_proxmox:
         read = "this is a host of Proxmox VE: its VMs are not in libvirt, so vgpuctl sees only the devices they hold"
         fix = "use a separate host for vgpuctl, and disable pve-nvidia-sriov@ there; not tried on Proxmox"
         yield Finding(CheckId.PROXMOX, Severity.WARNING, HOST, read, fix)

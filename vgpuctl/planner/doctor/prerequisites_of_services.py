@@ -74,7 +74,7 @@ def guest_firmware(host: Newcomer) -> Iterator[Finding]:
     """No UEFI build for guests is installed; VMs with --firmware bios need none."""
     if not host.there.firmware_builds:
         found = installing(Package.FIRMWARE, host, CheckId.GUEST_FIRMWARE, "there is no UEFI build for guests")
-        yield Finding(found.check, Severity.WARNING, found.subject, found.read, found.mend, found.command)
+        yield Finding(found.check, Severity.WARNING, found.subject, found.read, found.fix, found.command)
 
 
 def hugepages_mount(host: Newcomer) -> Iterator[Finding]:

@@ -21,8 +21,8 @@ def pf_unbound(seen: Examined) -> Iterator[Finding]:
     for gpu in seen.nvidia_gpus():
         if gpu.driver is None and (gpu.vfs or seen.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU)):
             left = f", with {len(gpu.vfs)} VFs" if gpu.vfs else ""
-            mend = "`vgpuctl apply-hosts` clears driver_override, binds nvidia and sets the VFs again"
-            yield Finding(CheckId.PF_UNBOUND, Severity.ERROR, gpu.address, f"driver is none{left}", mend)
+            fix = "`vgpuctl apply-hosts` clears driver_override, binds nvidia and sets the VFs again"
+            yield Finding(CheckId.PF_UNBOUND, Severity.ERROR, gpu.address, f"driver is none{left}", fix)
 
 
 def vfs_without_driver(seen: Examined) -> Iterator[Finding]:
@@ -37,45 +37,45 @@ def vfs_on_stub(seen: Examined) -> Iterator[Finding]:
 
 def vfs_unregistered(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: VFs on nvidia offer no vGPU types, because they were created before the vGPU manager was ready."""
-    mend = f"{_REPAIR}; if they stay so: `journalctl -u nvidia-vgpu-mgr -u nvidia-vgpud` on the host"
-    yield from _sick(seen, CheckId.VFS_UNREGISTERED, VfState.UNREGISTERED, mend)
+    fix = f"{_REPAIR}; if they stay so: `journalctl -u nvidia-vgpu-mgr -u nvidia-vgpud` on the host"
+    yield from _sick(seen, CheckId.VFS_UNREGISTERED, VfState.UNREGISTERED, fix)
 
 
 def vfs_on_other_driver(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: VFs for vGPUs are on another driver, such as vfio-pci, and no VM holds them."""
-    mend = f"{_REPAIR}; a domain with managed='yes' on a VF does this"
-    yield from _sick(seen, CheckId.VFS_ON_OTHER_DRIVER, VfState.OTHER_DRIVER, mend)
+    fix = f"{_REPAIR}; a domain with managed='yes' on a VF does this"
+    yield from _sick(seen, CheckId.VFS_ON_OTHER_DRIVER, VfState.OTHER_DRIVER, fix)
 
 
 def board_unknown(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: the host's sriov-manage does not support the board; it does nothing and ends with 0."""
-    known = seen.signs.sriov_boards
+    known = seen.diagnostics.sriov_boards
     if known is None:
         return
     for gpu in seen.nvidia_gpus():
         wants = seen.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU)
         if wants and gpu.total_vfs and not gpu.vfs and gpu.device_id not in known:
             read = f"{name_of(gpu)} is {gpu.vendor_id}:{gpu.device_id}; sriov-manage knows {', '.join(known) or 'none'}"
-            mend = "install a vGPU host driver that supports the board; switch its display mode where it has one"
-            yield Finding(CheckId.BOARD_UNKNOWN, Severity.ERROR, gpu.address, read, mend)
+            fix = "install a vGPU host driver that supports the board; switch its display mode where it has one"
+            yield Finding(CheckId.BOARD_UNKNOWN, Severity.ERROR, gpu.address, read, fix)
 
 
 def foreign_sriov_unit(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: another tool's unit also runs sriov-manage or changes MIG; two at once leave cards half done."""
     for service in seen.facts.services or ():
         if service.name.startswith(FOREIGN_UNITS):
-            mend = f"systemctl disable --now {service.name}: vgpuctl-restore.service does it at boot"
+            fix = f"systemctl disable --now {service.name}: vgpuctl-restore.service does it at boot"
             read = f"{service.name} is loaded, {'active' if service.active else 'not active'}"
-            yield Finding(CheckId.FOREIGN_SRIOV_UNIT, Severity.WARNING, HOST, read, mend)
+            yield Finding(CheckId.FOREIGN_SRIOV_UNIT, Severity.WARNING, HOST, read, fix)
 
 
-def _sick(seen: Examined, check: CheckId, state: VfState, mend: str) -> Iterator[Finding]:
+def _sick(seen: Examined, check: CheckId, state: VfState, fix: str) -> Iterator[Finding]:
     for gpu in seen.nvidia_gpus():
         found = _states(gpu)
         sick = [one for one in found if one is state]
         if sick:
             severity = Severity.WARNING if VfState.HEALTHY in found else Severity.ERROR
-            yield Finding(check, severity, gpu.address, describe(sick, len(gpu.vfs)), mend)
+            yield Finding(check, severity, gpu.address, describe(sick, len(gpu.vfs)), fix)
 
 
 def _states(gpu: Gpu) -> list[VfState]:

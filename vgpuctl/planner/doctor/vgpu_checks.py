@@ -16,15 +16,15 @@ from vgpuctl.planner.doctor.host_checks import HOST
 
 def mig_without_instance(seen: Examined) -> Iterator[Finding]:
     """Row 8: MIG is on, vGPUs are wanted, and there is no GPU instance for them."""
-    mend = "`vgpuctl apply-hosts` creates the geometry; without one declare it (kind mig-vgpu)"
+    fix = "`vgpuctl apply-hosts` creates the geometry; without one declare it (kind mig-vgpu)"
     for gpu in seen.nvidia_gpus():
         if gpu.mig is None or not gpu.mig.current or gpu.mig.instances:
             continue
         if seen.kind_of(gpu) in (LayoutKind.MIG_VGPU, LayoutKind.VGPU) or gpu.vfs:
             read = f"MIG is enabled, no GPU instance, {len(gpu.vfs)} VFs"
-            yield Finding(CheckId.MIG_WITHOUT_INSTANCE, Severity.ERROR, gpu.address, read, mend)
+            yield Finding(CheckId.MIG_WITHOUT_INSTANCE, Severity.ERROR, gpu.address, read, fix)
     for text in seen.said(CheckId.MIG_WITHOUT_INSTANCE):
-        yield Finding(CheckId.MIG_WITHOUT_INSTANCE, Severity.WARNING, HOST, text, mend)
+        yield Finding(CheckId.MIG_WITHOUT_INSTANCE, Severity.WARNING, HOST, text, fix)
 
 
 def size_conflict(seen: Examined) -> Iterator[Finding]:
@@ -41,11 +41,11 @@ def size_conflict(seen: Examined) -> Iterator[Finding]:
             is_wanted = short_name(one.name) in wanted and one.creatable == 0
             if is_wanted and _has_room(gpu) and blocking and one.framebuffer_mib not in blocking:
                 read = f"{short_name(one.name)} cannot be created: {', '.join(blocking.values())} is there"
-                mend = "declare size_mode mixed-size where the board has it, or use another GPU"
-                yield Finding(CheckId.SIZE_CONFLICT, Severity.WARNING, gpu.address, read, mend)
+                fix = "declare size_mode mixed-size where the board has it, or use another GPU"
+                yield Finding(CheckId.SIZE_CONFLICT, Severity.WARNING, gpu.address, read, fix)
     for text in seen.said(CheckId.SIZE_CONFLICT):
-        mend = "another size was there first (equal-size mode): see `vgpuctl list-profiles`"
-        yield Finding(CheckId.SIZE_CONFLICT, Severity.WARNING, HOST, text, mend)
+        fix = "another size was there first (equal-size mode): see `vgpuctl list-profiles`"
+        yield Finding(CheckId.SIZE_CONFLICT, Severity.WARNING, HOST, text, fix)
 
 
 def stale_vgpu(seen: Examined) -> Iterator[Finding]:
@@ -60,8 +60,8 @@ def stale_vgpu(seen: Examined) -> Iterator[Finding]:
                 continue
             read = f"{device} has type {vgpu.type_id or 'unknown'}, no process holds it and no lease names it"
             where = f"/sys/bus/mdev/devices/{device}/remove" if vgpu.mdev_uuid else "its current_vgpu_type"
-            mend = f"if it is nobody's: write {1 if vgpu.mdev_uuid else 0} to {where}"
-            yield Finding(CheckId.STALE_VGPU, Severity.WARNING, gpu.address, read, mend)
+            fix = f"if it is nobody's: write {1 if vgpu.mdev_uuid else 0} to {where}"
+            yield Finding(CheckId.STALE_VGPU, Severity.WARNING, gpu.address, read, fix)
 
 
 def mixed_size_lost(seen: Examined) -> Iterator[Finding]:
@@ -73,8 +73,8 @@ def mixed_size_lost(seen: Examined) -> Iterator[Finding]:
         lost = [one for one in (gpu.mig.instances if gpu.mig else ()) if one.heterogeneous is False]
         if gpu.heterogeneous is False or lost:
             read = "vGPU Heterogeneous Mode is disabled, declared mixed-size"
-            mend = "`vgpuctl apply-hosts` before the first vGPU is created"
-            yield Finding(CheckId.MIXED_SIZE_LOST, Severity.ERROR, gpu.address, read, mend)
+            fix = "`vgpuctl apply-hosts` before the first vGPU is created"
+            yield Finding(CheckId.MIXED_SIZE_LOST, Severity.ERROR, gpu.address, read, fix)
 
 
 def stop_race(seen: Examined) -> Iterator[Finding]:
@@ -84,19 +84,19 @@ def stop_race(seen: Examined) -> Iterator[Finding]:
             read = f"lease of {lease.share.device} (VM {lease.vm_name} of {lease.tenant}): {lease.problem or 'broken'}"
             yield Finding(CheckId.STOP_RACE, Severity.ERROR, lease.share.gpu, read, "`vgpuctl repair` tries again")
     for text in seen.said(CheckId.STOP_RACE):
-        mend = "the driver was asked too early; vgpuctl tries for 45 s: `vgpuctl repair` where a lease is left"
-        yield Finding(CheckId.STOP_RACE, Severity.NOTE, HOST, text, mend)
+        fix = "the driver was asked too early; vgpuctl tries for 45 s: `vgpuctl repair` where a lease is left"
+        yield Finding(CheckId.STOP_RACE, Severity.NOTE, HOST, text, fix)
 
 
 def vf_quarantined(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: a VF whose QEMU died at once or was killed gets no new VM; its next guest may find no GPU."""
     for gpu in seen.nvidia_gpus():
         for function in (one for one in gpu.vfs if one.quarantine is not None):
-            mend = (
+            fix = (
                 "while no VM uses the card: `sriov-manage -d` and `-e` on it, then `vgpuctl apply-hosts`; a VF that is "
                 f"well: rm /run/vgpuctl/quarantine/{gpu.address}/{function.address}"
             )
-            yield Finding(CheckId.VF_QUARANTINED, Severity.WARNING, function.address, function.quarantine or "", mend)
+            yield Finding(CheckId.VF_QUARANTINED, Severity.WARNING, function.address, function.quarantine or "", fix)
 
 
 def _has_room(gpu: Gpu) -> bool:

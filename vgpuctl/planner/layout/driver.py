@@ -30,7 +30,7 @@ def ensure_vendor_driver(work: GpuWork) -> None:
             remedy=f"blacklist {gpu.driver}, rebuild the initramfs and reboot",
         )
         return
-    if gpu.driver == PF_STUB:  # an interrupted sriov-manage; the step that sets the VFs mends it
+    if gpu.driver == PF_STUB:  # an interrupted sriov-manage; the step that sets the VFs fixes it
         return
     work.add(
         Phase.DRIVER,

@@ -30,7 +30,7 @@ def plan_services(layout: HostLayout, facts: HostFacts, gpu_steps: Sequence[Plan
     """Stop the declared services that run, where a step needs the driver alone, and start them again after it.
 
     The vGPU manager must run for vGPUs (reference 9, row 20); a host without it has no vGPU driver, which is not ours
-    to mend.
+    to fix.
     """
     steps: list[PlannedStep] = []
     differences: list[Difference] = []

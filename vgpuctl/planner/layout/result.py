@@ -61,7 +61,7 @@ class Disturbed:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step, what it does in words, what takes it back (in order), whom it disturbs.
+    """One step, what it does in words, what rolls it back (in order), whom it disturbs.
 
     gpu: the physical function, None for the host's own. processes: programs of the host that have the GPU open now;
     the agent waits for them a little and then refuses.
@@ -83,7 +83,7 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not as declared. subject: stable, kebab-case. remedy: what to do where no step mends it."""
+    """One thing that is not as declared. subject: stable, kebab-case. remedy: how to fix it where no step does."""
 
     gpu: str | None
     subject: str
@@ -133,7 +133,7 @@ class HostPlan:
 
     @property
     def undo(self) -> tuple[Step, ...]:
-        """What takes all steps back, the last one first."""
+        """What rolls all steps back, the last one first."""
         return tuple(step for planned in reversed(self.steps) for step in planned.undo)
 
     @property

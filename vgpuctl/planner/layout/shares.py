@@ -99,7 +99,7 @@ def _take_away(work: GpuWork, vgpu: ExistingVgpu, phase: Phase) -> None:
         step = SetVgpuType(vgpu.function, "0")
         if vgpu.type_id is not None:
             undo = (SetVgpuType(vgpu.function, vgpu.type_id),)
-    work.add(phase, step, f"take away the idle share {vgpu.mdev_uuid or vgpu.function}", undo=undo)
+    work.add(phase, step, f"delete the idle share {vgpu.mdev_uuid or vgpu.function}", undo=undo)
 
 
 def _make(work: GpuWork, offer: VgpuType, name: str, number: int, free: Iterator[str], uuids: set[str | None]) -> bool:

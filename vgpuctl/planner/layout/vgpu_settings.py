@@ -106,15 +106,15 @@ def check_types(work: GpuWork, allowed: Sequence[str]) -> None:
                 "types",
                 ", ".join(allowed),
                 f"{name} on {vgpu.mdev_uuid or vgpu.function}",
-                remedy="it goes with its VM; vgpuctl does not take it away",
+                remedy="it goes with its VM; vgpuctl does not delete it",
             )
 
 
 def check_no_vgpus(work: GpuWork) -> None:
-    """Note vGPUs on a GPU that is declared to have none; idle shares that a layout made are taken away elsewhere."""
+    """Note vGPUs on a GPU that is declared to have none; idle shares that a layout made are deleted elsewhere."""
     found = existing_vgpus(work.gpu)
     if found:
-        remedy = "they go with their VMs; vgpuctl does not take them away" if work.users else None
+        remedy = "they go with their VMs; vgpuctl does not delete them" if work.users else None
         work.differ("vgpus", "none", ", ".join(one.mdev_uuid or one.function for one in found), remedy=remedy)
 
 

@@ -52,7 +52,7 @@ def _change(work: GpuWork, count: int, phase: Phase) -> None:
     undo += [made_again(work.address, one) for one in work.instances]
     if work.heterogeneous and before:
         undo.append(SetHeterogeneousMode(work.address, True))
-    what = f"take the {before} VFs of {work.address} away" if count == 0 else f"enable {count} VFs of {work.address}"
+    what = f"disable the {before} VFs of {work.address}" if count == 0 else f"enable {count} VFs of {work.address}"
     if before == count and is_stranded:
         what = f"bring {work.address} back from {PF_STUB} with {count} VFs"
     elif before == count:

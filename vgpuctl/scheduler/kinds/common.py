@@ -6,11 +6,11 @@ from vgpuctl.catalog.lookup import has_words, words_of
 from vgpuctl.model.occupancy import describe_holders
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState
-from vgpuctl.scheduler.offer import Refusal, Wanted
+from vgpuctl.scheduler.offer import Refusal, ShareRequest
 from vgpuctl.sharing.declared import refuse_use
 
 
-def refuse_board(wanted: Wanted, state: GpuState) -> Refusal | None:
+def refuse_board(wanted: ShareRequest, state: GpuState) -> Refusal | None:
     """Refuse a GPU of another model than the one asked for."""
     name = wanted.request.board
     if wanted.boards is None or name is None:
@@ -23,9 +23,9 @@ def refuse_board(wanted: Wanted, state: GpuState) -> Refusal | None:
     return Refusal(Code.WRONG_BOARD, f"it is {state.title}, not {name}")
 
 
-def refuse_labels(wanted: Wanted, state: GpuState) -> Refusal | None:
+def refuse_labels(wanted: ShareRequest, state: GpuState) -> Refusal | None:
     """Refuse a GPU without the labels that the VM requires."""
-    missing = [label for label in wanted.labels if label not in state.traits.labels]
+    missing = [label for label in wanted.labels if label not in state.constraints.labels]
     if not missing:
         return None
     return Refusal(
@@ -35,7 +35,7 @@ def refuse_labels(wanted: Wanted, state: GpuState) -> Refusal | None:
     )
 
 
-def refuse_declared(wanted: Wanted, state: GpuState) -> Refusal | None:
+def refuse_declared(wanted: ShareRequest, state: GpuState) -> Refusal | None:
     """Refuse a GPU whose layout says that it is used otherwise."""
     reason = refuse_use(state.declared, wanted.request.sharing)
     return None if reason is None else declared_otherwise(reason, state)
@@ -48,10 +48,10 @@ def declared_otherwise(reason: str, state: GpuState) -> Refusal:
 
 def refuse_unusable(state: GpuState) -> Refusal | None:
     """Refuse a GPU that has a problem, is in quarantine, or is given away as a whole."""
-    if state.traits.quarantine is not None:
+    if state.constraints.quarantine is not None:
         return Refusal(
             Code.GPU_QUARANTINE,
-            f"in quarantine: {state.traits.quarantine}",
+            f"in quarantine: {state.constraints.quarantine}",
             "take the quarantine out of the inventory's vgpu_placing",
         )
     if state.gpu.problems:

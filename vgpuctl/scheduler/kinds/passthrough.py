@@ -6,11 +6,11 @@ from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.kinds.common import can_do_vgpu, memory_of, numa_node, refuse_board, refuse_unusable
-from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
+from vgpuctl.scheduler.offer import Answer, Offer, Refusal, ShareRequest
 from vgpuctl.sharing.declared import refuse_display
 
 
-def offers(wanted: Wanted, state: GpuState) -> Answer:
+def offers(wanted: ShareRequest, state: GpuState) -> Answer:
     """The card, when nobody uses any part of it and its IOMMU group is its own."""
     refusal = refuse_board(wanted, state) or refuse_unusable(state)
     refusal = refusal or _refuse_promised(state) or _refuse_obstacle(state) or _refuse_display(state)

@@ -8,10 +8,10 @@ from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.kinds.common import memory_of, numa_node, refuse_board, refuse_unusable
-from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
+from vgpuctl.scheduler.offer import Answer, Offer, Refusal, ShareRequest
 
 
-def offers(wanted: Wanted, state: GpuState) -> Answer:
+def offers(wanted: ShareRequest, state: GpuState) -> Answer:
     """The free VF of the lowest number, alone in its IOMMU group."""
     refusal = refuse_board(wanted, state) or _refuse_kind(state) or refuse_unusable(state)
     if refusal is not None:

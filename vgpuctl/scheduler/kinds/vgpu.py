@@ -14,7 +14,7 @@ from vgpuctl.scheduler.kinds.common import can_do_vgpu, declared_otherwise, numa
 from vgpuctl.scheduler.kinds.mixed_size import first_start
 from vgpuctl.scheduler.kinds.vgpu_types import fitting_types, left_after, refuse_missing_type, usable_types
 from vgpuctl.scheduler.kinds.virtual_functions import next_free
-from vgpuctl.scheduler.offer import Answer, Offer, Refusal, Wanted
+from vgpuctl.scheduler.offer import Answer, Offer, Refusal, ShareRequest
 from vgpuctl.sharing.declared import refuse_type
 
 _FUNCTION_OF: dict[Sharing, Callable[[GpuState], str | Refusal]] = {
@@ -24,7 +24,7 @@ _FUNCTION_OF: dict[Sharing, Callable[[GpuState], str | Refusal]] = {
 }
 
 
-def offers(wanted: Wanted, state: GpuState) -> Answer:
+def offers(wanted: ShareRequest, state: GpuState) -> Answer:
     """One offer per framebuffer size that fits the request and can still be created."""
     kind = next((one for one in _FUNCTION_OF if one in state.gpu.sharing), None)
     if kind is None:
@@ -71,7 +71,7 @@ def _offer(kind: Sharing, offered: VgpuType, function: str, state: GpuState) -> 
     )
 
 
-def _refuse_without_vgpu(wanted: Wanted, state: GpuState) -> Refusal:
+def _refuse_without_vgpu(wanted: ShareRequest, state: GpuState) -> Refusal:
     """Say why a GPU that offers no vGPU now does not: its model, its state, or its driver."""
     gpu = state.gpu
     if state.board is not None and (not can_do_vgpu(state.board) or not _board_could(wanted, state)):
@@ -102,7 +102,7 @@ def _refuse_without_vgpu(wanted: Wanted, state: GpuState) -> Refusal:
     )
 
 
-def _board_could(wanted: Wanted, state: GpuState) -> bool:
+def _board_could(wanted: ShareRequest, state: GpuState) -> bool:
     """Whether the catalogue knows a type of this model that the request could mean."""
     if state.board is None:
         return True

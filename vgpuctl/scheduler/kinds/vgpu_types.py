@@ -12,12 +12,12 @@ from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState, HeldVgpu, framebuffer_of, max_instances_of
 from vgpuctl.scheduler.kinds.mixed_size import count_left, starts_left
 from vgpuctl.scheduler.mig_fits import MigFits, MigProfile
-from vgpuctl.scheduler.offer import Refusal, Wanted
+from vgpuctl.scheduler.offer import Refusal, ShareRequest
 
 _SERIES_ORDER = {"Q": 0, "C": 1, "B": 2, "A": 3}
 
 
-def usable_types(wanted: Wanted, fitting: Sequence[VgpuType], state: GpuState) -> list[VgpuType] | Refusal:
+def usable_types(wanted: ShareRequest, fitting: Sequence[VgpuType], state: GpuState) -> list[VgpuType] | Refusal:
     """Of the types that fit the request, those that can be created once more, one per framebuffer size.
 
     Without any: why the smallest that fits cannot.
@@ -97,7 +97,7 @@ def refuse_type(offered: VgpuType, state: GpuState) -> Refusal | None:
     )
 
 
-def refuse_missing_type(wanted: Wanted, state: GpuState) -> Refusal:
+def refuse_missing_type(wanted: ShareRequest, state: GpuState) -> Refusal:
     """Say why the GPU offers no type that the request means."""
     known = _catalog_type(wanted.request, state)
     if known is not None and known.is_mig_backed:

@@ -10,7 +10,7 @@ from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.hosts.fleet import HostResult, run_on_hosts
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.libvirt_units import BOTH
-from vgpuctl.planner.doctor import DomainSigns, Examined, Finding, Severity, TunnelState, examine
+from vgpuctl.planner.doctor import DomainDiagnostics, Examined, Finding, Severity, TunnelState, examine
 from vgpuctl.planner.doctor.libvirt_checks import daemon_of
 from vgpuctl.planner.layout import Difference, HostPlan, plan_host
 from vgpuctl.usecases.host.tunnel_check import check_tunnels
@@ -89,20 +89,20 @@ def examine_host(
     """Read a host by its agent and libvirt: what was read, with every finding. Raises what the agent raises."""
     host = services.host(name)
     facts = host.agent.facts()
-    signs = host.agent.signs()
+    diagnostics = host.agent.diagnostics()
     domains, failure = _read_domains(services, name)
     with services.store.reading() as session:
         leases = session.leases(host=name)
     made = shares_made(services, name, facts)
-    seen = Examined(facts, signs, layout, leases, made, domains, tunnels)
+    seen = Examined(facts, diagnostics, layout, leases, made, domains, tunnels)
     findings = examine(seen)
     if failure is not None:
-        mend = (failure.hint or BOTH).replace(BOTH, f"`systemctl status {daemon_of(seen)}` on the host")
-        findings += (Finding(CheckId.LIBVIRT, Severity.ERROR, "host", failure.message, mend),)
+        fix = (failure.hint or BOTH).replace(BOTH, f"`systemctl status {daemon_of(seen)}` on the host")
+        findings += (Finding(CheckId.LIBVIRT, Severity.ERROR, "host", failure.message, fix),)
     return seen, findings
 
 
-def active_names(domains: Sequence[DomainSigns] | None) -> tuple[str, ...] | None:
+def active_names(domains: Sequence[DomainDiagnostics] | None) -> tuple[str, ...] | None:
     """Names of the running domains."""
     return None if domains is None else tuple(sorted(domain.name for domain in domains if domain.is_active))
 
@@ -125,13 +125,13 @@ def _compare(services: Services, name: str, now: Snapshot) -> tuple[Difference, 
     return found
 
 
-def _read_domains(services: Services, name: str) -> tuple[tuple[DomainSigns, ...] | None, VgpuctlError | None]:
+def _read_domains(services: Services, name: str) -> tuple[tuple[DomainDiagnostics, ...] | None, VgpuctlError | None]:
     """The domains; a host whose libvirt does not answer is checked without them, and that is a finding."""
     try:
         facts = services.host(name).hypervisor.domains()
     except VgpuctlError as error:
         return None, error
     return tuple(
-        DomainSigns(one.name, one.uuid, one.state.is_active(), tuple(device.device for device in one.hostdevs))
+        DomainDiagnostics(one.name, one.uuid, one.state.is_active(), tuple(device.device for device in one.hostdevs))
         for one in facts
     ), None

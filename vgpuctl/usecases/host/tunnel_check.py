@@ -31,7 +31,7 @@ def check_tunnels(services: Services, names: Sequence[str]) -> dict[str, tuple[T
 def tunnel_states(
     first: Mapping[str, TunnelProbe], last: Mapping[str, TunnelProbe]
 ) -> dict[str, tuple[TunnelState, ...]]:
-    """Judge two probes of both ends, between which everybody sent packets to everybody."""
+    """Scorer two probes of both ends, between which everybody sent packets to everybody."""
     senders = {ended.address: {way.remote for way in ended.ways} for ended in last.values()}
     states = {}
     for name, ended in last.items():

@@ -58,7 +58,7 @@ class HostBegun:
 class AppliedHost:
     """How the run went on one host.
 
-    is_begun: False when earlier failures kept the run from it. undo: what takes the done steps back, the last one
+    is_begun: False when earlier failures kept the run from it. undo: what rolls the done steps back, the last one
     first. differences: what was found at first. writes: how often the agent has written to the host.
     """
 

@@ -31,7 +31,15 @@ from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, Outcome
 from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan
 from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
 from vgpuctl.usecases.support.host_snapshot import saved_snapshot
-from vgpuctl.usecases.support.layout_records import Debts, debts_of, makes_share, note_share, owe, settle, shares_made
+from vgpuctl.usecases.support.layout_records import (
+    PendingRestarts,
+    keep_pending_restarts,
+    makes_share,
+    note_pending_restart,
+    note_share,
+    pending_restarts,
+    shares_made,
+)
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.find_vm import find_vm
 from vgpuctl.usecases.vm.start_vm import start_vm
@@ -47,7 +55,7 @@ class RunOptions:
     """What a run may do.
 
     check: plan and write nothing. disrupt: stop known VMs that are in the way, and start them again. reset: reset
-    GPUs whose pending mode needs it. undo: take back what was done on a host whose run failed. boot: install what
+    GPUs whose pending mode needs it. undo: roll back what was done on a host whose run failed. boot: install what
     restores the layout at boot.
     """
 
@@ -110,7 +118,7 @@ class LayoutRun:
             self._take_rounds()
         except BaseException:
             if self._options.undo:
-                self._take_back()
+                self._roll_back()
             raise
         finally:
             self._pay_debts()
@@ -251,7 +259,7 @@ class LayoutRun:
                 raise Interrupted(f"{self._host}: interrupted before: {planned.summary}")
             step = planned.step
             if planned.phase is Phase.STOP_SERVICES and isinstance(step, SetServiceActive):
-                owe(self._services, self._host, service=step.name)
+                note_pending_restart(self._services, self._host, service=step.name)
             if makes_share(step):
                 note_share(self._services, self._host, facts.boot_id, step)
             try:
@@ -272,7 +280,7 @@ class LayoutRun:
         return False
 
     def _make_way(self, chosen: Selection) -> bool:
-        """Stop the VMs that a step would disturb and give their shares back. Returns whether there were any.
+        """Stop the VMs that a step would disturb and release their shares. Returns whether there were any.
 
         Raises LayoutRefused, before any is stopped, when one was adopted: its definition names its shares.
         """
@@ -281,25 +289,25 @@ class LayoutRun:
         adopted = [vm.domain_name for vm in vms if vm.is_adopted]
         if adopted:
             raise LayoutRefused(
-                f"{self._host}: {', '.join(adopted)} cannot make way: an adopted domain names its shares itself",
+                f"{self._host}: {', '.join(adopted)} cannot be stopped: an adopted domain names its shares itself",
                 hint="delete its VM, or leave the GPU as it is",
             )
         for vm in vms:
             tenant, name = vm.request.tenant, vm.request.name
             if vm.state is VmState.RUNNING:
-                owe(self._services, self._host, vm=(tenant, name))
+                note_pending_restart(self._services, self._host, vm=(tenant, name))
             stop_vm(self._services, vm, hold=Hold.RELEASE, timeout_s=_SHUTDOWN_TIMEOUT_S)
-            self._line(Outcome.CHANGED, None, f"stop VM {name} of {tenant} and take its shares back")
+            self._line(Outcome.CHANGED, None, f"stop VM {name} of {tenant} and release its shares")
         return bool(vms)
 
     def _pay_debts(self) -> None:
         """Start again what this run, or an interrupted one before it, stopped."""
-        debts = debts_of(self._services, self._host)
-        if debts == Debts():
+        pending = pending_restarts(self._services, self._host)
+        if pending == PendingRestarts():
             return
-        services = [name for name in debts.services if not self._try_start_service(name)]
-        vms = [vm for vm in debts.vms if not self._try_start_vm(vm)]
-        settle(self._services, self._host, Debts(tuple(services), tuple(vms)))
+        services = [name for name in pending.services if not self._try_start_service(name)]
+        vms = [vm for vm in pending.vms if not self._try_start_vm(vm)]
+        keep_pending_restarts(self._services, self._host, PendingRestarts(tuple(services), tuple(vms)))
 
     def _try_start_service(self, name: str) -> bool:
         try:
@@ -323,7 +331,7 @@ class LayoutRun:
             self._line(Outcome.CHANGED, None, f"start VM {name[1]} of {name[0]} again")
         return True
 
-    def _take_back(self) -> None:
+    def _roll_back(self) -> None:
         """Undo the done steps in reverse, each whatever became of the others; what fails stays in the host's undo."""
         left = [planned for planned in reversed(self._done) if not self._undo(planned)]
         self._done = left[::-1]
@@ -335,11 +343,11 @@ class LayoutRun:
                 self._services.host(self._host).agent.apply([step])
             except Exception as error:  # noqa: BLE001 (reported, and the other steps are undone all the same)
                 hint = error.hint if isinstance(error, VgpuctlError) else None
-                text = f"take back: {planned.summary}"
+                text = f"roll back: {planned.summary}"
                 self._line(Outcome.FAILED, planned.gpu, text, reason=str(error), hint=hint)
                 is_undone = False
         if is_undone:
-            self._line(Outcome.CHANGED, planned.gpu, f"taken back: {planned.summary}")
+            self._line(Outcome.CHANGED, planned.gpu, f"rolled back: {planned.summary}")
         return is_undone
 
     def _line(

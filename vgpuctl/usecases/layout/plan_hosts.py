@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""plan-hosts: what would bring every host into its declared layout, whom that disturbs, and what takes it back."""
+"""plan-hosts: what would bring every host into its declared layout, whom that disturbs, and how to roll it back."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from vgpuctl.usecases.support.services import Services
 Finding = tuple[str, str, str, str]
 
 
-def mend_networks(services: Services, *, busy: Collection[str], dry_run: bool) -> Iterator[Finding]:
+def repair_networks(services: Services, *, busy: Collection[str], dry_run: bool) -> Iterator[Finding]:
     """Look at every network of the store. Gives (network, where, found, outcome) for each that differed.
 
     busy: subjects of operations whose run may be alive; their networks are left alone.
@@ -31,7 +31,7 @@ def mend_networks(services: Services, *, busy: Collection[str], dry_run: bool) -
                 continue
             seen.add(network.request.tenant)
         try:
-            found = _mend(services, network, dry_run=dry_run)
+            found = _fix(services, network, dry_run=dry_run)
         except VgpuctlError as error:
             if network.request.host is not None:
                 services.forget_host(network.request.host)
@@ -42,7 +42,7 @@ def mend_networks(services: Services, *, busy: Collection[str], dry_run: bool) -
             yield network.label, where, what, f"would be {outcome}" if dry_run else outcome
 
 
-def _mend(services: Services, network: Network, *, dry_run: bool) -> tuple[str, str] | None:
+def _fix(services: Services, network: Network, *, dry_run: bool) -> tuple[str, str] | None:
     if network.state is NetworkState.CREATING:
         if not dry_run:
             finish_creation(services, network)

@@ -74,9 +74,9 @@ def run(
 
 
 def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.Event | None = None) -> Sequence[Served]:
-    """One round: end what is over, mend what dead runs left, then start what fits, in the queue's order."""
+    """One round: end what is over, repair what dead runs left, then start what fits, in the queue's order."""
     done = [_end(services, vm, shutdown_timeout_s) for vm in _overdue(services)]
-    done += _mend(services, shutdown_timeout_s)
+    done += _fix(services, shutdown_timeout_s)
     with services.store.reading() as session:
         ordered = ordered_queue(session, session.now())
         settings = session.queue_settings()
@@ -176,8 +176,8 @@ def _hosts_when_empty(services: Services, entry: QueueEntry) -> set[str]:
     return {one.name for one in capacities if any(fits([request], [one]) for request in entry.requests)}
 
 
-def _mend(services: Services, shutdown_timeout_s: float) -> list[Served]:
-    """Finish or take back what runs left that are known to be dead, and VMs of the queue that could not be built."""
+def _fix(services: Services, shutdown_timeout_s: float) -> list[Served]:
+    """Finish or roll back what runs left that are known to be dead, and VMs of the queue that could not be built."""
     preempted = [
         Served(vm.domain_name, "repaired: stopped as decided" if error is None else f"failed: {error.message}")
         for vm, error in finish_preemptions(services, timeout_s=shutdown_timeout_s)
@@ -192,7 +192,7 @@ def _mend(services: Services, shutdown_timeout_s: float) -> list[Served]:
             if vm.uuid in subjects
             or (vm.state in (VmState.BROKEN, VmState.DELETING) and (vm.request.tenant, vm.request.name) in queued)
         ]
-    mended = [
+    repaired = [
         Served(one.subject, f"repaired: {one.found}: {one.outcome}")
         for vm in vms
         for one in repair(services, dry_run=False, only=vm)
@@ -203,7 +203,7 @@ def _mend(services: Services, shutdown_timeout_s: float) -> list[Served]:
         for one in dead:
             if one.subject not in there:
                 session.end_operation(one.id)
-    return preempted + mended
+    return preempted + repaired
 
 
 def _overdue(services: Services) -> list[Vm]:
@@ -217,7 +217,7 @@ def _overdue(services: Services) -> list[Vm]:
 
 
 def _end(services: Services, vm: Vm, shutdown_timeout_s: float) -> Served:
-    """Give back the shares of a VM whose declared time, or the time to keep them, is over; its disk stays."""
+    """Release the shares of a VM whose declared time, or the time to keep them, is over; its disk stays."""
     is_held = vm.state is VmState.STOPPED
     reason = "the time to keep its shares is over" if is_held else "its time is over"
     try:

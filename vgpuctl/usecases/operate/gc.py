@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gc: find what vgpuctl made on hosts and in OVN that the store does not know, and take it away.
+"""gc: find what vgpuctl made on hosts and in OVN that the store does not know, and delete it.
 
 repair begins with what the store knows; gc begins with what is there.
 """
@@ -46,7 +46,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How it went. outcome: `taken away`, `gone, or in use by now`, `left alone: why` or `failed: why`."""
+    """How it went. outcome: `deleted`, `gone, or in use by now`, `left alone: why` or `failed: why`."""
 
     garbage: Garbage
     outcome: str
@@ -82,7 +82,7 @@ def find_garbage(services: Services, kinds: Collection[Kind]) -> Search:
 
 
 def take_away(services: Services, found: Sequence[Garbage], kinds: Collection[Kind]) -> tuple[Outcome, ...]:
-    """Take away what find_garbage found, host by host, where a second look finds it again; never more than that.
+    """Delete what find_garbage found, host by host, where a second look finds it again; never more than that.
 
     kinds: those that were looked for. No VM is placed on a host at work, and no layout applied. The first
     failure on a host ends the work there; other hosts go on. After a kill, the same command goes on.
@@ -115,7 +115,7 @@ def _take_from_host(
         outcomes |= {garbage: "gone, or in use by now" for garbage in wanted if garbage not in again}
         for garbage in (garbage for garbage in again if garbage in wanted):
             again[garbage]()
-            outcomes[garbage] = "taken away"
+            outcomes[garbage] = "deleted"
             _note(services, garbage)
         if any(garbage.kind is Kind.VGPU for garbage in wanted):
             remember_facts(services, services.host(host))
@@ -126,7 +126,7 @@ def _take_from_ovn(services: Services, wanted: Sequence[Garbage], outcomes: dict
         again = [garbage for garbage in _owners_of_nothing(services) if garbage in wanted]
         services.northbound.apply({garbage.name: [] for garbage in again})
     for garbage in wanted:
-        outcomes[garbage] = "taken away" if garbage in again else "gone, or in use by now"
+        outcomes[garbage] = "deleted" if garbage in again else "gone, or in use by now"
     for garbage in again:
         _note(services, garbage)
 
@@ -134,7 +134,7 @@ def _take_from_ovn(services: Services, wanted: Sequence[Garbage], outcomes: dict
 def _note(services: Services, garbage: Garbage) -> None:
     with services.store.transaction() as session:
         session.add_event("garbage-taken", garbage.name, f"{garbage.kind} on {garbage.host}")
-    services.say(f"{garbage.host}: {garbage.kind} {garbage.name} taken away")
+    services.say(f"{garbage.host}: {garbage.kind} {garbage.name} deleted")
 
 
 @contextlib.contextmanager
@@ -148,7 +148,7 @@ def _alone_on(services: Services, host: str) -> Iterator[None]:
 
 
 def _look(services: Services, name: str, kinds: Collection[Kind]) -> list[_Found]:
-    """What is garbage on one host, with what takes it away.
+    """What is garbage on one host, with what deletes it.
 
     The host is read before the store: what a run makes in between is in the store by then, for its row comes first.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""repair: finish or take back what a killed run, a lost connection or a reboot left between store, host and libvirt."""
+"""repair: finish or roll back what a killed run, a lost connection or a reboot left between store, host and libvirt."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.network.ports import disconnect
-from vgpuctl.usecases.network.repair_networks import mend_networks
+from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm import guest
@@ -21,7 +21,7 @@ from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
 
 @dataclass(frozen=True)
 class Repair:
-    """One thing that does not fit together. outcome: `finished`, `taken back`, `noted`, `would …` or `failed: why`."""
+    """One thing that does not fit together. outcome: `finished`, `rolled back`, `noted`, `would …` or `failed: why`."""
 
     subject: str
     host: str
@@ -36,9 +36,9 @@ def repair(
     only: Vm | None = None,
     shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
 ) -> tuple[Repair, ...]:
-    """Look at every VM of the store (or `only` one) and mend those whose last run is dead; living runs are left alone.
+    """Check every VM of the store (or `only` one) and repair those whose last run is dead; live runs are skipped.
 
-    One VM that cannot be mended never hides the others: its outcome begins with `failed`.
+    One VM that cannot be repaired never hides the others: its outcome begins with `failed`.
     shutdown_timeout_s: for each VM that a dead run was about to stop.
     """
     repairs = _finish_preemptions(services, shutdown_timeout_s, dry_run=dry_run) if only is None else []
@@ -60,10 +60,10 @@ def repair(
             found = _diagnose(services, vm, own)
             if found is None:
                 continue
-            what, outcome, mend = found
+            what, outcome, fix = found
             if not dry_run:
                 with operation(services, "repair", vm):
-                    mend()
+                    fix()
         except VgpuctlError as error:
             services.forget_host(vm.host)
             repairs.append(Repair(vm.domain_name, vm.host, f"VM is {vm.state}", f"failed: {error.message}"))
@@ -71,12 +71,12 @@ def repair(
         repairs.append(Repair(vm.domain_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
     known = {vm.uuid for vm in vms}
     for lease in (lease for lease in leases if lease.vm_uuid not in known):
-        repairs.append(_mend_orphan(services, lease, dry_run=dry_run))
-    repairs.extend(_mend_ledger(services, dry_run=dry_run))
+        repairs.append(_repair_orphan(services, lease, dry_run=dry_run))
+    repairs.extend(_fix_ledger(services, dry_run=dry_run))
     for vm in withdraw_dead_notices(services, dry_run=dry_run) if only is None else ():
         outcome = "would be withdrawn" if dry_run else "withdrawn"
         repairs.append(Repair(vm.domain_name, vm.host, "its preemption was announced and did not happen", outcome))
-    for subject, where, what, outcome in mend_networks(services, busy=busy, dry_run=dry_run):
+    for subject, where, what, outcome in repair_networks(services, busy=busy, dry_run=dry_run):
         repairs.append(Repair(subject, where, what, outcome))
     if not dry_run:
         with services.store.transaction() as session:
@@ -96,8 +96,8 @@ def _finish_preemptions(services: Services, timeout_s: float, *, dry_run: bool) 
     return repairs
 
 
-def mend_vm(services: Services, vm: Vm) -> str | None:
-    """Finish or take back what a killed run left of one VM. Returns what was found, None when nothing was wrong.
+def repair_vm(services: Services, vm: Vm) -> str | None:
+    """Finish or roll back what a killed run left of one VM. Returns what was found, None when nothing was wrong.
 
     Raises ConcurrentChange while a living run works on it, and the host's errors.
     """
@@ -109,18 +109,18 @@ def mend_vm(services: Services, vm: Vm) -> str | None:
         found = _diagnose(services, vm, leases)
         if found is None:
             return None
-        what, outcome, mend = found
-        mend()
+        what, outcome, fix = found
+        fix()
     return f"{what}: {outcome}"
 
 
-def _mend_ledger(services: Services, *, dry_run: bool) -> list[Repair]:
+def _fix_ledger(services: Services, *, dry_run: bool) -> list[Repair]:
     """Make the usage ledger agree with the leases. It is a matter of the store alone."""
     with services.store.reading() as session:
         found = session.ledger_faults()
     if found and not dry_run:
         with services.store.transaction() as session:
-            found = session.mend_ledger()
+            found = session.fix_ledger()
     outcome = "would be finished" if dry_run else "finished"
     return [Repair("usage ledger", "-", fault, outcome) for fault in found]
 
@@ -136,9 +136,9 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
                 "finished",
                 lambda: _finish(services, vm, leases),
             )
-        return f"creation did not end (VM is {vm.state})", "taken back", lambda: _take_back(services, vm, leases)
+        return f"creation did not end (VM is {vm.state})", "rolled back", lambda: _roll_back(services, vm, leases)
     if vm.state is VmState.DELETING:
-        return vm.problem or "deletion did not end", "finished", lambda: _take_back(services, vm, leases)
+        return vm.problem or "deletion did not end", "finished", lambda: _roll_back(services, vm, leases)
     state = services.host(vm.host).hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if vm.state is VmState.RUNNING and state is not DomainState.RUNNING:
         return (
@@ -151,7 +151,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     releasing = [lease for lease in leases if lease.state in (LeaseState.RELEASING, LeaseState.BROKEN)]
     if releasing:
         return (
-            f"{len(releasing)} shares were not given back",
+            f"{len(releasing)} shares were not released",
             "finished",
             lambda: release_shares(services, services.host(vm.host), releasing),
         )
@@ -181,7 +181,7 @@ def _note(services: Services, vm: Vm, leases: Sequence[Lease], state: VmState, l
         session.add_event("vm-repaired", vm.domain_name, f"now {state}")
 
 
-def _take_back(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+def _roll_back(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     host = services.host(vm.host)
     guest.remove_domain(host, vm)
     disconnect(services, vm)
@@ -189,15 +189,15 @@ def _take_back(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     release_shares(services, host, leases)
     with services.store.transaction() as session:
         session.delete_vm(vm.uuid)
-        session.add_event("vm-repaired", vm.domain_name, "taken back")
+        session.add_event("vm-repaired", vm.domain_name, "rolled back")
 
 
-def _mend_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:
+def _repair_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:
     subject, found = f"{lease.tenant}.{lease.vm_name}", f"lease of {lease.share.function} without a VM"
     if dry_run:
-        return Repair(subject, lease.host, found, "would be taken back")
+        return Repair(subject, lease.host, found, "would be rolled back")
     try:
         release_shares(services, services.host(lease.host), [lease])
     except VgpuctlError as error:
         return Repair(subject, lease.host, found, f"failed: {error.message}")
-    return Repair(subject, lease.host, found, "taken back")
+    return Repair(subject, lease.host, found, "rolled back")

@@ -28,28 +28,28 @@ from vgpuctl.usecases.support.survey import survey
 class HostCount:
     """How many more fit on one host.
 
-    lent: how many more fit beside those, of VMs that end before the first reservation there begins (`lent_until`).
+    backfill: how many more fit beside those, of VMs that end before the first reservation there (`backfill_until`).
     nodes: what each of its NUMA nodes has left for one such VM; one entry for a host with one node.
     """
 
     host: str
     now: int
     after_defrag: int | None = None
-    lent: int = 0
-    lent_until: float | None = None
+    backfill: int = 0
+    backfill_until: float | None = None
     nodes: tuple[NodeLeft, ...] = ()
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """now: without what is reserved for a time in which they would run; lent: what such VMs may use until then.
+    """now: without what is reserved for a time in which they would run; backfill: what such VMs may use until then.
 
     after_defrag: None when it was not asked. moves: what would have to move for it. refusals: why
     nothing fits, where nothing does.
     """
 
     now: int
-    lent: int
+    backfill: int
     after_defrag: int | None
     hosts: tuple[HostCount, ...]
     moves: tuple[Move, ...]
@@ -78,11 +78,11 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
     taken = promised_leases(leases, promises, at, request.duration_s)
     now = count_more(request, usable, taken)
     until = _first_begins(promises, at, request.duration_s)
-    lent: Counter[str] = Counter()
+    backfill: Counter[str] = Counter()
     if until:
         kept = [one for one in promises if one.begin <= at]
-        lent = count_more(request, usable, promised_leases(leases, kept, at, None))
-        lent.subtract(now)
+        backfill = count_more(request, usable, promised_leases(leases, kept, at, None))
+        backfill.subtract(now)
     then: Counter[str] | None = None
     moves: tuple[Move, ...] = ()
     if after_defrag:
@@ -106,13 +106,13 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
             one.name,
             now[one.name],
             None if then is None else then[one.name],
-            max(0, lent[one.name]),
-            until.get(one.name) if lent[one.name] > 0 else None,
+            max(0, backfill[one.name]),
+            until.get(one.name) if backfill[one.name] > 0 else None,
             left_on(request, one),
         )
         for one in usable
     )
-    total = sum(one.lent for one in hosts)
+    total = sum(one.backfill for one in hosts)
     refusals = () if now.total() else tuple(rejections_of(Fleet(usable, taken), request))
     return Capacity(now.total(), total, None if then is None else then.total(), hosts, moves, seen.failures, refusals)
 
@@ -128,6 +128,6 @@ def _first_begins(promises: Sequence[Booking], now: float, duration_s: float | N
 
 
 def _movable(placed: Sequence[PlacedVm], promises: Sequence[Booking]) -> list[PlacedVm]:
-    """The VMs that may move: those that were lent a reserved share stay, for it counts as taken by them."""
+    """The VMs that may move: VMs on a reserved share (backfill) stay, because the share counts as theirs."""
     reserved = {(one.host, held.function) for one in promises for held in one.shares}
     return [vm for vm in placed if not any((lease.host, lease.share.function) in reserved for lease in vm.leases)]

@@ -15,10 +15,10 @@ from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_memory import with_promised
-from vgpuctl.scheduler.judge import view_of
 from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.scheduler.relieve import relieve
+from vgpuctl.scheduler.scorer import view_of
 from vgpuctl.scheduler.victims import Candidate, Eviction
 from vgpuctl.scheduler.what_if import Change, changes_that_admit
 from vgpuctl.usecases.placement.preemption import find_eviction
@@ -126,7 +126,7 @@ def _without(capacity: HostCapacity, vm: Vm | None, own: Sequence[Lease]) -> Hos
     return replace(
         with_promised(capacity, less=promised),
         facts=relieve(capacity.facts, [lease.share for lease in own], [vm.uuid], running),
-        groups=capacity.groups - {(vm.request.tenant, vm.request.wishes.group or "")},
+        groups=capacity.groups - {(vm.request.tenant, vm.request.constraints.group or "")},
     )
 
 

@@ -50,7 +50,7 @@ def refuse_before_preemption(
     *,
     is_new: bool,
 ) -> None:
-    """Raise QuotaExceeded when VMs of one tenant with these leases would not fit after others gave theirs back.
+    """Raise QuotaExceeded when VMs of one tenant with these leases would not fit after others released theirs.
 
     No VM is to be preempted for a request that its own quota then refuses. given_back: leases of the victims.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only place that builds a HostCapacity: everything that placing knows of a host.
 
-Facts come from the host or the store's cache, promises from the store, traits and the declared layout from the
+Facts come from the host or the store's cache, promises from the store, constraints and the declared layout from the
 inventory. Every use case that places, counts or explains gets its hosts from here, so that a rule about hosts holds on
 every path.
 """
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import InventoryError
+from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.model.traits import NO_TRAITS
 from vgpuctl.model.vm import VmState
 from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_memory import with_promised
@@ -50,8 +50,8 @@ def read_promises(session: "Session", *, without: Collection[str] = ()) -> Store
     for vm in session.vms():
         if vm.uuid not in without and (vm.state is not VmState.STOPPED or vm.uuid in keeping):
             footprints[vm.host].append(footprint_of_vm(vm, keeping.get(vm.uuid, ())))
-        if vm.request.wishes.group is not None:
-            groups[vm.host] |= {(vm.request.tenant, vm.request.wishes.group)}
+        if vm.request.constraints.group is not None:
+            groups[vm.host] |= {(vm.request.tenant, vm.request.constraints.group)}
     return StoredPromises(footprints, groups)
 
 
@@ -68,7 +68,7 @@ def capacity_of(
             name,
             facts,
             generation,
-            traits=NO_TRAITS if inventory is None else inventory.traits(name),
+            constraints=NO_HOST_CONSTRAINTS if inventory is None else inventory.constraints(name),
             groups=promises.groups[name],
             declared=declared_gpus(inventory, name),
         ),

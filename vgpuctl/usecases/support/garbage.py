@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What can be garbage, in the order in which it is taken away."""
+    """What can be garbage, in the order in which it is deleted."""
 
     DOMAIN = "domain"
     VOLUME = "volume"
@@ -20,7 +20,7 @@ class Garbage:
     """One thing that no object of the store has.
 
     name: a domain, `POOL/VOLUME`, a libvirt network, an mdev's UUID or a VF, an owner of OVN's rows. host: `-` for OVN.
-    why: what makes it garbage. left: why it is left alone nevertheless, None when it can be taken away.
+    why: what makes it garbage. left: why it is left alone nevertheless, None when it can be deleted.
     """
 
     kind: Kind

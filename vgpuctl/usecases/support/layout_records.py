@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the store remembers of a host's layout: shares it made, and what an interrupted run still owes the host."""
+"""What the store keeps of a host's layout: shares it made, and restarts that an interrupted run left pending."""
 
 import json
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
 
 _SHARES = "layout-shares"
-_DEBTS = "layout-debts"
+_PENDING = "pending-restarts"
 
 
 @dataclass(frozen=True)
-class Debts:
-    """What a run took away for its own length. services: stopped ones. vms: (tenant, name) of VMs it stopped."""
+class PendingRestarts:
+    """What a run stopped and has to start again. services: by name. vms: (tenant, name)."""
 
     services: tuple[str, ...] = ()
     vms: tuple[tuple[str, str], ...] = ()
@@ -38,7 +38,7 @@ def shares_made(services: Services, host: str, facts: HostFacts) -> frozenset[st
 
 
 def note_share(services: Services, host: str, boot_id: str, step: Step) -> None:
-    """Remember or forget the share that a step makes or takes away; other steps are none of this."""
+    """Record the share that a step makes, or forget the one that it deletes; other steps change nothing."""
     if not isinstance(step, CreateMdev | DeleteMdev | SetVgpuType):
         return
     with services.store.transaction() as session:
@@ -59,30 +59,32 @@ def makes_share(step: Step) -> bool:
     return isinstance(step, CreateMdev) or (isinstance(step, SetVgpuType) and step.type_id != "0")
 
 
-def owe(services: Services, host: str, *, service: str | None = None, vm: tuple[str, str] | None = None) -> None:
+def note_pending_restart(
+    services: Services, host: str, *, service: str | None = None, vm: tuple[str, str] | None = None
+) -> None:
     """Note, before it is stopped, what has to be started again."""
     with services.store.transaction() as session:
-        debts = _read_debts(session, host)
-        if service is not None and service not in debts.services:
-            debts = replace(debts, services=(*debts.services, service))
-        if vm is not None and vm not in debts.vms:
-            debts = replace(debts, vms=(*debts.vms, vm))
-        session.save_host_record(host, _DEBTS, json.dumps(asdict(debts)))
+        pending = _read_pending(session, host)
+        if service is not None and service not in pending.services:
+            pending = replace(pending, services=(*pending.services, service))
+        if vm is not None and vm not in pending.vms:
+            pending = replace(pending, vms=(*pending.vms, vm))
+        session.save_host_record(host, _PENDING, json.dumps(asdict(pending)))
 
 
-def debts_of(services: Services, host: str) -> Debts:
-    """What is owed to the host."""
+def pending_restarts(services: Services, host: str) -> PendingRestarts:
+    """The services and VMs of a host that are still to be started."""
     with services.store.reading() as session:
-        return _read_debts(session, host)
+        return _read_pending(session, host)
 
 
-def settle(services: Services, host: str, left: Debts) -> None:
+def keep_pending_restarts(services: Services, host: str, left: PendingRestarts) -> None:
     """Keep only what could not be started again."""
     with services.store.transaction() as session:
-        if left == Debts():
-            session.drop_host_record(host, _DEBTS)
+        if left == PendingRestarts():
+            session.drop_host_record(host, _PENDING)
         else:
-            session.save_host_record(host, _DEBTS, json.dumps(asdict(left)))
+            session.save_host_record(host, _PENDING, json.dumps(asdict(left)))
 
 
 def _read_shares(session: Session, host: str, boot_id: str | None) -> dict[str, str]:
@@ -92,10 +94,10 @@ def _read_shares(session: Session, host: str, boot_id: str | None) -> dict[str, 
     return dict(content["made"]) if content and boot_id in (None, content["boot_id"]) else {}
 
 
-def _read_debts(session: Session, host: str) -> Debts:
-    record = session.host_record(host, _DEBTS)
+def _read_pending(session: Session, host: str) -> PendingRestarts:
+    record = session.host_record(host, _PENDING)
     if record is None:
-        return Debts()
+        return PendingRestarts()
     content = json.loads(record.content)
     vms: Sequence[Sequence[str]] = content["vms"]
-    return Debts(tuple(content["services"]), tuple((vm[0], vm[1]) for vm in vms))
+    return PendingRestarts(tuple(content["services"]), tuple((vm[0], vm[1]) for vm in vms))

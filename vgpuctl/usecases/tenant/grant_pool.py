@@ -8,7 +8,7 @@ from vgpuctl.usecases.support.services import Services
 
 
 def grant_pool(services: Services, name: str, tenants: Sequence[str], *, revoke: bool) -> tuple[Pool, bool]:
-    """Let tenants use a pool, or take their grants back; VMs that run there stay. Raises NotFound."""
+    """Let tenants use a pool, or revoke their grants; VMs that run there stay. Raises NotFound."""
     with services.store.transaction() as session:
         changed = [
             session.revoke_pool(name, tenant) if revoke else session.grant_pool(name, tenant) for tenant in tenants

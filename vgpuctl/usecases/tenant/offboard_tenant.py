@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""offboard-tenant: take back everything of a tenant but its name and its ledger, and prove that nothing is left."""
+"""offboard-tenant: delete everything of a tenant but its name and its ledger, and prove that nothing is left."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,9 +68,9 @@ def belongings(services: Services, tenant: str) -> Belongings:
 
 
 def offboard_tenant(services: Services, tenant: str, *, timeout_s: float) -> tuple[str, ...]:
-    """Take everything back, then ask every host and OVN. Returns the hosts that were asked.
+    """Delete everything, then ask every host and OVN. Returns the hosts that were asked.
 
-    The tenant's name stays in the store with its usage. Raises the first error of what could not be taken back; the
+    The tenant's name stays in the store with its usage. Raises the first error of what could not be deleted; the
     same command goes on from there. Raises PartialFailure when hosts did not answer, StateError when something is left.
     """
     with services.store.operation("offboard-tenant", f"tenant:{tenant}", tenant, exclusive=True):

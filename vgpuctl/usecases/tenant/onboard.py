@@ -25,7 +25,7 @@ from vgpuctl.usecases.network.vpc_changes import (
     change_objects,
     compare_object,
 )
-from vgpuctl.usecases.operate.repair import mend_vm
+from vgpuctl.usecases.operate.repair import repair_vm
 from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
@@ -204,12 +204,12 @@ def _vms(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
     for request in wanted.vms:
         with services.store.reading() as session:
             vm = session.vm(request.tenant, request.name)
-        mended = None
+        repaired = None
         if vm is not None and vm.state not in SETTLED:
             refuse_while_busy(services, vm)
-            mended = mend_vm(services, vm)
+            repaired = repair_vm(services, vm)
         created = create_vm(services, request)
-        word = CREATED if created.changed else CHANGED if mended else UNCHANGED
+        word = CREATED if created.changed else CHANGED if repaired else UNCHANGED
         yield ObjectOutcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else ())
     with services.store.reading() as session:
         others = {vm.request.name for vm in session.vms(tenant=wanted.tenant)}

@@ -15,9 +15,9 @@ Amounts = Mapping[str, int | None]
 
 
 def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amounts, dry_run: bool = False) -> bool:
-    """Set some quotas of a tenant, or with None take them away; the others stay. Returns whether anything changed.
+    """Set some quotas of a tenant, or with None remove them; the others stay. Returns whether anything changed.
 
-    A limit below what is used already refuses what comes, and takes nothing away. Raises NotFound, UsageError.
+    A limit below what is used already refuses what comes, and releases nothing. Raises NotFound, UsageError.
     """
     with services.store.reading() as session:
         session.tenant(name)

@@ -41,7 +41,7 @@ from vgpuctl.usecases.vm.preempt_vms import NO_CONSENT, Consent, claims_end, mak
 from vgpuctl.usecases.vm.shares import describe_share, leases_of
 
 OPERATION = "create-gang"
-"""The intent of each member. A member that is still `creating` when its run is dead is taken back with the others."""
+"""The intent of each member. A member that is still `creating` when its run is dead is rolled back with the others."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def create_gang(
     No VM becomes `running` in the store before all are. When they fit only if other VMs are preempted, they are,
     provided that there is consent (preempt_vms.make_room); in a dry run the first VM of the answer names them all.
     Raises UsageError for VMs of several tenants, StateError when only some of them are there, and what create_vm
-    raises; after any of them nothing is left behind, or the VMs are `deleting` and `repair` takes them back.
+    raises; after any of them nothing is left behind, or the VMs are `deleting` and `repair` rolls them back.
     """
     existing = find_existing_gang(services, requests)
     if existing is not None:
@@ -146,7 +146,7 @@ def given_up(operations: Sequence[Operation], vms: Sequence[Vm]) -> list[Vm]:
 
 
 def give_up_gangs(services: Services) -> None:
-    """Note that such members are to be taken back, also those that run already."""
+    """Note that such members are to be rolled back, also those that run already."""
     with services.store.transaction() as session:
         for vm in given_up(session.open_operations(), session.vms()):
             session.set_vm_state(vm.uuid, VmState.DELETING, "the VMs it was to be created with are not all there")

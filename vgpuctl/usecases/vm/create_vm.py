@@ -15,8 +15,8 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.model.volume import wanted_volumes
-from vgpuctl.scheduler.judge import FleetView, view_of
 from vgpuctl.scheduler.place import place
+from vgpuctl.scheduler.scorer import FleetView, view_of
 from vgpuctl.scheduler.victims import Candidate, Eviction
 from vgpuctl.usecases.network.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
 from vgpuctl.usecases.placement.preemption import find_eviction
@@ -312,7 +312,7 @@ def plan(services: Services, vm: Vm, network: Network | None, placement: Placeme
 def build(
     services: Services, vm: Vm, leases: tuple[Lease, ...], attachment: Attachment | None, undoing: Undo
 ) -> CreatedVm:
-    """Build the shares and start the guest. The VM's row stays `creating`, and `undoing` takes all of it back."""
+    """Build the shares and start the guest. The VM's row stays `creating`, and `undoing` rolls all of it back."""
     host = services.host(vm.host)
     facts = host.agent.facts()
     with services.store.transaction() as session:

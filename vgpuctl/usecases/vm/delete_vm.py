@@ -14,7 +14,7 @@ SHUTDOWN_TIMEOUT_S = 30.0
 
 
 def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT_S) -> None:
-    """Shut `vm` down (pulling the plug after timeout_s), undefine it and return every device to the pool.
+    """Shut `vm` down (forced off after timeout_s), undefine it and return every device to the pool.
 
     It leaves the queue first, with those it was to be created with: no controller creates or starts it again.
     Raises HostError or GuestError; what was done stays done, and the same command goes on from there. Raises

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give the shares of a VM back to the pool: the state first, then the device, then the lease is gone."""
+"""Release the shares of a VM: the state first, then the device, then the lease is gone."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,10 @@ from vgpuctl.usecases.vm.shares import apply
 
 
 def release_shares(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
-    """Take the devices of `leases` back; a device that is gone already (a reboot) is fine.
+    """Release the devices of `leases`; a device that is gone already (a reboot) is fine.
 
     The host is read again at the end, so that the next placement sees what is free.
-    Raises the host's error; the lease that could not be taken back is then `broken` with the reason.
+    Raises the host's error; the lease that could not be released is then `broken` with the reason.
     """
     if not leases:
         return
@@ -35,7 +35,7 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
             raise
         with services.store.transaction() as session:
             session.set_lease_state(lease.id, LeaseState.GONE)
-        services.say(f"{lease.tenant}.{lease.vm_name}: {lease.share.profile} on {lease.share.function} given back")
+        services.say(f"{lease.tenant}.{lease.vm_name}: {lease.share.profile} on {lease.share.function} released")
     facts = remember_facts(services, host)
     give_cpus_back(services, host, facts, {lease.vm_uuid for lease in leases})
 

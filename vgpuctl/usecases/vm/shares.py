@@ -102,7 +102,7 @@ def apply(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) ->
 
 
 def build_shares(host: HostSession, steps: Sequence[Step], undo: Sequence[Step], undoing: Undo) -> None:
-    """Do the steps; `undoing` takes back those that changed something, never what was there before or was refused."""
+    """Do the steps; `undoing` rolls back those that changed something, never what was there before or was refused."""
     untouched: set[str] = set()
     undoing.push("GPU shares", lambda: apply(host, [step for step in undo if untouched.isdisjoint(_targets(step))]))
     if not steps:

@@ -53,7 +53,7 @@ def _refuse_without_room(services: Services, vms: Sequence[Vm]) -> None:
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
         leases = with_promises(session, session.leases(), as_one(requests))
     # A host in maintenance takes no new VM, and these are not new.
-    open_again = [replace(one, traits=replace(one.traits, maintenance=None)) for one in capacities]
+    open_again = [replace(one, constraints=replace(one.constraints, maintenance=None)) for one in capacities]
     if place_together(Fleet(open_again, leases), requests) is None:
         raise NoCapacity(
             f"the {len(vms)} VMs of the gang do not fit together on their hosts now",

@@ -117,8 +117,8 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         leases = with_promises(session, session.leases(), vm.request, vm)
         promises = read_promises(session)
     capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
-    traits = replace(capacity.traits, maintenance=None)  # it takes no new VM, and this one is not
-    capacity = replace(capacity, traits=traits, groups=frozenset())
+    constraints = replace(capacity.constraints, maintenance=None)  # it takes no new VM, and this one is not
+    capacity = replace(capacity, constraints=constraints, groups=frozenset())
     pinned = replace(vm.request, host=vm.host)
     try:
         placement = place_again(pinned, capacity, leases, vm.nodes)
@@ -177,7 +177,7 @@ def _record_nodes(services: Services, vm: Vm, leases: Sequence[Lease], facts: Ho
 
 
 def _settle(services: Services, vm: Vm, before: Collection[str], undoing: Undo) -> None:
-    """Give back the leases that this run took, or leave them to `repair`. The VM stays as it was: it has its disk."""
+    """Release the leases that this run took, or leave them to `repair`. The VM stays as it was: it has its disk."""
     state = LeaseState.BROKEN if undoing.failures else LeaseState.GONE
     with services.store.transaction() as session:
         for lease in session.leases(vm_uuid=vm.uuid):

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.constraints import read_constraints
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import format_page_size, parse_page_size
 from vgpuctl.model.priority import parse_priority
@@ -27,7 +28,6 @@ from vgpuctl.model.vm import (
     check_name,
     named_network,
 )
-from vgpuctl.model.wishes import read_wishes
 from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded, read_documents
 from vgpuctl.specs.lines import line_of
 
@@ -188,7 +188,7 @@ def read_entry(entry: Any, where: str, tenant: str | None) -> VmRequest:
             autostart=vm.autostart,
             priority=parse_priority(str(vm.priority), what=f"{where}: priority"),
             preemptible=vm.preemptible,
-            wishes=read_wishes(
+            constraints=read_constraints(
                 policy=vm.policy, required=vm.require_labels, preferred=vm.prefer_labels, group=vm.group
             ),
             security_groups=tuple(vm.security_groups),

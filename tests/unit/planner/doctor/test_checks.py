@@ -17,8 +17,8 @@ from tests.unit.fleet_factory import emulated_a40, host_facts, lease, whole_card
 from vgpuctl import catalog
 from vgpuctl.agent.wire.boot import BootFacts
 from vgpuctl.agent.wire.check_ids import CheckId
+from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS, GpuDiagnostics, HostDiagnostics, LogLine, UnitDiagnostics
 from vgpuctl.agent.wire.facts import Gpu, Holder, MigFacts, ServiceFacts
-from vgpuctl.agent.wire.signs import LOG_PATTERNS, GpuSigns, HostSigns, LogLine, UnitSigns
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -33,7 +33,7 @@ from vgpuctl.model.layout import (
 from vgpuctl.model.lease import LeaseState, Share
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner import doctor
-from vgpuctl.planner.doctor import CHECKS, DomainSigns, Examined, Severity, examine
+from vgpuctl.planner.doctor import CHECKS, DomainDiagnostics, Examined, Severity, examine
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 
 GPU = "0000:41:00.0"
@@ -41,19 +41,19 @@ VF = "0000:41:00.4"
 MANAGER = "nvidia-vgpu-mgr.service"
 VGPU = VgpuLayout()
 HEALTHY_UNITS = (
-    UnitSigns(MANAGER, "loaded", "active", "success"),
-    UnitSigns("nvidia-vgpud.service", "loaded", "inactive", "success"),
-    UnitSigns("nvidia-fabricmanager.service", "not-found", "inactive", "success"),
+    UnitDiagnostics(MANAGER, "loaded", "active", "success"),
+    UnitDiagnostics("nvidia-vgpud.service", "loaded", "inactive", "success"),
+    UnitDiagnostics("nvidia-fabricmanager.service", "not-found", "inactive", "success"),
 )
 
 
-def seen(gpu: Gpu, layout: Layout = VGPU, *, signs: dict[str, Any] | None = None, **more: Any) -> Examined:
-    """A host with one GPU; `signs` are of the GPU."""
-    told = GpuSigns(gpu.address, unbind_lock=True, **(signs or {}))
+def seen(gpu: Gpu, layout: Layout = VGPU, *, diagnostics: dict[str, Any] | None = None, **more: Any) -> Examined:
+    """A host with one GPU; `diagnostics` are of the GPU."""
+    told = GpuDiagnostics(gpu.address, unbind_lock=True, **(diagnostics or {}))
     declared = HostLayout((GpuLayout(GpuMatch(), layout),))
-    host = {key: more.pop(key) for key in list(more) if key in HostSigns.__dataclass_fields__}
+    host = {key: more.pop(key) for key in list(more) if key in HostDiagnostics.__dataclass_fields__}
     facts = replace(host_facts([gpu]), **more.pop("facts", {}))
-    return Examined(facts, HostSigns((told,), **{"units": HEALTHY_UNITS, **host}), declared, **more)
+    return Examined(facts, HostDiagnostics((told,), **{"units": HEALTHY_UNITS, **host}), declared, **more)
 
 
 def a40(**changes: Any) -> Gpu:
@@ -92,7 +92,7 @@ def logged(check: str, text: str = "a line") -> tuple[LogLine, ...]:
 
 def without_unbind_lock() -> Examined:
     found = seen(a40())
-    return replace(found, signs=replace(found.signs, gpus=(GpuSigns(GPU, unbind_lock=False),)))
+    return replace(found, diagnostics=replace(found.diagnostics, gpus=(GpuDiagnostics(GPU, unbind_lock=False),)))
 
 
 def old_and_new() -> Examined:
@@ -110,17 +110,17 @@ CASES: list[tuple[str, Callable[[], Examined], str]] = [
     ("wrong-driver", lambda: seen(a40(driver="vfio-pci", vfs=())), "apply-hosts"),
     ("gpu-in-use", lambda: seen(a40(users=(Holder(77, "nvidia-smi"),))), "stop_services"),
     ("mode-pending", lambda: seen(h100(mig=MigFacts(False, True))), "--reset"),
-    ("mode-pending", lambda: seen(a40(), signs={"ecc_current": True, "ecc_pending": False}), "reboot"),
+    ("mode-pending", lambda: seen(a40(), diagnostics={"ecc_current": True, "ecc_pending": False}), "reboot"),
     ("mig-without-instance", lambda: seen(h100(mig=MigFacts(True, True)), MigVgpuLayout()), "geometry"),
     ("size-conflict", lambda: seen(a40_with("A40-4Q"), VgpuLayout(types=("A40-8Q",))), "mixed-size"),
     ("stale-vgpu", lambda: seen(a40_with("A40-8Q")), "current_vgpu_type"),
     ("mixed-size-lost", lambda: seen(a40(heterogeneous=False), VgpuLayout(size_mode=SizeMode.MIXED)), "apply-hosts"),
-    ("fabric", lambda: seen(h100(), signs={"fabric": "in-progress"}), "802"),
-    ("fabric", lambda: seen(h100(), signs={"fabric": "completed"}, fabric_mode=0), "FABRIC_MODE=2"),
+    ("fabric", lambda: seen(h100(), diagnostics={"fabric": "in-progress"}), "802"),
+    ("fabric", lambda: seen(h100(), diagnostics={"fabric": "completed"}, fabric_mode=0), "FABRIC_MODE=2"),
     ("memory-map", lambda: seen(whole_large(), PassthroughLayout(), address_bits=39), "X-PciMmio64Mb"),
     (
         "group-not-isolated",
-        lambda: seen(whole_card(), PassthroughLayout(), signs={"strangers": ("0000:00:1f.3",)}),
+        lambda: seen(whole_card(), PassthroughLayout(), diagnostics={"strangers": ("0000:00:1f.3",)}),
         "ACS",
     ),
     (
@@ -132,10 +132,14 @@ CASES: list[tuple[str, Callable[[], Examined], str]] = [
     ("kernel-module", lambda: seen(a40(driver=None), nvidia_module=False), "dkms"),
     ("kernel-module", lambda: seen(a40(), facts={"nvml_problem": "Driver/library version mismatch"}), "reboot"),
     ("secure-boot", lambda: seen(a40(), lines=logged("secure-boot"), secure_boot=True), "mokutil"),
-    ("vgpu-manager", lambda: seen(a40(), units=(UnitSigns(MANAGER, "loaded", "failed", "exit-code"),)), "journalctl"),
+    (
+        "vgpu-manager",
+        lambda: seen(a40(), units=(UnitDiagnostics(MANAGER, "loaded", "failed", "exit-code"),)),
+        "journalctl",
+    ),
     (
         "ecc-and-type",
-        lambda: seen(m60(), VgpuLayout(types=("M60-2B",)), signs={"ecc_current": True, "ecc_pending": True}),
+        lambda: seen(m60(), VgpuLayout(types=("M60-2B",)), diagnostics={"ecc_current": True, "ecc_pending": True}),
         "-e 0",
     ),
     ("mixed-generations", old_and_new, "release notes"),
@@ -144,12 +148,12 @@ CASES: list[tuple[str, Callable[[], Examined], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("check", "provoke", "mend"), CASES, ids=[f"{case[0]}-{number}" for number, case in enumerate(CASES)]
+    ("check", "provoke", "fix"), CASES, ids=[f"{case[0]}-{number}" for number, case in enumerate(CASES)]
 )
-def test_a_provoked_failure_is_found_with_its_mend(check: str, provoke: Callable[[], Examined], mend: str) -> None:
+def test_a_provoked_failure_is_found_with_its_fix(check: str, provoke: Callable[[], Examined], fix: str) -> None:
     found = [finding for finding in examine(provoke()) if finding.check == check]
     assert found, [finding.check for finding in examine(provoke())]
-    assert any(mend in finding.mend for finding in found) and all(finding.read for finding in found)
+    assert any(fix in finding.fix for finding in found) and all(finding.read for finding in found)
 
 
 @pytest.mark.parametrize("check", [check for check, _, _ in LOG_PATTERNS])
@@ -178,7 +182,7 @@ def test_a_vgpu_that_somebody_may_want_is_not_stale() -> None:
     used = next(one.address for one in gpu.vfs if one.current_type not in (None, "0"))
     leased = seen(gpu, leases=(lease("gpu1", replace(held, function=used)),))
     made = seen(gpu, made=(used,))
-    defined = seen(gpu, domains=(DomainSigns("web-9", "u", False, (used,)),))
+    defined = seen(gpu, domains=(DomainDiagnostics("web-9", "u", False, (used,)),))
     running = seen(replace(gpu, vfs=tuple(replace(one, holders=(Holder(5, "qemu"),)) for one in gpu.vfs)))
     for examined in (leased, made, defined, running):
         assert [one.check for one in examine(examined)] == []
@@ -210,7 +214,7 @@ def with_vfs(driver: str | None, *, offers_types: bool | None = None, count: int
 
 
 @pytest.mark.parametrize(
-    ("check", "examined", "read", "mend"),
+    ("check", "examined", "read", "fix"),
     [
         ("pf-unbound", seen(a40(driver=None, vfs=())), "driver is none", "binds nvidia"),
         ("vfs-without-driver", seen(with_vfs(None)), "VFs without a driver", "apply-hosts"),
@@ -220,11 +224,9 @@ def with_vfs(driver: str | None, *, offers_types: bool | None = None, count: int
         ("board-unknown", seen(a40(vfs=(), types=()), sriov_boards=("20b0",)), "knows 20b0", "driver"),
     ],
 )
-def test_each_sick_state_of_sriov_is_named_with_its_remedy(
-    check: str, examined: Examined, read: str, mend: str
-) -> None:
+def test_each_sick_state_of_sriov_is_named_with_its_remedy(check: str, examined: Examined, read: str, fix: str) -> None:
     [finding] = [one for one in examine(examined) if one.check == check]
-    assert finding.severity is Severity.ERROR and read in finding.read and mend in finding.mend
+    assert finding.severity is Severity.ERROR and read in finding.read and fix in finding.fix
 
 
 def test_a_card_with_healthy_vfs_left_is_a_warning_and_held_vfs_are_somebodys() -> None:
@@ -239,7 +241,7 @@ def test_a_card_with_healthy_vfs_left_is_a_warning_and_held_vfs_are_somebodys() 
 def test_units_of_others_that_change_sriov_are_warned_of(name: str) -> None:
     examined = seen(a40(), facts={"services": (ServiceFacts(name, False), ServiceFacts("ssh.service", True))})
     [finding] = [one for one in examine(examined) if one.check == "foreign-sriov-unit"]
-    assert finding.severity is Severity.WARNING and f"systemctl disable --now {name}" in finding.mend
+    assert finding.severity is Severity.WARNING and f"systemctl disable --now {name}" in finding.fix
     assert name in finding.read
 
 
@@ -263,7 +265,7 @@ def test_a_vf_in_quarantine_is_named_with_the_way_out() -> None:
     kept = replace(gpu.vfs[0], quarantine="QEMU of acme.web was killed")
     [finding] = [one for one in examine(seen(replace(gpu, vfs=(kept, *gpu.vfs[1:])))) if one.check == "vf-quarantined"]
     assert finding.severity is Severity.WARNING and finding.subject == kept.address
-    assert "was killed" in finding.read and f"rm /run/vgpuctl/quarantine/{gpu.address}/{kept.address}" in finding.mend
+    assert "was killed" in finding.read and f"rm /run/vgpuctl/quarantine/{gpu.address}/{kept.address}" in finding.fix
 
 
 def test_a_boot_unit_whose_python_is_gone_is_named() -> None:

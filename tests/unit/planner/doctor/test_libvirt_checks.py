@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import emulated_a40, host_facts
-from vgpuctl.agent.wire.signs import LIBVIRT_DAEMONS, MODULAR_DAEMONS, HostSigns, PoolLabel, UnitSigns
+from vgpuctl.agent.wire.diagnostics import LIBVIRT_DAEMONS, MODULAR_DAEMONS, HostDiagnostics, PoolLabel, UnitDiagnostics
 from vgpuctl.planner.doctor import Examined, Severity, examine
 from vgpuctl.planner.doctor.libvirt_checks import daemon_of
 
@@ -18,15 +18,17 @@ def host(units: dict[str, bool], distribution: tuple[str, ...] = ("rhel",)) -> E
     """A host with these units loaded; the value says whether they are active."""
     names = [f"{daemon}.{kind}" for daemon in LIBVIRT_DAEMONS for kind in ("service", "socket")]
     shown = [
-        UnitSigns(name, "loaded" if name in units else "not-found", "active" if units.get(name) else "inactive", "")
+        UnitDiagnostics(
+            name, "loaded" if name in units else "not-found", "active" if units.get(name) else "inactive", ""
+        )
         for name in names
     ]
     facts = replace(host_facts([emulated_a40().facts()]), distribution=distribution)
-    return Examined(facts, HostSigns((), units=tuple(shown)))
+    return Examined(facts, HostDiagnostics((), units=tuple(shown)))
 
 
 def said(seen: Examined) -> list[tuple[str, str, str]]:
-    return [(one.severity, one.read, one.mend) for one in examine(seen) if one.check == "libvirt-daemons"]
+    return [(one.severity, one.read, one.fix) for one in examine(seen) if one.check == "libvirt-daemons"]
 
 
 @pytest.mark.parametrize(
@@ -48,26 +50,26 @@ def test_a_host_whose_daemons_listen_has_no_finding(units: dict[str, bool], unit
 
 @pytest.mark.parametrize("daemon", [*MODULAR_DAEMONS[1:], "virtlogd"])
 def test_a_daemon_of_a_modular_host_that_does_not_listen_is_named(daemon: str) -> None:
-    ((severity, read, mend),) = said(host({**MODULAR, f"{daemon}.socket": False}))
+    ((severity, read, fix),) = said(host({**MODULAR, f"{daemon}.socket": False}))
     assert severity == (Severity.NOTE if daemon == "virtnodedevd" else Severity.ERROR)
     assert read.startswith(f"{daemon} does not listen")
-    assert mend == f"`systemctl enable --now {daemon}.socket`"
+    assert fix == f"`systemctl enable --now {daemon}.socket`"
 
 
 def test_a_daemon_that_is_not_installed_is_named_with_its_package() -> None:
-    ((_, _, mend),) = said(host({name: True for name in MODULAR if name != "virtstoraged.socket"}))
-    assert mend.startswith("dnf install -y libvirt, then `systemctl enable --now virtstoraged.")
+    ((_, _, fix),) = said(host({name: True for name in MODULAR if name != "virtstoraged.socket"}))
+    assert fix.startswith("dnf install -y libvirt, then `systemctl enable --now virtstoraged.")
 
 
 def test_a_stopped_libvirtd_is_named_by_the_hosts_own_unit() -> None:
-    ((_, read, mend),) = said(host({**MONOLITHIC, "libvirtd.service": False, "libvirtd.socket": False}, ("debian",)))
-    assert (read.split()[0], mend) == ("libvirtd", "`systemctl enable --now libvirtd.socket`")
+    ((_, read, fix),) = said(host({**MONOLITHIC, "libvirtd.service": False, "libvirtd.socket": False}, ("debian",)))
+    assert (read.split()[0], fix) == ("libvirtd", "`systemctl enable --now libvirtd.socket`")
 
 
 def test_a_host_without_libvirt_is_told_its_package() -> None:
-    ((_, read, mend),) = said(host({}, ("sles",)))
+    ((_, read, fix),) = said(host({}, ("sles",)))
     assert read == "no daemon of libvirt is installed"
-    assert mend.startswith("zypper ") and "libvirt-daemon-qemu" in mend
+    assert fix.startswith("zypper ") and "libvirt-daemon-qemu" in fix
 
 
 def test_both_kinds_at_once_are_named() -> None:
@@ -77,7 +79,7 @@ def test_both_kinds_at_once_are_named() -> None:
 
 def test_a_host_without_systemd_is_not_judged() -> None:
     facts = host_facts([emulated_a40().facts()])
-    assert said(Examined(facts, HostSigns(()))) == []
+    assert said(Examined(facts, HostDiagnostics(()))) == []
 
 
 @pytest.mark.parametrize(
@@ -94,8 +96,8 @@ def test_a_pool_with_another_label_is_named_where_selinux_enforces(
     mode: str, label: str | None, is_named: bool
 ) -> None:
     facts = replace(host_facts([emulated_a40().facts()]), selinux=mode)
-    seen = Examined(facts, HostSigns((), pool_labels=(PoolLabel("vms", "/srv/vms", label),)))
+    seen = Examined(facts, HostDiagnostics((), pool_labels=(PoolLabel("vms", "/srv/vms", label),)))
     found = [one for one in examine(seen) if one.check == "selinux-pool"]
     assert bool(found) is is_named
     if found:
-        assert found[0].mend.startswith("`semanage fcontext -a -t virt_image_t '/srv/vms(/.*)?'` and `restorecon -R")
+        assert found[0].fix.startswith("`semanage fcontext -a -t virt_image_t '/srv/vms(/.*)?'` and `restorecon -R")

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import host_facts
-from vgpuctl.agent.wire.ovn import InterfaceFacts, OvnFacts, OvnSigns, TunnelSigns
-from vgpuctl.agent.wire.signs import HostSigns
+from vgpuctl.agent.wire.diagnostics import HostDiagnostics
+from vgpuctl.agent.wire.ovn import InterfaceFacts, OvnDiagnostics, OvnFacts, TunnelDiagnostics
 from vgpuctl.agent.wire.steps import Chassis
 from vgpuctl.model.layout import HostLayout, NetworkLayout
 from vgpuctl.planner.doctor import Examined, TunnelState, examine
@@ -18,12 +18,14 @@ FACTS = OvnFacts(
     chassis=Chassis("gpu1", "ssl:192.0.2.1:6642", "geneve", "10.83.0.9"),
     interfaces=(InterfaceFacts("eno1", 1500, ("10.83.0.9/24",)),),
 )
-SIGNS = OvnSigns("connected", (TunnelSigns("10.83.0.2", 1500),), has_role=True)
+DIAGNOSTICS = OvnDiagnostics("connected", (TunnelDiagnostics("10.83.0.2", 1500),), has_role=True)
 CHECKS = {"ovn", "ovn-role", "tunnel-mtu", "tunnel-down"}
 
 
-def found(facts: OvnFacts | None = FACTS, signs: OvnSigns | None = SIGNS, layout: HostLayout = LAYOUT) -> list[str]:
-    seen = Examined(replace(host_facts([]), ovn=facts), HostSigns((), ovn=signs), layout)
+def found(
+    facts: OvnFacts | None = FACTS, diagnostics: OvnDiagnostics | None = DIAGNOSTICS, layout: HostLayout = LAYOUT
+) -> list[str]:
+    seen = Examined(replace(host_facts([]), ovn=facts), HostDiagnostics((), ovn=diagnostics), layout)
     return [f"{one.check}: {one.read}" for one in examine(seen) if one.check in CHECKS]
 
 
@@ -33,35 +35,39 @@ def test_a_healthy_chassis_has_no_finding_and_neither_has_a_host_that_is_none() 
 
 
 @pytest.mark.parametrize(
-    ("facts", "signs", "words"),
+    ("facts", "diagnostics", "words"),
     [
         (None, None, "ovn: the host has no Open vSwitch and ovn-controller"),
         (replace(FACTS, missing=("ovn-controller",)), None, "ovn: the host has no ovn-controller"),
-        (replace(FACTS, modules=("openvswitch",)), SIGNS, "has no module geneve"),
-        (replace(FACTS, chassis=Chassis("other")), SIGNS, "system-id is other, the inventory has gpu1"),
+        (replace(FACTS, modules=("openvswitch",)), DIAGNOSTICS, "has no module geneve"),
+        (replace(FACTS, chassis=Chassis("other")), DIAGNOSTICS, "system-id is other, the inventory has gpu1"),
         (
             replace(FACTS, chassis=Chassis("gpu1", address="192.0.2.7")),
-            SIGNS,
+            DIAGNOSTICS,
             "tunnels end at 192.0.2.7, the host's address in 10.83.0.0/24 is 10.83.0.9",
         ),
         (FACTS, None, "ovn-controller does not run"),
-        (FACTS, replace(SIGNS, has_role=False), "lets this host's certificate write every row of every host"),
-        (FACTS, replace(SIGNS, connection="not connected"), "is not connected with ssl:192.0.2.1:6642"),
+        (FACTS, replace(DIAGNOSTICS, has_role=False), "lets this host's certificate write every row of every host"),
+        (FACTS, replace(DIAGNOSTICS, connection="not connected"), "is not connected with ssl:192.0.2.1:6642"),
         (
             replace(FACTS, interfaces=(InterfaceFacts("eno1", 1400, ("10.83.0.9/24",)),)),
-            SIGNS,
+            DIAGNOSTICS,
             "tunnel-mtu: the MTU of eno1 is 1400, guests' packets of 1442 bytes need 1500",
         ),
         (
             FACTS,
-            OvnSigns("connected", (TunnelSigns("10.83.0.2", 576),)),
+            OvnDiagnostics("connected", (TunnelDiagnostics("10.83.0.2", 576),)),
             "tunnel-mtu: the way to 10.83.0.2 carries 576",
         ),
-        (FACTS, OvnSigns("connected", (TunnelSigns("10.83.0.2", 0),)), "tunnel-down: 10.83.0.2 does not answer"),
+        (
+            FACTS,
+            OvnDiagnostics("connected", (TunnelDiagnostics("10.83.0.2", 0),)),
+            "tunnel-down: 10.83.0.2 does not answer",
+        ),
     ],
 )
-def test_what_is_wrong_is_found(facts: OvnFacts | None, signs: OvnSigns | None, words: str) -> None:
-    (text,) = found(facts, signs)
+def test_what_is_wrong_is_found(facts: OvnFacts | None, diagnostics: OvnDiagnostics | None, words: str) -> None:
+    (text,) = found(facts, diagnostics)
     assert words in text
 
 
@@ -82,14 +88,14 @@ def test_what_is_wrong_is_found(facts: OvnFacts | None, signs: OvnSigns | None, 
     ],
 )
 def test_a_tunnel_that_answers_ping_and_carries_nothing_is_down(state: TunnelState, words: list[str]) -> None:
-    seen = Examined(replace(host_facts([]), ovn=FACTS), HostSigns((), ovn=SIGNS), LAYOUT, tunnels=(state,))
+    seen = Examined(replace(host_facts([]), ovn=FACTS), HostDiagnostics((), ovn=DIAGNOSTICS), LAYOUT, tunnels=(state,))
     findings = [one for one in examine(seen) if one.check == "tunnel-down"]
     assert [one.read for one in findings] == words
-    assert all(f"{state.port}/udp" in one.mend for one in findings if one.mend)
+    assert all(f"{state.port}/udp" in one.fix for one in findings if one.fix)
 
 
 def test_a_host_that_does_not_answer_at_all_is_told_once() -> None:
-    signs = OvnSigns("connected", (TunnelSigns("10.83.0.2", 0),))
+    diagnostics = OvnDiagnostics("connected", (TunnelDiagnostics("10.83.0.2", 0),))
     tunnels = (TunnelState("10.83.0.2", 6081, is_silent=True),)
-    seen = Examined(replace(host_facts([]), ovn=FACTS), HostSigns((), ovn=signs), LAYOUT, tunnels=tunnels)
+    seen = Examined(replace(host_facts([]), ovn=FACTS), HostDiagnostics((), ovn=diagnostics), LAYOUT, tunnels=tunnels)
     assert [one.read for one in examine(seen) if one.check == "tunnel-down"] == ["10.83.0.2 does not answer"]

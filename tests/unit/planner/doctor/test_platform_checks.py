@@ -42,7 +42,7 @@ def declaring(page_kib: int, count: int) -> Examined:
 )
 def test_it_is_found_with_its_fix(check: str, found: Examined, fix: str) -> None:
     (finding,) = [one for one in examine(found) if one.check == check]
-    assert fix in finding.mend
+    assert fix in finding.fix
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ CASES: list[tuple[str, Newcomer, str]] = [
 @pytest.mark.parametrize(("check", "host", "fix"), CASES, ids=[f"{one[0]}-{n}" for n, one in enumerate(CASES)])
 def test_what_is_missing_is_told_with_its_fix(check: str, host: Newcomer, fix: str) -> None:
     findings = found(check, host)
-    assert findings and all(one.read and one.mend for one in findings)
-    assert any(fix in one.mend for one in findings), findings
+    assert findings and all(one.read and one.fix for one in findings)
+    assert any(fix in one.fix for one in findings), findings
 
 
 def test_nothing_is_missing_on_a_ready_host() -> None:

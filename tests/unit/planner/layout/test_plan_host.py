@@ -229,9 +229,7 @@ def test_an_idle_share_of_ours_goes_and_a_strangers_stays() -> None:
     }
     facts = SimulatedHost(gpu).facts()
     plan = plan_host(declare(VgpuLayout()), facts, made=["11111111-0000-4000-8000-000000000000"])
-    assert [planned.summary for planned in plan.steps] == [
-        "take away the idle share 11111111-0000-4000-8000-000000000000"
-    ]
+    assert [planned.summary for planned in plan.steps] == ["delete the idle share 11111111-0000-4000-8000-000000000000"]
 
 
 def test_types_that_are_not_allowed_are_a_difference_and_are_left_alone() -> None:

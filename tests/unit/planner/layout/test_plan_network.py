@@ -92,7 +92,7 @@ def test_what_stands_in_the_way_is_named(found: OvnFacts | None, code: str) -> N
     assert ([one.code for one in plan.obstacles], plan.steps) == ([code], ())
 
 
-def test_a_missing_certificate_is_a_difference_that_apply_hosts_mends() -> None:
+def test_a_missing_certificate_is_a_difference_that_apply_hosts_fixes() -> None:
     (difference,) = planned(replace(DONE, has_certificate=False)).differences
     assert difference.subject == "certificate" and difference.remedy
 

@@ -22,7 +22,7 @@ options:
     type: bool
     default: false
   undo:
-    description: Where a host's run fails, take back what it did there.
+    description: If a host's run fails, roll back what it did there.
     type: bool
     default: false
   boot:

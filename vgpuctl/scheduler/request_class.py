@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One kind of request under one policy, with the answers that are known: a class of GPUs is asked once."""
+"""Equal requests under one policy, with the offers that are known: each class of GPUs is computed once."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from vgpuctl import catalog
+from vgpuctl.model.constraints import Label
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.fit import ask, by_conditions, fit, given_for_conditions
 from vgpuctl.scheduler.gpu_class import Card
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.guest_place import need_of
 from vgpuctl.scheduler.host_nodes import NodeRoom
-from vgpuctl.scheduler.judge import Judge, Price
 from vgpuctl.scheduler.kinds import vgpu
 from vgpuctl.scheduler.node_choice import Cells, Reach, choose_cells, may_take
-from vgpuctl.scheduler.offer import Offer, Refusal, Wanted
+from vgpuctl.scheduler.offer import Offer, Refusal, ShareRequest
+from vgpuctl.scheduler.scorer import Price, Scorer
 
 
 class IndexKey(NamedTuple):
@@ -37,14 +37,14 @@ class IndexKey(NamedTuple):
     with_untouched: bool = False
 
 
-def wants_of(request: VmRequest) -> list[Wanted]:
-    """One Wanted per share, in the request's order."""
-    wants: list[Wanted] = []
+def share_requests_of(request: VmRequest) -> list[ShareRequest]:
+    """One ShareRequest per share, in the request's order."""
+    wants: list[ShareRequest] = []
     for gpu in request.gpus:
         boards = None
         if gpu.board is not None:
             boards = frozenset(board.key for board in catalog.boards_named(gpu.board))
-        wants.extend([Wanted(gpu, boards, request.wishes.required)] * gpu.count)
+        wants.extend([ShareRequest(gpu, boards, request.constraints.required)] * gpu.count)
     return wants
 
 
@@ -56,30 +56,30 @@ class Fitting(NamedTuple):
     cells: Cells
 
 
-class Question:
-    """number: of the question in its fleet, never given twice. Answers are kept by the class of a GPU (gpu_class)."""
+class RequestClass:
+    """number: unique in its fleet, never given twice. Offers are kept by the class of a GPU (gpu_class)."""
 
-    def __init__(self, number: int, request: VmRequest, judge: Judge) -> None:
+    def __init__(self, number: int, request: VmRequest, scorer: Scorer) -> None:
         self.number = number
-        self.judge = judge
+        self.scorer = scorer
         self.need = need_of(request)
         self.page_kib = request.hugepages_kib
-        self.wants = wants_of(request)
-        self._required = request.wishes.required
-        self.takes_turns = judge.takes_turns()
+        self.wants = share_requests_of(request)
+        self._required = request.constraints.required
+        self.takes_turns = scorer.takes_turns()
         several = len(self.wants) != 1
         self.has_gpus = bool(self.wants)
-        with_places = several and judge.wants_closeness()
+        with_places = several and scorer.wants_closeness()
         self.index = IndexKey(
             of_hosts=several,
-            with_loads=judge.wants_loads(),
+            with_loads=scorer.wants_loads(),
             with_places=with_places,
             page_kib=request.hugepages_kib,
             has_gpus=self.has_gpus,
-            with_untouched=judge.is_least_waste and not several,
+            with_untouched=scorer.is_least_waste and not several,
         )
         self.indexes = tuple(self.index._replace(reach=reach) for reach in Reach)
-        self.compares_models = judge.is_least_waste and any(map(_may_be_any_model, self.wants))
+        self.compares_models = scorer.is_least_waste and any(map(_may_be_any_model, self.wants))
         self._different = list(Counter(self.wants).items())
         self._best: dict[int, Offer | None] = {}
         self._prices: dict[tuple[int, float], Price | None] = {}
@@ -96,7 +96,7 @@ class Question:
             offer = self._offer_on(number, state)
             price = None
             if offer is not None:
-                price = self.judge.price_of(offer, state, free, by_size=by_conditions(self.wants[0]))
+                price = self.scorer.price_of(offer, state, free, by_size=by_conditions(self.wants[0]))
             self._prices[key] = price
         return self._prices[key]
 
@@ -149,19 +149,19 @@ class Question:
             cells = choose_cells(self.need, (), rooms, reach)
             if cells is None or not labels.issuperset(self._required):
                 return None
-            price = self.judge.price_of_all((), (len(states),), _by_address(states), size_mib=0)
-            return Fitting((price[0], self.judge.missing(labels), *price[2:]), (), cells)
+            price = self.scorer.price_of_all((), (len(states),), _by_address(states), size_mib=0)
+            return Fitting((price[0], self.scorer.missing(labels), *price[2:]), (), cells)
         if not may_take(self.need, rooms):
             return None
         at_one_node = ([state for state in states if state.gpu.numa_node == room.number] for room in rooms)
         for some in (states, *(at_one_node if len(rooms) > 1 else ())):
-            found = fit(self.wants, some, self.judge)
+            found = fit(self.wants, some, self.scorer)
             if found is None:
                 continue
             cells = choose_cells(self.need, nodes_of(found.shares), rooms, reach)
             if cells is not None:
                 size_mib = given_for_conditions(self.wants, found)
-                price = self.judge.price_of_all(found.shares, found.waste, _by_address(states), size_mib=size_mib)
+                price = self.scorer.price_of_all(found.shares, found.waste, _by_address(states), size_mib=size_mib)
                 return Fitting(price, found.shares, cells)
         return None
 
@@ -171,7 +171,7 @@ class Question:
             offer = None
             if not isinstance(answer, Refusal):
                 by_size = by_conditions(self.wants[0])
-                offer = self.judge.in_order(answer, {state.gpu.address: state}, by_size=by_size)[0]
+                offer = self.scorer.in_order(answer, {state.gpu.address: state}, by_size=by_size)[0]
             self._best[number] = offer
         return self._best[number]
 
@@ -181,7 +181,7 @@ def nodes_of(shares: Iterable[Share]) -> list[int]:
     return [one.numa_node for one in shares if one.numa_node is not None]
 
 
-def _may_be_any_model(wanted: Wanted) -> bool:
+def _may_be_any_model(wanted: ShareRequest) -> bool:
     return wanted.request.profile is None and wanted.boards is None
 
 
@@ -189,7 +189,7 @@ def _by_address(states: Iterable[GpuState]) -> dict[str, GpuState]:
     return {state.gpu.address: state for state in states}
 
 
-def _most(wanted: Wanted, state: GpuState, times: int) -> int:
+def _most(wanted: ShareRequest, state: GpuState, times: int) -> int:
     """How many of one want a GPU takes when nothing else is wanted of it, counted up to `times`.
 
     For a want that names conditions this is `times` as soon as it takes one: which types go together is not counted.

@@ -5,9 +5,15 @@ from vgpuctl.errors import UsageError
 from vgpuctl.inventory.layout import read_match
 from vgpuctl.inventory.layout_value import Value
 from vgpuctl.inventory.tree import VariableSet
+from vgpuctl.model.constraints import Label, read_constraints
+from vgpuctl.model.host_constraints import (
+    DEFAULT_CPU_RATIO,
+    NO_HOST_CONSTRAINTS,
+    CpuRatio,
+    GpuConstraints,
+    HostConstraints,
+)
 from vgpuctl.model.policy import parse_policy
-from vgpuctl.model.traits import DEFAULT_CPU_RATIO, NO_TRAITS, CpuRatio, GpuTraits, HostTraits
-from vgpuctl.model.wishes import Label, read_wishes
 
 VARIABLE = "vgpu_placing"
 
@@ -15,14 +21,14 @@ SLOWEST = 0.001
 MOST_VCPUS_PER_CPU = 64
 
 
-def traits_of(host: str, variables: VariableSet) -> HostTraits:
+def constraints_of(host: str, variables: VariableSet) -> HostConstraints:
     """Read what a host's variable says. Raises InventoryError that names file, line, key and host."""
     content = variables.values.get(VARIABLE)
     if content is None:
-        return NO_TRAITS
+        return NO_HOST_CONSTRAINTS
     value = Value(content, variables.origins[VARIABLE], host, name=VARIABLE, subject=VARIABLE)
     entries = value.fields(("labels", "maintenance", "policy", "gpus", "cpus"))
-    return HostTraits(
+    return HostConstraints(
         labels=_labels(entries["labels"]) if "labels" in entries else frozenset(),
         maintenance=_reason(entries["maintenance"], "it is in maintenance") if "maintenance" in entries else None,
         policy=_policy(entries["policy"]) if "policy" in entries else None,
@@ -31,9 +37,9 @@ def traits_of(host: str, variables: VariableSet) -> HostTraits:
     )
 
 
-def _gpu(value: Value) -> GpuTraits:
+def _gpu(value: Value) -> GpuConstraints:
     entries = value.fields(("match", "labels", "quarantine", "speed"), required=("match",))
-    return GpuTraits(
+    return GpuConstraints(
         match=read_match(entries["match"]),
         labels=_labels(entries["labels"]) if "labels" in entries else frozenset(),
         quarantine=_reason(entries["quarantine"], "it is in quarantine") if "quarantine" in entries else None,
@@ -65,7 +71,7 @@ def _labels(value: Value) -> frozenset[Label]:
     for key, entry in value.mapping().items():
         text = entry.text()
         try:
-            found.update(read_wishes(required=[f"{key}={text}"]).required)
+            found.update(read_constraints(required=[f"{key}={text}"]).required)
         except UsageError as exc:
             raise entry.refuse("cannot be used as a label", hint=exc.hint) from exc
     return frozenset(found)

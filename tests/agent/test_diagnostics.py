@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signs of trouble that are no facts, read from a tree of files."""
+"""Diagnostics, read from a tree of files."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent import machine
-from vgpuctl.agent.facts import signs
+from vgpuctl.agent.facts import diagnostics
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.wire.signs import LOG_PATTERNS
+from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 
 VARIABLE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
@@ -29,7 +29,7 @@ def test_secure_boot_is_what_the_firmware_says(
     firmware: machine.ReadableTree, is_on: bool | None, tmp_path: Path
 ) -> None:
     root = machine.build(tmp_path / "root", machine.BASE, firmware)
-    assert signs.read(Host(str(root))).secure_boot is is_on
+    assert diagnostics.read(Host(str(root))).secure_boot is is_on
 
 
 ENABLED = "/etc/systemd/system/multi-user.target.wants/libvirt-guests.service"
@@ -55,24 +55,24 @@ def test_the_end_of_guests_is_what_libvirt_guests_will_do(
     files: machine.ReadableTree, on_shutdown: str, tmp_path: Path
 ) -> None:
     root = machine.build(tmp_path / "root", machine.BASE, files)
-    assert signs.read(Host(str(root))).guests_at_shutdown is None
+    assert diagnostics.read(Host(str(root))).guests_at_shutdown is None
     link = root / ENABLED.lstrip("/")
     link.parent.mkdir(parents=True)
     link.symlink_to("/usr/lib/systemd/system/libvirt-guests.service")
-    assert signs.read(Host(str(root))).guests_at_shutdown == on_shutdown
+    assert diagnostics.read(Host(str(root))).guests_at_shutdown == on_shutdown
 
 
 def test_denials_of_this_boot_are_found_where_the_audit_daemon_keeps_them(tmp_path: Path) -> None:
     denied = 'avc:  denied  { read } for pid=9 comm="qemu-kvm" name="12" tclass=chr_file path="/dev/vfio/12"'
     log = f"type=AVC msg=audit(99.1:7): {denied} old\ntype=AVC msg=audit(2000.5:9): {denied} new\n"
     files = {"/proc/stat": "cpu 0\nbtime 1000\n", "/var/log/audit/audit.log": log}
-    found = signs.read(Host(str(machine.build(tmp_path / "root", machine.BASE, files)))).lines
+    found = diagnostics.read(Host(str(machine.build(tmp_path / "root", machine.BASE, files)))).lines
     assert [(line.check, line.source, line.text[-3:]) for line in found] == [("access-denied", "audit", "new")]
 
 
 def test_a_host_of_proxmox_is_known_by_its_files(tmp_path: Path) -> None:
     root = machine.build(tmp_path / "root", machine.BASE, {"/usr/bin/pveversion": ""})
-    assert signs.read(Host(str(root))).is_proxmox
+    assert diagnostics.read(Host(str(root))).is_proxmox
 
 
 LOGS = "/var/log/libvirt/qemu"
@@ -110,7 +110,7 @@ def domain(*consoles: str) -> str:
 
 
 def lines(tmp_path: Path, *trees: machine.ReadableTree) -> list[tuple[str, str, str]]:
-    found = signs.read(Host(str(machine.build(tmp_path / "root", machine.BASE, *trees))))
+    found = diagnostics.read(Host(str(machine.build(tmp_path / "root", machine.BASE, *trees))))
     return [(one.check, one.source, one.text) for one in found.lines]
 
 
@@ -163,7 +163,7 @@ def test_a_definition_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     root = machine.build(
         tmp_path / "root", machine.BASE, {"/etc/libvirt/qemu/t.a.xml": "<domain", f"{LOGS}/t.a.log": STARTED + SAID}
     )
-    found = signs.read(Host(str(root)))
+    found = diagnostics.read(Host(str(root)))
     assert found.lines == ()
     assert "t.a.xml cannot be read" in found.unread[0]
 
@@ -181,5 +181,5 @@ def test_the_managers_errors_are_its_own_and_not_what_a_guests_driver_told_it(tm
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{journal}END\n")
     program.chmod(0o755)
-    found = [one.text for one in signs.read(Host(str(root))).lines]
+    found = [one.text for one in diagnostics.read(Host(str(root))).lines]
     assert found == [messages[0], "error: vmiop_log: (0x0): \ufffd"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signs of trouble on a host, beside its facts (reference 9). Python 3.9, standard library only.
+"""Diagnostics of a host, beside its facts (reference 9). Python 3.9, standard library only.
 
 They cost more to read than facts and nobody places a VM by them, so they are asked for by themselves.
 """
@@ -7,7 +7,7 @@ They cost more to read than facts and nobody places a VM by them, so they are as
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.check_ids import CheckId
-from vgpuctl.agent.wire.ovn import OvnSigns
+from vgpuctl.agent.wire.ovn import OvnDiagnostics
 from vgpuctl.agent.wire.values import dataclass
 
 KERNEL, AUDIT, MANAGER, QEMU = "kernel", "audit", "nvidia-vgpu-mgr", "qemu"
@@ -51,7 +51,7 @@ LIBVIRT_DAEMONS = (MONOLITHIC_DAEMON, LOG_DAEMON, *MODULAR_DAEMONS)
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line of a log. check: whose sign it is. source: `kernel`, `nvidia-vgpu-mgr`, or a VM's name."""
+    """One line of a log. check: the check that it belongs to. source: `kernel`, `nvidia-vgpu-mgr`, or a VM's name."""
 
     check: CheckId
     source: str
@@ -59,7 +59,7 @@ class LogLine:
 
 
 @dataclass(frozen=True)
-class UnitSigns:
+class UnitDiagnostics:
     """What systemd says of one unit, in its own words: LoadState, ActiveState, Result."""
 
     name: str
@@ -69,8 +69,8 @@ class UnitSigns:
 
 
 @dataclass(frozen=True)
-class GpuSigns:
-    """Signs of one GPU. None: the host or the driver does not say.
+class GpuDiagnostics:
+    """Diagnostics of one GPU. None: the host or the driver does not say.
 
     strangers: endpoints in its IOMMU group that are not of the card. unbind_lock: whether the driver has the file that
     only its vGPU edition has. fabric: `completed`, `in-progress`, `not-started`, or None without NVSwitch.
@@ -94,8 +94,8 @@ class PoolLabel:
 
 
 @dataclass(frozen=True)
-class HostSigns:
-    """Signs of the whole host.
+class HostDiagnostics:
+    """Diagnostics of the whole host.
 
     lines: of the kernel's log since the boot, of the vGPU manager's since the boot, of VMs' logs since their last
     start. nvidia_module: whether the running kernel has a module nvidia, None where it brings no modules' list.
@@ -107,15 +107,15 @@ class HostSigns:
     sriov_boards: device ids (`20b0`) in the list of the host's sriov-manage, None where its text has no list.
     """
 
-    gpus: Tuple[GpuSigns, ...]
+    gpus: Tuple[GpuDiagnostics, ...]
     lines: Tuple[LogLine, ...] = ()
-    units: Tuple[UnitSigns, ...] = ()
+    units: Tuple[UnitDiagnostics, ...] = ()
     nvidia_module: Optional[bool] = None
     secure_boot: Optional[bool] = None
     fabric_mode: Optional[int] = None
     address_bits: Optional[int] = None
     unread: Tuple[str, ...] = ()
-    ovn: Optional[OvnSigns] = None
+    ovn: Optional[OvnDiagnostics] = None
     guests_at_shutdown: Optional[str] = None
     is_proxmox: bool = False
     sriov_boards: Optional[Tuple[str, ...]] = None

@@ -3,14 +3,14 @@
 
 from dataclasses import dataclass
 
+from vgpuctl.model.constraints import Label
 from vgpuctl.model.layout import GpuMatch
-from vgpuctl.model.wishes import Label
 
 ALL_GPUS = GpuMatch()
 
 
 @dataclass(frozen=True)
-class GpuTraits:
+class GpuConstraints:
     """Of the GPUs that match. quarantine: why they take no new VM. speed: against the fastest of the fleet, 0 to 1."""
 
     match: GpuMatch = ALL_GPUS
@@ -34,8 +34,8 @@ DEFAULT_CPU_RATIO = CpuRatio()
 
 
 @dataclass(frozen=True)
-class HostTraits:
-    """Of one host. maintenance: why it takes no new VM. policy: for VMs that wish none, as `parse_policy` reads it.
+class HostConstraints:
+    """Of one host. maintenance: why it takes no new VM. policy: for VMs that name none, as `parse_policy` reads it.
 
     labels: of the host and of each of its GPUs. gpus: narrower ones add to wider ones.
     """
@@ -43,10 +43,10 @@ class HostTraits:
     labels: frozenset[Label] = frozenset()
     maintenance: str | None = None
     policy: str | None = None
-    gpus: tuple[GpuTraits, ...] = ()
+    gpus: tuple[GpuConstraints, ...] = ()
     cpu_ratio: CpuRatio = DEFAULT_CPU_RATIO
 
 
-NO_TRAITS = HostTraits()
+NO_HOST_CONSTRAINTS = HostConstraints()
 
-NO_GPU_TRAITS = GpuTraits()
+NO_GPU_CONSTRAINTS = GpuConstraints()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VM wishes of its place beside its size: a policy, labels, and other VMs near or far."""
+"""Constraints and preferences of a VM's placement beside its size: a policy, labels, a group of VMs."""
 
 import re
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Together(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Constraints:
     """policy: as `parse_policy` reads it, None for what the hosts say.
 
     required, preferred: labels of each of the VM's GPUs, or of the host for a VM without GPUs. group: a name among the
@@ -47,13 +47,13 @@ class Wishes:
     together: Together = Together.PREFER_APART
 
 
-NO_WISHES = Wishes()
+NO_CONSTRAINTS = Constraints()
 
 
-def read_wishes(
+def read_constraints(
     *, policy: str | None = None, required: Sequence[str] = (), preferred: Sequence[str] = (), group: str | None = None
-) -> Wishes:
-    """Read wishes as a user writes them: labels `KEY=VALUE`, the group `NAME` or `NAME:apart`.
+) -> Constraints:
+    """Read constraints and preferences as a user writes them: labels `KEY=VALUE`, the group `NAME` or `NAME:apart`.
 
     Raises UsageError.
     """
@@ -71,7 +71,7 @@ def read_wishes(
                 raise UsageError(
                     f"group {group!a}: {rule!a} is no rule", hint=f"use {name}:{', '.join(Together)}"
                 ) from None
-    return Wishes(policy, _labels(required), _labels(preferred), name, together)
+    return Constraints(policy, _labels(required), _labels(preferred), name, together)
 
 
 def _labels(texts: Sequence[str]) -> tuple[Label, ...]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signs of trouble that are no facts: what the logs say, Secure Boot, units, ECC, the NVSwitch fabric (reference 9)."""
+"""Diagnostics beside the facts: log lines, Secure Boot, units, ECC, the NVSwitch fabric (reference 9)."""
 
 import json
 import re
@@ -8,21 +8,21 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 from vgpuctl.agent.facts import guests_at_shutdown, iommu, nvidia, ovn, pci, qemu_logs, selinux, sriov_health
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id
-from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.ovn import OvnSigns
-from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.signs import (
+from vgpuctl.agent.wire.diagnostics import (
     AUDIT,
     KERNEL,
     LIBVIRT_DAEMONS,
     LOG_PATTERNS,
     MANAGER,
     QEMU,
-    GpuSigns,
-    HostSigns,
+    GpuDiagnostics,
+    HostDiagnostics,
     LogLine,
-    UnitSigns,
+    UnitDiagnostics,
 )
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.ovn import OvnDiagnostics
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _UNITS = (
     "nvidia-vgpu-mgr.service",
@@ -47,8 +47,8 @@ _FABRIC_STATES = {1: "not-started", 2: "in-progress", 3: "completed"}
 _PATTERNS = tuple((check, logs, re.compile(pattern, re.IGNORECASE)) for check, logs, pattern in LOG_PATTERNS)
 
 
-def read(host: Host) -> HostSigns:
-    """Read all signs; a part that cannot be read is a sentence in `unread`."""
+def read(host: Host) -> HostDiagnostics:
+    """Read all diagnostics; for a part that cannot be read there is a sentence in `unread`."""
     unread: List[str] = []
     addresses = [
         function.address
@@ -61,7 +61,7 @@ def read(host: Host) -> HostSigns:
     lines += _manager_lines(host, unread) + _qemu_lines(host, unread)
     mode = _FABRIC_MODE.search(host.read_optional(_FABRIC_CONFIG) or "")
     bits = _ADDRESS_SIZES.search(host.read_optional("/proc/cpuinfo") or "")
-    return HostSigns(
+    return HostDiagnostics(
         gpus=tuple(_read_gpu(host, address, told.get(address, {})) for address in addresses),
         lines=tuple(lines),
         units=_read_units(host, unread),
@@ -87,9 +87,9 @@ def _read_boards(host: Host, unread: List[str]) -> Optional[Tuple[str, ...]]:
     return None if known is None else tuple(known)
 
 
-def _read_ovn(host: Host, unread: List[str]) -> Optional[OvnSigns]:
+def _read_ovn(host: Host, unread: List[str]) -> Optional[OvnDiagnostics]:
     try:
-        return ovn.read_signs(host)
+        return ovn.read_diagnostics(host)
     except Problem as problem:
         unread.append(problem.message)
         return None
@@ -106,13 +106,13 @@ def find_lines(log: str, lines: Iterable[str], *, source: Optional[str] = None) 
     return found
 
 
-def _read_gpu(host: Host, address: str, told: Dict[str, Any]) -> GpuSigns:
+def _read_gpu(host: Host, address: str, told: Dict[str, Any]) -> GpuDiagnostics:
     group = iommu.read_group(host, address)
     card = (address, *(other.address for other in pci.read_companions(host, address)))
     # A VF has a group of its own, or shares that of its card where ACS is missing.
     vfs = tuple(name for name in iommu.read_members(host, group) if host.exists(f"{pci.folder(name)}/physfn"))
     has_driver = pci.read_driver(host, address) == nvidia.DRIVER
-    return GpuSigns(
+    return GpuDiagnostics(
         address,
         strangers=tuple(iommu.find_strangers(host, iommu.read_members(host, group), (*card, *vfs))),
         unbind_lock=host.exists(f"{nvidia.PROC}/gpus/{address}/unbindLock") if has_driver else None,
@@ -144,7 +144,7 @@ def _ask_gpus(library: Any) -> Dict[str, Dict[str, Any]]:
             device = library.nvmlDeviceGetHandleByIndex(index)
             bus_id = library.nvmlDeviceGetPciInfo(device).busId
         except library.NVMLError:
-            # The facts name a GPU that does not answer; it must not hide the signs of the others.
+            # The facts name a GPU that does not answer; it must not hide the diagnostics of the others.
             continue
         name = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
         found[normalise_bus_id(name)] = {**_ask_ecc(library, device), **_ask_fabric(library, device)}
@@ -170,7 +170,7 @@ def _ask_fabric(library: Any, device: Any) -> Dict[str, Any]:
     return {"fabric": _FABRIC_STATES.get(int(info.state))}
 
 
-def _read_units(host: Host, unread: List[str]) -> Tuple[UnitSigns, ...]:
+def _read_units(host: Host, unread: List[str]) -> Tuple[UnitDiagnostics, ...]:
     properties = ["--property=Id,LoadState,ActiveState,Result"]
     try:
         done = host.run(["systemctl", "show", *properties, "--", *_UNITS], timeout_s=_TIMEOUT_S)
@@ -184,7 +184,7 @@ def _read_units(host: Host, unread: List[str]) -> Tuple[UnitSigns, ...]:
     for name, paragraph in zip(_UNITS, paragraphs) if len(paragraphs) == len(_UNITS) else ():
         says = dict(line.split("=", 1) for line in paragraph.splitlines() if "=" in line)
         if "LoadState" in says and "ActiveState" in says:
-            found[name] = UnitSigns(name, says["LoadState"], says["ActiveState"], says.get("Result", ""))
+            found[name] = UnitDiagnostics(name, says["LoadState"], says["ActiveState"], says.get("Result", ""))
     if done.status == 0 and len(found) < len(_UNITS):
         unread.append("systemctl does not show every unit that was asked for")
     return tuple(found.values()) if done.status == 0 else ()

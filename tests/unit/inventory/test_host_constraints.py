@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variable `vgpu_placing` becomes a host's traits, or an error that names file, line and key."""
+"""The variable `vgpu_placing` becomes a host's constraints, or an error that names file, line and key."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ import pytest
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import load_inventory
+from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, GpuConstraints, HostConstraints
 from vgpuctl.model.layout import GpuMatch
-from vgpuctl.model.traits import NO_TRAITS, GpuTraits, HostTraits
 
 
-def read(folder: Path, text: str) -> HostTraits:
+def read(folder: Path, text: str) -> HostConstraints:
     lines = "".join(f"      {line}\n" for line in text.splitlines())
     (folder / "hosts.yml").write_text(f"g:\n  hosts: {{h1: }}\n  vars:\n    vgpu_placing:\n{lines}")
-    return load_inventory([folder / "hosts.yml"]).traits("h1")
+    return load_inventory([folder / "hosts.yml"]).constraints("h1")
 
 
 def test_everything_that_can_be_said(tmp_path: Path) -> None:
@@ -28,21 +28,21 @@ gpus:
 - {match: {board: A40}, speed: 0.5}
 - {match: {address: "0000:41:00.0"}, quarantine: true, labels: {link: a}}
 """,
-    ) == HostTraits(
+    ) == HostConstraints(
         labels=frozenset({("rack", "r1"), ("tier", "gold")}),
         maintenance="new fans on Monday",
         policy="least-utilised@50",
         gpus=(
-            GpuTraits(GpuMatch(board="A40"), speed=0.5),
-            GpuTraits(GpuMatch(address="0000:41:00.0"), frozenset({("link", "a")}), "it is in quarantine"),
+            GpuConstraints(GpuMatch(board="A40"), speed=0.5),
+            GpuConstraints(GpuMatch(address="0000:41:00.0"), frozenset({("link", "a")}), "it is in quarantine"),
         ),
     )
 
 
 def test_nothing_said_and_false_mean_nothing(tmp_path: Path) -> None:
-    assert read(tmp_path, "maintenance: false") == NO_TRAITS
+    assert read(tmp_path, "maintenance: false") == NO_HOST_CONSTRAINTS
     (tmp_path / "bare.yml").write_text("g: {hosts: {h1: }}\n")
-    assert load_inventory([tmp_path / "bare.yml"]).traits("h1") is NO_TRAITS
+    assert load_inventory([tmp_path / "bare.yml"]).constraints("h1") is NO_HOST_CONSTRAINTS
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of several allowed placements is the best under a policy. It orders; what is allowed is decided elsewhere."""
+"""Scores allowed placements under a policy, the best first. What is allowed is decided elsewhere."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from vgpuctl.model.constraints import Label
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName, parse_policy
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.wishes import Label
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.kinds.common import memory_of, numa_node
 from vgpuctl.scheduler.offer import Offer
@@ -47,7 +47,7 @@ def view_of(request: VmRequest, capacities: Sequence[HostCapacity], last_host: s
 
     Utilisation is left out where none asks for it, because it makes GPUs differ that are equal otherwise.
     """
-    named = {request.wishes.policy, *(one.traits.policy for one in capacities)}
+    named = {request.constraints.policy, *(one.constraints.policy for one in capacities)}
     if not any(PolicyName.LEAST_UTILISED in parse_policy(text).names for text in named if text is not None):
         return FleetView(last_host)
     measured = {
@@ -76,7 +76,7 @@ OPENING = -1
 
 
 @dataclass(frozen=True)
-class Judge:
+class Scorer:
     """A policy and the labels that are preferred. Scores are weighted sums of costs from 0 (best) to 1 (worst)."""
 
     policy: Policy = DEFAULT_POLICY
@@ -92,7 +92,7 @@ class Judge:
 
         def key(offer: Offer) -> tuple[int, int, float, tuple[int, int, int], str, str]:
             size = offer.waste[0] if by_size else 0
-            missing = self.missing(states[offer.share.gpu].traits.labels)
+            missing = self.missing(states[offer.share.gpu].constraints.labels)
             score = self._score_on(offer, states[offer.share.gpu], states)
             return (size, missing, score, offer.waste, offer.share.gpu, offer.share.profile)
 
@@ -108,7 +108,7 @@ class Judge:
         free: the free part of the host's GPUs, 0 to 1; under `fragmentation` how many others are untouched, 0 where
         the GPU of the offer is not.
         """
-        missing = self.missing(state.traits.labels)
+        missing = self.missing(state.constraints.labels)
         if self.is_least_waste:
             could_be_shared = offer.waste[0] if offer.share.sharing is Sharing.PASSTHROUGH else 0
             loss = loss_of(offer, state, int(free))
@@ -126,7 +126,7 @@ class Judge:
         self, shares: Sequence[Share], waste: tuple[int, ...], states: Mapping[str, GpuState], *, size_mib: int
     ) -> Price:
         """What all shares of one VM cost on one host. states: all its GPUs, by address, as they were before."""
-        missing = sum(self.missing(states[one.gpu].traits.labels) for one in shares)
+        missing = sum(self.missing(states[one.gpu].constraints.labels) for one in shares)
         if self.is_least_waste and shares:
             all_whole = all(one.sharing is Sharing.PASSTHROUGH for one in shares)
             loss, beside = loss_of_all(shares, states)
@@ -217,7 +217,7 @@ def free_of_host(states: Collection[GpuState]) -> float:
 
 
 def _speed(state: GpuState) -> float:
-    return 1.0 if state.traits.speed is None else state.traits.speed
+    return 1.0 if state.constraints.speed is None else state.constraints.speed
 
 
 def _free(free: float) -> float:
@@ -262,7 +262,7 @@ def _has_nvswitch(state: GpuState) -> bool:
 
 def _bridges(state: GpuState) -> frozenset[Label]:
     """The NVLink bridges that the inventory says the GPU is at."""
-    return frozenset(label for label in state.traits.labels if label[0] == NVLINK_LABEL)
+    return frozenset(label for label in state.constraints.labels if label[0] == NVLINK_LABEL)
 
 
 def _bus(state: GpuState) -> int:

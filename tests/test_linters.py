@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Style, types, import floors and generated pages are tests too."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -81,3 +82,14 @@ def test_no_file_is_two_subjects() -> None:
         if path.suffix in {".py", ".c"} and "data" not in path.parts:
             lines = path.read_text(encoding="utf-8").count("\n")
             assert lines <= 450, f"{path.relative_to(ROOT)} has {lines} lines"
+
+
+@pytest.mark.parametrize("package", ["vgpuctl", "lab/vgpuctl_lab"])
+def test_no_class_name_stands_twice_in_a_package(package: str) -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    twice = [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]
+    assert twice == []

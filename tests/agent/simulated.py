@@ -12,7 +12,7 @@ from vgpuctl_lab.simulated.machine import faults
 from vgpuctl_lab.simulated.machine import shape as shapes
 from vgpuctl_lab.simulated.machine.door import SimulatedHost
 from vgpuctl_lab.simulated.machine.programs import enable_vfs, run_program
-from vgpuctl_lab.simulated.machine.shape import Card
+from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import make
 from vgpuctl_lab.simulated.mix import parse_mix, shape_of
 
@@ -48,7 +48,7 @@ class Machine:
         self.host = host(str(folder))
 
     @property
-    def card(self) -> Card:
+    def card(self) -> CardShape:
         return self.files.shape.cards[0]
 
     def take(self, *steps: Step, dry_run: bool = False) -> Reply:

@@ -21,7 +21,7 @@ from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.pools import Pool
 from vgpuctl.quota.usage import Interval
 from vgpuctl.store.store import Store
-from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, Card
+from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 Device = tuple[str, str]
@@ -261,7 +261,7 @@ def _machine(host: str, machine: MachineFolder, leases: Sequence[Lease], vms: Se
         yield f"{host} has promised {promised} MiB of its {machine.shape.memory_mib}"
 
 
-def _drivers(host: str, drivers: Mapping[str, str | None], card: Card, leases: Sequence[Lease]) -> Iterator[str]:
+def _drivers(host: str, drivers: Mapping[str, str | None], card: CardShape, leases: Sequence[Lease]) -> Iterator[str]:
     if card.interface != PASSTHROUGH:
         return
     is_used = any(one.share.gpu == card.address and one.state is LeaseState.RUNNING for one in leases)

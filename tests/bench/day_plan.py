@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from vgpuctl import catalog
-from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, Card, Shape
+from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, CardShape, Shape
 
 BEGIN = datetime(2026, 3, 31, 12, tzinfo=UTC).timestamp()
 """Noon before a month ends, so that GPU-hours of two months are counted in one day."""
@@ -91,7 +91,7 @@ def plan_day(shapes: Sequence[Shape], scale: Scale, seed: int) -> Day:
     return day
 
 
-def offers(card: Card) -> list[str]:
+def offers(card: CardShape) -> list[str]:
     """What tenants ask of a card: whole, or its larger vGPU types of one series."""
     board = catalog.board_by_pci(card.vendor, card.device, card.subsystem)
     assert board is not None, f"{card.model} is not in the catalogue"
@@ -103,7 +103,7 @@ def offers(card: Card) -> list[str]:
     return [*names, f"2*{names[-2]}"]
 
 
-def _tenants(cards: Sequence[Card], scale: Scale, dice: random.Random) -> list[TenantPlan]:
+def _tenants(cards: Sequence[CardShape], scale: Scale, dice: random.Random) -> list[TenantPlan]:
     """The first has no quota; the others have shares of the fleet that add up to more than it, and a guarantee."""
     share_gib = sum(card.memory_mib for card in cards) // 1024 // scale.tenants
     framebuffer = (
@@ -134,7 +134,7 @@ def _arrival(scale: Scale, dice: random.Random) -> float:
 class _Maker:
     """Adds the steps of one VM or reservation to a day."""
 
-    def __init__(self, day: Day, scale: Scale, dice: random.Random, cards: Sequence[Card]) -> None:
+    def __init__(self, day: Day, scale: Scale, dice: random.Random, cards: Sequence[CardShape]) -> None:
         self._day = day
         self._scale = scale
         self._dice = dice

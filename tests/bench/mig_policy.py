@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from vgpuctl.scheduler.mig_fits import MigFits, MigProfile
+from vgpuctl.scheduler.mig_fits import InstanceProfile, MigFits
 
 SHAPES = {
     "1g.10gb": (1, (0, 1, 2, 3, 4, 5, 6)),
@@ -28,7 +28,7 @@ NAMES = list(SHAPES)
 
 def make(weights: object, rng: object) -> Callable[[Any, int], tuple[int, int] | None]:
     """The policy; it does not look at the mix of requests."""
-    fits = MigFits({name: MigProfile(name, *shape) for name, shape in SHAPES.items()})
+    fits = MigFits({name: InstanceProfile(name, *shape) for name, shape in SHAPES.items()})
 
     def place(bench: Any, profile: int) -> tuple[int, int] | None:
         found = ((fits.best_start(NAMES[profile], mask), number) for number, mask in enumerate(bench.mask.tolist()))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tests.unit.lab.rules_library import rules
 from vgpuctl import catalog
 from vgpuctl.model.lease import Lease
-from vgpuctl_lab.simulated.machine.shape import Card
+from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State
 
 
@@ -24,7 +24,7 @@ def mig_faults(host: str, machine: MachineFolder, leases: Sequence[Lease]) -> It
         yield f"{host} has {sorted(made - leased)} beside its leases, and lacks {sorted(leased - made)}"
 
 
-def _instances(where: str, card: Card, state: State) -> Iterator[str]:
+def _instances(where: str, card: CardShape, state: State) -> Iterator[str]:
     board = catalog.board_by_pci(card.vendor, card.device, card.subsystem)
     table = None if board is None else catalog.mig_table(board)
     assert table is not None, f"{card.model} has no MIG profiles in the catalogue"
@@ -38,7 +38,7 @@ def _instances(where: str, card: Card, state: State) -> Iterator[str]:
         placed.append((profile.name, instance.start))
 
 
-def _vgpus(where: str, card: Card, state: State) -> Iterator[str]:
+def _vgpus(where: str, card: CardShape, state: State) -> Iterator[str]:
     board = catalog.board_by_pci(card.vendor, card.device, card.subsystem)
     instances = {one.id: one for one in state.instances if one.card == card.address}
     inside: defaultdict[int | None, list[str]] = defaultdict(list)

@@ -7,7 +7,7 @@ A command is `command` in the module of its name, except for those in MADE_BY.
 from typing import NamedTuple
 
 
-class Section(NamedTuple):
+class CommandSection(NamedTuple):
     """A group of commands in `vgpuctl --help`. folder: where their modules are, under cli/ and usecases/."""
 
     title: str
@@ -16,7 +16,7 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section(
+    CommandSection(
         "Hosts and GPUs",
         "host",
         {
@@ -29,7 +29,7 @@ SECTIONS = (
             "adopt-host": "Adopt the running VMs and the layout of a host.",
         },
     ),
-    Section(
+    CommandSection(
         "Layout of hosts",
         "layout",
         {
@@ -39,7 +39,7 @@ SECTIONS = (
             "export-layout": "Convert a declared layout to another tool's file.",
         },
     ),
-    Section(
+    CommandSection(
         "VMs",
         "vm",
         {
@@ -53,7 +53,7 @@ SECTIONS = (
             "render-vm": "Print the domain XML of a VM without creating it.",
         },
     ),
-    Section(
+    CommandSection(
         "Images",
         "vm",
         {
@@ -62,7 +62,7 @@ SECTIONS = (
             "delete-image": "Remove an image from the catalogue.",
         },
     ),
-    Section(
+    CommandSection(
         "Placement, queue and reservations",
         "placement",
         {
@@ -76,7 +76,7 @@ SECTIONS = (
             "cancel-reservation": "Cancel a reservation.",
         },
     ),
-    Section(
+    CommandSection(
         "Tenants",
         "tenant",
         {
@@ -92,7 +92,7 @@ SECTIONS = (
             "delete-pool": "Delete a pool; its hosts serve every tenant again.",
         },
     ),
-    Section(
+    CommandSection(
         "Networks",
         "network",
         {
@@ -124,7 +124,7 @@ SECTIONS = (
             "create-certificate": "Create keys and certificates for OVN's databases.",
         },
     ),
-    Section(
+    CommandSection(
         "Operation",
         "operate",
         {

@@ -39,7 +39,7 @@ _MOST_FOUND = 20
 _SHOWN_CHARACTERS = 200
 
 
-class RemoteProcess(Protocol):
+class AgentProcess(Protocol):
     """A program that runs on the host, its streams in our hands."""
 
     @property
@@ -59,12 +59,12 @@ class RemoteProcess(Protocol):
         """Close its streams; the agent ends when its stdin does."""
 
 
-class Connection(Protocol):
+class AgentTransport(Protocol):
     """The parts of a connection that the agent needs."""
 
     target: HostTarget
 
-    def open_process(self, argv: Sequence[str]) -> RemoteProcess:
+    def open_process(self, argv: Sequence[str]) -> AgentProcess:
         """Start a program on the host, by sudo where the target asks for it."""
 
 
@@ -75,12 +75,12 @@ class AgentClient:
     answer to a question may take; changes may take five times as long.
     """
 
-    def __init__(self, connection: Connection, *, answer_timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(self, connection: AgentTransport, *, answer_timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._timeout_s = answer_timeout_s
         self.writes = 0
         self._connection = connection
         self._target = connection.target
-        self._process: RemoteProcess | None = None
+        self._process: AgentProcess | None = None
         self._python: str | None = None
 
     def __enter__(self) -> Self:
@@ -195,7 +195,7 @@ class AgentClient:
             raise self._problem(reply.problem, reply.changes)
         return reply
 
-    def _start(self) -> RemoteProcess:
+    def _start(self) -> AgentProcess:
         if self._python is not None:
             return self._start_with(self._python)
         pinned = self._target.python_interpreter
@@ -221,7 +221,7 @@ class AgentClient:
             process.close()
         return choose_python(self._target, lines)
 
-    def _start_with(self, python: str) -> RemoteProcess:
+    def _start_with(self, python: str) -> AgentProcess:
         bundle = build_agent()
         process = self._connection.open_process(
             [python, "-I", "-S", "-c", BOOTSTRAP, bundle.sha256, str(len(bundle.data))]

@@ -17,7 +17,7 @@ from vgpuctl.hosts import login
 from vgpuctl.hosts.jump_hosts import JumpHosts
 from vgpuctl.hosts.libvirt_tunnel import LibvirtTunnel
 from vgpuctl.hosts.quiet_paramiko import load_paramiko
-from vgpuctl.hosts.remote_process import Completed, Ending, ProcessOwner, RemoteProcess
+from vgpuctl.hosts.remote_process import CompletedCommand, Ending, ProcessOwner, RemoteProcess
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.hosts.ssh_config import Endpoint, resolve
 from vgpuctl.hosts.statistics import ConnectionStatistics
@@ -134,7 +134,7 @@ class Connection:
 
     def run(
         self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", become: bool | None = None
-    ) -> Completed:
+    ) -> CompletedCommand:
         """Run one command to its end and return what it left; a non-zero exit status is a value.
 
         become: None means as the inventory says. Raises HostUnreachable, BecomeFailed, CommandTimedOut (the

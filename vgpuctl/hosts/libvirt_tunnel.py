@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from vgpuctl.errors import HostError, LibvirtMissing
-from vgpuctl.hosts.remote_process import Completed, RemoteProcess
+from vgpuctl.hosts.remote_process import CompletedCommand, RemoteProcess
 from vgpuctl.local_files import make_first_folder, private_places
 from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.libvirt_units import hint_of
@@ -241,7 +241,7 @@ def _lock(folder: Path) -> int:
     return descriptor
 
 
-def _explain(target: HostTarget, helper: Sequence[str], completed: Completed) -> LibvirtMissing:
+def _explain(target: HostTarget, helper: Sequence[str], completed: CompletedCommand) -> LibvirtMissing:
     said = [line for line in completed.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     if completed.exit_status in (126, 127):
         return LibvirtMissing(

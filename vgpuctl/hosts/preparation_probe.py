@@ -12,9 +12,9 @@ from typing import Protocol
 from vgpuctl.agent.wire.mounts import read_hugetlbfs_sizes
 from vgpuctl.agent.wire.os_release import read_os_release
 from vgpuctl.errors import CommandFailed
-from vgpuctl.hosts.remote_process import Completed
+from vgpuctl.hosts.remote_process import CompletedCommand
 from vgpuctl.model.host_target import HostTarget
-from vgpuctl.model.preparation import Card, Preparation, PythonThere
+from vgpuctl.model.preparation import Preparation, ProbedCard, PythonThere
 
 _TIMEOUT_S = 60.0
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
@@ -117,7 +117,7 @@ class Runner(Protocol):
 
     def run(
         self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"", become: bool | None = None
-    ) -> Completed:
+    ) -> CompletedCommand:
         """Run one command to its end."""
 
 
@@ -198,14 +198,14 @@ def _pages(lines: Iterable[str]) -> Iterable[tuple[int, int]]:
             yield numbers[0], numbers[1]
 
 
-def _cards(lines: Iterable[str], bars: Iterable[str]) -> Iterable[Card]:
+def _cards(lines: Iterable[str], bars: Iterable[str]) -> Iterable[ProbedCard]:
     unassigned = _unassigned(bars)
     for line in lines:
         words = line.split()
         if len(words) != 7:
             continue
         address, vendor, device, subsystem, driver, vfs, lock = words
-        yield Card(
+        yield ProbedCard(
             address,
             vendor.removeprefix("0x"),
             device.removeprefix("0x"),

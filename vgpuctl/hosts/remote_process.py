@@ -29,7 +29,7 @@ _SILENCE_AFTER_EXIT_S = 1.0
 
 
 @dataclass(frozen=True)
-class Completed:
+class CompletedCommand:
     """The result of a command. exit_status: -1 when a signal ended it."""
 
     exit_status: int
@@ -146,7 +146,7 @@ class RemoteProcess:
         del self._stdout[: end + 1]
         return line
 
-    def communicate(self, stdin: bytes, limit: TimeLimit) -> Completed:
+    def communicate(self, stdin: bytes, limit: TimeLimit) -> CompletedCommand:
         """Write `stdin`, read both outputs to their end and wait for the exit status."""
         pending = memoryview(stdin)
         has_closed_stdin = False
@@ -177,7 +177,7 @@ class RemoteProcess:
         """File descriptor that polls readable when `take` has something to give, or the end to tell."""
         return int(self._channel.fileno())
 
-    def finish(self, timeout_s: float = 5.0) -> Completed:
+    def finish(self, timeout_s: float = 5.0) -> CompletedCommand:
         """Wait for the end of a command whose output has ended; stdout is what was not read yet.
 
         Raises HostUnreachable, BecomeFailed, CommandTimedOut.
@@ -200,14 +200,14 @@ class RemoteProcess:
             context=completed.stderr.decode("utf-8", "replace").splitlines()[-20:],
         )
 
-    def _finish(self, limit: TimeLimit) -> Completed:
+    def _finish(self, limit: TimeLimit) -> CompletedCommand:
         command = self._command
         exit_status = self._wait_for_exit(limit)
         stdout, stderr = bytes(self._stdout), self._stderr.read()
         failure = become.start_failure(self._owner.target, command, exit_status, stdout, stderr)
         if failure is not None:
             raise failure
-        return Completed(exit_status, stdout, command.strip_markers(stderr))
+        return CompletedCommand(exit_status, stdout, command.strip_markers(stderr))
 
     def close(self) -> None:
         """End the stream; a command that reads its stdin sees its end. Can be called again."""

@@ -28,7 +28,7 @@ _FALSE = ("false", "no", "off", "n", "f", "0")
 
 def target_of(name: str, variables: VariableSet, groups: tuple[str, ...]) -> HostTarget:
     """Read a host's target. Raises InventoryError naming host, variable and the place that set it."""
-    read = _Reader(name, variables)
+    read = _VariableReader(name, variables)
     read.check_choices("ansible_connection", _OVER_SSH, hint="vgpuctl reaches every host over SSH")
     read.check_choices("ansible_become_method", ("sudo",), hint="vgpuctl becomes another user by sudo only")
     arguments = [text for text in (read.text((argument,)) for argument in _SSH_ARGUMENTS) if text]
@@ -52,7 +52,7 @@ def target_of(name: str, variables: VariableSet, groups: tuple[str, ...]) -> Hos
     )
 
 
-class _Reader:
+class _VariableReader:
     """Typed reads of one host's variables."""
 
     def __init__(self, host: str, variables: VariableSet) -> None:

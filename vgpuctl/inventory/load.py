@@ -8,7 +8,7 @@ from typing import Any
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import connection, host_constraints, layout, listing, patterns, sources
-from vgpuctl.inventory.tree import Group, Host, InventoryTree, VariableSet
+from vgpuctl.inventory.tree import Group, InventoryTree, TreeHost, VariableSet
 from vgpuctl.inventory.variable_files import VariableFiles
 from vgpuctl.model.host_constraints import HostConstraints
 from vgpuctl.model.host_target import HostTarget
@@ -107,17 +107,17 @@ class Inventory:
             hosts = patterns.select(self._tree, limit)
         return listing.as_ansible_list(self._tree, {host.name: self._merged(host).values for host in hosts})
 
-    def _host(self, name: str) -> Host:
+    def _host(self, name: str) -> TreeHost:
         if name not in self._tree.hosts:
             raise patterns.unknown_host(self._tree, name)
         return self._tree.hosts[name]
 
-    def _merged(self, host: Host) -> VariableSet:
+    def _merged(self, host: TreeHost) -> VariableSet:
         if host.name not in self._variables:
             self._variables[host.name] = self._merge(host)
         return self._variables[host.name]
 
-    def _merge(self, host: Host) -> VariableSet:
+    def _merge(self, host: TreeHost) -> VariableSet:
         """Lay the variables over each other, ansible's weakest first.
 
         What the sources say of groups, then the files of `all`, then the files of the other groups, then what the

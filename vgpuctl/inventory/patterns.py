@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import host_names
-from vgpuctl.inventory.tree import Host, InventoryTree
+from vgpuctl.inventory.tree import InventoryTree, TreeHost
 from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded
 
 _SUBSCRIPT = re.compile(r"(?P<pattern>.+)\[(?:(?P<index>-?[0-9]{1,9})|(?P<start>[0-9]{1,9})[:-](?P<end>[0-9]{0,9}))\]")
@@ -17,7 +17,7 @@ _LONGEST = 4096
 _PART = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
 
 
-def select(tree: InventoryTree, limit: str) -> list[Host]:
+def select(tree: InventoryTree, limit: str) -> list[TreeHost]:
     """Hosts that fit a limit, in the inventory's order.
 
     Names and groups are joined, then `&` keeps what is also there, then `!` takes away; only `&` and `!` start from
@@ -71,7 +71,7 @@ def _read_file(path: str) -> list[str]:
     return patterns
 
 
-def _match(tree: InventoryTree, pattern: str) -> Sequence[Host]:
+def _match(tree: InventoryTree, pattern: str) -> Sequence[TreeHost]:
     if pattern in tree.hosts:
         return [tree.hosts[pattern]]
     expression, subscript = pattern, None
@@ -90,7 +90,7 @@ def _match(tree: InventoryTree, pattern: str) -> Sequence[Host]:
         raise InventoryError(f"--limit {pattern}: {expression} has {len(hosts)} hosts, counted from 0") from exc
 
 
-def _enumerate(tree: InventoryTree, expression: str, pattern: str) -> list[Host]:
+def _enumerate(tree: InventoryTree, expression: str, pattern: str) -> list[TreeHost]:
     try:
         expected = re.compile(expression[1:] if expression.startswith("~") else fnmatch.translate(expression))
     except (re.error, RecursionError, OverflowError) as exc:

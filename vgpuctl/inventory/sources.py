@@ -13,7 +13,7 @@ from vgpuctl.inventory.folder_walk import FolderWalk
 from vgpuctl.inventory.ini_source import add_ini
 from vgpuctl.inventory.origin import Origin, malformed, read_bytes
 from vgpuctl.inventory.tree import InventoryTree
-from vgpuctl.inventory.yaml_document import Document, decode, parse_document
+from vgpuctl.inventory.yaml_document import YamlDocument, decode, parse_document
 from vgpuctl.inventory.yaml_source import add_yaml
 
 IGNORED_FOLDERS = ("group_vars", "host_vars", "vars_plugins")
@@ -124,7 +124,7 @@ def _add_file(path: str, tree: InventoryTree) -> bool:
     return any(line.strip()[:1] not in (b"", b"#", b";") for line in content.splitlines())
 
 
-def _try_yaml(path: str, content: bytes, *, prefers_yaml: bool) -> Document | None:
+def _try_yaml(path: str, content: bytes, *, prefers_yaml: bool) -> YamlDocument | None:
     """Read as YAML, or return None for content that is an INI file under this name (plain host names, sections)."""
     is_ini = _looks_like_ini(content, prefers_yaml=prefers_yaml)
     try:

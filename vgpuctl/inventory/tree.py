@@ -35,7 +35,7 @@ class Group:
     """A group: its own hosts, its child groups in the order they were declared, and its parents."""
 
     name: str
-    hosts: dict[str, "Host"] = field(default_factory=dict)
+    hosts: dict[str, "TreeHost"] = field(default_factory=dict)
     children: dict[str, "Group"] = field(default_factory=dict)
     parents: dict[str, "Group"] = field(default_factory=dict)
     variables: VariableSet = field(default_factory=VariableSet)
@@ -67,9 +67,9 @@ class Group:
                         following.append(child)
             level = following
 
-    def all_hosts(self) -> list["Host"]:
+    def all_hosts(self) -> list["TreeHost"]:
         """Hosts of this group and of every group below, each once."""
-        found: dict[str, Host] = {}
+        found: dict[str, TreeHost] = {}
         for group in self.with_descendants():
             for name, host in group.hosts.items():
                 found.setdefault(name, host)
@@ -77,7 +77,7 @@ class Group:
 
 
 @dataclass(eq=False)
-class Host:
+class TreeHost:
     """A host with the groups that name it directly; `lineage` holds those and every group above, set by settle()."""
 
     name: str
@@ -91,7 +91,7 @@ class InventoryTree:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, TreeHost] = {}
         self.warnings: list[str] = []
         self.add_group("all")
         self.add_group("ungrouped")
@@ -103,14 +103,14 @@ class InventoryTree:
             self.groups[name] = Group(name)
         return self.groups[name]
 
-    def add_host(self, name: str, group: str, port: int | None, origin: Origin) -> Host:
+    def add_host(self, name: str, group: str, port: int | None, origin: Origin) -> TreeHost:
         """Find or make a host and put it into a group; a port counts only where the host is first named."""
         if not name or any(character.isspace() for character in name):
             raise malformed(origin, f"{name!r} is not a host name", hint="write one host per entry, without spaces")
         if len(name.encode(errors="replace")) > LONGEST_NAME:
             raise malformed(origin, f"a host's name has {len(name)} characters", hint=f"at most {LONGEST_NAME} bytes")
         if name not in self.hosts:
-            self.hosts[name] = Host(name)
+            self.hosts[name] = TreeHost(name)
             if port:
                 self.hosts[name].variables.assign("ansible_port", port, origin)
         host = self.hosts[name]

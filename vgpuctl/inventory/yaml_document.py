@@ -35,7 +35,7 @@ class _VaultFound(Exception):
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     """One file's content. data: what it holds, None when it is empty."""
 
     path: str
@@ -58,7 +58,7 @@ class Document:
 
 @dataclass(frozen=True)
 class _PlaceInDocument(Origin):
-    document: Document | None = None
+    document: YamlDocument | None = None
     keys: tuple[object, ...] = ()
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class _PlaceInDocument(Origin):
         return replace(self, keys=(*self.keys, *keys))
 
 
-def read_document(path: str) -> Document:
+def read_document(path: str) -> YamlDocument:
     """Read a YAML or JSON file. Raises InventoryError with file, line and what is wrong."""
     return parse_document(path, decode(path, read_bytes(path)))
 
@@ -80,13 +80,13 @@ def decode(path: str, content: bytes) -> str:
         return bounded_reader.decode(content)
 
 
-def parse_document(path: str, text: str) -> Document:
+def parse_document(path: str, text: str) -> YamlDocument:
     """Parse text that was read from `path`: as JSON where it is JSON, else as YAML. Raises InventoryError."""
     with located(path):
         try:
             if text.lstrip()[:1] in ("{", "["):
                 with contextlib.suppress(NotJson):
-                    return Document(path, text, bounded_reader.read_json(text, hook=_revive))
+                    return YamlDocument(path, text, bounded_reader.read_json(text, hook=_revive))
             with bounded_reader.yaml_errors(text):
                 bounded_reader.check(text)
                 loader = _Loader(text)
@@ -98,7 +98,7 @@ def parse_document(path: str, text: str) -> Document:
         f"{Origin(path, line)}: key {key!r} is written twice in one mapping; the last one counts"
         for line, key in loader.repeated_keys
     )
-    return Document(path, text, data, tuple(warnings))
+    return YamlDocument(path, text, data, tuple(warnings))
 
 
 def _revive(value: dict[str, Any]) -> Any:

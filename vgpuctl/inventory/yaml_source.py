@@ -6,12 +6,12 @@ from typing import Any
 from vgpuctl.inventory import host_names
 from vgpuctl.inventory.origin import malformed
 from vgpuctl.inventory.tree import InventoryTree
-from vgpuctl.inventory.yaml_document import Document
+from vgpuctl.inventory.yaml_document import YamlDocument
 
 _SECTIONS = ("hosts", "vars", "children")
 
 
-def add_yaml(document: Document, tree: InventoryTree) -> None:
+def add_yaml(document: YamlDocument, tree: InventoryTree) -> None:
     """Add a file whose top level is a mapping of group names. Raises InventoryError with file and line."""
     if "plugin" in document.data:
         raise malformed(
@@ -24,7 +24,7 @@ def add_yaml(document: Document, tree: InventoryTree) -> None:
         _add_group(document, (name,), content, tree)
 
 
-def _add_group(document: Document, keys: tuple[Any, ...], content: object, tree: InventoryTree) -> None:
+def _add_group(document: YamlDocument, keys: tuple[Any, ...], content: object, tree: InventoryTree) -> None:
     name = keys[-1]
     if not isinstance(name, str) or not name:
         raise malformed(document.origin(*keys), f"{name!r} is not a group name", hint="quote it to make it text")
@@ -55,7 +55,7 @@ def _add_group(document: Document, keys: tuple[Any, ...], content: object, tree:
                 tree.add_child(name, key, document.origin(*where, key))
 
 
-def _add_hosts(document: Document, keys: tuple[Any, ...], variables: Any, group: str, tree: InventoryTree) -> None:
+def _add_hosts(document: YamlDocument, keys: tuple[Any, ...], variables: Any, group: str, tree: InventoryTree) -> None:
     pattern, origin = keys[-1], document.origin(*keys)
     if not isinstance(pattern, str):
         raise malformed(origin, f"host {pattern!r} is {_kind(pattern)}", hint="quote it to make it text")

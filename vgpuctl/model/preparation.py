@@ -20,7 +20,7 @@ class PythonThere:
 
 
 @dataclass(frozen=True)
-class Card:
+class ProbedCard:
     """One PCI function of class display or accelerator. vendor, device: four hex digits.
 
     total_vfs: None where the function has no SR-IOV. has_unassigned_memory: True if the firmware gave one of its
@@ -63,7 +63,7 @@ class Preparation:
     cpu_virtualisation: str = ""
     has_kvm: bool = False
     has_iommu: bool = False
-    cards: tuple[Card, ...] = ()
+    cards: tuple[ProbedCard, ...] = ()
     nvidia_driver: str | None = None
     firmware_builds: tuple[str, ...] = ()
     mounted_pages_kib: frozenset[int] = frozenset()

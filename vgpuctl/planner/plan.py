@@ -18,7 +18,7 @@ from vgpuctl.sharing.declared import declared_of, refuse_share
 __all__ = ["Plan", "check_declared", "check_share", "is_unread", "plan_release", "plan_share", "with_first_drivers"]
 
 
-class Kind(Protocol):
+class SharePlanner(Protocol):
     """What each sharing kind's file answers."""
 
     def check(self, wanted: Share, gpu: Gpu, facts: HostFacts) -> str | None:
@@ -31,7 +31,7 @@ class Kind(Protocol):
         """Steps that release the device; without the GPU's facts, all that could be needed."""
 
 
-_KINDS: dict[Sharing, Kind] = {
+_KINDS: dict[Sharing, SharePlanner] = {
     Sharing.MDEV: mediated,
     Sharing.MDEV_VF: mediated,
     Sharing.VF_PROFILE: vf_profile,

@@ -23,7 +23,7 @@ MOST_REQUEST_CLASSES = 4096
 """Questions whose answers are kept; at more, all are dropped and asked again."""
 
 
-class _Class(Generic[State]):
+class _CountedClass(Generic[State]):
     """One state and its members. waiting: a heap of their names, with names that have left since.
 
     parked: the questions that met it empty, to be told when a member comes.
@@ -60,7 +60,7 @@ class ClassIndex(Generic[State]):
     def __init__(self) -> None:
         self._class_of: dict[str, int] = {}
         self._numbers: dict[State, int] = {}
-        self._classes: list[_Class[State]] = []
+        self._classes: list[_CountedClass[State]] = []
         self._orders: dict[Hashable, _Order] = {}
 
     def put(self, name: str, state: State) -> None:
@@ -70,7 +70,7 @@ class ClassIndex(Generic[State]):
             if len(self._classes) > SPARE_CLASSES + 4 * len(self._class_of):
                 self._forget_empty()
             number = self._numbers[state] = len(self._classes)
-            self._classes.append(_Class(state))
+            self._classes.append(_CountedClass(state))
         old = self._class_of.get(name)
         if old == number:
             return

@@ -12,7 +12,7 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fit import ask, fit
 from vgpuctl.scheduler.fleet import Fleet
-from vgpuctl.scheduler.fleet_host import Host
+from vgpuctl.scheduler.fleet_host import FleetHost
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.host_rules import refuse_host
 from vgpuctl.scheduler.offer import Refusal, ShareRequest
@@ -80,7 +80,7 @@ def _refuse_group(name: str, request: VmRequest, there: Sequence[str]) -> Refusa
     return None
 
 
-def _on_host(host: Host, request: VmRequest, wants: Sequence[ShareRequest]) -> list[Rejection]:
+def _on_host(host: FleetHost, request: VmRequest, wants: Sequence[ShareRequest]) -> list[Rejection]:
     name = host.capacity.name
     refusal = refuse_host(request, host.capacity, host.nodes)
     if refusal is not None:

@@ -86,7 +86,7 @@ def _search(
     wants: Sequence[ShareRequest], states: Mapping[str, GpuState], scorer: Scorer, start: str | None = None
 ) -> Fit | None:
     order = sorted(range(len(wants)), key=lambda index: (_ways(wants[index]), index))
-    search = _Search([wants[index] for index in order], scorer, start)
+    search = _ShareSearch([wants[index] for index in order], scorer, start)
     chosen = search.choose(0, states)
     if chosen is None:
         return None
@@ -96,7 +96,7 @@ def _search(
 
 
 @dataclass
-class _Search:
+class _ShareSearch:
     """Depth first, the best first. start: the GPU of the first want, None for any.
 
     dead_ends: (want, what was given) that is known to lead nowhere.

@@ -16,12 +16,12 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.class_index import MOST_REQUEST_CLASSES
-from vgpuctl.scheduler.fleet_host import Host
+from vgpuctl.scheduler.fleet_host import FleetHost
 from vgpuctl.scheduler.fleet_index import HOST_ENDS, GpuIndex, HostIndex, HostMember
-from vgpuctl.scheduler.gpu_class import Card, GpuClasses
+from vgpuctl.scheduler.gpu_class import GpuClasses, LeasedGpu
 from vgpuctl.scheduler.gpu_state import read_gpu
 from vgpuctl.scheduler.guest_place import choose_on, nodes_on
-from vgpuctl.scheduler.node_choice import Reach, has_cells, may_take, takes
+from vgpuctl.scheduler.node_choice import NodeReach, has_cells, may_take, takes
 from vgpuctl.scheduler.request_class import IndexKey, RequestClass
 from vgpuctl.scheduler.scarcity import Model, Scarcity
 from vgpuctl.scheduler.scorer import LOSS, NOTHING_MORE, OPENING, FleetView, Price, Scorer
@@ -44,7 +44,7 @@ class Fleet:
         policy: Policy = DEFAULT_POLICY,
         view: FleetView = NOTHING_MORE,
     ) -> None:
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, FleetHost] = {}
         self.last_host = view.last_host
         self._policy = policy
         self._view = view
@@ -87,11 +87,11 @@ class Fleet:
                 constraints=capacity.constraints,
                 declared=capacity.declared,
             )
-            cards[gpu.address] = Card(reading, self._classes)
+            cards[gpu.address] = LeasedGpu(reading, self._classes)
         for lease in leases:
             if lease.share.gpu in cards and lease.state.holds_device():
                 cards[lease.share.gpu].take(lease)
-        host = self.hosts[name] = Host(capacity, cards)
+        host = self.hosts[name] = FleetHost(capacity, cards)
         self._policies[capacity.constraints.policy] += 1
         self._hosts_with_nodes += len(host.nodes) > 1
         self._markets[host.models] += 1
@@ -203,9 +203,9 @@ class Fleet:
                 return placement
         return None
 
-    def _reaches(self) -> tuple[Reach, ...]:
+    def _reaches(self) -> tuple[NodeReach, ...]:
         """A VM is near its GPUs on any host rather than far from them on the best one."""
-        return tuple(Reach) if self._hosts_with_nodes else (Reach.NEAR,)
+        return tuple(NodeReach) if self._hosts_with_nodes else (NodeReach.NEAR,)
 
     def _choose(self, key: IndexKey, request_class: RequestClass) -> tuple[str, Price] | None:
         """The best member of an index, and its price; several models are compared at the price of each."""
@@ -227,7 +227,7 @@ class Fleet:
         loss = self._scarcity.weighed(price[LOSS], price[OPENING], models)
         return (*price[:LOSS], loss, *price[LOSS + 1 :])
 
-    def _count_stock(self, host: Host, addresses: Iterable[str]) -> bool:
+    def _count_stock(self, host: FleetHost, addresses: Iterable[str]) -> bool:
         """Count what is free of these GPUs. Returns whether the host has another number of untouched ones."""
         if not host.is_open:
             return False
@@ -278,7 +278,7 @@ class Fleet:
             self._host_indexes[key] = HostIndex(key, self.hosts)
         return self._host_indexes[key].current()
 
-    def _changed(self, host: Host, addresses: Collection[str], footprint: Footprint, times: int) -> None:
+    def _changed(self, host: FleetHost, addresses: Collection[str], footprint: Footprint, times: int) -> None:
         host.promise(footprint, times)
         has_other_untouched = self._count_stock(host, addresses)
         for key, gpus in self._gpu_indexes.items():
@@ -288,7 +288,9 @@ class Fleet:
         for hosts in self._host_indexes.values():
             hosts.change(host)
 
-    def _price_of_host(self, request_class: RequestClass, state: HostMember, name: str, reach: Reach) -> Price | None:
+    def _price_of_host(
+        self, request_class: RequestClass, state: HostMember, name: str, reach: NodeReach
+    ) -> Price | None:
         rooms, *_ = state
         host = self.hosts[name]
         if not rooms or not may_take(request_class.need, rooms):
@@ -298,7 +300,7 @@ class Fleet:
         fitting = request_class.fit_on(host.states, host.labels, rooms, reach)
         return None if fitting is None else fitting.price
 
-    def _choice_on(self, request_class: RequestClass, host: Host, reach: Reach) -> _Choice | None:
+    def _choice_on(self, request_class: RequestClass, host: FleetHost, reach: NodeReach) -> _Choice | None:
         """The best on one host, by looking at all of it."""
         rooms = host.rooms_for(request_class)
         if not rooms or not may_take(request_class.need, rooms):
@@ -321,7 +323,10 @@ class Fleet:
         return best
 
     def _best_of(
-        self, request_class: RequestClass, hosts: Collection[Host], reaches: Collection[Reach] = tuple(Reach)
+        self,
+        request_class: RequestClass,
+        hosts: Collection[FleetHost],
+        reaches: Collection[NodeReach] = tuple(NodeReach),
     ) -> Placement | None:
         for reach in reaches:
             choices = (self._choice_on(request_class, host, reach) for host in hosts)
@@ -330,7 +335,7 @@ class Fleet:
                 return self._placement(request_class, best[1], best[2])
         return None
 
-    def _next_in_turn(self, request_class: RequestClass, price: Price, reach: Reach) -> Placement | None:
+    def _next_in_turn(self, request_class: RequestClass, price: Price, reach: NodeReach) -> Placement | None:
         """Of the hosts with this score, the first after the one chosen last; waste decides among its GPUs only."""
         start = 0 if self.last_host is None else bisect.bisect_right(self._names, self.last_host)
         for name in (*self._names[start:], *self._names[:start]):
@@ -350,7 +355,7 @@ class Fleet:
         else:
             fitting = next(
                 found
-                for reach in Reach
+                for reach in NodeReach
                 if (found := request_class.fit_on(host.states, host.labels, rooms, reach)) is not None
             )
             shares, cells = fitting.shares, fitting.cells
@@ -359,13 +364,13 @@ class Fleet:
         return Placement(name, shares, nodes=nodes_on(host.nodes, cells, gpu_nodes, is_pinned=request_class.has_gpus))
 
 
-def _hides(host: Host, request_class: RequestClass, reach: Reach) -> bool:
+def _hides(host: FleetHost, request_class: RequestClass, reach: NodeReach) -> bool:
     """Whether the host has room that its rounded state does not show."""
     need, exact = request_class.need, host.rooms_for(request_class)
     rounded = host.rounded(request_class.page_kib, has_gpus=request_class.has_gpus)
     if not exact:
         return False
-    if reach is Reach.NEAR and len(exact) > 1:
+    if reach is NodeReach.NEAR and len(exact) > 1:
         rooms = zip(exact, rounded, strict=True)
         return may_take(need, exact) and any(not takes(need, shown) and takes(need, one) for one, shown in rooms)
     return not has_cells(need, (), rounded, reach) and has_cells(need, (), exact, reach)

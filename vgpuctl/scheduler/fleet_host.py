@@ -5,7 +5,7 @@ from collections.abc import Hashable
 
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.scheduler.gpu_class import Card
+from vgpuctl.scheduler.gpu_class import LeasedGpu
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.guest_place import rooms_of
 from vgpuctl.scheduler.host_memory import cells_on
@@ -20,10 +20,10 @@ _RoomKind = tuple[int | None, bool]
 """The size of the huge pages in KiB, None for ordinary memory, and whether it is for VMs with GPUs."""
 
 
-class Host:
+class FleetHost:
     """One host: its cards by address, in order, and the books of its NUMA nodes. It takes no VM in maintenance."""
 
-    def __init__(self, capacity: HostCapacity, cards: dict[str, Card]) -> None:
+    def __init__(self, capacity: HostCapacity, cards: dict[str, LeasedGpu]) -> None:
         self.capacity = capacity
         self.name = capacity.name
         self.is_open = capacity.constraints.maintenance is None

@@ -9,9 +9,9 @@ from functools import partial
 
 from vgpuctl.model.constraints import Label
 from vgpuctl.scheduler.class_index import MOST_REQUEST_CLASSES, ClassIndex
-from vgpuctl.scheduler.fleet_host import Host, Rooms
+from vgpuctl.scheduler.fleet_host import FleetHost, Rooms
 from vgpuctl.scheduler.gpu_class import GpuClasses
-from vgpuctl.scheduler.node_choice import Reach, has_cells
+from vgpuctl.scheduler.node_choice import NodeReach, has_cells
 from vgpuctl.scheduler.offer import ShareRequest
 from vgpuctl.scheduler.request_class import IndexKey, RequestClass
 from vgpuctl.scheduler.scarcity import Model
@@ -36,7 +36,7 @@ class GpuIndex:
     enter few of its GPUs. A request of a new kind brings in those that it could use.
     """
 
-    def __init__(self, key: IndexKey, hosts: Mapping[str, Host], classes: GpuClasses) -> None:
+    def __init__(self, key: IndexKey, hosts: Mapping[str, FleetHost], classes: GpuClasses) -> None:
         self._key = key
         self._hosts = hosts
         self._classes = classes
@@ -47,11 +47,11 @@ class GpuIndex:
         self._askers: dict[ShareRequest, RequestClass] = {}
         self._is_useful: dict[int, bool] = {}
 
-    def change(self, host: Host, addresses: Iterable[str]) -> None:
+    def change(self, host: FleetHost, addresses: Iterable[str]) -> None:
         """Note that these GPUs of a host, or its rooms, are not as they were; or that the host is new."""
         self._changed.setdefault(host.name, set()).update(addresses)
 
-    def remove(self, host: Host) -> None:
+    def remove(self, host: FleetHost) -> None:
         """Take a host out."""
         self._changed.pop(host.name, None)
         if self._rooms.pop(host.name, None) is not None:
@@ -105,12 +105,12 @@ class GpuIndex:
             self._is_useful[number] = found
         return found
 
-    def _enter(self, host: Host, addresses: set[str]) -> None:
+    def _enter(self, host: FleetHost, addresses: set[str]) -> None:
         """Tell the index the state of these GPUs, and of those whose rooms are others than before."""
         key, before = self._key, self._rooms.get(host.name)
         rooms = self._rooms[host.name] = host.rounded(key.page_kib, has_gpus=key.has_gpus)
         name, free = host.name + HOST_ENDS, host.free if key.with_loads else 0.0
-        is_near = key.reach is Reach.NEAR and len(rooms) > 1
+        is_near = key.reach is NodeReach.NEAR and len(rooms) > 1
         own: dict[int | None, Rooms] = {room.number: (room,) for room in rooms} if is_near else {}
         some: Iterable[str] = addresses
         if before is None or key.with_loads or (rooms != before and not is_near):
@@ -130,17 +130,17 @@ class GpuIndex:
 class HostIndex:
     """All hosts. hosts: the fleet's, by name, which it changes itself."""
 
-    def __init__(self, key: IndexKey, hosts: Mapping[str, Host]) -> None:
+    def __init__(self, key: IndexKey, hosts: Mapping[str, FleetHost]) -> None:
         self._key = key
         self._hosts = hosts
         self._index: StateIndex[HostMember, Price] = StateIndex()
         self._changed = set(hosts)
 
-    def change(self, host: Host) -> None:
+    def change(self, host: FleetHost) -> None:
         """Note that a host is not as it was, or new."""
         self._changed.add(host.name)
 
-    def remove(self, host: Host) -> None:
+    def remove(self, host: FleetHost) -> None:
         """Take a host out."""
         self._changed.discard(host.name)
         if host.name in self._index:
@@ -153,7 +153,7 @@ class HostIndex:
         self._changed.clear()
         return self._index
 
-    def _enter(self, host: Host) -> None:
+    def _enter(self, host: FleetHost) -> None:
         numbers = [card.number for card in host.cards.values()]
         if not self._key.with_places:
             numbers.sort()

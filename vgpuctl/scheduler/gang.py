@@ -22,7 +22,7 @@ def place_together(fleet: Fleet, requests: Sequence[VmRequest]) -> list[Placemen
     policy's choice.
     """
     order = the_hard_ones_first(requests)
-    search = _Search(fleet, [requests[index] for index in order])
+    search = _GangSearch(fleet, [requests[index] for index in order])
     found = search.choose(0)
     if found is None:
         return None
@@ -31,7 +31,7 @@ def place_together(fleet: Fleet, requests: Sequence[VmRequest]) -> list[Placemen
 
 
 @dataclass
-class _Search:
+class _GangSearch:
     """Depth first, the policy's choice first."""
 
     fleet: Fleet

@@ -38,7 +38,7 @@ def choose_victims_together(
     VMs goes (`choose_victims`). Where that leads nowhere, everybody goes. Then whoever could stay stays, the most
     important first.
     """
-    search = _Search(requests, capacities, leases, candidates)
+    search = _VictimSearch(requests, capacities, leases, candidates)
     gone = search.one_by_one()
     found = None if gone is None else search.without(gone)
     if gone is None or found is None:
@@ -54,7 +54,7 @@ def choose_victims_together(
     return GangEviction(tuple(found), tuple(sorted(gone, key=lambda one: one.name)))
 
 
-class _Search:
+class _VictimSearch:
     """One fleet, in which hosts are exchanged for what they would be without some VMs."""
 
     def __init__(

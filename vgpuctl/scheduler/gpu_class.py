@@ -37,7 +37,7 @@ class GpuClasses:
         key = (frozenset(Counter(kinds).items()), *_describe(reading))
         return self._shapes.setdefault(key, len(self._shapes))
 
-    def class_of(self, key: Hashable, card: "Card") -> int:
+    def class_of(self, key: Hashable, card: "LeasedGpu") -> int:
         """The number of a card's class."""
         number = self._classes.get(key)
         if number is None:
@@ -48,7 +48,7 @@ class GpuClasses:
         return number
 
 
-class Card:
+class LeasedGpu:
     """One GPU with its leases, which come and go. number: its class."""
 
     def __init__(self, reading: GpuReading, classes: GpuClasses) -> None:

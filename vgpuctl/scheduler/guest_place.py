@@ -19,7 +19,7 @@ from vgpuctl.scheduler.host_nodes import (
     host_pools,
     is_pool,
 )
-from vgpuctl.scheduler.node_choice import Cells, Need, Reach, choose_cells
+from vgpuctl.scheduler.node_choice import Cells, Need, NodeReach, choose_cells
 
 
 def need_of(request: VmRequest, keeping: GuestNodes | None = None) -> Need:
@@ -55,7 +55,7 @@ def give_nodes(
 def choose_on(need: Need, gpu_nodes: Sequence[int | None], rooms: Sequence[NodeRoom]) -> Cells | None:
     """The cells at its GPUs where they fit, else anywhere on the host."""
     own = [node for node in gpu_nodes if node is not None]
-    return choose_cells(need, own, rooms, Reach.NEAR) or choose_cells(need, own, rooms, Reach.ANYWHERE)
+    return choose_cells(need, own, rooms, NodeReach.NEAR) or choose_cells(need, own, rooms, NodeReach.ANYWHERE)
 
 
 def nodes_on(

@@ -13,7 +13,7 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.guest_place import need_of, rooms_of
 from vgpuctl.scheduler.host_nodes import ORDINARY, NodeBooks, books_of, host_memory_mib, host_pools, unmounted_sizes
-from vgpuctl.scheduler.node_choice import Reach, choose_cells, may_take
+from vgpuctl.scheduler.node_choice import NodeReach, choose_cells, may_take
 from vgpuctl.scheduler.offer import Refusal
 
 
@@ -117,7 +117,7 @@ def _refuse_nodes(request: VmRequest, nodes: Sequence[NodeBooks]) -> Refusal | N
     """Say what each NUMA node has left when they do not take the VM, alone or together."""
     has_gpus, page_kib = bool(request.gpus), request.hugepages_kib
     need, rooms = need_of(request), rooms_of(nodes, page_kib, has_gpus=has_gpus)
-    if choose_cells(need, (), rooms, Reach.ANYWHERE) is not None:
+    if choose_cells(need, (), rooms, NodeReach.ANYWHERE) is not None:
         return None
     left = "; ".join(str(_left(node, request)) for node in nodes)
     is_pinned = has_gpus and nodes[0].pins_guests

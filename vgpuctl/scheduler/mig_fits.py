@@ -16,7 +16,7 @@ PACK = 0.1
 
 
 @dataclass(frozen=True)
-class MigProfile:
+class InstanceProfile:
     """A GPU instance profile. size: memory slices. starts: where it may begin."""
 
     name: str
@@ -31,7 +31,7 @@ class MigProfile:
 class MigFits:
     """How much still fits on a GPU whose slices are taken as `mask` says; the profiles are those of one model."""
 
-    def __init__(self, profiles: Mapping[str, MigProfile]) -> None:
+    def __init__(self, profiles: Mapping[str, InstanceProfile]) -> None:
         self.profiles = dict(profiles)
         self._slices = max(one.window(max(one.starts)).bit_length() for one in profiles.values())
         self._weights = {name: one.size**SIZE_EXPONENT / len(profiles) for name, one in self.profiles.items()}

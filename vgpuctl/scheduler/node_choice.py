@@ -15,7 +15,7 @@ MOST_SETS = 256
 """Sets of nodes tried for one number of cells; beyond it, sets with less room are not looked at."""
 
 
-class Reach(IntEnum):
+class NodeReach(IntEnum):
     """NEAR: vCPUs and memory at the nodes of its GPUs. ANYWHERE: on any nodes of the host."""
 
     NEAR = 0
@@ -47,7 +47,7 @@ class CellSize(NamedTuple):
 Cells = tuple[CellSize, ...]
 
 
-def choose_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom], reach: Reach) -> Cells | None:
+def choose_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom], reach: NodeReach) -> Cells | None:
     """The part of the VM on each node, None when the rooms do not take it within this reach.
 
     gpu_nodes: the nodes of its GPUs, without those that are no guest's. rooms: one for each node of the host.
@@ -58,7 +58,7 @@ def choose_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom]
     if need.sizes:
         return _fixed(need, gpu_nodes, rooms)
     own = [room for room in rooms if room.number in gpu_nodes]
-    if reach is Reach.NEAR:
+    if reach is NodeReach.NEAR:
         if not 2 <= len(own) <= MOST_CELLS or need.vcpus < len(own) or need.is_flat:
             return _whole(need, own or rooms)
         return _split(need, own)
@@ -68,7 +68,7 @@ def choose_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom]
     return found
 
 
-def has_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom], reach: Reach) -> bool:
+def has_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom], reach: NodeReach) -> bool:
     """True if `choose_cells` finds some; a host that takes no VM has no rooms."""
     if len(rooms) == 1:
         return takes(need, rooms[0])

@@ -12,7 +12,7 @@ from vgpuctl.scheduler.calendar import Booking, distinct, first_start, leases_of
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
-from vgpuctl.scheduler.what_if import Change
+from vgpuctl.scheduler.what_if import FittingChange
 
 
 def promised_leases(
@@ -43,7 +43,7 @@ def changes_in_time(
     leases: Sequence[Lease],
     bookings: Sequence[Booking],
     now: float,
-) -> list[Change]:
+) -> list[FittingChange]:
     """Running shorter, or beginning later, where either admits a request that fits nowhere now.
 
     bookings: what is taken now with its declared end, and what is promised.
@@ -85,7 +85,7 @@ def _shorter(
     leases: Sequence[Lease],
     bookings: Sequence[Booking],
     now: float,
-) -> list[Change]:
+) -> list[FittingChange]:
     """The longest time for which it fits from now on."""
     promises = [one for one in bookings if one.vm_uuid is None]
     longest = math.inf if request.duration_s is None else request.duration_s
@@ -96,16 +96,16 @@ def _shorter(
         placement = Fleet(capacities, promised_leases(leases, promises, now, length)).place(request)
         if placement is not None:
             begins = f"until {describe_booking(booking)} begins at {format_time(booking.begin)} UTC"
-            return [Change(1, f"it ran for {format_duration(length)} at most, {begins}", placement)]
+            return [FittingChange(1, f"it ran for {format_duration(length)} at most, {begins}", placement)]
     return []
 
 
 def _later(
     request: VmRequest, capacities: Sequence[HostCapacity], bookings: Sequence[Booking], now: float
-) -> list[Change]:
+) -> list[FittingChange]:
     start = first_start(request, capacities, bookings, now)
     if start is None or start.at <= now:
         return []
     ending = sorted({describe_booking(one) for one in bookings if one.end == start.at})
     names = ", ".join(ending) + (" ends" if len(ending) == 1 else " end")
-    return [Change(1, f"it began at {format_time(start.at)} UTC, when {names}", start.placement)]
+    return [FittingChange(1, f"it began at {format_time(start.at)} UTC, when {names}", start.placement)]

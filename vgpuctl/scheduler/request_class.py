@@ -10,12 +10,12 @@ from vgpuctl.model.constraints import Label
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fit import ask, by_conditions, fit, given_for_conditions
-from vgpuctl.scheduler.gpu_class import Card
+from vgpuctl.scheduler.gpu_class import LeasedGpu
 from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.guest_place import need_of
 from vgpuctl.scheduler.host_nodes import NodeRoom
 from vgpuctl.scheduler.kinds import vgpu
-from vgpuctl.scheduler.node_choice import Cells, Reach, choose_cells, may_take
+from vgpuctl.scheduler.node_choice import Cells, NodeReach, choose_cells, may_take
 from vgpuctl.scheduler.offer import Offer, Refusal, ShareRequest
 from vgpuctl.scheduler.scorer import Price, Scorer
 
@@ -33,7 +33,7 @@ class IndexKey(NamedTuple):
     with_places: bool
     page_kib: int | None = None
     has_gpus: bool = True
-    reach: Reach = Reach.NEAR
+    reach: NodeReach = NodeReach.NEAR
     with_untouched: bool = False
 
 
@@ -78,7 +78,7 @@ class RequestClass:
             has_gpus=self.has_gpus,
             with_untouched=scorer.is_least_waste and not several,
         )
-        self.indexes = tuple(self.index._replace(reach=reach) for reach in Reach)
+        self.indexes = tuple(self.index._replace(reach=reach) for reach in NodeReach)
         self.compares_models = scorer.is_least_waste and any(map(_may_be_any_model, self.wants))
         self._different = list(Counter(self.wants).items())
         self._best: dict[int, Offer | None] = {}
@@ -100,7 +100,7 @@ class RequestClass:
             self._prices[key] = price
         return self._prices[key]
 
-    def share_on(self, card: Card) -> Share:
+    def share_on(self, card: LeasedGpu) -> Share:
         """The share that a GPU gives whose class has a price."""
         offer = self._offer_on(card.number, card.example)
         assert offer is not None
@@ -138,7 +138,7 @@ class RequestClass:
         return True
 
     def fit_on(
-        self, states: Sequence[GpuState], labels: frozenset[Label], rooms: Sequence[NodeRoom], reach: Reach
+        self, states: Sequence[GpuState], labels: frozenset[Label], rooms: Sequence[NodeRoom], reach: NodeReach
     ) -> Fitting | None:
         """All shares on one host with the VM's part of its NUMA nodes; None when they do not go together.
 

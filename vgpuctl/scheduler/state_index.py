@@ -28,7 +28,7 @@ MOST_REQUEST_CLASSES = 1024
 
 
 @dataclass
-class _Class(Generic[State]):
+class _StateClass(Generic[State]):
     """The members in one state. waiting: a heap of their names, with names that have left since."""
 
     number: int
@@ -70,9 +70,9 @@ class StateIndex(Generic[State, Price]):
         After `doubt_answers` it is also how many old answers one decision asks for anew.
         """
         self._most_asked = most_asked
-        self._class_of: dict[str, _Class[State]] = {}
-        self._classes: dict[State, _Class[State]] = {}
-        self._by_number: dict[int, _Class[State]] = {}
+        self._class_of: dict[str, _StateClass[State]] = {}
+        self._classes: dict[State, _StateClass[State]] = {}
+        self._by_number: dict[int, _StateClass[State]] = {}
         self._log: list[int] = []
         self._log_start = 0
         self._next_number = 0
@@ -106,7 +106,7 @@ class StateIndex(Generic[State, Price]):
             self._leave(old, name)
         found = self._classes.get(state)
         if found is None:
-            found = _Class(self._next_number, state)
+            found = _StateClass(self._next_number, state)
             self._next_number += 1
             self._classes[state] = found
             self._by_number[found.number] = found
@@ -214,7 +214,7 @@ class StateIndex(Generic[State, Price]):
             else:
                 return
 
-    def _leave(self, old: _Class[State], name: str) -> None:
+    def _leave(self, old: _StateClass[State], name: str) -> None:
         old.members.discard(name)
         if not old.members:
             del self._classes[old.state]

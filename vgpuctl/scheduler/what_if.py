@@ -11,14 +11,14 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
-from vgpuctl.scheduler.fleet_host import Host
+from vgpuctl.scheduler.fleet_host import FleetHost
 from vgpuctl.scheduler.host_memory import with_more_pages
 from vgpuctl.scheduler.mixed_change import with_mixed_sizes
 from vgpuctl.scheduler.victims import Candidate, choose_victims
 
 
 @dataclass(frozen=True)
-class Change:
+class FittingChange:
     """One change, as the end of the sentence "it fits if …", and where the VM is then; the least effort is nearest."""
 
     effort: int
@@ -28,7 +28,7 @@ class Change:
 
 def changes_that_admit(
     request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease], vms: Sequence[Candidate]
-) -> list[Change]:
+) -> list[FittingChange]:
     """Changes that admit a request that fits nowhere, the nearest first; empty when none of those tried does.
 
     Tried one by one: what the request itself insists on, what the inventory forbids, and VMs that go (the fewest, of
@@ -44,13 +44,13 @@ def changes_that_admit(
     if eviction is not None:
         names = ", ".join(victim.name for victim in eviction.victims)
         gone = f"{names} on {eviction.placement.host} {'were' if len(eviction.victims) > 1 else 'was'} gone"
-        found.append(Change(2 + len(eviction.victims), gone, eviction.placement))
+        found.append(FittingChange(2 + len(eviction.victims), gone, eviction.placement))
     return sorted(found, key=lambda one: (one.effort, one.text))
 
 
 def _other_requests(
     request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
-) -> Iterator[Change]:
+) -> Iterator[FittingChange]:
     """The same VM with one constraint less, or smaller."""
     fleet = Fleet(capacities, leases)
     constraints = request.constraints
@@ -70,7 +70,9 @@ def _other_requests(
     yield from _smaller(fleet, request)
 
 
-def _other_pages(request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]) -> Iterator[Change]:
+def _other_pages(
+    request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
+) -> Iterator[FittingChange]:
     """Other memory than the huge pages that it wants, or more of them on the host that lacks the fewest."""
     page_kib = request.hugepages_kib
     if page_kib is None:
@@ -82,7 +84,7 @@ def _other_pages(request: VmRequest, capacities: Sequence[HostCapacity], leases:
         if request.memory_mib * 1024 % other == 0:
             text = f"its huge pages were of {format_page_size(other)}"
             yield from _try(fleet, replace(request, hugepages_kib=other), text, 1)
-    best: tuple[int, str, Change] | None = None
+    best: tuple[int, str, FittingChange] | None = None
     for name, host in sorted(fleet.hosts.items()):
         missing_mib = request.memory_mib - _room_mib(host, page_kib)
         if missing_mib <= 0 or missing_mib > _room_mib(host, None) or (best is not None and missing_mib >= best[0]):
@@ -96,51 +98,53 @@ def _other_pages(request: VmRequest, capacities: Sequence[HostCapacity], leases:
         yield best[2]
 
 
-def _smaller(fleet: Fleet, request: VmRequest) -> Iterator[Change]:
+def _smaller(fleet: Fleet, request: VmRequest) -> Iterator[FittingChange]:
     """Less memory or fewer vCPUs, as much as the host with the most would give."""
-    best: Change | None = None
+    best: FittingChange | None = None
     rooms = {room for host in fleet.hosts.values() for room in _rooms_mib(host, request.hugepages_kib)}
     for room in sorted(room for room in rooms if 0 < room < request.memory_mib):
         placement = fleet.place(replace(request, memory_mib=room))
         if placement is None:
             break
-        best = Change(1, f"it wanted at most {format_mib(room)} of memory", placement)
+        best = FittingChange(1, f"it wanted at most {format_mib(room)} of memory", placement)
     if best is not None:
         yield best
     counts = {count for host in fleet.hosts.values() for count in _vcpus(host, request)}
     for cpus in sorted((count for count in counts if 0 < count < request.vcpus), reverse=True):
         placement = fleet.place(replace(request, vcpus=cpus))
         if placement is not None:
-            yield Change(1, f"it wanted at most {cpus} vCPUs", placement)
+            yield FittingChange(1, f"it wanted at most {cpus} vCPUs", placement)
             return
 
 
-def _rooms_mib(host: Host, page_kib: int | None) -> list[int]:
+def _rooms_mib(host: FleetHost, page_kib: int | None) -> list[int]:
     """The memory that one more VM could have of each node, and of all together."""
     rooms = [room.memory_mib for room in host.rooms(page_kib, has_gpus=True)]
     return [*rooms, sum(rooms)]
 
 
-def _room_mib(host: Host, page_kib: int | None) -> int:
+def _room_mib(host: FleetHost, page_kib: int | None) -> int:
     return _rooms_mib(host, page_kib)[-1]
 
 
-def _vcpus(host: Host, request: VmRequest) -> list[int]:
+def _vcpus(host: FleetHost, request: VmRequest) -> list[int]:
     rooms = [room.vcpus for room in host.rooms(request.hugepages_kib, has_gpus=bool(request.gpus))]
     return [*rooms, sum(rooms)]
 
 
-def _fewer(fleet: Fleet, request: VmRequest) -> Change | None:
+def _fewer(fleet: Fleet, request: VmRequest) -> FittingChange | None:
     """The first of its wanted GPUs, as many as fit."""
     wanted = [replace(gpu, count=1) for gpu in request.gpus for _ in range(gpu.count)]
     for count in range(len(wanted) - 1, 0, -1):
         placement = fleet.place(replace(request, gpus=tuple(wanted[:count])))
         if placement is not None:
-            return Change(1, f"it wanted {count} of its {len(wanted)} GPUs", placement)
+            return FittingChange(1, f"it wanted {count} of its {len(wanted)} GPUs", placement)
     return None
 
 
-def _allowed_again(request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]) -> Iterator[Change]:
+def _allowed_again(
+    request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
+) -> Iterator[FittingChange]:
     """Hosts out of maintenance, GPUs declared otherwise or in quarantine: each host alone, the first that would do."""
     for capacity in sorted(capacities, key=lambda one: one.name):
         own = [lease for lease in leases if lease.host == capacity.name]
@@ -170,7 +174,9 @@ def _allowed_again(request: VmRequest, capacities: Sequence[HostCapacity], lease
                 return
 
 
-def _mixed_sizes(request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]) -> Iterator[Change]:
+def _mixed_sizes(
+    request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
+) -> Iterator[FittingChange]:
     """One GPU in mixed-size mode; its VMs have to stop for that, and start again."""
     for capacity, own, address, names in with_mixed_sizes(request, Fleet(capacities, leases), leases):
         text = f"{capacity.name} {address} went to mixed-size, for which {', '.join(names)} must stop and start again"
@@ -180,7 +186,7 @@ def _mixed_sizes(request: VmRequest, capacities: Sequence[HostCapacity], leases:
             return
 
 
-def _try(fleet: Fleet, request: VmRequest, text: str, effort: int) -> Iterator[Change]:
+def _try(fleet: Fleet, request: VmRequest, text: str, effort: int) -> Iterator[FittingChange]:
     placement = fleet.place(request)
     if placement is not None:
-        yield Change(effort, text, placement)
+        yield FittingChange(effort, text, placement)

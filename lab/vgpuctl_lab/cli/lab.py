@@ -17,7 +17,7 @@ from vgpuctl_lab.cli import fault as lab_fault
 
 if TYPE_CHECKING:
     from vgpuctl_lab import LabFolder, LabHost
-    from vgpuctl_lab.simulated import SimulatedHost
+    from vgpuctl_lab.simulated import SimulatedHostStatus
 
 _MEMORY = "4GiB"
 _SIMULATED_COLUMNS = ("HOST", "STATE", "PORT", "UPTIME", "LATENCY", "SESSIONS", "VMS", "CARDS")
@@ -116,7 +116,7 @@ def up(
         shapes = tuple(lab.parse_host(text) for text in hosts) or (lab.parse_host(lab.DEFAULT_HOST),)
         wanted = LabFile(shapes, parse_mib(memory, what="--memory"), 0, "", 0)
     few = lab.up(wanted.shapes, folder=_folder(folder), memory_mib=wanted.memory_mib, say=say) if wanted.shapes else []
-    many: list[SimulatedHost] = []
+    many: list[SimulatedHostStatus] = []
     if wanted.simulated_count:
         many = lab.simulated.up(
             wanted.simulated_count, mix=wanted.mix, latency_ms=wanted.latency_ms, folder=_folder(folder), say=say
@@ -228,12 +228,12 @@ def _folder(named: Path | None) -> "LabFolder":
     return lab.LabFolder(named.expanduser().absolute()) if named else lab.default_folder()
 
 
-def _simulated_row(host: "SimulatedHost") -> tuple[object, ...]:
+def _simulated_row(host: "SimulatedHostStatus") -> tuple[object, ...]:
     uptime = None if host.uptime_s is None else f"{host.uptime_s:.0f} s"
     latency = f"{host.latency_ms:g} ms"
     return (host.name, host.state, host.port, uptime, latency, host.sessions, host.vms, " ".join(host.cards))
 
 
-def _described(host: "LabHost | SimulatedHost") -> dict[str, object]:
+def _described(host: "LabHost | SimulatedHostStatus") -> dict[str, object]:
     """A host's fields with paths as text."""
     return {name: str(value) if isinstance(value, Path) else value for name, value in vars(host).items()}

@@ -3,7 +3,7 @@
 
 from vgpuctl_lab.simulated.fleet import (
     MOST_HOSTS,
-    SimulatedHost,
+    SimulatedHostStatus,
     down,
     heed_faults,
     kernel_log,
@@ -18,7 +18,7 @@ from vgpuctl_lab.simulated.mix import DEFAULT_MIX
 __all__ = [
     "DEFAULT_MIX",
     "MOST_HOSTS",
-    "SimulatedHost",
+    "SimulatedHostStatus",
     "down",
     "heed_faults",
     "kernel_log",

@@ -6,7 +6,7 @@ from vgpuctl_lab.folder import LabFolder
 from vgpuctl_lab.simulated import fleet
 from vgpuctl_lab.simulated.layout import simulated_folder
 from vgpuctl_lab.simulated.machine import faults
-from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, Card
+from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
 
 Active = tuple[str, str | None, int]
@@ -65,7 +65,7 @@ def _machine(lab: LabFolder, host: str) -> MachineFolder:
     return MachineFolder(folder)
 
 
-def _card(machine: MachineFolder, host: str, address: str | None, *, with_vfs: bool = False) -> Card:
+def _card(machine: MachineFolder, host: str, address: str | None, *, with_vfs: bool = False) -> CardShape:
     cards = [
         card
         for card in machine.shape.cards

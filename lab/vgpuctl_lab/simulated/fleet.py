@@ -71,7 +71,7 @@ _NODE = """\
 
 
 @dataclass(frozen=True)
-class SimulatedHost:
+class SimulatedHostStatus:
     """One simulated host. sessions: logins; vms: running domains. uptime_s: None for a host that does not run.
 
     state: `up`, `off` (the fault power-off), or `dead` when the keeper is gone.
@@ -100,7 +100,7 @@ def up(
     with_vfs: bool = True,
     folder: LabFolder | None = None,
     say: Say | None = None,
-) -> list[SimulatedHost]:
+) -> list[SimulatedHostStatus]:
     """Bring `hosts` simulated hosts up, named sim-001 and so on; those that are there stay as they are.
 
     latency_ms: added to every round trip to them. with_vfs: their VFs are enabled, once; a reboot loses them.
@@ -161,7 +161,7 @@ def down(hosts: Sequence[str] = (), *, folder: LabFolder | None = None) -> list[
     return ended
 
 
-def status(*, folder: LabFolder | None = None) -> list[SimulatedHost]:
+def status(*, folder: LabFolder | None = None) -> list[SimulatedHostStatus]:
     """Every simulated host of the lab, by name."""
     lab = simulated_folder(folder or default_folder())
     alive: Mapping[str, Any] = _ask(lab, {"call": "status"}) if _is_kept(lab) else {}
@@ -172,7 +172,7 @@ def status(*, folder: LabFolder | None = None) -> list[SimulatedHost]:
             continue
         seat = alive.get(name)
         found.append(
-            SimulatedHost(
+            SimulatedHostStatus(
                 name=name,
                 state="dead" if seat is None else "off" if seat["is_off"] else "up",
                 address=ADDRESS,

@@ -27,7 +27,7 @@ from vgpuctl_lab.simulated.machine.shape import (
     PASSTHROUGH,
     VF,
     VF_PROFILE,
-    Card,
+    CardShape,
     Companion,
     ComputeProfile,
     Mig,
@@ -134,7 +134,7 @@ def _parse_cards(text: str) -> list[SimulatedCard]:
     return [SimulatedCard(board, interface)] * int(match["count"] or 1)
 
 
-def _vfs_wanted(board: Board, card: Card) -> int:
+def _vfs_wanted(board: Board, card: CardShape) -> int:
     """NVIDIA's script knows only all; of others, the largest published split of up to eight."""
     if card.interface != VF:
         return card.total_vfs
@@ -142,13 +142,13 @@ def _vfs_wanted(board: Board, card: Card) -> int:
     return max(presets, default=min(card.total_vfs, _MOST_PLAIN_VFS))
 
 
-def _card(host: str, number: int, asked: SimulatedCard) -> Card:
+def _card(host: str, number: int, asked: SimulatedCard) -> CardShape:
     board, sriov = asked.board, asked.board.sriov
     vendor, device = board.pci.split(":")
     address = f"0000:{_FIRST_BUS + number * _BUSES_PER_CARD:02x}:00.0"
     has_vfs = asked.interface in (MDEV_VF, VF_PROFILE, VF)
     has_types = asked.interface in (MDEV, MDEV_VF, VF_PROFILE)
-    return Card(
+    return CardShape(
         address=address,
         number=number,
         interface=asked.interface,

@@ -4,17 +4,17 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpuctl.scheduler.mig_fits import MigFits, MigProfile
+from vgpuctl.scheduler.mig_fits import InstanceProfile, MigFits
 
 PROFILES = {
     one.name: one
     for one in (
-        MigProfile("1g.10gb", 1, (0, 1, 2, 3, 4, 5, 6)),
-        MigProfile("1g.20gb", 2, (0, 2, 4, 6)),
-        MigProfile("2g.20gb", 2, (0, 2, 4)),
-        MigProfile("3g.40gb", 4, (0, 4)),
-        MigProfile("4g.40gb", 4, (0,)),
-        MigProfile("7g.80gb", 8, (0,)),
+        InstanceProfile("1g.10gb", 1, (0, 1, 2, 3, 4, 5, 6)),
+        InstanceProfile("1g.20gb", 2, (0, 2, 4, 6)),
+        InstanceProfile("2g.20gb", 2, (0, 2, 4)),
+        InstanceProfile("3g.40gb", 4, (0, 4)),
+        InstanceProfile("4g.40gb", 4, (0,)),
+        InstanceProfile("7g.80gb", 8, (0,)),
     )
 }
 

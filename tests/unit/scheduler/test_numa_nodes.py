@@ -23,7 +23,7 @@ from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import floating_cpus, footprint_of
 from vgpuctl.scheduler.host_memory import cells_on, with_memory_back, with_more_pages, with_promised
 from vgpuctl.scheduler.host_nodes import books_of, cores_of, cpu_numbers, guest_nodes
-from vgpuctl.scheduler.node_choice import Need, Reach, choose_cells, has_cells
+from vgpuctl.scheduler.node_choice import Need, NodeReach, choose_cells, has_cells
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.scheduler.victims import Candidate, choose_victims
 from vgpuctl.scheduler.what_if import changes_that_admit
@@ -331,10 +331,10 @@ def test_pages_are_counted_on_each_node() -> None:
 ROOMS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 12)), min_size=1, max_size=4)
 
 
-@given(ROOMS, st.integers(1, 12), st.integers(1, 30), st.sampled_from([1, 2]), st.sampled_from(Reach))
+@given(ROOMS, st.integers(1, 12), st.integers(1, 30), st.sampled_from([1, 2]), st.sampled_from(NodeReach))
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_a_choice_is_within_the_rooms_and_complete(
-    sizes: list[tuple[int, int]], vcpus: int, memory: int, unit: int, reach: Reach
+    sizes: list[tuple[int, int]], vcpus: int, memory: int, unit: int, reach: NodeReach
 ) -> None:
     books = books_of(numa_host("a", nodes=max(2, len(sizes))))
     rooms = [
@@ -345,7 +345,7 @@ def test_a_choice_is_within_the_rooms_and_complete(
     found = choose_cells(need, (0,), rooms, reach)
     assert has_cells(need, (0,), rooms, reach) == (found is not None)
     fits_one = any(vcpus <= room.vcpus and memory * unit <= room.memory_mib for room in rooms)
-    if reach is Reach.ANYWHERE:
+    if reach is NodeReach.ANYWHERE:
         assert found is not None or not fits_one
     if found is not None:
         by_number = {room.number: room for room in rooms}

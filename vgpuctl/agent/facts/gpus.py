@@ -92,11 +92,11 @@ def read_gpus(host: Host, shared: Shared) -> Tuple[Tuple[Gpu, ...], Tuple[Unread
             unread.append(UnreadFunction(address, problem.message))
             continue
         if function is not None:
-            found.append(_Reader(host, function, shared).read())
+            found.append(_GpuReader(host, function, shared).read())
     return tuple(found), tuple(unread)
 
 
-class _Reader:
+class _GpuReader:
     """Reads one GPU and collects what is wrong with it."""
 
     def __init__(self, host: Host, function: pci.Function, shared: Shared) -> None:

@@ -11,7 +11,7 @@ MISSING = object()
 _FIELDS = "__agent_fields__"
 
 
-class Field:
+class ValueField:
     """One field of a class. default, default_factory: MISSING for none; shown: in repr()."""
 
     def __init__(self, default: Any, default_factory: Any, *, shown: bool) -> None:
@@ -23,7 +23,7 @@ class Field:
 
 def field(*, default: Any = MISSING, default_factory: Any = MISSING, repr: bool = True) -> Any:  # noqa: A002 - as in dataclasses
     """Describe a field beyond its type."""
-    return Field(default, default_factory, shown=repr)
+    return ValueField(default, default_factory, shown=repr)
 
 
 def dataclass(*, frozen: bool = False, eq: bool = True) -> Callable[[type], type]:
@@ -31,13 +31,13 @@ def dataclass(*, frozen: bool = False, eq: bool = True) -> Callable[[type], type
 
     def decorate(cls: type) -> type:
         own = dict(vars(cls))
-        found: Dict[str, Field] = {}
+        found: Dict[str, ValueField] = {}
         for name, hint in cls.__annotations__.items():
             if getattr(hint, "__origin__", hint) is ClassVar:
                 continue
             one = own.get(name, MISSING)
-            if not isinstance(one, Field):
-                one = Field(one, MISSING, shown=True)
+            if not isinstance(one, ValueField):
+                one = ValueField(one, MISSING, shown=True)
             elif name in own:
                 delattr(cls, name)
             one.name = name
@@ -58,7 +58,7 @@ def dataclass(*, frozen: bool = False, eq: bool = True) -> Callable[[type], type
     return decorate
 
 
-def fields(value: Any) -> Tuple[Field, ...]:
+def fields(value: Any) -> Tuple[ValueField, ...]:
     """Return the fields of a class or of its value, in order."""
     return tuple(getattr(value, _FIELDS).values())
 
@@ -73,7 +73,7 @@ def replace(value: Any, **changes: Any) -> Any:
     return type(value)(**{**{one.name: getattr(value, one.name) for one in fields(value)}, **changes})
 
 
-def _init(found: Dict[str, Field]) -> Callable[..., None]:
+def _init(found: Dict[str, ValueField]) -> Callable[..., None]:
     names = tuple(found)
     defaults = {name: one.default for name, one in found.items() if one.default is not MISSING}
     factories = {name: one.default_factory for name, one in found.items() if one.default_factory is not MISSING}

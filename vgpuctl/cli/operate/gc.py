@@ -36,15 +36,16 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
     Idle vGPUs carry no owner's name, so only --kind vgpu looks for them. `repair` handles objects of the store.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.operate.gc import USUAL_KINDS, Outcome, find_garbage, take_away
-    from vgpuctl.usecases.support.garbage import Kind
+    from vgpuctl.usecases.operate.gc import USUAL_KINDS, GarbageOutcome, find_garbage, take_away
+    from vgpuctl.usecases.support.garbage import GarbageKind
 
-    kinds = frozenset(map(Kind, chosen)) or USUAL_KINDS
+    kinds = frozenset(map(GarbageKind, chosen)) or USUAL_KINDS
     with services(**where) as opened:
         search = find_garbage(opened, kinds)
         going = [garbage for garbage in search.found if garbage.left is None]
         outcomes = tuple(
-            Outcome(one, "would be deleted" if one.left is None else f"left alone: {one.left}") for one in search.found
+            GarbageOutcome(one, "would be deleted" if one.left is None else f"left alone: {one.left}")
+            for one in search.found
         )
         if going and not dry_run:
             if not yes:

@@ -13,12 +13,17 @@ from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.printable import printable
 from vgpuctl.planner.layout import Difference, HostPlan
 from vgpuctl.usecases.layout.apply_hosts import Event
-from vgpuctl.usecases.layout.layout_lines import AppliedHost, HostBegun, Line, Outcome
+from vgpuctl.usecases.layout.layout_lines import AppliedHost, HostBegun, Line, LineOutcome
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-_COLOURS = {Outcome.OK: "green", Outcome.CHANGED: "yellow", Outcome.SKIPPED: "cyan", Outcome.FAILED: "red"}
+_COLOURS = {
+    LineOutcome.OK: "green",
+    LineOutcome.CHANGED: "yellow",
+    LineOutcome.SKIPPED: "cyan",
+    LineOutcome.FAILED: "red",
+}
 
 
 class RunDisplay:
@@ -95,7 +100,7 @@ def event_lines(line: Line, *, diff: bool) -> Iterator[tuple[str | Styled, ...]]
     """`changed: [gpu1] 0000:41:00.0: enable 32 VFs`, and below it what was read before and after."""
     text = f": [{line.host}] {line.subject}: {line.text}"
     if line.reason is not None:
-        text += f" ({line.reason})" if line.outcome is not Outcome.FAILED else f": {line.reason}"
+        text += f" ({line.reason})" if line.outcome is not LineOutcome.FAILED else f": {line.reason}"
     yield style(str(line.outcome), line.outcome), text
     if line.hint is not None:
         yield (f"    hint: {line.hint}",)
@@ -109,10 +114,12 @@ def recap_text(done: AppliedHost, width: int) -> tuple[str | Styled, ...]:
     if not done.is_begun:
         return (f"{done.host:{width}} : not begun, because other hosts failed",)
     counts = " ".join(
-        f"{outcome}={done.count(outcome) - (done.is_unreachable and outcome is Outcome.FAILED):<3}"
-        for outcome in Outcome
+        f"{outcome}={done.count(outcome) - (done.is_unreachable and outcome is LineOutcome.FAILED):<3}"
+        for outcome in LineOutcome
     )
-    worst = Outcome.FAILED if done.error else Outcome.CHANGED if done.count(Outcome.CHANGED) else Outcome.OK
+    worst = (
+        LineOutcome.FAILED if done.error else LineOutcome.CHANGED if done.count(LineOutcome.CHANGED) else LineOutcome.OK
+    )
     return style(f"{done.host:{width}}", worst), f" : {counts} unreachable={int(done.is_unreachable)}"
 
 
@@ -171,7 +178,7 @@ def applied_object(done: AppliedHost) -> dict[str, Any]:
         "host": done.host,
         "is_begun": done.is_begun,
         "is_unreachable": done.is_unreachable,
-        **{str(outcome): done.count(outcome) for outcome in Outcome},
+        **{str(outcome): done.count(outcome) for outcome in LineOutcome},
         "lines": [plain(line) for line in done.lines],
         "differences": plain(done.differences),
         "undo": [step_to_json(step) for step in done.undo],
@@ -180,7 +187,7 @@ def applied_object(done: AppliedHost) -> dict[str, Any]:
     }
 
 
-def style(text: str, outcome: Outcome) -> Styled:
+def style(text: str, outcome: LineOutcome) -> Styled:
     """Text in the colour of an outcome."""
     return Styled(text, _COLOURS[outcome])
 

@@ -18,7 +18,7 @@ from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.inventory.exchange.refusal import Left, host_reasons
 from vgpuctl.inventory.layout_value import Value
-from vgpuctl.inventory.yaml_document import Document
+from vgpuctl.inventory.yaml_document import YamlDocument
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, Layout
 from vgpuctl.sharing.matching import entries_for
 
@@ -72,7 +72,7 @@ def nvidia_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
     return sorted((gpu for gpu in gpus if gpu.vendor_id == NVIDIA), key=lambda gpu: gpu.address)
 
 
-def import_config(frame: Frame, document: Document, config: str | None, gpus: Sequence[Gpu] | None) -> HostLayout:
+def import_config(frame: Frame, document: YamlDocument, config: str | None, gpus: Sequence[Gpu] | None) -> HostLayout:
     """One named configuration of a file as a layout.
 
     config: None where the file has only one. gpus: of the host it is for, None where no host was named; then the

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 
 from vgpuctl.inventory.origin import Origin, malformed, read_bytes
-from vgpuctl.inventory.yaml_document import Document, decode, parse_document
+from vgpuctl.inventory.yaml_document import YamlDocument, decode, parse_document
 
 _NEXT_DOCUMENT = re.compile(r"---(?:\s|$)")
 _HINT = "give the text under `data` of the ConfigMap as a file of its own"
 
 
-def read_tool_file(path: Path) -> Document:
+def read_tool_file(path: Path) -> YamlDocument:
     """Read a tool's file, also out of a ConfigMap with one text under `data`.
 
     Raises InventoryError for another Kubernetes object, several texts, and a file of several YAML documents.

@@ -12,7 +12,7 @@ from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.inventory.exchange.configs import Frame, export_config, import_config
 from vgpuctl.inventory.exchange.refusal import Left
 from vgpuctl.inventory.layout_value import Value
-from vgpuctl.inventory.yaml_document import Document
+from vgpuctl.inventory.yaml_document import YamlDocument
 from vgpuctl.model.layout import HostLayout, Layout, MigLayout, OffLayout
 from vgpuctl.planner.mig_geometry import devices_of, instances_of, part_problem, split_name
 
@@ -20,7 +20,7 @@ _PROFILE = re.compile(r"[1-9]\d*g\.\d+gb(?:[+-][a-z][a-z.,]*)*")
 _MOST = 256
 
 
-def import_mig_parted(document: Document, config: str | None, gpus: Sequence[Gpu] | None) -> HostLayout:
+def import_mig_parted(document: YamlDocument, config: str | None, gpus: Sequence[Gpu] | None) -> HostLayout:
     """One configuration as a layout; see `configs.import_config`."""
     return import_config(_FRAME, document, config, gpus)
 

@@ -15,14 +15,14 @@ from vgpuctl.inventory.exchange.configs import Frame, export_config, import_conf
 from vgpuctl.inventory.exchange.refusal import Left
 from vgpuctl.inventory.layout_kinds import sizes_differ
 from vgpuctl.inventory.layout_value import Value
-from vgpuctl.inventory.yaml_document import Document
+from vgpuctl.inventory.yaml_document import YamlDocument
 from vgpuctl.model.layout import HostLayout, Layout, MigVgpuLayout, SizeMode, VgpuLayout, WantedInstance
 
 _MOST = 256
 _GRAPHICS = "GFX"
 
 
-def import_vgpu_device_manager(document: Document, config: str | None, gpus: Sequence[Gpu] | None) -> HostLayout:
+def import_vgpu_device_manager(document: YamlDocument, config: str | None, gpus: Sequence[Gpu] | None) -> HostLayout:
     """One configuration as a layout; see `configs.import_config`."""
     return import_config(_FRAME, document, config, gpus)
 

@@ -19,7 +19,7 @@ SUPPORTED_MACHINE = "x86_64"
 
 
 @dataclass(frozen=True)
-class Refusal:
+class FailedAttempt:
     """Failure of an attempt: the error's message and its hint."""
 
     message: str
@@ -40,8 +40,8 @@ class Newcomer:
     interpreter: str = "/usr/bin/python3"
     user: str = ""
     becomes: bool = False
-    sudo: Refusal | None = None
-    agent: Refusal | None = None
+    sudo: FailedAttempt | None = None
+    agent: FailedAttempt | None = None
     lacks_python: bool = False
     networks: dict[str, bool] | None = None
 

@@ -7,7 +7,7 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import Family, kernel_arguments, rebuild_initramfs
 from vgpuctl.model.layout import HostLayout, LayoutKind
-from vgpuctl.model.preparation import Card
+from vgpuctl.model.preparation import ProbedCard
 from vgpuctl.planner.doctor.examined import NVIDIA
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.gpu_checks import FOREIGN
@@ -126,7 +126,7 @@ def _runnable(command: str | None, host: Newcomer) -> str | None:
     return None if host.family is Family.UNKNOWN else command
 
 
-def _nvidia(host: Newcomer) -> Iterator[Card]:
+def _nvidia(host: Newcomer) -> Iterator[ProbedCard]:
     return (card for card in host.there.cards if card.vendor == NVIDIA)
 
 

@@ -3,18 +3,18 @@
 
 from vgpuctl.planner.layout.manifest import manifest_of, shares_of
 from vgpuctl.planner.layout.plan import plan_host
-from vgpuctl.planner.layout.result import Difference, Disturbed, HostPlan, Obstacle, Phase, PlannedStep
-from vgpuctl.planner.layout.selection import Refusal, Selection, select_steps
+from vgpuctl.planner.layout.result import Difference, Disturbed, HostPlan, LayoutObstacle, Phase, PlannedStep
+from vgpuctl.planner.layout.selection import Selection, SkippedGpu, select_steps
 
 __all__ = [
     "Difference",
     "Disturbed",
     "HostPlan",
-    "Obstacle",
+    "LayoutObstacle",
     "Phase",
     "PlannedStep",
-    "Refusal",
     "Selection",
+    "SkippedGpu",
     "manifest_of",
     "plan_host",
     "select_steps",

@@ -8,7 +8,7 @@ from vgpuctl.agent.wire.steps import SetHugepages, SetServiceActive
 from vgpuctl.model.layout import HostLayout, LayoutKind
 from vgpuctl.model.units import format_mib
 from vgpuctl.planner.layout.network import plan_network
-from vgpuctl.planner.layout.result import Difference, HostPlan, Obstacle, Phase, PlannedStep
+from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Phase, PlannedStep
 
 VGPU_MANAGER = "nvidia-vgpu-mgr.service"
 
@@ -77,20 +77,22 @@ def _hugepages(layout: HostLayout, facts: HostFacts) -> HostPlan:
     pools = {pool.size_kib: pool for pool in facts.hugepages}
     steps: list[PlannedStep] = []
     differences: list[Difference] = []
-    obstacles: list[Obstacle] = []
+    obstacles: list[LayoutObstacle] = []
     for size_kib, count in layout.hugepages:
         size, pool = format_mib(size_kib // 1024), pools.get(size_kib)
         if pool is None:
             offered = ", ".join(format_mib(one // 1024) for one in sorted(pools)) or "none"
             reason = f"the kernel has no huge pages of {size}; it has {offered}"
-            obstacles.append(Obstacle(None, "no-such-hugepages", reason, origin=layout.origin))
+            obstacles.append(LayoutObstacle(None, "no-such-hugepages", reason, origin=layout.origin))
             continue
         if pool.total == count:
             continue
         differences.append(Difference(None, "hugepages", f"{count} of {size}", str(pool.total)))
         if count < pool.total - pool.free:
             reason = f"{pool.total - pool.free} huge pages of {size} are in use, the layout has {count}"
-            obstacles.append(Obstacle(None, "hugepages-in-use", reason, "stop the VMs that use them", layout.origin))
+            obstacles.append(
+                LayoutObstacle(None, "hugepages-in-use", reason, "stop the VMs that use them", layout.origin)
+            )
             continue
         step, undo = SetHugepages(size_kib, count), SetHugepages(size_kib, pool.total)
         summary = f"have {count} huge pages of {size} (now {pool.total})"

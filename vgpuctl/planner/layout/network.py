@@ -9,7 +9,7 @@ from vgpuctl.agent.wire.ovn import AUTHORITY, CERTIFICATE, KEY, BridgeFacts, Ovn
 from vgpuctl.agent.wire.steps import Chassis, SetOvnChassis, SetOvnDaemon, SetUplinkBridge, Step, TakeOutUplink
 from vgpuctl.model.distribution import Package, family_of, install
 from vgpuctl.model.layout import HostLayout, NetworkLayout
-from vgpuctl.planner.layout.result import Difference, HostPlan, Obstacle, Phase, PlannedStep
+from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Phase, PlannedStep
 
 _SWITCH, _CONTROLLER = "switch", "controller"
 _LONGEST_NAME = 15
@@ -48,7 +48,7 @@ def plan_network(layout: HostLayout, facts: HostFacts) -> HostPlan:
     if network is None:
         return HostPlan()
     found = facts.ovn or OvnFacts(missing=("ovs-vsctl", "ovn-controller"))
-    obstacles = [Obstacle(None, *words, layout.origin) for words in _obstacles(layout, network, found, facts)]
+    obstacles = [LayoutObstacle(None, *words, layout.origin) for words in _obstacles(layout, network, found, facts)]
     if obstacles:
         return HostPlan(obstacles=tuple(obstacles))
     steps: list[PlannedStep] = []

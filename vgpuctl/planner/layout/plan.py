@@ -10,7 +10,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passthrough, kind_vf, kind_vgpu, shares
 from vgpuctl.planner.layout.host import plan_around, plan_services
-from vgpuctl.planner.layout.result import Difference, HostPlan, Obstacle
+from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle
 from vgpuctl.planner.layout.work import GpuWork
 from vgpuctl.sharing.matching import entries_for, fits
 
@@ -121,6 +121,6 @@ def _hidden_by_vms(facts: HostFacts, layout: HostLayout, leases: Sequence[Lease]
     }
 
 
-def _missing(entry: GpuLayout) -> Obstacle:
+def _missing(entry: GpuLayout) -> LayoutObstacle:
     remedy = "a GPU on vfio-pci shows no UUID: match it by address" if entry.match.uuid else "`vgpuctl list-gpus`"
-    return Obstacle(None, "gpu-missing", f"the host has no GPU of {entry.match}", remedy, entry.origin)
+    return LayoutObstacle(None, "gpu-missing", f"the host has no GPU of {entry.match}", remedy, entry.origin)

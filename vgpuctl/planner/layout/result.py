@@ -96,7 +96,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Obstacle:
+class LayoutObstacle:
     """Why a declared thing cannot be done now. A GPU with an obstacle gets no steps at all.
 
     code: stable, kebab-case. origin: `FILE:LINE` of the declaration. disturbs: who would have to go first; once they
@@ -122,7 +122,7 @@ class HostPlan:
 
     steps: tuple[PlannedStep, ...] = ()
     differences: tuple[Difference, ...] = ()
-    obstacles: tuple[Obstacle, ...] = ()
+    obstacles: tuple[LayoutObstacle, ...] = ()
     later: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

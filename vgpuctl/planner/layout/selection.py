@@ -7,7 +7,7 @@ from vgpuctl.planner.layout.result import Disturbed, HostPlan, Phase, PlannedSte
 
 
 @dataclass(frozen=True)
-class Refusal:
+class SkippedGpu:
     """Why a GPU's steps are not taken. option: what gives leave, None where nothing does."""
 
     gpu: str
@@ -21,7 +21,7 @@ class Selection:
 
     steps: tuple[PlannedStep, ...]
     left_out: tuple[PlannedStep, ...]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[SkippedGpu, ...]
     make_way: tuple[Disturbed, ...]
 
 
@@ -34,7 +34,7 @@ def select_steps(plan: HostPlan, *, may_disrupt: bool, may_reset: bool) -> Selec
         [planned.gpu for planned in plan.steps if planned.gpu]
         + [obstacle.gpu for obstacle in plan.obstacles if obstacle.gpu and obstacle.disturbs]
     )
-    refusals: list[Refusal] = []
+    refusals: list[SkippedGpu] = []
     make_way: list[Disturbed] = []
     for gpu in gpus:
         disturbed = _disturbed(plan, gpu)
@@ -60,12 +60,12 @@ def _disturbed(plan: HostPlan, gpu: str) -> tuple[Disturbed, ...]:
 
 def _refuse(
     plan: HostPlan, gpu: str, disturbed: tuple[Disturbed, ...], *, may_disrupt: bool, may_reset: bool
-) -> Refusal | None:
+) -> SkippedGpu | None:
     foreign = [one for one in disturbed if one.is_foreign]
     if foreign:
-        return Refusal(gpu, f"would disturb {'; '.join(map(str, foreign))}", None)
+        return SkippedGpu(gpu, f"would disturb {'; '.join(map(str, foreign))}", None)
     if disturbed and not may_disrupt:
-        return Refusal(gpu, f"would disturb {'; '.join(map(str, disturbed))}", "--disrupt")
+        return SkippedGpu(gpu, f"would disturb {'; '.join(map(str, disturbed))}", "--disrupt")
     if not may_reset and any(planned.gpu == gpu and planned.needs_reset for planned in plan.steps):
-        return Refusal(gpu, "needs a reset of the GPU", "--reset")
+        return SkippedGpu(gpu, "needs a reset of the GPU", "--reset")
     return None

@@ -10,7 +10,7 @@ from vgpuctl.agent.wire.vf_health import sick_states
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus
-from vgpuctl.planner.layout.result import Difference, Disturbed, Obstacle, Phase, PlannedStep
+from vgpuctl.planner.layout.result import Difference, Disturbed, LayoutObstacle, Phase, PlannedStep
 from vgpuctl.planner.mig_geometry import parts_of
 
 NVIDIA = "10de"
@@ -39,7 +39,7 @@ class GpuWork:
         self.sick_vfs = sick_states(gpu)
         self.steps: list[PlannedStep] = []
         self.differences: list[Difference] = []
-        self.obstacles: list[Obstacle] = []
+        self.obstacles: list[LayoutObstacle] = []
         self.later: list[str] = []
         users = _users_of(gpu, leases)
         free = {one.device for one in users if one.is_foreign and not one.is_running}
@@ -78,7 +78,7 @@ class GpuWork:
 
     def block(self, code: str, reason: str, *, remedy: str | None = None, disturbs: Sequence[Disturbed] = ()) -> None:
         """Note that the layout cannot be reached now."""
-        self.obstacles.append(Obstacle(self.address, code, reason, remedy, self.entry.origin, tuple(disturbs)))
+        self.obstacles.append(LayoutObstacle(self.address, code, reason, remedy, self.entry.origin, tuple(disturbs)))
 
 
 def made_again(address: str, one: GpuInstance) -> CreateGpuInstance:

@@ -12,14 +12,14 @@ from vgpuctl.planner.mig_geometry.devices import (
 from vgpuctl.planner.mig_geometry.fit import Misfit, Placed, check, describe, place
 from vgpuctl.planner.mig_geometry.nearest import nearest
 from vgpuctl.planner.mig_geometry.plan import GeometryPlan, Impossible, plan_geometry
-from vgpuctl.planner.mig_geometry.table import Table, name_in, table_of, table_of_board
+from vgpuctl.planner.mig_geometry.table import GeometryTable, name_in, table_of, table_of_board
 
 __all__ = [
     "GeometryPlan",
+    "GeometryTable",
     "Impossible",
     "Misfit",
     "Placed",
-    "Table",
     "check",
     "describe",
     "describe_compute",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vgpuctl.model.layout import WantedInstance
 from vgpuctl.model.mig_space import Limit, Part, exceeded, search, window
-from vgpuctl.planner.mig_geometry.table import Table
+from vgpuctl.planner.mig_geometry.table import GeometryTable
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Misfit:
     reason: str
 
 
-def check(table: Table, wanted: Sequence[WantedInstance]) -> Misfit | None:
+def check(table: GeometryTable, wanted: Sequence[WantedInstance]) -> Misfit | None:
     """Why these instances cannot be on an empty GPU together, None when they can."""
     return _check_names(table, wanted) or _check_sums(table, wanted) or _check_slots(table, wanted)
 
 
-def place(table: Table, wanted: Iterable[WantedInstance], taken: int = 0) -> tuple[Placed, ...] | None:
+def place(table: GeometryTable, wanted: Iterable[WantedInstance], taken: int = 0) -> tuple[Placed, ...] | None:
     """Find a start for every instance, None when there is none. The sums of the rule are not looked at.
 
     taken: a bit for each memory slot that is not free. The answer is in an order to create them in: the largest first,
@@ -67,7 +67,7 @@ def describe(instances: Iterable[WantedInstance | str]) -> str:
     return " + ".join(parts) or "no instance"
 
 
-def _check_names(table: Table, wanted: Sequence[WantedInstance]) -> Misfit | None:
+def _check_names(table: GeometryTable, wanted: Sequence[WantedInstance]) -> Misfit | None:
     for one in wanted:
         profile = table.by_name.get(one.profile)
         if profile is None:
@@ -80,7 +80,7 @@ def _check_names(table: Table, wanted: Sequence[WantedInstance]) -> Misfit | Non
     return None
 
 
-def _check_sums(table: Table, wanted: Sequence[WantedInstance]) -> Misfit | None:
+def _check_sums(table: GeometryTable, wanted: Sequence[WantedInstance]) -> Misfit | None:
     parts = [table.by_name[one.profile] for one in wanted]
     found = exceeded(table.compute_slices, parts)
     if found is None:
@@ -98,7 +98,7 @@ def _check_sums(table: Table, wanted: Sequence[WantedInstance]) -> Misfit | None
     return Misfit("mig-media-engines", f"one instance of a GPU can have the media engines, not {describe(media)}")
 
 
-def _check_slots(table: Table, wanted: Sequence[WantedInstance]) -> Misfit | None:
+def _check_slots(table: GeometryTable, wanted: Sequence[WantedInstance]) -> Misfit | None:
     if place(table, wanted) is not None:
         return None
     fixed = [one for one in wanted if one.start is not None]

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from vgpuctl.model.layout import WantedInstance
 from vgpuctl.planner.mig_geometry.fit import check, occupied, place
-from vgpuctl.planner.mig_geometry.table import Table
+from vgpuctl.planner.mig_geometry.table import GeometryTable
 
 
 def nearest(
-    table: Table, wanted: Sequence[WantedInstance], fixed: Sequence[WantedInstance] = ()
+    table: GeometryTable, wanted: Sequence[WantedInstance], fixed: Sequence[WantedInstance] = ()
 ) -> tuple[WantedInstance, ...]:
     """The profiles nearest to `wanted` that fit beside `fixed` (instances in use, at their starts), which are in it.
 
@@ -34,7 +34,7 @@ def nearest(
     return ()
 
 
-def _known(table: Table, name: str) -> str | None:
+def _known(table: GeometryTable, name: str) -> str | None:
     if name in table.by_name:
         return name
     slices, _, size = name.partition(".")

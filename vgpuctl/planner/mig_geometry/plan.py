@@ -10,7 +10,7 @@ from vgpuctl.agent.wire.facts import GpuInstance
 from vgpuctl.model.layout import WantedInstance
 from vgpuctl.planner.mig_geometry.fit import Placed, check, describe, occupied, place
 from vgpuctl.planner.mig_geometry.nearest import nearest
-from vgpuctl.planner.mig_geometry.table import Table
+from vgpuctl.planner.mig_geometry.table import GeometryTable
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Impossible:
 
 
 def plan_geometry(
-    table: Table, wanted: Sequence[WantedInstance], existing: Sequence[GpuInstance]
+    table: GeometryTable, wanted: Sequence[WantedInstance], existing: Sequence[GpuInstance]
 ) -> GeometryPlan | Impossible:
     """Plan the way to exactly `wanted`.
 
@@ -100,7 +100,10 @@ def _not_wanted(wanted: Sequence[WantedInstance], in_use: Sequence[GpuInstance])
 
 
 def _blocked(
-    table: Table, wanted: Sequence[WantedInstance], in_use: Sequence[GpuInstance], against: Sequence[GpuInstance]
+    table: GeometryTable,
+    wanted: Sequence[WantedInstance],
+    in_use: Sequence[GpuInstance],
+    against: Sequence[GpuInstance],
 ) -> Impossible:
     named = ", ".join(f"{one.profile} at {one.start}:{one.size} (instance {one.id})" for one in _by_slot(against))
     verb = "is" if len(against) == 1 else "are"

@@ -10,7 +10,7 @@ from vgpuctl.model.mig_space import Part
 
 
 @dataclass(frozen=True)
-class Table:
+class GeometryTable:
     """The profiles of one GPU. name: whose they are, for messages.
 
     knows_placements: False where no source has the slots; the starts then are assumed aligned, good for telling what
@@ -29,7 +29,7 @@ class Table:
         return {profile.name: profile for profile in self.profiles}
 
 
-def table_of_board(board: catalog.Board) -> Table | None:
+def table_of_board(board: catalog.Board) -> GeometryTable | None:
     """The catalogue's table of a GPU model, None when it cannot be partitioned."""
     found = catalog.mig_table(board)
     if found is None:
@@ -41,19 +41,19 @@ def table_of_board(board: catalog.Board) -> Table | None:
         starts = profile.placement_starts or tuple(range(0, slots - size + 1, size))
         profiles.append(_part(profile.name, profile.compute_slices, size, starts, profile.max_count))
     compute_slices = found.compute_slices or max(profile.slices for profile in profiles)
-    return Table(board.name, slots, compute_slices, tuple(profiles), found.memory_slots is not None)
+    return GeometryTable(board.name, slots, compute_slices, tuple(profiles), found.memory_slots is not None)
 
 
-def table_of(mig: MigFacts, board: catalog.Board | None, *, name: str) -> Table | None:
+def table_of(mig: MigFacts, board: catalog.Board | None, *, name: str) -> GeometryTable | None:
     """The table of a live GPU: what its driver tells counts more than the catalogue. None when neither knows one."""
     if not mig.profiles:
         return table_of_board(board) if board is not None else None
     profiles = tuple(_part(one.name, one.compute_slices, one.size, one.starts, one.max_count) for one in mig.profiles)
     slots = max(max(one.starts, default=0) + one.size for one in profiles)
-    return Table(name, slots, max(one.slices for one in profiles), profiles)
+    return GeometryTable(name, slots, max(one.slices for one in profiles), profiles)
 
 
-def name_in(table: Table, board: catalog.Board | None, profile: str) -> str:
+def name_in(table: GeometryTable, board: catalog.Board | None, profile: str) -> str:
     """The name that a table has for a profile: driver branches call one profile `3g.93gb` and `3g.95gb`.
 
     A profile that no table knows keeps its name.

@@ -11,7 +11,7 @@ from vgpuctl.model.units import format_mib
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.gpu_state import GpuState, HeldVgpu, framebuffer_of, max_instances_of
 from vgpuctl.scheduler.kinds.mixed_size import count_left, starts_left
-from vgpuctl.scheduler.mig_fits import MigFits, MigProfile
+from vgpuctl.scheduler.mig_fits import InstanceProfile, MigFits
 from vgpuctl.scheduler.offer import Refusal, ShareRequest
 
 _SERIES_ORDER = {"Q": 0, "C": 1, "B": 2, "A": 3}
@@ -138,7 +138,7 @@ def _room_for_instance(profile: str | None, state: GpuState) -> str | None:
     mig = state.gpu.mig
     if profile is None or mig is None or not mig.current or not mig.profiles:
         return f"switch MIG on and create a GPU instance {profile}" if profile else None
-    shapes = {one.name: MigProfile(one.name, one.size, one.starts) for one in mig.profiles}
+    shapes = {one.name: InstanceProfile(one.name, one.size, one.starts) for one in mig.profiles}
     if profile not in shapes:
         return None
     fits = MigFits(shapes)

@@ -13,7 +13,7 @@ from vgpuctl.hosts.fleet import HostResult, run_on_hosts
 from vgpuctl.hosts.preparation_probe import probe
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.doctor import Finding, Severity
-from vgpuctl.planner.doctor.prerequisites import Newcomer, Refusal
+from vgpuctl.planner.doctor.prerequisites import FailedAttempt, Newcomer
 from vgpuctl.planner.doctor.prerequisites_table import look_for_missing
 from vgpuctl.usecases.host.check_hosts import examine_host
 from vgpuctl.usecases.support.services import Services
@@ -74,7 +74,7 @@ def _look_at(services: Services, name: str, layout: HostLayout | None) -> Prepar
     return PreparedHost(name, there.operating_system, has_agent, look_for_missing(host, findings))
 
 
-def _try_sudo(connection: Connection) -> Refusal | None:
+def _try_sudo(connection: Connection) -> FailedAttempt | None:
     """Run a command that does nothing as root. Raises HostError for anything but a refusal."""
     try:
         connection.run(["true"], timeout_s=_TIMEOUT_S, become=True)
@@ -93,5 +93,5 @@ def _networks(services: Services, name: str) -> dict[str, bool] | None:
         return None
 
 
-def _refusal(error: VgpuctlError) -> Refusal:
-    return Refusal(error.message, error.hint or "")
+def _refusal(error: VgpuctlError) -> FailedAttempt:
+    return FailedAttempt(error.message, error.hint or "")

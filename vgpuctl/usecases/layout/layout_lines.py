@@ -20,7 +20,7 @@ from vgpuctl.planner.layout import Difference
 _NO_LOGIN = (HostUnreachable, HostKeyUnknown, HostKeyChanged, AuthenticationFailed, BecomeFailed, PythonMissing)
 
 
-class Outcome(StrEnum):
+class LineOutcome(StrEnum):
     """What became of one thing."""
 
     OK = "ok"
@@ -38,7 +38,7 @@ class Line:
     """
 
     host: str
-    outcome: Outcome
+    outcome: LineOutcome
     subject: str
     text: str
     before: str | None = None
@@ -75,6 +75,6 @@ class AppliedHost:
         """Whether nobody could log in."""
         return isinstance(self.error, _NO_LOGIN)
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: LineOutcome) -> int:
         """How many lines have this outcome."""
         return Counter(line.outcome for line in self.lines)[outcome]

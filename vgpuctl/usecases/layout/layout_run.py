@@ -27,7 +27,7 @@ from vgpuctl.planner.layout import (
 )
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.host.check_hosts import note_state
-from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, Outcome
+from vgpuctl.usecases.layout.layout_lines import AppliedHost, Line, LineOutcome
 from vgpuctl.usecases.layout.plan_hosts import PlannedHost, read_and_plan
 from vgpuctl.usecases.network.tunnel_mtu import note_guest_mtu
 from vgpuctl.usecases.support.host_snapshot import saved_snapshot
@@ -102,14 +102,14 @@ class LayoutRun:
         except VgpuctlError as failure:
             error = failure
             if not self._is_told(failure):
-                self._line(Outcome.FAILED, None, "not as declared", reason=failure.message, hint=failure.hint)
+                self._line(LineOutcome.FAILED, None, "not as declared", reason=failure.message, hint=failure.hint)
         undo = tuple(step for planned in reversed(self._done) for step in planned.undo)
         writes = self._services.host(self._host).agent.writes
         return AppliedHost(self._host, tuple(self._lines), self._differences, undo, writes, error)
 
     def _is_told(self, failure: VgpuctlError) -> bool:
         """Whether lines say it already: those of a step that failed, or of what stands in the layout's way."""
-        told = {line.reason for line in self._lines if line.outcome is Outcome.FAILED}
+        told = {line.reason for line in self._lines if line.outcome is LineOutcome.FAILED}
         return failure.message in told or (isinstance(failure, LayoutRefused) and bool(failure.context))
 
     def _apply(self) -> None:
@@ -125,7 +125,7 @@ class LayoutRun:
 
     def _take_snapshot(self) -> None:
         """Remember the state that a reboot must bring back, when it is a new one."""
-        is_new = any(line.outcome is Outcome.CHANGED for line in self._lines)
+        is_new = any(line.outcome is LineOutcome.CHANGED for line in self._lines)
         if is_new or saved_snapshot(self._services, self._host) is None:
             note_state(self._services, self._host, self._services.host(self._host).agent.facts())
 
@@ -169,11 +169,11 @@ class LayoutRun:
         self._begin(planned)
         chosen = self._select(planned.plan)
         for one in chosen.make_way:
-            self._line(Outcome.CHANGED, None, f"stop {one}, and start it again")
+            self._line(LineOutcome.CHANGED, None, f"stop {one}, and start it again")
         for step in chosen.steps:
-            self._line(Outcome.CHANGED, step.gpu, step.summary)
+            self._line(LineOutcome.CHANGED, step.gpu, step.summary)
         for text in planned.plan.later:
-            self._line(Outcome.SKIPPED, None, text, reason="known only once the steps before are done")
+            self._line(LineOutcome.SKIPPED, None, text, reason="known only once the steps before are done")
         self._end(planned, chosen)
         self._install_boot(planned)
 
@@ -183,11 +183,11 @@ class LayoutRun:
         busy = {one.gpu for one in plan.steps} | {one.gpu for one in plan.differences}
         busy |= {one.gpu for one in plan.obstacles}
         if None not in busy:
-            self._line(Outcome.OK, None, "as declared")
+            self._line(LineOutcome.OK, None, "as declared")
         for gpu in sorted(planned.facts.gpus, key=lambda one: one.address):
             entries = entries_for(gpu, self._layout.gpus)
             if entries and gpu.address not in busy:
-                self._line(Outcome.OK, gpu.address, f"{entries[0].layout.kind}, as declared")
+                self._line(LineOutcome.OK, gpu.address, f"{entries[0].layout.kind}, as declared")
 
     def _end(self, planned: PlannedHost, chosen: Selection) -> None:
         """Say what is left, and raise LayoutRefused where the layout was to be reached and is not."""
@@ -195,21 +195,21 @@ class LayoutRun:
         refused = {refusal.gpu for refusal in chosen.refusals}
         for refusal in chosen.refusals:
             hint = f"{refusal.option} allows it" if refusal.option else "it is not vgpuctl's to stop"
-            self._line(Outcome.FAILED, refusal.gpu, "not changed", reason=refusal.reason, hint=hint)
+            self._line(LineOutcome.FAILED, refusal.gpu, "not changed", reason=refusal.reason, hint=hint)
         for step in chosen.left_out:
-            self._line(Outcome.SKIPPED, step.gpu, step.summary, reason="not allowed")
+            self._line(LineOutcome.SKIPPED, step.gpu, step.summary, reason="not allowed")
         for obstacle in plan.obstacles:
             if obstacle.gpu not in refused:
                 where = f" ({obstacle.origin})" if obstacle.origin else ""
                 reason = f"{obstacle.reason}{where}"
-                self._line(Outcome.FAILED, obstacle.gpu, obstacle.code, reason=reason, hint=obstacle.remedy)
+                self._line(LineOutcome.FAILED, obstacle.gpu, obstacle.code, reason=reason, hint=obstacle.remedy)
         blocked = refused | {obstacle.gpu for obstacle in plan.obstacles if obstacle.gpu}
         for difference in plan.differences:
             if difference.remedy is not None and difference.gpu not in blocked:
                 text = f"{difference.subject} is {difference.found}, declared {difference.declared}"
-                self._line(Outcome.SKIPPED, difference.gpu, text, reason=difference.remedy)
+                self._line(LineOutcome.SKIPPED, difference.gpu, text, reason=difference.remedy)
         for note in plan.notes:
-            self._line(Outcome.SKIPPED, None, note, reason="not read")
+            self._line(LineOutcome.SKIPPED, None, note, reason="not read")
         reasons = [f"{one.gpu}: {one.reason}" for one in chosen.refusals]
         reasons += [f"{one.gpu or 'host'}: {one.reason}" for one in plan.obstacles if one.gpu not in refused]
         if reasons:
@@ -235,7 +235,7 @@ class LayoutRun:
         change = agent.install_certificate(files, dry_run=self._options.check)
         if change.changed:
             text = f"certificate of {network.chassis} for OVN's databases"
-            self._line(Outcome.CHANGED, None, text, before=change.before, after=change.after)
+            self._line(LineOutcome.CHANGED, None, text, before=change.before, after=change.after)
 
     def _install_boot(self, planned: PlannedHost) -> None:
         """Install the manifest of the state that was reached; with --check, say whether it would be another."""
@@ -249,7 +249,7 @@ class LayoutRun:
         unit = render_boot_unit(host.agent.python, self._layout.stop_services, cards=len(manifest.gpus))
         files = BootFiles(manifest, shares, unit)
         change = host.agent.install_boot(files, dry_run=self._options.check)
-        outcome = Outcome.CHANGED if change.changed else Outcome.OK
+        outcome = LineOutcome.CHANGED if change.changed else LineOutcome.OK
         self._line(outcome, None, f"{UNIT_NAME} restores it at boot", before=change.before, after=change.after)
 
     def _take_steps(self, steps: Sequence[PlannedStep], facts: HostFacts) -> bool:
@@ -267,13 +267,13 @@ class LayoutRun:
             except AgentProblem as problem:
                 if problem.code == ProblemCode.MIG_MODE_PENDING:
                     self._done.append(planned)
-                    self._line(Outcome.CHANGED, planned.gpu, planned.summary, reason="it waits for a reset")
+                    self._line(LineOutcome.CHANGED, planned.gpu, planned.summary, reason="it waits for a reset")
                     return True
-                self._line(Outcome.FAILED, planned.gpu, planned.summary, reason=problem.message, hint=problem.hint)
+                self._line(LineOutcome.FAILED, planned.gpu, planned.summary, reason=problem.message, hint=problem.hint)
                 raise
             if change.changed:
                 self._done.append(planned)
-            outcome = Outcome.CHANGED if change.changed else Outcome.OK
+            outcome = LineOutcome.CHANGED if change.changed else LineOutcome.OK
             self._line(outcome, planned.gpu, planned.summary, before=change.before, after=change.after)
             if not makes_share(step):
                 note_share(self._services, self._host, facts.boot_id, step)
@@ -297,7 +297,7 @@ class LayoutRun:
             if vm.state is VmState.RUNNING:
                 note_pending_restart(self._services, self._host, vm=(tenant, name))
             stop_vm(self._services, vm, hold=Hold.RELEASE, timeout_s=_SHUTDOWN_TIMEOUT_S)
-            self._line(Outcome.CHANGED, None, f"stop VM {name} of {tenant} and release its shares")
+            self._line(LineOutcome.CHANGED, None, f"stop VM {name} of {tenant} and release its shares")
         return bool(vms)
 
     def _pay_debts(self) -> None:
@@ -313,10 +313,10 @@ class LayoutRun:
         try:
             (change,) = self._services.host(self._host).agent.apply([SetServiceActive(name, True)])
         except VgpuctlError as error:
-            self._line(Outcome.FAILED, None, f"start {name} again", reason=error.message, hint=error.hint)
+            self._line(LineOutcome.FAILED, None, f"start {name} again", reason=error.message, hint=error.hint)
             return False
         if change.changed:
-            self._line(Outcome.CHANGED, None, f"start {name} again", before=change.before, after=change.after)
+            self._line(LineOutcome.CHANGED, None, f"start {name} again", before=change.before, after=change.after)
         return True
 
     def _try_start_vm(self, name: tuple[str, str]) -> bool:
@@ -325,10 +325,10 @@ class LayoutRun:
             _vm, changed = start_vm(self._services, vm)
         except VgpuctlError as error:
             text = f"start VM {name[1]} of {name[0]} again"
-            self._line(Outcome.FAILED, None, text, reason=error.message, hint=error.hint)
+            self._line(LineOutcome.FAILED, None, text, reason=error.message, hint=error.hint)
             return False
         if changed:
-            self._line(Outcome.CHANGED, None, f"start VM {name[1]} of {name[0]} again")
+            self._line(LineOutcome.CHANGED, None, f"start VM {name[1]} of {name[0]} again")
         return True
 
     def _roll_back(self) -> None:
@@ -344,15 +344,15 @@ class LayoutRun:
             except Exception as error:  # noqa: BLE001 (reported, and the other steps are undone all the same)
                 hint = error.hint if isinstance(error, VgpuctlError) else None
                 text = f"roll back: {planned.summary}"
-                self._line(Outcome.FAILED, planned.gpu, text, reason=str(error), hint=hint)
+                self._line(LineOutcome.FAILED, planned.gpu, text, reason=str(error), hint=hint)
                 is_undone = False
         if is_undone:
-            self._line(Outcome.CHANGED, planned.gpu, f"rolled back: {planned.summary}")
+            self._line(LineOutcome.CHANGED, planned.gpu, f"rolled back: {planned.summary}")
         return is_undone
 
     def _line(
         self,
-        outcome: Outcome,
+        outcome: LineOutcome,
         gpu: str | None,
         text: str,
         *,

@@ -22,7 +22,7 @@ from vgpuctl.planner.adoption import idle_vgpus
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
-from vgpuctl.usecases.support.garbage import Garbage, Kind
+from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.operations import ending
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -32,7 +32,7 @@ from vgpuctl.usecases.vm.shares import apply
 from vgpuctl.usecases.vm.volumes import remove_recorded
 
 # An idle vGPU does not say who made it, so it is looked for only where it is asked for.
-USUAL_KINDS = frozenset(Kind) - {Kind.VGPU}
+USUAL_KINDS = frozenset(GarbageKind) - {GarbageKind.VGPU}
 NOWHERE = "-"
 
 
@@ -45,7 +45,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GarbageOutcome:
     """How it went. outcome: `deleted`, `gone, or in use by now`, `left alone: why` or `failed: why`."""
 
     garbage: Garbage
@@ -56,24 +56,24 @@ _Take = Callable[[], object]
 _Found = tuple[Garbage, _Take]
 
 
-def find_garbage(services: Services, kinds: Collection[Kind]) -> Search:
+def find_garbage(services: Services, kinds: Collection[GarbageKind]) -> Search:
     """Look at every chosen host, and at OVN where its northbound database is named. Nothing is written.
 
     Raises UsageError when OVN alone is to be looked at and its northbound database was not named.
     """
-    if set(kinds) == {Kind.OVN}:
+    if set(kinds) == {GarbageKind.OVN}:
         services.require_northbound()
     services.open_store()
     failures: list[tuple[str, VgpuctlError]] = []
     found: list[Garbage] = []
-    if set(kinds) - {Kind.OVN}:
+    if set(kinds) - {GarbageKind.OVN}:
         results = run_on_hosts(services.hosts(), lambda name: _look(services, name, kinds), forks=services.forks)
         for result in results:
             if result.error is not None:
                 services.forget_host(result.name)
                 failures.append((result.name, result.error))
             found += [garbage for garbage, _take in result.value or ()]
-    if Kind.OVN in kinds and services.has_northbound:
+    if GarbageKind.OVN in kinds and services.has_northbound:
         try:
             found += _owners_of_nothing(services)
         except VgpuctlError as error:
@@ -81,16 +81,18 @@ def find_garbage(services: Services, kinds: Collection[Kind]) -> Search:
     return Search(tuple(found), tuple(failures))
 
 
-def take_away(services: Services, found: Sequence[Garbage], kinds: Collection[Kind]) -> tuple[Outcome, ...]:
+def take_away(
+    services: Services, found: Sequence[Garbage], kinds: Collection[GarbageKind]
+) -> tuple[GarbageOutcome, ...]:
     """Delete what find_garbage found, host by host, where a second look finds it again; never more than that.
 
     kinds: those that were looked for. No VM is placed on a host at work, and no layout applied. The first
     failure on a host ends the work there; other hosts go on. After a kill, the same command goes on.
     """
-    done: list[Outcome] = []
+    done: list[GarbageOutcome] = []
     for host in dict.fromkeys(garbage.host for garbage in found):
         here = [garbage for garbage in found if garbage.host == host]
-        done += [Outcome(garbage, f"left alone: {garbage.left}") for garbage in here if garbage.left is not None]
+        done += [GarbageOutcome(garbage, f"left alone: {garbage.left}") for garbage in here if garbage.left is not None]
         wanted = [garbage for garbage in here if garbage.left is None]
         if not wanted:
             continue
@@ -103,12 +105,16 @@ def take_away(services: Services, found: Sequence[Garbage], kinds: Collection[Ki
         except VgpuctlError as error:
             services.forget_host(host)
             outcomes |= {garbage: f"failed: {error.message}" for garbage in wanted if garbage not in outcomes}
-        done += [Outcome(garbage, outcomes[garbage]) for garbage in wanted]
+        done += [GarbageOutcome(garbage, outcomes[garbage]) for garbage in wanted]
     return tuple(done)
 
 
 def _take_from_host(
-    services: Services, host: str, wanted: Sequence[Garbage], kinds: Collection[Kind], outcomes: dict[Garbage, str]
+    services: Services,
+    host: str,
+    wanted: Sequence[Garbage],
+    kinds: Collection[GarbageKind],
+    outcomes: dict[Garbage, str],
 ) -> None:
     with _alone_on(services, host):
         again = dict(_look(services, host, kinds))
@@ -117,7 +123,7 @@ def _take_from_host(
             again[garbage]()
             outcomes[garbage] = "deleted"
             _note(services, garbage)
-        if any(garbage.kind is Kind.VGPU for garbage in wanted):
+        if any(garbage.kind is GarbageKind.VGPU for garbage in wanted):
             remember_facts(services, services.host(host))
 
 
@@ -147,7 +153,7 @@ def _alone_on(services: Services, host: str) -> Iterator[None]:
         yield
 
 
-def _look(services: Services, name: str, kinds: Collection[Kind]) -> list[_Found]:
+def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list[_Found]:
     """What is garbage on one host, with what deletes it.
 
     The host is read before the store: what a run makes in between is in the store by then, for its row comes first.
@@ -155,18 +161,18 @@ def _look(services: Services, name: str, kinds: Collection[Kind]) -> list[_Found
     host = services.host(name)
     networks = LibvirtNetworks(host.hypervisor)
     domains = host.hypervisor.domains()
-    volumes, shared = read_volumes(host) if Kind.VOLUME in kinds else ({}, frozenset())
-    made = networks.made() if Kind.NETWORK in kinds else []
-    facts = host.agent.facts() if Kind.VGPU in kinds else None
+    volumes, shared = read_volumes(host) if GarbageKind.VOLUME in kinds else ({}, frozenset())
+    made = networks.made() if GarbageKind.NETWORK in kinds else []
+    facts = host.agent.facts() if GarbageKind.VGPU in kinds else None
     shares = shares_made(services, name, facts) if facts is not None else frozenset()
     with services.store.reading() as session:
         strays = _stray_domains(session, name, domains)
-        going = {domain.uuid for domain, garbage in strays if garbage.left is None and Kind.DOMAIN in kinds}
+        going = {domain.uuid for domain, garbage in strays if garbage.left is None and GarbageKind.DOMAIN in kinds}
         staying = [domain for domain in domains if domain.uuid not in going]
         found: list[_Found] = []
-        if Kind.DOMAIN in kinds:
+        if GarbageKind.DOMAIN in kinds:
             found += [(garbage, partial(_undefine, host, domain)) for domain, garbage in strays]
-        if Kind.VOLUME in kinds:
+        if GarbageKind.VOLUME in kinds:
             for volume, garbage in stray_volumes(session, name, volumes, shared, staying):
                 take = _nothing if volume is None else partial(remove_recorded, services, host, volume)
                 found.append((garbage, take))
@@ -174,7 +180,7 @@ def _look(services: Services, name: str, kinds: Collection[Kind]) -> list[_Found
         for network in (network for network in made if network.uuid not in known):
             users = [domain.name for domain in staying if network.name in domain.networks]
             left = f"domain {users[0]} is in it" if users else None
-            garbage = Garbage(Kind.NETWORK, network.name, name, "the store knows no network of its UUID", left)
+            garbage = Garbage(GarbageKind.NETWORK, network.name, name, "the store knows no network of its UUID", left)
             found.append((garbage, partial(networks.remove, network.name, network.uuid)))
         if facts is not None:
             for vgpu, garbage in _stray_vgpus(session, name, facts, shares, staying):
@@ -196,7 +202,7 @@ def _stray_domains(session: Session, host: str, domains: Sequence[DomainFact]) -
         elif domain.state.is_active():
             left = f"it is {domain.state}: adopt-host takes it over, `virsh shutdown` makes it garbage"
         why = f"made for {domain.metadata.tenant}, and no VM of the store has its UUID"
-        found.append((domain, Garbage(Kind.DOMAIN, domain.name, host, why, left)))
+        found.append((domain, Garbage(GarbageKind.DOMAIN, domain.name, host, why, left)))
     return found
 
 
@@ -228,7 +234,7 @@ def _stray_vgpus(
     for vgpu in idle_vgpus(facts, claimed):
         left = "mdevctl has a definition of it" if vgpu.mdev_uuid in facts.mdevctl else None
         why = f"type {vgpu.type_id} on {vgpu.function}, of no lease, layout or domain"
-        found.append((vgpu, Garbage(Kind.VGPU, vgpu.mdev_uuid or vgpu.function, host, why, left)))
+        found.append((vgpu, Garbage(GarbageKind.VGPU, vgpu.mdev_uuid or vgpu.function, host, why, left)))
     return found
 
 
@@ -243,4 +249,4 @@ def _owners_of_nothing(services: Services) -> list[Garbage]:
         known = {tenant_owner(network.request.tenant) for network in session.networks()}
         known |= {external_owner(one.name) for one in session.external_networks()}
     why = "rows in OVN's northbound database that the store does not know"
-    return [Garbage(Kind.OVN, owner, NOWHERE, why) for owner in sorted(owners - known)]
+    return [Garbage(GarbageKind.OVN, owner, NOWHERE, why) for owner in sorted(owners - known)]

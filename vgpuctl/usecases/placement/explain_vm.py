@@ -20,7 +20,7 @@ from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejecti
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.scorer import view_of
 from vgpuctl.scheduler.victims import Candidate, Eviction
-from vgpuctl.scheduler.what_if import Change, changes_that_admit
+from vgpuctl.scheduler.what_if import FittingChange, changes_that_admit
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
@@ -56,7 +56,7 @@ class ExplainedVm:
     placement: Placement | None
     quota: str | None
     answers: tuple[GpuAnswer, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[FittingChange, ...]
     failures: tuple[tuple[str, VgpuctlError], ...]
     eviction: Eviction | None = None
 
@@ -86,7 +86,7 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
     taken = promised_leases(left, promises, now, request.duration_s)
     fleet = Fleet(capacities, taken, view=view)
     placement = fleet.place(request)
-    changes: list[Change] = []
+    changes: list[FittingChange] = []
     if placement is None:
         others = _candidates([one for one in vms if vm is None or one.uuid != vm.uuid], left)
         changes = changes_that_admit(request, capacities, taken, others)

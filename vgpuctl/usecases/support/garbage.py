@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class GarbageKind(StrEnum):
     """What can be garbage, in the order in which it is deleted."""
 
     DOMAIN = "domain"
@@ -23,7 +23,7 @@ class Garbage:
     why: what makes it garbage. left: why it is left alone nevertheless, None when it can be deleted.
     """
 
-    kind: Kind
+    kind: GarbageKind
     name: str
     host: str
     why: str

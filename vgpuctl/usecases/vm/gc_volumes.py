@@ -8,7 +8,7 @@ from vgpuctl.guests.storage import Storage
 from vgpuctl.guests.storage_facts import VolumeFact
 from vgpuctl.model.volume import Volume, VolumeKind, vm_uuid_of
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.garbage import Garbage, Kind
+from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
 from vgpuctl.usecases.support.services import HostSession
 from vgpuctl.usecases.vm.volumes import is_recorded, users_of
 
@@ -43,7 +43,7 @@ def stray_volumes(
     for volume in gone:
         why = f"recorded for VM {volume.tenant}.{volume.vm_name}, which is gone"
         left = _why_left(volume, volumes, shared, users, bases)
-        yield volume, Garbage(Kind.VOLUME, f"{volume.pool}/{volume.name}", host, why, left)
+        yield volume, Garbage(GarbageKind.VOLUME, f"{volume.pool}/{volume.name}", host, why, left)
     owned = {(volume.pool, volume.name) for volume in recorded}
     for fact in _unrecorded(session, volumes, owned):
         user = users.get(fact.path) or users.get(fact.name)
@@ -51,7 +51,7 @@ def stray_volumes(
             continue  # of another store's VM
         left = f"domain {user.name} uses it" if user else "the store has no record that vgpuctl made it"
         why = "named as vgpuctl names volumes, and no VM of the store has it"
-        yield None, Garbage(Kind.VOLUME, f"{fact.pool}/{fact.name}", host, why, left)
+        yield None, Garbage(GarbageKind.VOLUME, f"{fact.pool}/{fact.name}", host, why, left)
 
 
 def _why_left(

@@ -15,7 +15,7 @@ from vgpuctl.agent.wire.ovn import PROBE_PACKETS
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl_lab.simulated.machine import ovn, systemd_analyze
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
-from vgpuctl_lab.simulated.machine.kernel import Kernel
+from vgpuctl_lab.simulated.machine.kernel import SimulatedKernel
 from vgpuctl_lab.simulated.machine.nvml import SimulatedNvml
 from vgpuctl_lab.simulated.machine.programs import has_nvidia, run_program
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State
@@ -170,7 +170,7 @@ def write(machine: MachineFolder, state: State, path: str, text: str) -> None:
     real = resolve(tree, path)
     if not isinstance(tree.get(real), (str, Unreadable)):
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-    Kernel(machine, state).write(path, text)
+    SimulatedKernel(machine, state).write(path, text)
 
 
 def resolve(tree: Tree, path: str) -> str:

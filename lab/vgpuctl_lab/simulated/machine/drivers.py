@@ -6,7 +6,7 @@ import os
 from typing import NoReturn
 
 from vgpuctl_lab.simulated.machine import modes, rules, usage
-from vgpuctl_lab.simulated.machine.shape import NVIDIA, Card
+from vgpuctl_lab.simulated.machine.shape import NVIDIA, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State
 
 VFIO, STUB = "vfio-pci", "pci-pf-stub"
@@ -23,7 +23,7 @@ class Drivers:
         self._shape = machine.shape
         self._state = state
 
-    def card_of(self, function: str) -> Card | None:
+    def card_of(self, function: str) -> CardShape | None:
         """The card that a function belongs to: its PF, VF or companion."""
         for card in self._shape.cards:
             own = {card.address, *self._state.vfs_of(card), *(each.address for each in card.companions)}
@@ -76,7 +76,7 @@ class Drivers:
                 if self._state.drivers.get(function) is None and self._matches(driver, function):
                     self._attach(driver, function)
 
-    def set_vfs(self, card: Card, count: int) -> None:
+    def set_vfs(self, card: CardShape, count: int) -> None:
         """Bring the VFs of a card; those it had go, with all that is on them."""
         for address in self._state.vfs_of(card):
             self._state.drivers.pop(address, None)
@@ -129,7 +129,7 @@ class Drivers:
         if driver == rules.DRIVER and function in self._state.unbind_locks:
             self._state.unbind_locks.remove(function)
 
-    def _leave_nvidia(self, card: Card, function: str) -> None:
+    def _leave_nvidia(self, card: CardShape, function: str) -> None:
         """vGPUs go with the driver of their function. VFs stay without a driver when the driver of their PF goes."""
         if function == card.address:
             self._state.opened = [address for address in self._state.opened if address != function]
@@ -143,7 +143,7 @@ class Drivers:
             self._strand_vfs(card)
         self._state.vgpus = [vgpu for vgpu in self._state.vgpus if vgpu.function != function]
 
-    def _strand_vfs(self, card: Card) -> None:
+    def _strand_vfs(self, card: CardShape) -> None:
         vfs = self._state.vfs_of(card)
         if vfs:
             self._machine.log(f"nvidia {card.address}: driver left SR-IOV enabled after remove")

@@ -4,7 +4,7 @@
 from vgpuctl_lab.simulated.machine import usage
 from vgpuctl_lab.simulated.machine.drivers import STUB, UNREGISTERED, Drivers
 from vgpuctl_lab.simulated.machine.rules import DRIVER
-from vgpuctl_lab.simulated.machine.shape import Card
+from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.sriov_manage import PF_UNBOUND, SILENT
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State
 
@@ -17,7 +17,7 @@ STOPPED = {"libvirtd": usage.LIBVIRTD, "sshd": usage.SSHD}
 _FALLEN_XID, _DOUBLE_BIT_XID = 79, 48
 
 
-def set_on_card(machine: MachineFolder, state: State, card: Card, kind: str, value: int) -> None:
+def set_on_card(machine: MachineFolder, state: State, card: CardShape, kind: str, value: int) -> None:
     """Let a fault of a card begin; value 0 ends it."""
     own = state.faults.setdefault(card.address, {})
     was = own.pop(kind, 0)
@@ -38,7 +38,7 @@ def set_on_card(machine: MachineFolder, state: State, card: Card, kind: str, val
         _set_on_sriov(machine, state, card, kind, value)
 
 
-def is_over(state: State, card: Card, kind: str, value: int) -> bool:
+def is_over(state: State, card: CardShape, kind: str, value: int) -> bool:
     """Tell whether a fault has ended by itself: its count was used up, or it was repaired."""
     driver = state.drivers.get(card.address)
     if kind == PF_STUB:
@@ -56,7 +56,7 @@ def is_over(state: State, card: Card, kind: str, value: int) -> bool:
     return not value
 
 
-def _set_on_sriov(machine: MachineFolder, state: State, card: Card, kind: str, value: int) -> None:
+def _set_on_sriov(machine: MachineFolder, state: State, card: CardShape, kind: str, value: int) -> None:
     """Create the state that a fault of SR-IOV leaves behind; the end of the fault repairs it."""
     drivers = Drivers(machine, state)
     if kind in (PF_STUB, PF_UNBOUND):
@@ -97,6 +97,6 @@ def set_on_host(machine: MachineFolder, state: State, kind: str, value: int) -> 
             usage.start_service(machine.shape, state, STOPPED[kind])
 
 
-def _log_xid(machine: MachineFolder, card: Card, xid: int, text: str) -> None:
+def _log_xid(machine: MachineFolder, card: CardShape, xid: int, text: str) -> None:
     place = card.address.rpartition(".")[0]
     machine.log(f"NVRM: Xid (PCI:{place}): {xid}, pid='<unknown>', name=<unknown>, {text}")

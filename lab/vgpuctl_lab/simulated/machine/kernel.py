@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from vgpuctl_lab.simulated.machine import rules, usage
 from vgpuctl_lab.simulated.machine.drivers import STUB, Drivers
-from vgpuctl_lab.simulated.machine.shape import MDEV, Card
+from vgpuctl_lab.simulated.machine.shape import MDEV, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State, Vgpu
 from vgpuctl_lab.simulated.machine.tree import NO_GPU_INSTANCE
 
@@ -22,7 +22,7 @@ _MOST_PARAMS_BYTES = 1024
 _MOST_VFS = 0xFFFF
 
 
-class Kernel:
+class SimulatedKernel:
     """Takes one write while the state is held. Raises OSError with the errno that the real write would end with."""
 
     def __init__(self, machine: MachineFolder, state: State) -> None:
@@ -74,7 +74,7 @@ class Kernel:
             raise
         self._machine.log(f"nvidia-vgpu-vfio {uuid}: Adding to iommu group {self._state.next_group - 1}")
 
-    def _create(self, card: Card, function: str, type_id: int, uuid: str | None = None) -> None:
+    def _create(self, card: CardShape, function: str, type_id: int, uuid: str | None = None) -> None:
         wanted = card.type_of(type_id)
         status, instance = rules.Ruling(self._state, card).status(function, wanted)
         status = self._state.fault(card, "refuse") or status
@@ -228,11 +228,11 @@ class Kernel:
             self._machine.log("NVRM: UnbindLock acquired")
             locks.append(function)
 
-    def _is_in_use(self, card: Card) -> bool:
+    def _is_in_use(self, card: CardShape) -> bool:
         held = self._state.fault(card, "unbind-lock") or self._state.fault(card, "fallen")
         return bool(held) or self._state.is_used(card) or usage.is_used(self._state, card)
 
-    def _card_of(self, function: str) -> Card:
+    def _card_of(self, function: str) -> CardShape:
         card = self._drivers.card_of(function)
         if card is None:
             refuse(errno.ENODEV)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from vgpuctl.model.mig_space import Part, Space
 from vgpuctl_lab.simulated.machine import usage
-from vgpuctl_lab.simulated.machine.shape import Card, Mig, MigProfile
+from vgpuctl_lab.simulated.machine.shape import CardShape, Mig, MigProfile
 from vgpuctl_lab.simulated.machine.state import ComputeInstance, GpuInstance, MachineFolder, Scheduler, State
 
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 2, 3, 4, 6
@@ -23,7 +23,7 @@ class Refused(Exception):
         self.code = code
 
 
-def set_mig_mode(state: State, card: Card, *, enabled: bool) -> int:
+def set_mig_mode(state: State, card: CardShape, *, enabled: bool) -> int:
     """Set the MIG mode. Returns 0, or why it stays pending although the call succeeds."""
     if card.mig is None:
         raise Refused(NOT_SUPPORTED)
@@ -44,7 +44,7 @@ def set_mig_mode(state: State, card: Card, *, enabled: bool) -> int:
     return 0
 
 
-def reset(state: State, card: Card) -> None:
+def reset(state: State, card: CardShape) -> None:
     """Reset a card that nobody uses: a pending mode counts; instances, mixed sizes and counted errors go."""
     if state.vf_counts.get(card.address) or state.vgpus_of(card) or usage.is_used(state, card):
         raise Refused(IN_USE)
@@ -53,13 +53,13 @@ def reset(state: State, card: Card) -> None:
     _apply_mig_mode(state, card)
 
 
-def forget(state: State, card: Card) -> None:
+def forget(state: State, card: CardShape) -> None:
     """What a reset takes, and what goes with the driver when VFs change (reference 3.1)."""
     state.instances = [one for one in state.instances if one.card != card.address]
     state.mixed_sizes = [address for address in state.mixed_sizes if address != card.address]
 
 
-def set_mixed_sizes(state: State, card: Card, instance: GpuInstance | None, *, enabled: bool) -> None:
+def set_mixed_sizes(state: State, card: CardShape, instance: GpuInstance | None, *, enabled: bool) -> None:
     """Switch mixed sizes of a card or one of its GPU instances, while it has no vGPU."""
     if not has_mixed_sizes(state, card, instance):
         raise Refused(NOT_SUPPORTED)
@@ -80,7 +80,7 @@ def set_mixed_sizes(state: State, card: Card, instance: GpuInstance | None, *, e
         state.mixed_sizes.append(card.address)
 
 
-def has_mixed_sizes(state: State, card: Card, instance: GpuInstance | None) -> bool:
+def has_mixed_sizes(state: State, card: CardShape, instance: GpuInstance | None) -> bool:
     """Whether a card, or one of its GPU instances, has mixed-size mode now."""
     if not card.mixes_sizes or state.mig_mode(card)[0] != (instance is not None):
         return False
@@ -90,12 +90,12 @@ def has_mixed_sizes(state: State, card: Card, instance: GpuInstance | None) -> b
     )
 
 
-def scheduler(state: State, card: Card) -> Scheduler:
+def scheduler(state: State, card: CardShape) -> Scheduler:
     """The vGPU scheduler of a card."""
     return state.schedulers.get(card.address) or Scheduler()
 
 
-def set_scheduler(machine: MachineFolder, state: State, card: Card, wanted: Scheduler) -> None:
+def set_scheduler(machine: MachineFolder, state: State, card: CardShape, wanted: Scheduler) -> None:
     """Set the scheduler, while no VM runs on the card."""
     if not card.types:
         raise Refused(NOT_SUPPORTED)
@@ -115,7 +115,7 @@ def set_scheduler(machine: MachineFolder, state: State, card: Card, wanted: Sche
     machine.log(f"NVRM: GPU at {card.address} has software scheduler {word} with policy {_POLICIES[wanted.policy]}.")
 
 
-def create_instance(state: State, card: Card, profile_id: int, start: int | None) -> GpuInstance:
+def create_instance(state: State, card: CardShape, profile_id: int, start: int | None) -> GpuInstance:
     """Create a GPU instance, at a start or where the driver likes."""
     mig = _mig_that_is_on(state, card)
     profile = mig.profile(profile_id)
@@ -131,7 +131,7 @@ def create_instance(state: State, card: Card, profile_id: int, start: int | None
     return instance
 
 
-def destroy_instance(state: State, card: Card, instance: GpuInstance) -> None:
+def destroy_instance(state: State, card: CardShape, instance: GpuInstance) -> None:
     """Destroy a GPU instance without compute instances and vGPUs."""
     _mig_that_is_on(state, card)
     if instance.computes or is_instance_used(state, card, instance):
@@ -140,7 +140,7 @@ def destroy_instance(state: State, card: Card, instance: GpuInstance) -> None:
 
 
 def create_compute(
-    state: State, card: Card, instance: GpuInstance, profile_id: int, start: int | None
+    state: State, card: CardShape, instance: GpuInstance, profile_id: int, start: int | None
 ) -> ComputeInstance:
     """Create a compute instance; those of a GPU instance with a vGPU are made in the guest."""
     mig = _mig_that_is_on(state, card)
@@ -156,7 +156,7 @@ def create_compute(
     return compute
 
 
-def destroy_compute(state: State, card: Card, instance: GpuInstance, compute: ComputeInstance) -> None:
+def destroy_compute(state: State, card: CardShape, instance: GpuInstance, compute: ComputeInstance) -> None:
     """Destroy a compute instance that nothing works in."""
     _mig_that_is_on(state, card)
     if is_instance_used(state, card, instance):
@@ -164,12 +164,12 @@ def destroy_compute(state: State, card: Card, instance: GpuInstance, compute: Co
     instance.computes.remove(compute)
 
 
-def is_instance_used(state: State, card: Card, instance: GpuInstance) -> bool:
+def is_instance_used(state: State, card: CardShape, instance: GpuInstance) -> bool:
     """Whether a vGPU or a process is in it; a compute instance alone keeps it, but is no use of it."""
     return bool(instance.pids) or any(vgpu.instance == instance.id for vgpu in state.vgpus_of(card))
 
 
-def gpu_space(state: State, card: Card, mig: Mig) -> Space:
+def gpu_space(state: State, card: CardShape, mig: Mig) -> Space:
     """The memory slots of a card and what lies in them."""
     parts = {profile.profile_id: part_of(profile) for profile in mig.profiles}
     placed = tuple((parts[one.profile_id], one.start) for one in state.instances_of(card))
@@ -210,13 +210,13 @@ def _choose(space: Space, part: Part, wanted: int | None, *, is_compute: bool) -
     return wanted
 
 
-def _mig_that_is_on(state: State, card: Card) -> Mig:
+def _mig_that_is_on(state: State, card: CardShape) -> Mig:
     if card.mig is None or not state.mig_mode(card)[0]:
         raise Refused(NOT_SUPPORTED)
     return card.mig
 
 
-def _apply_mig_mode(state: State, card: Card) -> None:
+def _apply_mig_mode(state: State, card: CardShape) -> None:
     pending = state.mig_mode(card)[1]
     if card.mig is not None and state.mig_mode(card)[0] != pending:
         state.mig_modes[card.address] = (pending, pending)

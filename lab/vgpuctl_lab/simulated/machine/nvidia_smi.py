@@ -10,7 +10,7 @@ from typing import TypeVar
 from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.nvml_values import ERROR_TEXTS
 from vgpuctl_lab.simulated.machine.rules import DRIVER
-from vgpuctl_lab.simulated.machine.shape import Card
+from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State, is_nvidia
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def _parse(arguments: Sequence[str]) -> dict[str, str]:
     return options
 
 
-def _cards(machine: MachineFolder, state: State, wanted: str | None) -> list[tuple[int, Card]]:
+def _cards(machine: MachineFolder, state: State, wanted: str | None) -> list[tuple[int, CardShape]]:
     there = [card for card in machine.shape.cards if is_nvidia(card) and state.drivers.get(card.address) == DRIVER]
     found = []
     for index, card in enumerate(there):
@@ -68,7 +68,7 @@ def _cards(machine: MachineFolder, state: State, wanted: str | None) -> list[tup
     return found
 
 
-def _run(state: State, cards: list[tuple[int, Card]], options: dict[str, str], say: Callable[[str], None]) -> None:
+def _run(state: State, cards: list[tuple[int, CardShape]], options: dict[str, str], say: Callable[[str], None]) -> None:
     for index, card in cards:
         if "-L" in options:
             say(f"GPU {index}: {card.model} (UUID: {card.uuid})")
@@ -82,7 +82,7 @@ def _run(state: State, cards: list[tuple[int, Card]], options: dict[str, str], s
         say("All done.")
 
 
-def _set_mig_mode(state: State, card: Card, say: Callable[[str], None], *, enabled: bool) -> None:
+def _set_mig_mode(state: State, card: CardShape, say: Callable[[str], None], *, enabled: bool) -> None:
     word = "enable" if enabled else "disable"
     pending = _attempt(
         lambda: modes.set_mig_mode(state, card, enabled=enabled), f"Unable to {word} MIG Mode for GPU {_bus_id(card)}"
@@ -94,7 +94,7 @@ def _set_mig_mode(state: State, card: Card, say: Callable[[str], None], *, enabl
     say(f"{word.capitalize()}d MIG Mode for GPU {_bus_id(card)}")
 
 
-def _reset(state: State, card: Card, say: Callable[[str], None]) -> None:
+def _reset(state: State, card: CardShape, say: Callable[[str], None]) -> None:
     _attempt(lambda: modes.reset(state, card), f"GPU {_bus_id(card)} could not be reset")
     say(f"GPU {_bus_id(card)} was successfully reset.")
 
@@ -106,5 +106,5 @@ def _attempt(what: Callable[[], T], failure: str) -> T:
         raise _Ended(refused.code, f"{failure}: {ERROR_TEXTS[refused.code]}") from refused
 
 
-def _bus_id(card: Card) -> str:
+def _bus_id(card: CardShape) -> str:
     return f"0000{card.address.upper()}"

@@ -7,7 +7,7 @@ from typing import Any
 from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle, Session
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, InstanceHandle, NvmlError, Placement
-from vgpuctl_lab.simulated.machine.shape import Card, ComputeProfile, Mig, MigProfile
+from vgpuctl_lab.simulated.machine.shape import CardShape, ComputeProfile, Mig, MigProfile
 from vgpuctl_lab.simulated.machine.state import GpuInstance
 
 _INVALID_ARGUMENT = CONSTANTS["NVML_ERROR_INVALID_ARGUMENT"]
@@ -171,7 +171,7 @@ class MigFunctions(Session):
             instance: GpuInstance = modes.create_instance(state, card, profile_id, start)
         return InstanceHandle(card.number, instance.id)
 
-    def _profile(self, device: DeviceHandle, profile_id: int) -> tuple[Card, MigProfile]:
+    def _profile(self, device: DeviceHandle, profile_id: int) -> tuple[CardShape, MigProfile]:
         """A profile of a card that is in MIG mode."""
         card = self.card(device)
         if not self.state.mig_mode(card)[0]:
@@ -182,7 +182,7 @@ class MigFunctions(Session):
         return card, profile
 
 
-def _mig(card: Card) -> Mig:
+def _mig(card: CardShape) -> Mig:
     if card.mig is None:
         raise NvmlError(_NOT_SUPPORTED)
     return card.mig

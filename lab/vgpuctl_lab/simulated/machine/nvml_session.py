@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, InstanceHandle, NvmlError
 from vgpuctl_lab.simulated.machine.rules import DRIVER
-from vgpuctl_lab.simulated.machine.shape import Card
+from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import GpuInstance, MachineFolder, State, is_nvidia
 
 
@@ -43,7 +43,7 @@ class Session:
         """Whether NVIDIA's driver is loaded."""
         return any(is_nvidia(card) for card in self.machine.shape.cards)
 
-    def cards(self) -> list[Card]:
+    def cards(self) -> list[CardShape]:
         """The cards on NVIDIA's driver, by address."""
         if not self.is_open:
             raise NvmlError(CONSTANTS["NVML_ERROR_UNINITIALIZED"])
@@ -54,20 +54,20 @@ class Session:
             if is_nvidia(card) and state.drivers.get(card.address) == DRIVER and card.address not in state.unbind_locks
         ]
 
-    def handle(self, card: Card) -> DeviceHandle:
+    def handle(self, card: CardShape) -> DeviceHandle:
         """The handle of a card that answers."""
         if self.state.fault(card, "fallen"):
             raise NvmlError(CONSTANTS["NVML_ERROR_GPU_IS_LOST"])
         return DeviceHandle(card.address)
 
-    def card(self, device: DeviceHandle) -> Card:
+    def card(self, device: DeviceHandle) -> CardShape:
         """The card of a handle, which may have gone or fallen off the bus since."""
         card = next((one for one in self.cards() if one.address == device.address), None)
         if card is None or self.state.fault(card, "fallen"):
             raise NvmlError(CONSTANTS["NVML_ERROR_GPU_IS_LOST"])
         return card
 
-    def card_of_instance(self, handle: InstanceHandle) -> Card:
+    def card_of_instance(self, handle: InstanceHandle) -> CardShape:
         """The card of a GPU instance's handle."""
         return self.card(DeviceHandle(self.machine.shape.cards[handle.card].address))
 

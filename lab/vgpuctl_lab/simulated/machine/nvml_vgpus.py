@@ -8,7 +8,7 @@ from typing import Any
 from vgpuctl_lab.simulated.machine import modes, rules
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle, Session
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, MIB, NO_INSTANCE, NvmlError
-from vgpuctl_lab.simulated.machine.shape import Card, VgpuType
+from vgpuctl_lab.simulated.machine.shape import CardShape, VgpuType
 from vgpuctl_lab.simulated.machine.state import Scheduler, Vgpu, is_nvidia
 
 _INVALID_ARGUMENT = CONSTANTS["NVML_ERROR_INVALID_ARGUMENT"]
@@ -170,7 +170,7 @@ class VgpuFunctions(Session):
                 return each
         raise NvmlError(_INVALID_ARGUMENT)
 
-    def _placed(self, device: DeviceHandle, type_id: int) -> tuple[Card, VgpuType]:
+    def _placed(self, device: DeviceHandle, type_id: int) -> tuple[CardShape, VgpuType]:
         card = self.card(device)
         each = card.type_of(int(type_id))
         if each is None:

@@ -3,13 +3,13 @@
 
 import zlib
 
-from vgpuctl_lab.simulated.machine.shape import Card
+from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import State, Vgpu
 
 _IDLE_C, _IDLE_SHARE = 34, 0.11
 
 
-def utilization_percent(state: State, card: Card) -> int:
+def utilization_percent(state: State, card: CardShape) -> int:
     """How busy a card is: each running VM adds its own part, up to all."""
     return min(sum(vgpu_percent(state, vgpu) for vgpu in state.vgpus_of(card)), 100)
 
@@ -20,17 +20,17 @@ def vgpu_percent(state: State, vgpu: Vgpu) -> int:
     return 0 if holder is None else 10 + zlib.crc32(holder.encode()) % 40
 
 
-def power_mw(state: State, card: Card) -> int:
+def power_mw(state: State, card: CardShape) -> int:
     """What a card draws, 0 when its board's figure is not known."""
     share = _IDLE_SHARE + (1 - _IDLE_SHARE) * utilization_percent(state, card) / 100
     return round(card.power_w * 1000 * share)
 
 
-def temperature_c(state: State, card: Card) -> int:
+def temperature_c(state: State, card: CardShape) -> int:
     """How warm a card is."""
     return _IDLE_C + utilization_percent(state, card) * 45 // 100
 
 
-def ecc_errors(state: State, card: Card) -> int:
+def ecc_errors(state: State, card: CardShape) -> int:
     """Uncorrected errors of the card's memory: those of the fault `ecc`."""
     return state.fault(card, "ecc")

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 
-from vgpuctl_lab.simulated.machine.shape import MDEV_VF, VF_PROFILE, Card, Shape, VgpuType
+from vgpuctl_lab.simulated.machine.shape import MDEV_VF, VF_PROFILE, CardShape, Shape, VgpuType
 from vgpuctl_lab.simulated.machine.state import GpuInstance, State, Vgpu
 
 OK = 0
@@ -66,7 +66,7 @@ class Pool:
 class Ruling:
     """What one card can take as it stands. without: a vGPU to be thought away, because it is about to move."""
 
-    def __init__(self, state: State, card: Card, *, without: Vgpu | None = None) -> None:
+    def __init__(self, state: State, card: CardShape, *, without: Vgpu | None = None) -> None:
         self._state = state
         self._card = card
         self._vgpus = [vgpu for vgpu in state.vgpus_of(card) if vgpu is not without]
@@ -122,7 +122,7 @@ class Ruling:
 
 def add(
     state: State,
-    card: Card,
+    card: CardShape,
     function: str,
     wanted: VgpuType,
     uuid: str | None = None,
@@ -139,7 +139,7 @@ def add(
     return vgpu
 
 
-def move_to_placement(state: State, card: Card, vgpu: Vgpu, placement: int) -> int:
+def move_to_placement(state: State, card: CardShape, vgpu: Vgpu, placement: int) -> int:
     """RM's answer to another place for a vGPU; on OK it has it."""
     if placement == vgpu.placement:
         return OK
@@ -156,7 +156,7 @@ def move_to_placement(state: State, card: Card, vgpu: Vgpu, placement: int) -> i
     return OK
 
 
-def move_to_instance(state: State, card: Card, vgpu: Vgpu, number: int) -> int:
+def move_to_instance(state: State, card: CardShape, vgpu: Vgpu, number: int) -> int:
     """RM's answer to another GPU instance for a vGPU; on OK it is there."""
     if number == vgpu.instance:
         return OK
@@ -175,7 +175,7 @@ def move_to_instance(state: State, card: Card, vgpu: Vgpu, number: int) -> int:
     return status
 
 
-def removal_errno(shape: Shape, state: State, card: Card, vgpu: Vgpu) -> int:
+def removal_errno(shape: Shape, state: State, card: CardShape, vgpu: Vgpu) -> int:
     """Return the errno with which the driver keeps a vGPU, 0 when it lets go.
 
     EPERM while its VFIO device counts as used, which outlives the QEMU process; then EBUSY while its plugin lives; then
@@ -190,6 +190,6 @@ def removal_errno(shape: Shape, state: State, card: Card, vgpu: Vgpu) -> int:
     return (errno.EPERM, errno.EBUSY, errno.EIO)[max(stage, 0)] if stage < 3 else 0
 
 
-def is_on_vfs(card: Card) -> bool:
+def is_on_vfs(card: CardShape) -> bool:
     """Whether the card's vGPUs sit on virtual functions, one on each."""
     return card.interface in (MDEV_VF, VF_PROFILE)

@@ -90,7 +90,7 @@ class Companion:
 
 
 @dataclass(frozen=True)
-class Card:
+class CardShape:
     """One card at a physical function. driver: the one the kernel gives it. interface: how it is shared.
 
     mig: None without MIG. mixes_sizes: it has mixed-size mode. power_w: what it may draw at most. reported_mib: the
@@ -155,7 +155,7 @@ class Shape:
     operating_system: str
     nvidia_driver: str
     versions: dict[str, str]
-    cards: tuple[Card, ...]
+    cards: tuple[CardShape, ...]
     enabled_vfs: dict[str, int]
     removal_delay_s: float = 0.0
     distribution: str = "debian"
@@ -177,9 +177,9 @@ def read(path: Path) -> Shape:
     return Shape(**{**fields, "cards": tuple(_card(card) for card in fields["cards"])})
 
 
-def _card(card: dict[str, Any]) -> Card:
+def _card(card: dict[str, Any]) -> CardShape:
     mig = card.get("mig")
-    return Card(
+    return CardShape(
         **{
             **card,
             "bars_bytes": tuple(card["bars_bytes"]),

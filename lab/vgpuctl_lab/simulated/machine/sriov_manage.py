@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from vgpuctl_lab.simulated.machine import usage
 from vgpuctl_lab.simulated.machine.drivers import STUB, VFIO, Drivers
-from vgpuctl_lab.simulated.machine.kernel import Kernel
+from vgpuctl_lab.simulated.machine.kernel import SimulatedKernel
 from vgpuctl_lab.simulated.machine.rules import DRIVER
-from vgpuctl_lab.simulated.machine.shape import Card
+from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State, is_nvidia
 from vgpuctl_lab.simulated.machine.tree import known_boards
 
@@ -38,7 +38,7 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
     return status, output, errors
 
 
-def _run_on(machine: MachineFolder, card: Card, *, enable: bool) -> tuple[int, str, str]:
+def _run_on(machine: MachineFolder, card: CardShape, *, enable: bool) -> tuple[int, str, str]:
     said: list[str] = []
     complained: list[str] = []
     with machine.change() as state:
@@ -56,13 +56,13 @@ class _Run:
         self,
         machine: MachineFolder,
         state: State,
-        card: Card,
+        card: CardShape,
         say: Callable[[str], None],
         complain: Callable[[str], None],
     ) -> None:
         self._machine, self._state, self._card = machine, state, card
         self._say, self._complain = say, complain
-        self._drivers, self._kernel = Drivers(machine, state), Kernel(machine, state)
+        self._drivers, self._kernel = Drivers(machine, state), SimulatedKernel(machine, state)
 
     def enable(self) -> bool:
         """Enable all VFs, then bind everything else on the card's bus to nvidia."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
-from vgpuctl_lab.simulated.machine.shape import NVIDIA, Card, Shape
+from vgpuctl_lab.simulated.machine.shape import NVIDIA, CardShape, Shape
 from vgpuctl_lab.simulated.machine.shape import read as read_shape
 
 FIRST_MDEV_GROUP = 100_000
@@ -189,31 +189,31 @@ class State:
         """The processes that have not ended."""
         return [one for one in self.processes if one.until is None or one.until > self.now()]
 
-    def use_up(self, card: Card, kind: str) -> bool:
+    def use_up(self, card: CardShape, kind: str) -> bool:
         """Tell whether a fault of a card that strikes a number of times strikes now, and count it."""
         left = self.fault(card, kind)
         if left:
             self.faults[card.address][kind] = left - 1
         return left > 0
 
-    def vfs_of(self, card: Card) -> list[str]:
+    def vfs_of(self, card: CardShape) -> list[str]:
         """The addresses of a card's VFs, by number."""
         return [card.vf_address(number) for number in range(self.vf_counts.get(card.address, 0))]
 
-    def vgpus_of(self, card: Card) -> list[Vgpu]:
+    def vgpus_of(self, card: CardShape) -> list[Vgpu]:
         """The vGPUs on a card, in the order of their creation."""
         return [vgpu for vgpu in self.vgpus if vgpu.card == card.address]
 
-    def mig_mode(self, card: Card) -> tuple[bool, bool]:
+    def mig_mode(self, card: CardShape) -> tuple[bool, bool]:
         """Whether MIG is on and whether it will be."""
         current, pending = self.mig_modes.get(card.address, (False, False))
         return current, pending
 
-    def instances_of(self, card: Card) -> list[GpuInstance]:
+    def instances_of(self, card: CardShape) -> list[GpuInstance]:
         """The GPU instances of a card, by id."""
         return sorted((one for one in self.instances if one.card == card.address), key=lambda one: one.id)
 
-    def fault(self, card: Card, kind: str) -> int:
+    def fault(self, card: CardShape, kind: str) -> int:
         """The value of a fault of a card, 0 without one."""
         return self.faults.get(card.address, {}).get(kind, 0)
 
@@ -245,7 +245,7 @@ class State:
                 return vm_uuid
         return None
 
-    def is_used(self, card: Card) -> bool:
+    def is_used(self, card: CardShape) -> bool:
         """Whether some VM has a vGPU of the card open."""
         return any(self.holder_of(vgpu) is not None for vgpu in self.vgpus_of(card))
 
@@ -354,6 +354,6 @@ def make(folder: Path, shape: Shape) -> MachineFolder:
     return machine
 
 
-def is_nvidia(card: Card) -> bool:
+def is_nvidia(card: CardShape) -> bool:
     """Whether the card follows NVIDIA's rules."""
     return card.vendor == NVIDIA

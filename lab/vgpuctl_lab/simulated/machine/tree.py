@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from vgpuctl_lab.simulated.machine import ovn, rules
-from vgpuctl_lab.simulated.machine.shape import MDEV, MDEV_VF, VF_PROFILE, Card, Companion, Shape
+from vgpuctl_lab.simulated.machine.shape import MDEV, MDEV_VF, VF_PROFILE, CardShape, Companion, Shape
 from vgpuctl_lab.simulated.machine.state import State, Vgpu, is_nvidia
 
 NO_GPU_INSTANCE = 0xFFFFFFFF
@@ -172,7 +172,7 @@ def _add_cores(tree: Tree, first: int, last: int) -> None:
             tree[f"/sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list"] = f"{cpu},{cpu + cores}"
 
 
-def _add_card(tree: Tree, state: State, card: Card, driver_version: str) -> None:
+def _add_card(tree: Tree, state: State, card: CardShape, driver_version: str) -> None:
     folder = device(card.address)
     _add_function(tree, state, card.address, card.vendor, card.device, card.pci_class, card.group())
     vendor, subsystem = card.subsystem.split(":")
@@ -209,7 +209,7 @@ def _add_card(tree: Tree, state: State, card: Card, driver_version: str) -> None
             tree[f"{proc}/unbindLock"] = "1" if card.address in state.unbind_locks else "0"
 
 
-def _uuid_line(state: State, card: Card, driver_version: str) -> str:
+def _uuid_line(state: State, card: CardShape, driver_version: str) -> str:
     """Return the driver's line for a card's UUID, which it does not know until somebody uses the card."""
     if card.address in state.opened:
         return f"GPU UUID: \t {card.uuid}\n"
@@ -234,12 +234,12 @@ def _add_function(
         tree[f"{folder}/driver"] = Link(f"/sys/bus/pci/drivers/{driver}")
 
 
-def _add_companion(tree: Tree, state: State, card: Card, companion: Companion) -> None:
+def _add_companion(tree: Tree, state: State, card: CardShape, companion: Companion) -> None:
     _add_function(tree, state, companion.address, companion.vendor, companion.device, companion.pci_class, card.group())
     tree[f"{device(companion.address)}/numa_node"] = str(card.numa_node)
 
 
-def _add_vf(tree: Tree, state: State, card: Card, number: int, address: str, ruling: rules.Ruling) -> None:
+def _add_vf(tree: Tree, state: State, card: CardShape, number: int, address: str, ruling: rules.Ruling) -> None:
     folder = device(address)
     _add_function(tree, state, address, card.vendor, card.vf_device, card.pci_class, card.group(number))
     tree[f"{folder}/physfn"] = Link(device(card.address))
@@ -256,7 +256,7 @@ def _add_vf(tree: Tree, state: State, card: Card, number: int, address: str, rul
         _add_profile(tree, state, card, address, ruling)
 
 
-def _add_types(tree: Tree, card: Card, function: str, ruling: rules.Ruling) -> None:
+def _add_types(tree: Tree, card: CardShape, function: str, ruling: rules.Ruling) -> None:
     for each in card.types:
         folder = f"{device(function)}/mdev_supported_types/nvidia-{each.type_id}"
         tree[f"{folder}/name"] = each.full_name
@@ -266,7 +266,7 @@ def _add_types(tree: Tree, card: Card, function: str, ruling: rules.Ruling) -> N
         tree[f"{folder}/create"] = ""
 
 
-def _add_profile(tree: Tree, state: State, card: Card, function: str, ruling: rules.Ruling) -> None:
+def _add_profile(tree: Tree, state: State, card: CardShape, function: str, ruling: rules.Ruling) -> None:
     folder = f"{device(function)}/nvidia"
     vgpu = next((each for each in state.vgpus if each.function == function), None)
     lines = ["ID    : vGPU Name"]
@@ -293,7 +293,7 @@ def _instance(vgpu: Vgpu) -> int:
     return NO_GPU_INSTANCE if vgpu.instance is None else vgpu.instance
 
 
-def _resource(card: Card) -> str:
+def _resource(card: CardShape) -> str:
     lines, start = [], 0x3820_0000_0000 + (card.number << 40)
     for size in card.bars_bytes:
         lines.append(f"{start:#018x} {start + size - 1:#018x} 0x000000000014220c")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who uses a card beside the VMs: services and other programs that have its own node open."""
 
-from vgpuctl_lab.simulated.machine.shape import NVIDIA, Card, Shape
+from vgpuctl_lab.simulated.machine.shape import NVIDIA, CardShape, Shape
 from vgpuctl_lab.simulated.machine.state import Process, State
 
 # libvirtd and sshd are real; the keeper heeds whether they run. Of the others, CLIENTS
@@ -14,7 +14,7 @@ CLIENTS = {PERSISTENCED: "nvidia-persistenced", "nvidia-dcgm.service": "nv-hoste
 MANAGER = "nvidia-vgpu-mgr"
 
 
-def is_used(state: State, card: Card) -> bool:
+def is_used(state: State, card: CardShape) -> bool:
     """Whether some program other than a VM holds the card, or it is said to be busy."""
     return bool(state.fault(card, "busy")) or any(one.card == card.address for one in state.running())
 
@@ -45,7 +45,7 @@ def persist(shape: Shape, state: State) -> None:
         _take_cards(shape, state, pids[0], daemon)
 
 
-def hold_for(state: State, card: Card, seconds: float) -> None:
+def hold_for(state: State, card: CardShape, seconds: float) -> None:
     """Let the vGPU manager have a card open for a while, as it does after the driver's probe of it."""
     state.processes = [one for one in state.processes if (one.name, one.card) != (MANAGER, card.address)]
     if seconds:

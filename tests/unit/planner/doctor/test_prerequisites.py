@@ -9,12 +9,12 @@ import pytest
 
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, NetworkLayout, VgpuLayout
-from vgpuctl.model.preparation import Card, Preparation, PythonThere
+from vgpuctl.model.preparation import Preparation, ProbedCard, PythonThere
 from vgpuctl.planner.doctor import Finding, Severity
-from vgpuctl.planner.doctor.prerequisites import Newcomer, Refusal
+from vgpuctl.planner.doctor.prerequisites import FailedAttempt, Newcomer
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES, look_for_missing
 
-A40 = Card("0000:41:00.0", "10de", "2235", "10de:145a", "nvidia", 32, is_vgpu_host=True)
+A40 = ProbedCard("0000:41:00.0", "10de", "2235", "10de:145a", "nvidia", 32, is_vgpu_host=True)
 READY = Preparation(
     distribution=("debian",),
     operating_system="Debian GNU/Linux 12 (bookworm)",
@@ -41,7 +41,7 @@ LAYOUT = HostLayout(
     network=NetworkLayout(("tcp:192.0.2.1:6642",), "192.0.2.0/24", "gpu1"),
 )
 HOST = Newcomer(READY, LAYOUT, user="operator", becomes=True)
-NO_PYTHON = {"agent": Refusal("gpu1: /usr/bin/python3 was not found"), "lacks_python": True}
+NO_PYTHON = {"agent": FailedAttempt("gpu1: /usr/bin/python3 was not found"), "lacks_python": True}
 BLOCKED = replace(A40, has_unassigned_memory=True)
 
 
@@ -60,7 +60,7 @@ CASES: list[tuple[str, Newcomer, str]] = [
     ("distribution", without(distribution=("void",)), "each family"),
     ("sudo", without(becomes=False), "ansible_become: true"),
     ("sudo", without(programs=READY.programs - {"sudo"}, distribution=SUSE), "zypper --non-interactive install sudo"),
-    ("sudo", without(sudo=Refusal("gpu1: sudo did not let operator become root")), "/etc/sudoers.d/vgpuctl"),
+    ("sudo", without(sudo=FailedAttempt("gpu1: sudo did not let operator become root")), "/etc/sudoers.d/vgpuctl"),
     ("python", without(**NO_PYTHON, pythons=()), "apt-get install -y python3"),
     ("python", without(**NO_PYTHON, pythons=(), distribution=EL), "dnf install -y python3.11"),
     (
@@ -69,7 +69,11 @@ CASES: list[tuple[str, Newcomer, str]] = [
         "python311",
     ),
     ("python", without(**NO_PYTHON), "ansible_python_interpreter: /usr/bin/python3"),
-    ("agent", without(agent=Refusal("gpu1: the agent does not speak its protocol", "see its shell")), "see its shell"),
+    (
+        "agent",
+        without(agent=FailedAttempt("gpu1: the agent does not speak its protocol", "see its shell")),
+        "see its shell",
+    ),
     ("kvm", without(has_kvm=False), "modprobe kvm_intel"),
     ("kvm", without(has_kvm=False, cpu_virtualisation=""), "in the firmware"),
     ("iommu-off", without(has_iommu=False), "VT-d"),

@@ -2,7 +2,7 @@
 """Which steps may be taken: a GPU that somebody is on, or that needs a reset, waits for leave; the others do not."""
 
 from vgpuctl.agent.wire.steps import ResetGpu, SetServiceActive, SetVirtualFunctions
-from vgpuctl.planner.layout import Disturbed, HostPlan, Obstacle, Phase, PlannedStep, select_steps
+from vgpuctl.planner.layout import Disturbed, HostPlan, LayoutObstacle, Phase, PlannedStep, select_steps
 
 A, B = "0000:41:00.0", "0000:81:00.0"
 VM = Disturbed(f"{A[:-1]}4", "lease-1", "web-1", "acme")
@@ -47,6 +47,6 @@ def test_a_reset_needs_leave_of_its_own() -> None:
 
 
 def test_who_an_obstacle_waits_for_makes_way_too() -> None:
-    plan = HostPlan(obstacles=(Obstacle(A, "mig-in-use", "in use", disturbs=(VM,)),))
+    plan = HostPlan(obstacles=(LayoutObstacle(A, "mig-in-use", "in use", disturbs=(VM,)),))
     assert select_steps(plan, may_disrupt=True, may_reset=False).make_way == (VM,)
     assert [one.gpu for one in select_steps(plan, may_disrupt=False, may_reset=False).refusals] == [A]

@@ -8,13 +8,13 @@ import pytest
 from tests.unit.lab.mig_card import Card, Multiset, all_layouts, tables
 from vgpuctl import catalog
 from vgpuctl.model.layout import WantedInstance
-from vgpuctl.planner.mig_geometry import GeometryPlan, Impossible, Table, check, plan_geometry, table_of_board
+from vgpuctl.planner.mig_geometry import GeometryPlan, GeometryTable, Impossible, check, plan_geometry, table_of_board
 
 TABLES = tables()
 SAMPLE = 150
 
 
-def _planner_table(key: str) -> Table:
+def _planner_table(key: str) -> GeometryTable:
     board = next(board for board in catalog.boards().values() if board.mig.table == key)
     table = table_of_board(board)
     assert table is not None
@@ -33,7 +33,7 @@ def _apply(card: Card, plan: GeometryPlan) -> None:
         card.create(placed.profile, placed.start)
 
 
-def _reach(card: Card, table: Table, layout: Multiset) -> GeometryPlan:
+def _reach(card: Card, table: GeometryTable, layout: Multiset) -> GeometryPlan:
     plan = plan_geometry(table, _wanted(layout), card.instances)
     assert isinstance(plan, GeometryPlan), plan
     _apply(card, plan)

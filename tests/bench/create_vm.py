@@ -3,7 +3,7 @@
 
 Needs a running lab (`make demo`, then `. scripts/demo-environment`). A bare SSH login that runs `true` over the same
 library is measured in the same run; the ratio goes to docs/performance.md.
-Run it with `python -m tests.bench.create_vm [--rounds N] [--gpu A40-8Q]`.
+Run it with `python -m tests.bench.create_vm [--rounds N] [--gpu A40-8Q] [--count N]`.
 """
 
 import argparse
@@ -27,6 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--gpu", default="A40-8Q")
+    parser.add_argument("--count", type=int, default=0, help="then create this many VMs in one session")
     given = parser.parse_args()
     rows: list[dict[str, float]] = []
     logins: list[tuple[float, float]] = []
@@ -50,6 +51,8 @@ def main() -> None:
                     {"wall s": wall, "own CPU s": own, **{key: float(value) for key, value in vars(counts).items()}}
                 )
                 delete_vm(services, created.vm, timeout_s=0)
+        if given.count:
+            create_many(settings, given.gpu, given.count)
     for key in rows[0]:
         print(f"create-vm, {key:18} {statistics.median(row[key] for row in rows):12.2f}")
     wall = statistics.median(row[0] for row in logins)
@@ -59,6 +62,22 @@ def main() -> None:
         f"create-vm against it: wall {statistics.median(row['wall s'] for row in rows) / wall:.1f}, "
         f"own CPU {statistics.median(row['own CPU s'] for row in rows) / cpu:.1f}"
     )
+
+
+def create_many(settings: Settings, gpu: str, count: int) -> None:
+    """Create VMs one after the other in one session, as `create-vm --count` does, and print what each took."""
+    with open_services(settings, lambda _text: None) as services:
+        made, walls, cpus = [], [], []
+        for number in range(count):
+            began, cpu = time.perf_counter(), time.process_time()
+            request = VmRequest(f"many-{number}", "bench", (parse_gpu_request(gpu),), 1, 96, network=None)
+            made.append(create_vm(services, request).vm)
+            walls.append(time.perf_counter() - began)
+            cpus.append(time.process_time() - cpu)
+        for vm in made:
+            delete_vm(services, vm, timeout_s=0)
+    wall, own = statistics.median(walls), statistics.median(cpus)
+    print(f"one of {count} VMs in one session, wall s {wall:.2f}, own CPU s {own:.3f}")
 
 
 if __name__ == "__main__":

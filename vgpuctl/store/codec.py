@@ -61,9 +61,18 @@ def decode_nodes(text: str | None, *, what: str) -> GuestNodes | None:
     return None if text is None else _decode(text, GuestNodes, what=what)
 
 
-def decode_facts(text: str, *, what: str) -> HostFacts:
-    """Read a host's facts. Raises StoreUnusable for a damaged row."""
-    return _decode(text, HostFacts, what=what)
+class FactsReader:
+    """Reads hosts' facts, and keeps the last ones of each host: a run asks many times for facts that did not change."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[str, HostFacts]] = {}
+
+    def read(self, host: str, text: str) -> HostFacts:
+        """Read the facts of a host. Raises StoreUnusable for a damaged row."""
+        known = self._last.get(host)
+        if known is None or known[0] != text:
+            known = self._last[host] = (text, _decode(text, HostFacts, what=f"facts of host {host}"))
+        return known[1]
 
 
 @functools.cache

@@ -33,12 +33,12 @@ class HostRows(Rows):
     def facts(self, host: str) -> CachedFacts | None:
         """Cached facts of one host; None when there are none that this version of vgpuctl can use."""
         for row in self._read(_usable_facts().where(_HOSTS.c.name == host)):
-            return _cached(row)
+            return self._cached(row)
         return None
 
     def all_facts(self) -> dict[str, CachedFacts]:
         """Cached facts of every host that has some, by host name, in one query."""
-        found = (_cached(row) for row in self._read(_usable_facts()))
+        found = (self._cached(row) for row in self._read(_usable_facts()))
         return {cached.host: cached for cached in sorted(found, key=lambda cached: cached.host)}
 
     def generation(self, host: str) -> int:
@@ -70,13 +70,12 @@ class HostRows(Rows):
         self._ensure_host(host)
         self._write(update(_HOSTS).where(_HOSTS.c.name == host).values(generation=_HOSTS.c.generation + 1))
 
+    def _cached(self, row: Row[Any]) -> CachedFacts:
+        return CachedFacts(row.name, row.read_at, row.generation, row.facts, self._facts_reader)
+
     def _ensure_host(self, host: str) -> None:
         self._insert_if_absent(_HOSTS, name=host, generation=0)
 
 
 def _usable_facts() -> Any:
     return select(_HOSTS).where(_HOSTS.c.facts.is_not(None), _HOSTS.c.facts_shape == codec.facts_shape())
-
-
-def _cached(row: Row[Any]) -> CachedFacts:
-    return CachedFacts(row.name, row.read_at, row.generation, row.facts)

@@ -29,11 +29,12 @@ class CachedFacts:
     read_at: float
     generation: int
     encoded: str = field(repr=False)
+    reader: codec.FactsReader = field(repr=False, compare=False)
 
     @cached_property
     def facts(self) -> HostFacts:
         """The facts. Raises StoreUnusable when the row is damaged."""
-        return codec.decode_facts(self.encoded, what=f"facts of host {self.host}")
+        return self.reader.read(self.host, self.encoded)
 
 
 @dataclass(frozen=True)

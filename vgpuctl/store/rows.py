@@ -9,6 +9,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from vgpuctl.errors import StateError, StoreUnusable
+from vgpuctl.store.codec import FactsReader
 from vgpuctl.store.failures import translate
 from vgpuctl.store.sealed import NO_KEY, KeyFile
 
@@ -23,6 +24,7 @@ class Rows:
         store_name: str,
         clock: Callable[[], float],
         read_only_reason: str | None,
+        facts_reader: FactsReader,
         key_file: KeyFile = NO_KEY,
     ) -> None:
         self._connection = connection
@@ -30,6 +32,7 @@ class Rows:
         self._clock = clock
         self._read_only_reason = read_only_reason
         self._key_file = key_file
+        self._facts_reader = facts_reader
         self.failure: StateError | None = None
 
     def now(self) -> float:

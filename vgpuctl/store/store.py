@@ -16,6 +16,7 @@ from vgpuctl.model.queue import QueueEntry
 from vgpuctl.store import postgresql, sqlite, upgrade
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
 from vgpuctl.store.claims import Claim, claim_by_operation, claim_row
+from vgpuctl.store.codec import FactsReader
 from vgpuctl.store.failures import translate
 from vgpuctl.store.sealed import NO_KEY, KeyFile
 from vgpuctl.store.session import Session
@@ -40,6 +41,7 @@ class Store:
         self._engine = engine
         self._clock = clock
         self._key_file = key_file
+        self._facts_reader = FactsReader()
 
     def now(self) -> float:
         """The store's time in seconds since the epoch, UTC. Use cases decide by it."""
@@ -123,6 +125,7 @@ class Store:
                 store_name=self.name,
                 clock=self._clock,
                 read_only_reason=reason or (None if writing else "this is a transaction that only reads"),
+                facts_reader=self._facts_reader,
                 key_file=self._key_file,
             )
             yield session

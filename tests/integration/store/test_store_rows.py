@@ -18,6 +18,7 @@ from tests.integration.store.samples import (
     vf_share,
     vm,
 )
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, NotFound, StateError, StoreUnusable, UsageError
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.preemption import PreemptMode, Reclaim, TenantPolicy
@@ -283,6 +284,21 @@ def test_facts_come_back_exactly_and_the_last_saved_ones_count(store: Store) -> 
         cached = session.facts("gpu1")
     assert cached is not None
     assert (cached.facts, cached.read_at, cached.generation) == (second, 1.5, 1)
+
+
+def test_facts_that_did_not_change_are_decoded_once(store: Store) -> None:
+    def read() -> HostFacts:
+        with store.reading() as session:
+            return session.all_facts()["gpu1"].facts
+
+    second = host_facts("second")
+    with store.transaction() as session:
+        session.save_facts("gpu1", host_facts("first"), 1.5)
+    first = read()
+    assert read() is first
+    with store.transaction() as session:
+        session.save_facts("gpu1", second, 1.5)
+    assert read() == second
 
 
 def test_facts_of_another_shape_count_as_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

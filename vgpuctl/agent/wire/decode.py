@@ -3,7 +3,9 @@
 
 import typing
 from enum import Enum
-from typing import Any, Dict, List, Mapping, Tuple, Type, TypeVar, Union, cast
+from functools import lru_cache
+from itertools import repeat
+from typing import Any, Callable, Dict, List, Mapping, Tuple, Type, TypeVar, Union, cast
 
 from vgpuctl.agent.wire.steps import STEPS, Step
 from vgpuctl.agent.wire.values import MISSING, fields, is_dataclass
@@ -19,6 +21,11 @@ class WireError(ValueError):
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path or 'value'}: {message}")
         self.path = path
+        self.message = message
+
+    def inside(self, name: str) -> "WireError":
+        """Return the same mistake with the path from outside the field or the item `name`."""
+        return WireError(_join(name, self.path), self.message)
 
 
 def get_object(value: object, path: str = "") -> JsonObject:
@@ -66,21 +73,9 @@ def from_json(cls: Type[T], value: object, path: str = "") -> T:
     Missing fields take their default; a missing field without one, an unknown field and a wrong type raise
     WireError with the field's path.
     """
-    obj = get_object(value, path)
     if not is_dataclass(cls):
         raise TypeError(f"{cls!r} is not a dataclass")
-    known = {field.name: field for field in fields(cls)}
-    for key in obj:
-        if key not in known:
-            raise WireError(_join(path, str(key)), f"{cls.__name__} has no such field")
-    hints = typing.get_type_hints(cls)
-    arguments: Dict[str, object] = {}
-    for name, field in known.items():
-        if name in obj:
-            arguments[name] = _convert(hints[name], obj[name], _join(path, name))
-        elif field.default is MISSING and field.default_factory is MISSING:
-            raise WireError(_join(path, name), "is missing")
-    return cls(**arguments)
+    return cast("T", _read(_reader_of(cls), value, path))
 
 
 def to_json(value: object) -> Any:
@@ -106,58 +101,123 @@ def step_to_json(step: Step) -> Dict[str, Any]:
 
 def step_from_json(value: object, path: str = "") -> Step:
     """Read a step from its wire form. Raises WireError, for an unknown op too."""
-    obj = dict(get_object(value, path))
+    return cast("Step", _read(_read_step, value, path))
+
+
+_Reader = Callable[[Any], object]
+"""Turns a JSON value into one of ours. Raises WireError with the path from there on."""
+
+
+def _read(reader: _Reader, value: object, path: str) -> object:
+    try:
+        return reader(value)
+    except WireError as wrong:
+        raise wrong.inside(path) from None
+
+
+@lru_cache(maxsize=None)
+def _reader_of(hint: Any) -> _Reader:
+    """Work out once how the values of a type are read: a host's facts are thousands of values of a few types."""
+    origin = typing.get_origin(hint)
+    if hint == Step:
+        return _read_step
+    if origin is Union:
+        return _reader_of_optional(hint)
+    if origin is tuple:
+        return _reader_of_tuple(typing.get_args(hint))
+    if is_dataclass(hint):
+        return _reader_of_class(cast("Type[Any]", hint))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return _reader_of_enum(hint)
+    return _reader_of_plain(hint)
+
+
+def _read_step(value: Any) -> object:
+    obj = dict(get_object(value))
     op = obj.pop("op", None)
     for cls in STEPS:
         if cls.op == op:
-            step: Step = from_json(cast("Any", cls), obj, path)
-            return step
-    raise WireError(_join(path, "op"), f"{op!r} is none of {', '.join(cls.op for cls in STEPS)}")
+            return _reader_of(cls)(obj)
+    raise WireError("op", f"{op!r} is none of {', '.join(cls.op for cls in STEPS)}")
 
 
-def _convert(hint: Any, value: object, path: str) -> object:
-    origin = typing.get_origin(hint)
-    if hint == Step:
-        return step_from_json(value, path)
-    if origin is Union:
-        return _convert_union(hint, value, path)
-    if origin is tuple:
-        return _convert_tuple(typing.get_args(hint), value, path)
-    if is_dataclass(hint):
-        return from_json(cast("Type[Any]", hint), value, path)
-    if isinstance(hint, type) and issubclass(hint, Enum):
+def _reader_of_class(cls: Type[Any]) -> _Reader:
+    hints = typing.get_type_hints(cls)
+    known = fields(cls)
+    readers = {field.name: _reader_of(hints[field.name]) for field in known}
+    required = [field.name for field in known if field.default is MISSING and field.default_factory is MISSING]
+
+    def read(value: Any) -> object:
+        arguments: Dict[str, object] = {}
+        for key, item in get_object(value).items():
+            reader = readers.get(key)
+            if reader is None:
+                raise WireError(str(key), f"{cls.__name__} has no such field")
+            try:
+                arguments[key] = reader(item)
+            except WireError as wrong:
+                raise wrong.inside(key) from None
+        for name in required:
+            if name not in arguments:
+                raise WireError(name, "is missing")
+        return cls(**arguments)
+
+    return read
+
+
+def _reader_of_optional(hint: Any) -> _Reader:
+    choices = typing.get_args(hint)
+    others = [choice for choice in choices if choice is not type(None)]
+    if len(others) != 1 or len(choices) != 2:
+        raise TypeError(f"only Optional is understood, not {hint}")
+    reader = _reader_of(others[0])
+    return lambda value: None if value is None else reader(value)
+
+
+def _reader_of_tuple(items: Tuple[Any, ...]) -> _Reader:
+    is_open = len(items) == 2 and items[1] is Ellipsis
+    readers = [_reader_of(hint) for hint in (items[:1] if is_open else items)]
+
+    def read(value: Any) -> object:
+        if not isinstance(value, (list, tuple)):
+            raise WireError("", f"must be a list, not {_kind(value)}")
+        if not is_open and len(items) != len(value):
+            raise WireError("", f"must have {len(items)} items, not {len(value)}")
+        found: List[object] = []
+        for reader, item in zip(repeat(readers[0]) if is_open else readers, value):
+            try:
+                found.append(reader(item))
+            except WireError as wrong:
+                raise wrong.inside(f"[{len(found)}]") from None
+        return tuple(found)
+
+    return read
+
+
+def _reader_of_enum(hint: Type[Enum]) -> _Reader:
+    def read(value: Any) -> object:
         try:
             return hint(value)
         except ValueError:
-            raise WireError(path, f"{str(value)[:40]!r} is no {hint.__name__}") from None
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise WireError(path, f"must be {_NAMES.get(hint, str(hint))}, not {_kind(value)}")
+            raise WireError("", f"{str(value)[:40]!r} is no {hint.__name__}") from None
+
+    return read
+
+
+def _reader_of_plain(hint: Any) -> _Reader:
     # Counts, sizes, numbers and times: nothing that travels is below zero, and a database holds 63 bits.
-    if isinstance(value, (int, float)) and not 0 <= value < LARGEST:
-        raise WireError(path, f"must be from 0 to 2^63 - 1, not {str(value)[:20]}")
-    return value
+    is_number = hint in (int, float)
 
+    def read(value: Any) -> object:
+        if hint is float and type(value) is int:
+            value = float(value)
+        if type(value) is not hint and (not isinstance(value, hint) or isinstance(value, bool)):
+            raise WireError("", f"must be {_NAMES.get(hint, str(hint))}, not {_kind(value)}")
+        if is_number and not 0 <= value < LARGEST:
+            raise WireError("", f"must be from 0 to 2^63 - 1, not {str(value)[:20]}")
+        return value
 
-def _convert_union(hint: Any, value: object, path: str) -> object:
-    choices = typing.get_args(hint)
-    if value is None and type(None) in choices:
-        return None
-    others = [choice for choice in choices if choice is not type(None)]
-    if len(others) != 1:
-        raise TypeError(f"{path}: only Optional is understood, not {hint}")
-    return _convert(others[0], value, path)
-
-
-def _convert_tuple(items: Tuple[Any, ...], value: object, path: str) -> Tuple[object, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise WireError(path, f"must be a list, not {_kind(value)}")
-    if len(items) == 2 and items[1] is Ellipsis:
-        return tuple(_convert(items[0], item, f"{path}[{number}]") for number, item in enumerate(value))
-    if len(items) != len(value):
-        raise WireError(path, f"must have {len(items)} items, not {len(value)}")
-    return tuple(_convert(hint, item, f"{path}[{number}]") for number, (hint, item) in enumerate(zip(items, value)))
+    return read
 
 
 def _get(obj: JsonObject, key: str) -> object:
@@ -167,7 +227,7 @@ def _get(obj: JsonObject, key: str) -> object:
 
 
 def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+    return f"{path}{'' if name.startswith('[') else '.'}{name}" if path and name else path or name
 
 
 def _kind(value: object) -> str:

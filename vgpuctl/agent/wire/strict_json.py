@@ -7,11 +7,13 @@ written twice (the last one counts), and ends deep nesting with RecursionError.
 
 import json
 import math
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+import re
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 DEEPEST = 100
 LONGEST_NUMBER = 40
 _SHOWN = 40
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD]")
 
 
 class JsonRefused(ValueError):
@@ -30,11 +32,10 @@ def read_strict_json(text: str, hook: Optional[Callable[[Dict[str, Any]], Any]] 
     """Read one JSON value. hook: turns an object into its value. Raises JsonRefused."""
 
     def build(pairs: List[Tuple[str, Any]]) -> Any:
-        value: Dict[str, Any] = {}
-        for key, item in pairs:
-            if key in value:
-                raise NotJson(f"key {key[:_SHOWN]!a} is written twice in one object")
-            value[key] = item
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+            raise NotJson(f"key {twice[:_SHOWN]!a} is written twice in one object")
         return value if hook is None else hook(value)
 
     try:
@@ -45,7 +46,9 @@ def read_strict_json(text: str, hook: Optional[Callable[[Dict[str, Any]], Any]] 
         raise NotJson(f"not valid JSON: {exc.msg}", exc.lineno) from exc
     except RecursionError as exc:
         raise JsonRefused(f"nested too deeply: more than {DEEPEST} levels") from exc
-    _check(value)
+    _refuse_depth(value)
+    if _may_hold_half_characters(text):
+        _refuse_half_characters(value)
     return value
 
 
@@ -66,24 +69,41 @@ def _number(text: str) -> float:
     return value
 
 
-def _check(value: object) -> None:
+def _refuse_depth(value: object) -> None:
     level = [value]
     for _ in range(DEEPEST + 1):
         if not level:
             return
-        level = [inner for one in level for inner in _children(one)]
+        level = [
+            inner
+            for one in level
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
     raise JsonRefused(f"nested too deeply: more than {DEEPEST} levels")
 
 
-def _children(value: object) -> Iterator[object]:
-    """Yield what is inside; no database and no file can hold a surrogate without its partner."""
+def _may_hold_half_characters(text: str) -> bool:
+    if _ESCAPED_SURROGATE.search(text):
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _refuse_half_characters(value: object) -> None:
+    """Refuse a text with a surrogate without its partner, which no database and no file can hold."""
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError as exc:
             raise JsonRefused(f"the text {value[:_SHOWN]!a} holds half a character (a lone surrogate)") from exc
     elif isinstance(value, dict):
-        yield from value.keys()
-        yield from value.values()
+        for key, item in value.items():
+            _refuse_half_characters(key)
+            _refuse_half_characters(item)
     elif isinstance(value, list):
-        yield from value
+        for item in value:
+            _refuse_half_characters(item)

@@ -40,14 +40,14 @@ class StoredPromises:
     groups: Mapping[str, frozenset[tuple[str, str]]]
 
 
-def read_promises(session: "Session", *, without: Collection[str] = ()) -> StoredPromises:
-    """Read the promises of all hosts. without: UUIDs of VMs that do not count."""
+def read_promises(session: "Session", *, host: str | None = None, without: Collection[str] = ()) -> StoredPromises:
+    """Read the promises of all hosts, or of one. without: UUIDs of VMs that do not count."""
     keeping: defaultdict[str, list[Lease]] = defaultdict(list)
-    for lease in session.leases():
+    for lease in session.leases(host=host):
         keeping[lease.vm_uuid].append(lease)
     footprints: defaultdict[str, list[Footprint]] = defaultdict(list)
     groups: defaultdict[str, frozenset[tuple[str, str]]] = defaultdict(frozenset)
-    for vm in session.vms():
+    for vm in session.vms(host=host):
         if vm.uuid not in without and (vm.state is not VmState.STOPPED or vm.uuid in keeping):
             footprints[vm.host].append(footprint_of_vm(vm, keeping.get(vm.uuid, ())))
         if vm.request.constraints.group is not None:

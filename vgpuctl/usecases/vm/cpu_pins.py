@@ -8,14 +8,17 @@ from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.numa import CpusByNode, vcpus_on
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.guest_place import floating_cpus
+from vgpuctl.scheduler.host_nodes import is_pool
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
 from vgpuctl.usecases.support.services import HostSession, Services
 
 
 def floating_on(services: Services, host: str, facts: HostFacts, *, without: Collection[str] = ()) -> CpusByNode:
     """By NUMA node, the CPUs of a host that no vCPU is pinned to. without: UUIDs of VMs that do not count."""
+    if is_pool(facts):
+        return {}
     with services.store.reading() as session:
-        promises = read_promises(session, without=without)
+        promises = read_promises(session, host=host, without=without)
     return floating_cpus(capacity_of(host, facts, 0, promises, services.inventory))
 
 

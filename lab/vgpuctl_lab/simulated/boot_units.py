@@ -6,6 +6,7 @@ import os
 import shlex
 from pathlib import Path
 
+from vgpuctl.model import mig_space
 from vgpuctl_lab.simulated import interpreter
 from vgpuctl_lab.simulated.layout import SimulatedFolder
 from vgpuctl_lab.simulated.machine.state import MachineFolder
@@ -34,6 +35,7 @@ async def _run(lab: SimulatedFolder, machine: MachineFolder, argv: list[str], id
         **os.environ,
         interpreter.HOST_VARIABLE: str(machine.folder),
         interpreter.PACKAGE_VARIABLE: str(_PACKAGE),
+        interpreter.MODEL_VARIABLE: str(Path(mig_space.__file__).parent),
         "PATH": f"{lab.programs}:{os.environ.get('PATH', '')}",
     }
     journal = machine.root / "var/log/journal.txt"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpuctl.errors import LabError, UsageError
+from vgpuctl.model import mig_space
 from vgpuctl_lab.folder import LabFolder, default_folder, write_private
 from vgpuctl_lab.identity import ensure_key
 from vgpuctl_lab.process import checked, needed_program
@@ -273,6 +274,7 @@ def _sshd_config(lab: SimulatedFolder, name: str) -> str:
     environment = {
         interpreter.HOST_VARIABLE: str(folder),
         interpreter.PACKAGE_VARIABLE: str(_PACKAGE),
+        interpreter.MODEL_VARIABLE: str(Path(mig_space.__file__).parent),
         "PATH": f"{lab.programs}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "HOME": str(folder / "home"),
         # bash reads ~/.bashrc for a command of sshd, unless it is nested; the machine's own is none of the host's.

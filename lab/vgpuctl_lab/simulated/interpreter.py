@@ -14,6 +14,7 @@ from types import ModuleType
 
 HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
 PACKAGE_VARIABLE = "VGPUCTL_SIMULATED_PACKAGE"
+MODEL_VARIABLE = "VGPUCTL_SIMULATED_MODEL"
 _DOOR = "vgpuctl_lab.simulated.machine.door"
 _HOST = "vgpuctl.agent.host"
 _RUN_FILE = "from vgpuctl.agent.__main__ import main; main()"
@@ -46,10 +47,15 @@ class DoorLoader(Loader):
         """Run the agent's code, then put the door in."""
         self._loader.exec_module(module)
         folder = os.environ[HOST_VARIABLE]
-        # The packages above the machine stay empty here.
-        for name in ("vgpuctl_lab", "vgpuctl_lab.simulated"):
+        # The packages above the machine stay empty here; the agent's file has no vgpuctl.model.
+        lab = os.environ[PACKAGE_VARIABLE]
+        for name, place in (
+            ("vgpuctl_lab", lab),
+            ("vgpuctl_lab.simulated", f"{lab}/simulated"),
+            ("vgpuctl.model", os.environ[MODEL_VARIABLE]),
+        ):
             package = ModuleType(name)
-            package.__path__ = ["/".join((os.environ[PACKAGE_VARIABLE], *name.split(".")[1:]))]
+            package.__path__ = [place]
             sys.modules.setdefault(name, package)
         door = __import__(_DOOR, fromlist=["SimulatedHost"])
         module.Host = lambda root="/": door.SimulatedHost(folder)  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from typing import Any
 
 HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
 PACKAGE_VARIABLE = "VGPUCTL_SIMULATED_PACKAGE"
+MODEL_VARIABLE = "VGPUCTL_SIMULATED_MODEL"
 _SH = "/bin/sh"
 
 
@@ -46,11 +47,16 @@ def _machine() -> Any:
 
 def _module(name: str) -> Any:
     """Import a module of the simulated machine, which needs none of the packages above it."""
-    for parent in ("vgpuctl_lab", "vgpuctl_lab.simulated"):
-        if parent not in sys.modules:
-            package = ModuleType(parent)
-            package.__path__ = ["/".join((os.environ[PACKAGE_VARIABLE], *parent.split(".")[1:]))]
-            sys.modules[parent] = package
+    lab = os.environ[PACKAGE_VARIABLE]
+    for parent, places in (
+        ("vgpuctl_lab", [lab]),
+        ("vgpuctl_lab.simulated", [f"{lab}/simulated"]),
+        ("vgpuctl", []),
+        ("vgpuctl.model", [os.environ[MODEL_VARIABLE]]),
+    ):
+        package = ModuleType(parent)
+        package.__path__ = places
+        sys.modules.setdefault(parent, package)
     return importlib.import_module(f"vgpuctl_lab.simulated.machine.{name}")
 
 

@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU that keeps the resource manager's rules (reference 2.2), written apart from the scheduler it judges.
+"""A GPU whose vGPUs follow the lab's statement of the resource manager's rules, which knows nothing of the scheduler.
 
 SR-IOV boards carry one vGPU per VF; the others carry mdevs on the PF, by UUID. `facts()` is what an agent would read.
 """
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import CompanionFunction, Gpu, Holder, Mdev, VgpuType, VirtualFunction
+from vgpuctl_lab.boards import type_id
+from vgpuctl_lab.simulated.machine import rules
+from vgpuctl_lab.simulated.machine.shape import VgpuType as CardType
+from vgpuctl_lab.simulated.machine.state import Vgpu
+from vgpuctl_lab.simulated.mix import vgpu_type
+
+
+@cache
+def _card_type(board: str, name: str) -> CardType | None:
+    found = catalog.type_by_name(catalog.board(board), name)
+    return None if found is None else vgpu_type(catalog.board(board), found, type_id(found))
 
 
 class RuleBroken(Exception):
@@ -49,20 +60,13 @@ class EmulatedGpu:
 
     def refusal(self, name: str, key: str) -> RuleBroken | None:
         """Why the type cannot be created on the VF (or with the UUID) now."""
-        wanted = catalog.type_by_name(self.board, name)
-        if wanted is None:
-            return RuleBroken(0x56, f"no type {name}")
+        wanted = _card_type(self.board.key, name)
+        if wanted is None or (self.on_vfs and key not in self.functions):
+            return RuleBroken(rules.OBJECT_NOT_FOUND, f"no {name} on {key}")
         if key in self.vgpus:
-            return RuleBroken(0x38, f"{key} is used")
-        if self.on_vfs and key not in self.functions:
-            return RuleBroken(0x57, f"no VF {key}")
-        if self.is_mixed:
-            return None if self.places_of(name) else RuleBroken(0x1A, "no creatable placement id")
-        if any(self._size(other) != wanted.fb_mib for other in self.vgpus.values()):
-            return RuleBroken(0x56, "sizes must be equal")
-        if len(self.vgpus) >= wanted.max_instances:
-            return RuleBroken(0x1A, "no more instances")
-        return None
+            return RuleBroken(rules.INVALID_OPERATION, f"{key} is used")
+        status = self._pool().status(wanted)
+        return RuleBroken(status, f"{name} beside {sorted(self.vgpus.values())}") if status else None
 
     def create(self, name: str, key: str, uuid: str | None = None) -> None:
         """Create a vGPU. Raises RuleBroken where the resource manager would refuse."""
@@ -82,16 +86,18 @@ class EmulatedGpu:
         self.uuids.pop(key, None)
 
     def places_of(self, name: str) -> list[int]:
-        """The creatable placement ids of a type, by the published table of the board."""
-        table = catalog.mixed_size_table(self.board)
-        assert table is not None
-        size = self._size(name) // 1024
-        taken = {
-            unit
-            for key, start in self.starts.items()
-            for unit in range(start, start + self._size(self.vgpus[key]) // 1024)
-        }
-        return [start for start in table.sizes[size] if not taken & set(range(start, start + size))]
+        """The creatable placement ids of a type, in mixed-size mode."""
+        wanted = _card_type(self.board.key, name)
+        assert wanted is not None
+        return self._pool().creatable(wanted)
+
+    def _pool(self) -> rules.Pool:
+        pairs = []
+        for key, name in self.vgpus.items():
+            known = _card_type(self.board.key, name)
+            assert known is not None
+            pairs.append((Vgpu(self.address, key, known.type_id, self.starts.get(key, 0)), known))
+        return rules.Pool(tuple(pairs), self.is_mixed)
 
     def can_create(self, name: str) -> bool:
         """Whether one more of this type could be created anywhere on the card."""
@@ -150,11 +156,6 @@ class EmulatedGpu:
             mig_mode=None,
             heterogeneous=True if self.is_mixed else None,
         )
-
-    def _size(self, name: str) -> int:
-        known = catalog.type_by_name(self.board, name)
-        assert known is not None
-        return known.fb_mib
 
     def _id_of(self, name: str) -> str:
         known = catalog.type_by_name(self.board, name)

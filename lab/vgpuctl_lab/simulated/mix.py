@@ -167,7 +167,7 @@ def _card(host: str, number: int, asked: SimulatedCard) -> CardShape:
         vf_device=sriov.vf_pci.split(":")[1] if sriov and sriov.vf_pci else device,
         bars_bytes=(16 * _MIB, _power_of_two(board.bar1_mib or board.memory_mib) * _MIB, 32 * _MIB),
         reset_methods="flr bus",
-        types=tuple(_type(board, *one) for one in vgpu_types(board)) if has_types else (),
+        types=tuple(vgpu_type(board, *one) for one in vgpu_types(board)) if has_types else (),
         companions=tuple(
             Companion(
                 f"{address[:-1]}{each.function}",
@@ -186,7 +186,8 @@ def _card(host: str, number: int, asked: SimulatedCard) -> CardShape:
     )
 
 
-def _type(board: Board, one: CatalogType, type_id: int) -> VgpuType:
+def vgpu_type(board: Board, one: CatalogType, type_id: int) -> VgpuType:
+    """A type of the catalogue as a card of this board has it."""
     width, height = one.max_resolution
     description = (
         f"num_heads={one.max_displays}, frl_config={frame_rate_limit(one)}, framebuffer={one.fb_mib}M, "

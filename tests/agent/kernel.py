@@ -105,10 +105,6 @@ class FakeKernel(Host):
             link.unlink()
             shutil.rmtree(folder)
 
-    def end_process(self, pid: int) -> None:
-        """Let a process end."""
-        shutil.rmtree(self.place(f"/proc/{pid}"))
-
     def set_vfs(self, address: str, count: int, kind: Callable[[int], machine.Tree]) -> None:
         """Make `count` VFs, and none else."""
         for link in self.place(machine.device_path(address)).glob("virtfn*"):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the host itself says, asked without any of our code: sysfs, virsh and /proc over plain SSH."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import vgpuctl_lab as lab
 from tests.lab.simulated_fixtures import machine
@@ -62,13 +62,6 @@ class FleetWitness:
         """Every machine's whole state as text, without counters that only go up: equal means no leak."""
         states = {name: machine(self._folder, name).state() for name in lab.simulated.names(folder=self._folder)}
         return [f"{name} {one.lasting()}" for name, one in states.items()]
-
-
-class Shell(Protocol):
-    """A host that runs shell text."""
-
-    def run(self, shell_text: str, timeout_s: float = ...) -> tuple[int, str, str]:
-        """Return exit status, stdout, stderr."""
 
 
 class Witness:

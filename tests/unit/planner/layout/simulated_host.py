@@ -139,11 +139,6 @@ class SimulatedGpu:
         ]
         return MigFacts(self.mig, self.mig_pending, tuple(instances))
 
-    def _carries_vgpu(self, instance: GpuInstance) -> bool:
-        """Whether a vGPU sits in it: one of its profile does; which one the host would know."""
-        found = (catalog.type_by_id(self.board, type_id) for type_id in self.vf_types.values())
-        return any(one is not None and one.gi_profile == instance.profile for one in found)
-
     def _types(self) -> tuple[VgpuType, ...]:
         room = len(self.functions) - len(self.vf_types) if self.on_vfs else 16 - len(self.mdevs)
         return tuple(

@@ -3,14 +3,17 @@
 
 Wall time, CPU time and memory of the controller: the command's own processes, without the hosts' side, which runs on
 the same machine. Hosts, forks and order are the same for all. `facts` reads every host's facts (`list-hosts`), first
-without the agent on the hosts, then with it; `check` is `apply-hosts --check`. Ansible runs with pipelining and a
+without the agent on the hosts, then with it; `check` is `apply-hosts --check`. `openssh agent` starts the same agent by
+`xargs -P ssh` with the same question and only collects the answers. Ansible runs with pipelining and a
 ControlPersist socket of its own per run. OpenSSH logs in and runs `true`.
 
 Run it with `python -m tests.bench.fan_out --hosts 10,100 [--forks 10] [--rounds 3]`.
 """
 
 import argparse
+import json
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -23,6 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import vgpuctl_lab as lab
+from vgpuctl.agent.wire.envelope import Request, request_to_json
+from vgpuctl.hosts.agent_bootstrap import BOOTSTRAP
+from vgpuctl.hosts.bundle import build_agent
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 _SAMPLE_S = 0.25
@@ -65,11 +71,14 @@ def _measure(home: Path, hosts: int, given: argparse.Namespace) -> None:
         shutil.copy(simulated_folder(folder).inventory, inventory / "hosts.yml")
         (inventory / "group_vars/all.yml").write_text(_LAYOUT)
         left_out = set(given.without.split(","))
-        for name, commands in _runs(home, inventory, folder, given.forks).items():
-            if name.partition(" ")[0] in left_out or name in left_out:
-                continue
-            rounds = 1 if "first" in name else given.rounds
-            costs = [_run(home, commands(number)) for number in range(rounds)]
+        runs = _runs(home, inventory, folder, given.forks)
+        wanted = [name for name in runs if name.partition(" ")[0] not in left_out and name not in left_out]
+        taken: dict[str, list[Cost]] = {name: [] for name in wanted}
+        for number in range(given.rounds):
+            for name in wanted:
+                if not number or "first" not in name:
+                    taken[name].append(_run(home, runs[name](number)))
+        for name, costs in taken.items():
             wall, cpu, memory = (
                 statistics.median(getattr(cost, field) for cost in costs) for field in ("wall_s", "cpu_s", "memory_mib")
             )
@@ -88,27 +97,26 @@ def _runs(home: Path, inventory: Path, folder: lab.LabFolder, forks: int) -> dic
     where = ["-i", str(inventory), "--forks", str(forks), "--json"]
     ansible = [str(Path(sys.executable).parent / "ansible"), "all", "-i", str(inventory), "-f", str(forks), "-o"]
     names = lab.simulated.names(folder=folder)
-    logins = home / "logins"
-    lines = [
-        " ".join(f"'{word}'" for word in lab.simulated.shell_command(one, ["true"], folder=folder)) for one in names
-    ]
-    logins.write_text("\n".join(lines))
+    request = home / "request"
+    request.write_text(json.dumps(request_to_json(Request("facts"))) + "\n")
+    bundle = build_agent()
+    python = str(simulated_folder(folder).programs / "python3")
+    agent = [python, "-I", "-S", "-c", BOOTSTRAP, bundle.sha256, str(len(bundle.data))]
+
+    def with_ssh(name: str, command: Sequence[str]) -> list[str]:
+        """Run one command on all hosts with OpenSSH, the request on stdin."""
+        scripts = home / name
+        scripts.mkdir(exist_ok=True)
+        for one in names:
+            argv = lab.simulated.shell_command(one, [shlex.join(command)], folder=folder)
+            (scripts / one).write_text(f"exec {shlex.join(argv)} <{request}\n")
+        return ["sh", "-c", f"ls {scripts}/* | xargs -P {forks} -n 1 sh"]
+
+    logins, agents = with_ssh("logins", ["true"]), with_ssh("agents", agent)
     return {
-        "openssh true": lambda _: [
-            "xargs",
-            "-a",
-            str(logins),
-            "-P",
-            str(forks),
-            "-d",
-            "\n",
-            "-n",
-            "1",
-            "sh",
-            "-c",
-            'eval "$0"',
-        ],
+        "openssh true": lambda _: logins,
         "vgpuctl facts, first": lambda _: [*ours, "list-hosts", *where],
+        "openssh agent": lambda _: agents,
         "vgpuctl facts": lambda _: [*ours, "list-hosts", *where],
         "vgpuctl check": lambda _: [*ours, "apply-hosts", "--check", *where],
         "ping (ansible)": lambda number: [*ansible, "-m", "ping", "-e", f"ansible_control_path_dir={home}/p{number}"],

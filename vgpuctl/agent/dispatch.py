@@ -163,9 +163,9 @@ def _take(host: Host, step: Step, *, dry_run: bool) -> Change:
             return mdev.ensure_created(host, step, dry_run=dry_run)
         return mdev.ensure_deleted(host, step, dry_run=dry_run)
     if isinstance(step, SetVgpuType):
-        from vgpuctl.agent.changes import vgpu_type
+        from vgpuctl.agent.changes import vgpu_profile
 
-        return vgpu_type.ensure(host, step, dry_run=dry_run)
+        return vgpu_profile.ensure(host, step, dry_run=dry_run)
     if isinstance(step, BindDriver):
         from vgpuctl.agent.changes import driver
 
@@ -189,9 +189,9 @@ def _take(host: Host, step: Step, *, dry_run: bool) -> Change:
 
         return scheduler.ensure(host, step, dry_run=dry_run)
     if isinstance(step, SetServiceActive):
-        from vgpuctl.agent.changes import service
+        from vgpuctl.agent.changes import services
 
-        return service.ensure(host, step, dry_run=dry_run)
+        return services.ensure(host, step, dry_run=dry_run)
     if isinstance(step, SetHugepages):
         from vgpuctl.agent.changes import hugepages
 

@@ -4,7 +4,8 @@
 import re
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from vgpuctl.agent.changes import network_manager, service
+from vgpuctl.agent.changes import network_manager
+from vgpuctl.agent.changes.services import ensure as ensure_service
 from vgpuctl.agent.facts import network_manager as facts_of_manager
 from vgpuctl.agent.facts import ovn, ovn_services, services
 from vgpuctl.agent.host import Host
@@ -79,7 +80,7 @@ def _enable(host: Host, unit: str) -> None:
 
 def _switch(host: Host, step: SetOvnDaemon) -> None:
     if services.has_systemd(host):
-        service.ensure(host, SetServiceActive(ovn_services.unit_of(host, step.part), step.active), dry_run=False)
+        ensure_service(host, SetServiceActive(ovn_services.unit_of(host, step.part), step.active), dry_run=False)
     else:
         _run(host, _SCRIPTS[step.part, step.active], _START_TIMEOUT_S)
     for _ in range(int(_WAIT_S / _PAUSE_S)):

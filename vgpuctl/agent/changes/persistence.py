@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager
 from typing import Iterator, Sequence
 
-from vgpuctl.agent.changes import service
+from vgpuctl.agent.changes.services import ensure as ensure_service
 from vgpuctl.agent.facts import services
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
@@ -34,14 +34,14 @@ def paused(host: Host, addresses: Sequence[str]) -> Iterator[None]:
     """
     if not services.has_systemd(host):
         _refuse_while_held(host, addresses)
-    if not service.ensure(host, SetServiceActive(SERVICE, False), dry_run=False).changed:
+    if not ensure_service(host, SetServiceActive(SERVICE, False), dry_run=False).changed:
         _refuse_while_held(host, addresses)
     try:
         _wait_until_free(host, addresses)
         yield
     finally:
         try:
-            service.ensure(host, SetServiceActive(SERVICE, True), dry_run=False)
+            ensure_service(host, SetServiceActive(SERVICE, True), dry_run=False)
         except Problem as problem:
             # The step itself is done, or has failed for a reason of its own: neither is this.
             sys.stderr.write(f"<4>{problem.message}\n")

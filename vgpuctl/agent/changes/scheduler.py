@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Set the vGPU scheduler of a GPU (reference 3.4). It lasts until the driver is unloaded."""
 
-from vgpuctl.agent.facts import mdev, nvml_vgpu, pci, scheduler_note, sriov
+from vgpuctl.agent.facts import mdev, nvml_vgpu, pci, scheduler, sriov
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import required
@@ -26,7 +26,7 @@ def ensure(host: Host, step: SetVgpuScheduler, *, dry_run: bool) -> Change:
         device = nvml.device(address)
         with nvml.refusals(f"reading the vGPU scheduler of {address}"):
             before = nvml_vgpu.read_scheduler(nvml, device)
-        before = scheduler_note.completed(before, scheduler_note.read(host).get(address))
+        before = scheduler.completed(before, scheduler.read(host).get(address))
         if before is None:
             raise Problem(
                 ProblemCode.NO_VGPU_SCHEDULER,
@@ -41,10 +41,10 @@ def ensure(host: Host, step: SetVgpuScheduler, *, dry_run: bool) -> Change:
             with nvml.refusals(f"setting the vGPU scheduler of {address} to {_said(wanted)}"):
                 nvml_vgpu.set_scheduler(nvml, device, step.policy, step.time_slice_us)
                 after = nvml_vgpu.read_scheduler(nvml, device)
-            if scheduler_note.completed(after, wanted) != wanted:
+            if scheduler.completed(after, wanted) != wanted:
                 read = _said(after) if after else "none"
                 raise Problem(ProblemCode.READ_BACK_DIFFERS, f"{address} accepted {_said(wanted)} but reads {read}")
-            scheduler_note.write(host, address, wanted)
+            scheduler.write(host, address, wanted)
     return Change(step.op, address, _said(before), _said(wanted), changed=True)
 
 

@@ -11,7 +11,7 @@ from vgpuctl.agent.facts import (
     mig,
     nvidia,
     pci,
-    scheduler_note,
+    scheduler,
     sriov,
     vf_notes,
     vgpu_config,
@@ -74,7 +74,7 @@ def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
     except Problem as error:
         problem = error.message
     mdevs, unread = mdev.read_every(host)
-    schedulers, uses = scheduler_note.read(host), vf_notes.read_uses(host)
+    schedulers, uses = scheduler.read(host), vf_notes.read_uses(host)
     return Shared(OpenNodes(host), tuple(mdevs), nvml, config, problem, tuple(unread), schedulers, uses)
 
 
@@ -158,7 +158,7 @@ class _GpuReader:
             users=users,
             mig=mig_facts,
             heterogeneous=nvml.heterogeneous if nvml else None,
-            scheduler=scheduler_note.completed(nvml.scheduler, self._shared.schedulers.get(address)) if nvml else None,
+            scheduler=scheduler.completed(nvml.scheduler, self._shared.schedulers.get(address)) if nvml else None,
             unread=tuple(dict.fromkeys(self._unread)),
             utilisation_percent=self._part(self._read_utilisation, None),
             strangers=strangers,

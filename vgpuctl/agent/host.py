@@ -369,7 +369,8 @@ class Host:
         """Hold the host's lock for changes. Raises Problem `host-locked` with the holder's pid, `lock-refused`."""
         from vgpuctl.agent import host_lock
 
-        return host_lock.hold(self, timeout_s)
+        folder = self.path(host_lock.FOLDER)
+        return host_lock.hold(folder, timeout_s, wait=self.wait, is_root=self.is_root())
 
     def wait(self, seconds: float) -> None:
         """Let time pass. Raises Problem `interrupted` as soon as the other side is gone."""

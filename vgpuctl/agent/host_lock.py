@@ -11,13 +11,10 @@ import os
 import stat
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Iterator, Optional
+from typing import Callable, Iterator, Optional
 
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-
-if TYPE_CHECKING:
-    from vgpuctl.agent.host import Host
 
 FOLDER = "/run/vgpuctl"
 LOCK = f"{FOLDER}/lock"
@@ -25,17 +22,17 @@ _TRY_S = 0.1
 
 
 @contextmanager
-def hold(host: "Host", timeout_s: float) -> Iterator[None]:
-    """Hold the lock.
+def hold(folder: str, timeout_s: float, *, wait: Callable[[float], None], is_root: bool) -> Iterator[None]:
+    """Hold the lock in `folder`, which is FOLDER of the host. wait: lets time pass between two tries.
 
     Raises Problem: `host-locked` with the holder's pid, `lock-refused` where the agent may not have it.
     """
     try:
-        descriptor = _open(host.path(FOLDER), os.path.basename(LOCK))
+        descriptor = _open(folder, os.path.basename(LOCK))
     except OSError as error:
-        raise _refused(host, errnos.errorcode.get(error.errno or 0), str(error.strerror)) from error
+        raise _refused(errnos.errorcode.get(error.errno or 0), str(error.strerror), is_root=is_root) from error
     try:
-        _wait(host, descriptor, timeout_s)
+        _wait(descriptor, timeout_s, wait)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -75,16 +72,16 @@ def _check_owner(found: os.stat_result, path: str) -> None:
         raise OSError(errnos.EPERM, f"{path} belongs to the user with number {found.st_uid}")
 
 
-def _refused(host: "Host", name: Optional[str], said: str) -> Problem:
+def _refused(name: Optional[str], said: str, *, is_root: bool) -> Problem:
     hint = f"remove {FOLDER} on the host: it is vgpuctl's own and root makes it again"
-    if not host.is_root():
+    if not is_root:
         hint = "let the agent run as root: ansible_become=true"
     return Problem(
         ProblemCode.LOCK_REFUSED, f"the lock {LOCK} cannot be opened: {said}", path=LOCK, errno=name, hint=hint
     )
 
 
-def _wait(host: "Host", descriptor: int, timeout_s: float) -> None:
+def _wait(descriptor: int, timeout_s: float, wait: Callable[[float], None]) -> None:
     end = time.monotonic() + timeout_s
     while True:
         try:
@@ -100,4 +97,4 @@ def _wait(host: "Host", descriptor: int, timeout_s: float) -> None:
                     errno="EAGAIN",
                     hint="wait for it, then run again",
                 ) from error
-        host.wait(_TRY_S)
+        wait(_TRY_S)

@@ -3,16 +3,14 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, delete, select, text, update
 
 from vgpuctl.errors import ConcurrentChange
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.store import codec, tables
-
-if TYPE_CHECKING:
-    from vgpuctl.store.store import Store
+from vgpuctl.store.queue import subject_of
+from vgpuctl.store.session import Session
 
 _QUEUE = tables.queue
 _NO_IDLE_LIMIT = "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
@@ -43,10 +41,12 @@ def claim_row(connection: Connection, entry: QueueEntry) -> Claim | None:
 
 
 @contextlib.contextmanager
-def claim_by_operation(store: "Store", entry: QueueEntry) -> Iterator[Claim | None]:
+def claim_by_operation(
+    transaction: Callable[[], contextlib.AbstractContextManager[Session]], entry: QueueEntry
+) -> Iterator[Claim | None]:
     """Claim by an operation in the journal. All users of an SQLite store are on one machine, so the dead are known."""
     try:
-        with store.transaction() as session:
+        with transaction() as session:
             if all(one.id != entry.id for one in session.queue()):
                 operation = None
             else:
@@ -58,20 +58,15 @@ def claim_by_operation(store: "Store", entry: QueueEntry) -> Iterator[Claim | No
         return
 
     def done() -> None:
-        with store.transaction() as session:
+        with transaction() as session:
             session.end_entry(entry.id)
 
     def note(reason: str) -> None:
-        with store.transaction() as session:
+        with transaction() as session:
             session.note_in_queue(entry.id, reason)
 
     try:
         yield Claim(done, note)
     finally:
-        with store.transaction() as session:
+        with transaction() as session:
             session.end_operation(operation)
-
-
-def subject_of(entry_id: int) -> str:
-    """The journal's name for the work on an entry."""
-    return f"queue:{entry_id}"

@@ -11,7 +11,6 @@ from vgpuctl.errors import ConcurrentChange, NotFound
 from vgpuctl.model.queue import QueueEntry, QueueKind, QueuePolicy, QueueSettings
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store import codec, tables
-from vgpuctl.store.claims import subject_of
 from vgpuctl.store.liveness import is_running
 from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.sealed import documents_of, with_documents
@@ -163,3 +162,8 @@ def _entry(row: Row[Any]) -> QueueEntry:
     else:
         request, others = codec.decode_request(row.request, row.request_version, what=what), []
     return QueueEntry(row.id, kind, request, row.queued_at, row.reason, tuple(others), bool(row.may_preempt))
+
+
+def subject_of(entry_id: int) -> str:
+    """Return the journal's name for the work on an entry."""
+    return f"queue:{entry_id}"

@@ -93,7 +93,7 @@ class Store:
         an operation of this process, which counts no more when the process is dead.
         """
         if self._engine.dialect.name == "sqlite":
-            with claim_by_operation(self, entry) as claimed:
+            with claim_by_operation(self.transaction, entry) as claimed:
                 yield claimed
             return
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of emulated hosts: those of cards at the kernel module's door, those of the host over SSH and QMP.
+"""Faults of emulated hosts: those of cards through the kernel module, those of the host over SSH and QMP.
 
 What was set is on record beside the host's disk until it is ended or the host starts anew.
 """

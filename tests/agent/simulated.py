@@ -10,7 +10,7 @@ from vgpuctl.agent.wire.ovn import OvnFacts
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl_lab.simulated.machine import faults
 from vgpuctl_lab.simulated.machine import shape as shapes
-from vgpuctl_lab.simulated.machine.door import SimulatedHost
+from vgpuctl_lab.simulated.machine.host_adapter import SimulatedHost
 from vgpuctl_lab.simulated.machine.programs import enable_vfs, run_program
 from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import make

@@ -23,7 +23,7 @@ from vgpuctl.agent.wire.steps import (
 from vgpuctl.model.layout import WantedInstance
 from vgpuctl.planner.mig_geometry import GeometryPlan, plan_geometry, table_of
 from vgpuctl_lab.simulated.machine.domains import HostDevice, end, start
-from vgpuctl_lab.simulated.machine.door import SimulatedHost
+from vgpuctl_lab.simulated.machine.host_adapter import SimulatedHost
 from vgpuctl_lab.simulated.machine.nvml import SimulatedNvml
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, InstanceHandle, NvmlError
 

@@ -14,7 +14,7 @@ from vgpuctl.agent.facts import nvidia
 from vgpuctl.agent.restore import Restore, misfit
 from vgpuctl.agent.wire.boot import ManifestGpu
 from vgpuctl_lab.simulated.machine import shape as shapes
-from vgpuctl_lab.simulated.machine.door import SimulatedHost
+from vgpuctl_lab.simulated.machine.host_adapter import SimulatedHost
 
 MANIFEST = "/etc/vgpuctl/manifest.json"
 

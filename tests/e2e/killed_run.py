@@ -5,7 +5,7 @@ Which is a number, the n-th side effect of all, or a name, the first return of t
 SIGINT instead, then SIGTERM and SIGINT after every later side effect: an operator who loses patience. `stop:WHICH`
 sends SIGSTOP instead: the run stands still there until it gets SIGCONT.
 
-The doors to hosts, libvirt, OVN and the store are wrapped while the command runs; the product is not changed for it.
+Calls to hosts, libvirt, OVN and the store are wrapped while the command runs; the product is not changed for it.
 With 0 nothing is killed and the side effects are counted; the count is the last line of stderr.
 VGPUCTL_TESTS_NOW, seconds since the epoch, is what the command's clock says all the time.
 """
@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-DOORS = {
+WRAPPED = {
     ("vgpuctl.hosts.agent_client", "AgentClient"): ("apply",),
     ("vgpuctl.guests.hypervisor", "Hypervisor"): (
         "define",
@@ -103,7 +103,7 @@ def main() -> NoReturn:
 
     watch = Watch(wanted)
     watch.transaction(Store)
-    for (module, owner), names in DOORS.items():
+    for (module, owner), names in WRAPPED.items():
         for name in names:
             watch.method(getattr(importlib.import_module(module), owner), name)
     code = run(arguments)

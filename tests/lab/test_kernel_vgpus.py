@@ -305,7 +305,7 @@ def test_unbinding_a_vf_takes_its_vgpu_and_binding_brings_an_empty_one(profile: 
     assert answers == ["ok", "ok", False, [one.id for one in profile.types], "ok", "0"]
 
 
-# The lab's own door
+# The lab's own control file
 
 
 def test_the_card_table_is_given_once(cards: dict[str, Card], do: Do) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door to libvirt-python: loaded on first use, kept from printing, its exceptions made our own."""
+"""The only entry point to libvirt-python: loads it on first use, silences it and translates its exceptions."""
 
 import contextlib
 import functools

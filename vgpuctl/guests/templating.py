@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one door to the template engine: every value escaped, every unknown name an error."""
+"""The only entry point to the template engine: it escapes every value and refuses unknown names."""
 
 import functools
 import json

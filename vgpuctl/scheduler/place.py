@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler's door for commands: a placement, or an error that says why and what to do."""
+"""The scheduler's interface for commands: a placement, or an error that says why and what to do."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

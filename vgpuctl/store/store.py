@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The door of the store: opening it, and its transactions."""
+"""The store's public interface: open it, and its transactions."""
 
 import contextlib
 import time

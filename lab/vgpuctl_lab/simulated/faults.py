@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of simulated hosts: in the machine's state, and at the keeper's doors."""
+"""Faults of simulated hosts: in the machine's state, and at the listeners of the lab daemon."""
 
 from vgpuctl.errors import LabError, UsageError
 from vgpuctl_lab.folder import LabFolder
@@ -10,7 +10,7 @@ from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
 
 Active = tuple[str, str | None, int]
-# What the keeper has to heed; the agent sees the others by itself.
+# What the lab daemon has to apply; the agent sees the others by itself.
 _AT_THE_DOORS = ("libvirtd", "sshd", "network", "power-off")
 _OF_HOST = (*_AT_THE_DOORS, "disk-full", "clock-skew")
 

@@ -75,7 +75,7 @@ _NODE = """\
 class SimulatedHostStatus:
     """One simulated host. sessions: logins; vms: running domains. uptime_s: None for a host that does not run.
 
-    state: `up`, `off` (the fault power-off), or `dead` when the keeper is gone.
+    state: `up`, `off` (the fault power-off), or `dead` when the lab daemon is gone.
     """
 
     name: str
@@ -127,7 +127,7 @@ def up(
                 shape = shape_of(name, part, versions, with_vfs=with_vfs)
                 _make_host(lab, name, part.text, shape, latency_ms)
         tell(f"{len(new)} new hosts written ({time.monotonic() - began:.1f} s)")
-        _ensure_keeper(lab)
+        _ensure_daemon(lab)
         try:
             _ask(lab, {"call": "add", "hosts": lab.host_names()})
         except LabError:
@@ -171,22 +171,22 @@ def status(*, folder: LabFolder | None = None) -> list[SimulatedHostStatus]:
     for name in lab.host_names():
         if not (lab.host(name) / "state.json").exists():
             continue
-        seat = alive.get(name)
+        proxy = alive.get(name)
         found.append(
             SimulatedHostStatus(
                 name=name,
-                state="dead" if seat is None else "off" if seat["is_off"] else "up",
+                state="dead" if proxy is None else "off" if proxy["is_off"] else "up",
                 address=ADDRESS,
-                port=seat["port"] if seat else lab.read_port(name),
+                port=proxy["port"] if proxy else lab.read_port(name),
                 user=user,
                 private_key=lab.private_key,
                 known_hosts=lab.known_hosts,
                 inventory=lab.inventory,
                 cards=tuple((lab.host(name) / "cards").read_text().split()),
                 latency_ms=lab.read_latency_s(name) * 1000,
-                sessions=seat["sessions"] if seat else 0,
-                vms=seat["vms"] if seat else 0,
-                uptime_s=round(time.time() - seat["booted_at"], 1) if seat and not seat["is_off"] else None,
+                sessions=proxy["sessions"] if proxy else 0,
+                vms=proxy["vms"] if proxy else 0,
+                uptime_s=round(time.time() - proxy["booted_at"], 1) if proxy and not proxy["is_off"] else None,
             )
         )
     return found
@@ -202,7 +202,7 @@ def reboot(name: str, *, folder: LabFolder | None = None) -> None:
 
 
 def heed_faults(name: str, *, folder: LabFolder | None = None) -> None:
-    """Let the keeper bring a host into the state that its faults say. Raises LabError."""
+    """Let the lab daemon bring a host into the state that its faults say. Raises LabError."""
     lab = simulated_folder(folder or default_folder())
     with lab.locked():
         _ask(lab, {"call": "faults", "hosts": [name]})
@@ -312,14 +312,14 @@ def _versions() -> dict[str, str]:
     return {**found, "libvirtd": LIBVIRT_VERSION}
 
 
-def _ensure_keeper(lab: SimulatedFolder) -> None:
+def _ensure_daemon(lab: SimulatedFolder) -> None:
     if _is_kept(lab):
         return
     _end_processes(lab)
     lab.control_socket.unlink(missing_ok=True)
-    with lab.keeper_log.open("ab") as log:
+    with lab.daemon_log.open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "vgpuctl_lab.simulated.keeper", str(lab.path)],
+            [sys.executable, "-m", "vgpuctl_lab.simulated.daemon", str(lab.path)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -336,26 +336,26 @@ def _ensure_keeper(lab: SimulatedFolder) -> None:
         if child.poll() is not None or time.monotonic() > limit:
             child.kill()
             child.wait()
-            said = lab.keeper_log.read_text(errors="replace").splitlines()[-10:]
-            raise LabError("the keeper of the simulated hosts does not start", context=said)
+            said = lab.daemon_log.read_text(errors="replace").splitlines()[-10:]
+            raise LabError("the daemon of the simulated hosts does not start", context=said)
         time.sleep(0.02)
 
 
 def _is_kept(lab: SimulatedFolder) -> bool:
-    """Whether the keeper runs and listens."""
+    """Whether the lab daemon runs and listens."""
     processes = lab.read_processes()
     return processes is not None and processes[0].is_running() and lab.control_socket.exists()
 
 
 def _end_processes(lab: SimulatedFolder) -> None:
-    """End the keeper, which ends everything else, and libvirt's daemon if the keeper could not."""
+    """End the lab daemon, which ends everything else, and libvirtd if the lab daemon could not."""
     for process in lab.read_processes() or ():
         process.end(grace_s=_END_LIMIT_S)
     (lab.path / "processes.json").unlink(missing_ok=True)
 
 
 def _ask(lab: SimulatedFolder, request: Mapping[str, object]) -> Any:
-    """Ask the keeper. Raises LabError."""
+    """Ask the lab daemon. Raises LabError."""
     try:
         # Through /proc, because a socket's path has at most 107 bytes.
         descriptor = os.open(lab.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -370,7 +370,7 @@ def _ask(lab: SimulatedFolder, request: Mapping[str, object]) -> Any:
             answer = json.loads(answers.readline())
     except (OSError, ValueError) as error:
         raise LabError(
-            f"the keeper of the simulated hosts does not answer: {error}",
+            f"the daemon of the simulated hosts does not answer: {error}",
             hint="`vgpuctl lab up` starts it again; a restart is a power cut for every host",
         ) from error
     if "error" in answer:

@@ -22,7 +22,7 @@ def main() -> None:
     descriptor = os.open(folder.parent.parent, os.O_PATH | os.O_DIRECTORY)
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.connect(f"/proc/self/fd/{descriptor}/keeper.sock")
+        connection.connect(f"/proc/self/fd/{descriptor}/daemon.sock")
     except OSError as error:
         sys.exit(f"virt-ssh-helper: cannot connect to libvirt: {error.strerror}")
     request = {"call": "libvirt", "host": folder.name}

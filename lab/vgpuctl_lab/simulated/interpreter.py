@@ -2,7 +2,7 @@
 """The Python of a simulated host: it runs the program it is given, and gives an agent a simulated machine.
 
 `lab up` copies it to `bin/python3`. Which host it is on says the login's environment. The agent's file is the one
-every host gets; when it imports `vgpuctl.agent.host`, the class `Host` there is the door to the simulated machine.
+every host gets; when it imports `vgpuctl.agent.host`, the class `Host` there is the adapter to the simulated machine.
 """
 
 import os
@@ -15,13 +15,13 @@ from types import ModuleType
 HOST_VARIABLE = "VGPUCTL_SIMULATED_HOST"
 PACKAGE_VARIABLE = "VGPUCTL_SIMULATED_PACKAGE"
 MODEL_VARIABLE = "VGPUCTL_SIMULATED_MODEL"
-_DOOR = "vgpuctl_lab.simulated.machine.door"
+_ADAPTER = "vgpuctl_lab.simulated.machine.host_adapter"
 _HOST = "vgpuctl.agent.host"
 _RUN_FILE = "from vgpuctl.agent.__main__ import main; main()"
 
 
 class DoorFinder(MetaPathFinder):
-    """Finds the agent's own `host` module and puts the simulated machine's door in it."""
+    """Finds the agent's own `host` module and puts the host adapter of the simulated machine in it."""
 
     def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
         """Let the agent's module be found where it is, with our loader around its own."""
@@ -44,7 +44,7 @@ class DoorLoader(Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the agent's code, then put the door in."""
+        """Run the agent's code, then put the host adapter in."""
         self._loader.exec_module(module)
         folder = os.environ[HOST_VARIABLE]
         # The packages above the machine stay empty here; the agent's file has no vgpuctl.model.
@@ -57,8 +57,8 @@ class DoorLoader(Loader):
             package = ModuleType(name)
             package.__path__ = [place]
             sys.modules.setdefault(name, package)
-        door = __import__(_DOOR, fromlist=["SimulatedHost"])
-        module.Host = lambda root="/": door.SimulatedHost(folder)  # type: ignore[attr-defined]
+        adapter = __import__(_ADAPTER, fromlist=["SimulatedHost"])
+        module.Host = lambda root="/": adapter.SimulatedHost(folder)  # type: ignore[attr-defined]
 
 
 def main() -> None:

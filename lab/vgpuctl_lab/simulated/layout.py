@@ -14,7 +14,7 @@ ADDRESS = "127.0.0.1"
 
 @dataclass(frozen=True)
 class SimulatedFolder(LabFolder):
-    """The folder. Beside what a lab's folder has: programs of the hosts, the keeper's socket and libvirt's daemon."""
+    """The folder. Beside what a lab's folder has: programs of the hosts, the lab daemon's socket and libvirtd."""
 
     @property
     def programs(self) -> Path:
@@ -23,8 +23,8 @@ class SimulatedFolder(LabFolder):
 
     @property
     def control_socket(self) -> Path:
-        """Where the keeper listens."""
-        return self.path / "keeper.sock"
+        """Where the lab daemon listens."""
+        return self.path / "daemon.sock"
 
     @property
     def libvirtd(self) -> Path:
@@ -32,9 +32,9 @@ class SimulatedFolder(LabFolder):
         return self.path / "libvirtd"
 
     @property
-    def keeper_log(self) -> Path:
-        """What the keeper said."""
-        return self.path / "keeper.log"
+    def daemon_log(self) -> Path:
+        """What the lab daemon said."""
+        return self.path / "daemon.log"
 
     def read_port(self, name: str) -> int:
         """The port a host had before, 0 for a new host."""
@@ -49,16 +49,16 @@ class SimulatedFolder(LabFolder):
         """How long one round trip to a host takes longer than here."""
         return float((self.host(name) / "latency_ms").read_text()) / 1000
 
-    def write_processes(self, keeper: RecordedProcess, libvirtd: RecordedProcess) -> None:
+    def write_processes(self, daemon: RecordedProcess, libvirtd: RecordedProcess) -> None:
         """Put the lab's long processes on record."""
-        both = [dataclasses.asdict(process) for process in (keeper, libvirtd)]
+        both = [dataclasses.asdict(process) for process in (daemon, libvirtd)]
         write_private(self.path / "processes.json", json.dumps(both) + "\n")
 
     def read_processes(self) -> tuple[RecordedProcess, RecordedProcess] | None:
-        """The keeper and libvirt's daemon, None when nothing was started."""
+        """The lab daemon and libvirtd, None when nothing was started."""
         try:
-            keeper, libvirtd = json.loads((self.path / "processes.json").read_text())
-            return RecordedProcess(**keeper), RecordedProcess(**libvirtd)
+            daemon, libvirtd = json.loads((self.path / "processes.json").read_text())
+            return RecordedProcess(**daemon), RecordedProcess(**libvirtd)
         except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
             return None
 

@@ -86,7 +86,7 @@ def test_another_card_in_the_slot_is_left_alone_and_everybody_is_told(layouts: L
 
 
 def restart(layouts: LayoutFleet) -> None:
-    """Switch the lab off and on, so that the keeper reads the machine's new shape."""
+    """Switch the lab off and on, so that the lab daemon reads the machine's new shape."""
     from vgpuctl_lab.simulated.layout import simulated_folder
 
     processes = simulated_folder(layouts.folder).read_processes()

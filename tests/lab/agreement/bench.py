@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes the steps of a case on one host: through the agent's protocol, or at the kernel's own door."""
+"""Takes the steps of a case on one host: through the agent's protocol, or at the kernel's own files."""
 
 import errno
 import re
@@ -32,7 +32,7 @@ from vgpuctl.agent.wire.steps import (
 from vgpuctl.errors import AgentProblem
 from vgpuctl.hosts.agent_client import AgentClient
 from vgpuctl_lab.folder import LabFolder
-from vgpuctl_lab.simulated.machine.door import SimulatedHost
+from vgpuctl_lab.simulated.machine.host_adapter import SimulatedHost
 from vgpuctl_lab.simulated.machine.tree import VGPU_CONFIG
 
 EVERY_KIND = frozenset(("vf-profile", "mdev-vf", "mdev", "passthrough", "vf"))
@@ -223,7 +223,7 @@ class Bench(ABC):
 
 
 class SimulatedBench(Bench):
-    """A simulated host; its door is opened in this process, as the agent on the host opens it."""
+    """A simulated host; its host adapter is opened in this process, as the agent on the host opens it."""
 
     def __init__(
         self, agent: AgentClient, folder: Path, restart: Callable[[], AgentClient], lab_folder: LabFolder

@@ -4,7 +4,7 @@
 from vgpuctl_lab.simulated.machine.shape import NVIDIA, CardShape, Shape
 from vgpuctl_lab.simulated.machine.state import Process, State
 
-# libvirtd and sshd are real; the keeper heeds whether they run. Of the others, CLIENTS
+# libvirtd and sshd are real; the lab daemon heeds whether they run. Of the others, CLIENTS
 # hold every card while they run (reference 9, row 6).
 LIBVIRTD, SSHD = "libvirtd.service", "ssh.service"
 # The fault of the host that a stopped service is.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent's `Host` on a simulated machine: reads come from the tree, writes go to the kernel's reactions.
 
-Everything above this door is the agent's own code, byte by byte.
+Everything above this adapter is the agent's own code, byte by byte.
 """
 
 import errno

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One simulated host's libvirt: many clients on one connection to the test driver of the lab's libvirtd.
 
-The daemon and its answers are libvirt's own. This seat keeps the connection open, because the test driver forgets
+The daemon and its answers are libvirt's own. This proxy keeps the connection open, because the test driver forgets
 everything at its end; calls a `kvm` domain a `test` domain and back; and lets the machine have its say when a
 domain starts and ends: its devices must be there, and its process then holds them.
 """
@@ -69,7 +69,7 @@ _ENDS = (
 )
 
 
-class LibvirtSeat:
+class LibvirtProxy:
     """The libvirt of one host. definitions: a folder that keeps the domains' XML for the next start of the lab."""
 
     def __init__(self, machine: MachineFolder, node: Path, definitions: Path) -> None:

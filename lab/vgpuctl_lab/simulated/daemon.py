@@ -21,7 +21,7 @@ from typing import Any
 from vgpuctl_lab.process import needed_program, record
 from vgpuctl_lab.simulated.boot_units import run_boot_units
 from vgpuctl_lab.simulated.layout import ADDRESS, SimulatedFolder
-from vgpuctl_lab.simulated.libvirt_seat import LibvirtSeat
+from vgpuctl_lab.simulated.libvirt_proxy import LibvirtProxy
 from vgpuctl_lab.simulated.machine.programs import enable_vfs
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 from vgpuctl_lab.simulated.machine.usage import LIBVIRTD, SSHD
@@ -32,13 +32,13 @@ _BACKLOG = 64
 
 
 @dataclass
-class Seat:
+class HostProxy:
     """One host. sessions: its sshds by pid. is_off: without power. is_listening: its sshd takes connections."""
 
     name: str
     machine: MachineFolder
     listener: socket.socket
-    libvirt: LibvirtSeat
+    libvirt: LibvirtProxy
     latency_s: float
     accepting: "asyncio.Task[None] | None" = None
     sessions: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Seat:
         return int(self.listener.getsockname()[1])
 
 
-class Keeper:
+class LabDaemon:
     """Everything that is up."""
 
     def __init__(self, lab: SimulatedFolder) -> None:
@@ -60,11 +60,11 @@ class Keeper:
         # Sockets lie in the lab's folder, whose path may be longer than a socket's may be: reached through /proc.
         self._descriptor = os.open(lab.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._near = f"/proc/{os.getpid()}/fd/{self._descriptor}"
-        # Whatever the keeper starts ends with it, however the keeper ends.
+        # Whatever the lab daemon starts ends with it, however the lab daemon ends.
         setpriv = needed_program("setpriv", package="util-linux")
         self._ended_with_us = (setpriv, "--pdeathsig", "TERM", "--")
         self._sshd = needed_program("sshd", package="openssh-server")
-        self._seats: dict[str, Seat] = {}
+        self._proxies: dict[str, HostProxy] = {}
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -133,8 +133,8 @@ class Keeper:
         return f"{self._near}/{self._lab.libvirtd.name}/sockets/libvirt-sock"
 
     async def _end(self, libvirtd: "subprocess.Popen[bytes]") -> None:
-        for seat in list(self._seats.values()):
-            await self._remove(seat)
+        for proxy in list(self._proxies.values()):
+            await self._remove(proxy)
         libvirtd.terminate()
         try:
             await asyncio.to_thread(libvirtd.wait, 5)
@@ -149,10 +149,10 @@ class Keeper:
         """Read one JSON line: a question of the lab's commands, or a host's virt-ssh-helper, whose bytes follow."""
         try:
             request = json.loads(await reader.readline())
-            if request["call"] == "libvirt" and not _runs(self._seats[request["host"]], LIBVIRTD):
+            if request["call"] == "libvirt" and not _runs(self._proxies[request["host"]], LIBVIRTD):
                 return
             if request["call"] == "libvirt":
-                await self._seats[request["host"]].libvirt.serve(reader, writer)
+                await self._proxies[request["host"]].libvirt.serve(reader, writer)
                 return
             try:
                 answer = {"answer": await self._answer(request)}
@@ -171,130 +171,130 @@ class Keeper:
             await asyncio.gather(*(self._add(name) for name in names))
         elif request["call"] == "remove":
             for name in names:
-                if name in self._seats:
-                    await self._remove(self._seats.pop(name))
+                if name in self._proxies:
+                    await self._remove(self._proxies.pop(name))
         elif request["call"] == "reboot":
             for name in names:
-                await self._reboot(self._seats[name])
+                await self._reboot(self._proxies[name])
         elif request["call"] == "faults":
             for name in names:
-                await self._heed_faults(self._seats[name])
+                await self._heed_faults(self._proxies[name])
         return {
             name: {
-                "port": seat.port,
-                "is_off": seat.is_off,
-                "sessions": len(seat.sessions),
-                "vms": seat.libvirt.running(),
-                "booted_at": seat.machine.state().booted_at,
+                "port": proxy.port,
+                "is_off": proxy.is_off,
+                "sessions": len(proxy.sessions),
+                "vms": proxy.libvirt.running(),
+                "booted_at": proxy.machine.state().booted_at,
             }
-            for name, seat in self._seats.items()
+            for name, proxy in self._proxies.items()
         }
 
     async def _add(self, name: str) -> None:
-        """Switch a host on. A host that was on when an earlier keeper died comes back as after a power cut."""
-        if name in self._seats:
+        """Switch a host on. A host that was on when an earlier daemon died comes back as after a power cut."""
+        if name in self._proxies:
             return
         folder = self._lab.host(name)
         machine = MachineFolder(folder)
         machine.reboot()
         enable_vfs(machine)
-        libvirt = LibvirtSeat(machine, folder / "node.xml", folder / "libvirt")
+        libvirt = LibvirtProxy(machine, folder / "node.xml", folder / "libvirt")
         await run_boot_units(self._lab, machine)
         await libvirt.open(self._libvirt_socket())
         listener = _listen(self._lab.read_port(name))
         self._lab.write_port(name, int(listener.getsockname()[1]))
-        seat = Seat(name, machine, listener, libvirt, self._lab.read_latency_s(name))
-        self._seats[name] = seat
-        self._set_doors(seat)
+        proxy = HostProxy(name, machine, listener, libvirt, self._lab.read_latency_s(name))
+        self._proxies[name] = proxy
+        self._set_listeners(proxy)
 
-    async def _remove(self, seat: Seat) -> None:
-        await self._cut(seat)
-        seat.listener.close()
-        await seat.libvirt.close()
+    async def _remove(self, proxy: HostProxy) -> None:
+        await self._cut(proxy)
+        proxy.listener.close()
+        await proxy.libvirt.close()
 
-    async def _cut(self, seat: Seat) -> None:
+    async def _cut(self, proxy: HostProxy) -> None:
         """End every session of a host and take no new one."""
-        if seat.accepting is not None:
-            seat.accepting.cancel()
-            seat.accepting = None
-        for process in list(seat.sessions.values()):
+        if proxy.accepting is not None:
+            proxy.accepting.cancel()
+            proxy.accepting = None
+        for process in list(proxy.sessions.values()):
             process.terminate()
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGCONT)
-        for relay in list(seat.relays):
+        for relay in list(proxy.relays):
             relay.cancel()
-        seat.libvirt.drop_clients()
+        proxy.libvirt.drop_clients()
         limit = asyncio.get_running_loop().time() + 5
-        while seat.sessions:
+        while proxy.sessions:
             if asyncio.get_running_loop().time() > limit:
-                for process in list(seat.sessions.values()):
+                for process in list(proxy.sessions.values()):
                     process.kill()
             await asyncio.sleep(0.01)
 
-    async def _reboot(self, seat: Seat) -> None:
-        await self._cut(seat)
-        await seat.libvirt.power_off()
-        seat.machine.reboot()
-        await run_boot_units(self._lab, seat.machine)
-        await seat.libvirt.start_autostarted()
-        seat.is_off = False
-        self._set_doors(seat)
+    async def _reboot(self, proxy: HostProxy) -> None:
+        await self._cut(proxy)
+        await proxy.libvirt.power_off()
+        proxy.machine.reboot()
+        await run_boot_units(self._lab, proxy.machine)
+        await proxy.libvirt.start_autostarted()
+        proxy.is_off = False
+        self._set_listeners(proxy)
 
-    async def _heed_faults(self, seat: Seat) -> None:
+    async def _heed_faults(self, proxy: HostProxy) -> None:
         """Bring a host into the state that its faults say: power, libvirt, sshd, network."""
-        wants_power = "power-off" not in seat.machine.state().host_faults
-        if wants_power and seat.is_off:
-            await self._reboot(seat)
+        wants_power = "power-off" not in proxy.machine.state().host_faults
+        if wants_power and proxy.is_off:
+            await self._reboot(proxy)
             return
-        if not wants_power and not seat.is_off:
-            seat.is_off = True
-            await self._cut(seat)
-            await seat.libvirt.power_off()
-        if not _runs(seat, LIBVIRTD):
-            seat.libvirt.drop_clients()
-        self._set_doors(seat)
+        if not wants_power and not proxy.is_off:
+            proxy.is_off = True
+            await self._cut(proxy)
+            await proxy.libvirt.power_off()
+        if not _runs(proxy, LIBVIRTD):
+            proxy.libvirt.drop_clients()
+        self._set_listeners(proxy)
 
-    def _set_doors(self, seat: Seat) -> None:
+    def _set_listeners(self, proxy: HostProxy) -> None:
         """Let sshd listen or not, and connections through or not. A port without a listener stays the host's own."""
-        is_cut = "network" in seat.machine.state().host_faults
-        wants_listener = not seat.is_off and _runs(seat, SSHD)
-        if seat.accepting is not None and (is_cut or not wants_listener):
-            seat.accepting.cancel()
-            seat.accepting = None
-        if wants_listener and not seat.is_listening:
-            seat.listener.listen(_BACKLOG)
-        elif seat.is_listening and not wants_listener:
-            port = seat.port
-            seat.listener.close()
-            seat.listener = _bound(port)
-        seat.is_listening = wants_listener
-        if seat.accepting is None and wants_listener and not is_cut:
-            seat.accepting = asyncio.create_task(self._accept(seat))
-        for pid in seat.sessions:
+        is_cut = "network" in proxy.machine.state().host_faults
+        wants_listener = not proxy.is_off and _runs(proxy, SSHD)
+        if proxy.accepting is not None and (is_cut or not wants_listener):
+            proxy.accepting.cancel()
+            proxy.accepting = None
+        if wants_listener and not proxy.is_listening:
+            proxy.listener.listen(_BACKLOG)
+        elif proxy.is_listening and not wants_listener:
+            port = proxy.port
+            proxy.listener.close()
+            proxy.listener = _bound(port)
+        proxy.is_listening = wants_listener
+        if proxy.accepting is None and wants_listener and not is_cut:
+            proxy.accepting = asyncio.create_task(self._accept(proxy))
+        for pid in proxy.sessions:
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGSTOP if is_cut else signal.SIGCONT)
 
     # Logins
 
-    async def _accept(self, seat: Seat) -> None:
+    async def _accept(self, proxy: HostProxy) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            connection, _ = await loop.sock_accept(seat.listener)
+            connection, _ = await loop.sock_accept(proxy.listener)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if not seat.latency_s:
-                self._log_in(seat, connection)
+            if not proxy.latency_s:
+                self._log_in(proxy, connection)
                 continue
             ours, theirs = socket.socketpair()
             ours.setblocking(False)
             connection.setblocking(False)
-            self._log_in(seat, theirs)
-            relay = asyncio.create_task(_relay(connection, ours, seat.latency_s / 2))
-            seat.relays.add(relay)
-            relay.add_done_callback(seat.relays.discard)
+            self._log_in(proxy, theirs)
+            relay = asyncio.create_task(_relay(connection, ours, proxy.latency_s / 2))
+            proxy.relays.add(relay)
+            relay.add_done_callback(proxy.relays.discard)
 
-    def _log_in(self, seat: Seat, connection: socket.socket) -> None:
+    def _log_in(self, proxy: HostProxy, connection: socket.socket) -> None:
         """Give a connection to an sshd of its own; ours of it is closed."""
-        folder = self._lab.host(seat.name)
+        folder = self._lab.host(proxy.name)
         connection.setblocking(True)
         with connection, (folder / "sshd.log").open("ab") as log:
             process = subprocess.Popen(
@@ -304,19 +304,19 @@ class Keeper:
                 stderr=log,
                 start_new_session=True,
             )
-        seat.sessions[process.pid] = process
+        proxy.sessions[process.pid] = process
         descriptor = os.pidfd_open(process.pid)
-        asyncio.get_running_loop().add_reader(descriptor, self._log_out, seat, process, descriptor)
+        asyncio.get_running_loop().add_reader(descriptor, self._log_out, proxy, process, descriptor)
 
-    def _log_out(self, seat: Seat, process: "subprocess.Popen[bytes]", descriptor: int) -> None:
+    def _log_out(self, proxy: HostProxy, process: "subprocess.Popen[bytes]", descriptor: int) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
         os.close(descriptor)
         process.wait()
-        seat.sessions.pop(process.pid, None)
+        proxy.sessions.pop(process.pid, None)
 
 
-def _runs(seat: Seat, service: str) -> bool:
-    return seat.machine.state().services.get(service, True)
+def _runs(proxy: HostProxy, service: str) -> bool:
+    return proxy.machine.state().services.get(service, True)
 
 
 async def _relay(one: socket.socket, other: socket.socket, delay_s: float) -> None:
@@ -382,7 +382,7 @@ def _bound(port: int) -> socket.socket:
 
 def main() -> None:
     """Keep the lab in the folder that the command line names."""
-    asyncio.run(Keeper(SimulatedFolder(Path(sys.argv[1]))).run())
+    asyncio.run(LabDaemon(SimulatedFolder(Path(sys.argv[1]))).run())
 
 
 if __name__ == "__main__":

@@ -42,24 +42,24 @@ class Booking:
 
 @dataclass(frozen=True)
 class Start:
-    """When and where a request fits."""
+    """When and where requests fit together."""
 
     at: float
-    placement: Placement
+    placements: tuple[Placement, ...]
 
 
 def first_start(
-    request: VmRequest, capacities: Sequence[HostCapacity], bookings: Sequence[Booking], not_before: float
+    requests: Sequence[VmRequest], capacities: Sequence[HostCapacity], bookings: Sequence[Booking], not_before: float
 ) -> Start | None:
-    """The first time from not_before on at which the request fits for as long as it runs.
+    """The first time from not_before on at which the requests fit together for as long as the longest runs.
 
-    None when it never does, as far as the bookings tell.
+    None when they never do, as far as the bookings tell.
     """
-    length = math.inf if request.duration_s is None else request.duration_s
+    length = max(math.inf if one.duration_s is None else one.duration_s for one in requests)
     for at in _times(bookings, not_before):
-        found = place_over(request, capacities, bookings, [(at, at + length)])
+        found = place_over(requests, capacities, bookings, [(at, at + length)])
         if found is not None:
-            return Start(at, found)
+            return Start(at, tuple(found))
     return None
 
 
@@ -70,37 +70,18 @@ def first_windows(
     begin = windows[0][0]
     for at in _times(bookings, begin):
         moved = [(one + at - begin, other + at - begin) for one, other in windows]
-        if place_over(request, capacities, bookings, moved) is not None:
+        if place_over([request], capacities, bookings, moved) is not None:
             return at
     return None
 
 
 def place_over(
-    request: VmRequest, capacities: Sequence[HostCapacity], bookings: Sequence[Booking], windows: Sequence[Window]
-) -> Placement | None:
-    """Where the request fits in all of these windows; everything that is taken in any of them counts all the time."""
-    return _fleet_over(capacities, bookings, windows).place(request)
-
-
-def first_start_together(
-    requests: Sequence[VmRequest], capacities: Sequence[HostCapacity], bookings: Sequence[Booking], not_before: float
-) -> tuple[float, list[Placement]] | None:
-    """The first time at which all of these fit together for as long as the longest runs, and where."""
-    lengths = [math.inf if one.duration_s is None else one.duration_s for one in requests]
-    for at in _times(bookings, not_before):
-        found = place_together_over(requests, capacities, bookings, [(at, at + max(lengths))])
-        if found is not None:
-            return at, found
-    return None
-
-
-def place_together_over(
     requests: Sequence[VmRequest],
     capacities: Sequence[HostCapacity],
     bookings: Sequence[Booking],
     windows: Sequence[Window],
 ) -> list[Placement] | None:
-    """The same as `place_over` for several VMs, all or none."""
+    """Where the requests fit together in all windows, None if nowhere. A booking in any window counts all the time."""
     return place_together(_fleet_over(capacities, bookings, windows), requests)
 
 

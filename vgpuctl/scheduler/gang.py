@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several VMs that are placed together or not at all."""
+"""VMs that are placed together or not at all; one VM is a gang of one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +18,13 @@ def place_together(fleet: Fleet, requests: Sequence[VmRequest]) -> list[Placemen
     """A placement for every request, in their order; None when they do not go together. The fleet is left as it was.
 
     The hard ones are placed first, each where the policy wants it. When that leaves no place for another, the choice is
-    undone and the next host tried; hosts in an equal state are tried once. Which GPU of a host is taken stays the
+    rolled back and the next host tried; hosts in an equal state are tried once. Which GPU of a host is taken stays the
     policy's choice.
     """
     order = the_hard_ones_first(requests)
-    search = _GangSearch(fleet, [requests[index] for index in order])
-    found = search.choose(0)
+    last = fleet.last_host
+    found = _GangSearch(fleet, [requests[index] for index in order]).choose(0)
+    fleet.last_host = last
     if found is None:
         return None
     by_request = dict(zip(order, found, strict=True))
@@ -47,6 +48,8 @@ class _GangSearch:
             self.tries += 1
             if self.tries > MOST_TRIES:
                 return None
+            if index + 1 == len(self.requests):
+                return [placement]
             leases = promised_leases_of(placement, index)
             footprint = footprint_of(request, placement)
             self.fleet.take(placement.host, leases, footprint, group)
@@ -58,7 +61,6 @@ class _GangSearch:
 
     def _choices(self, request: VmRequest) -> Iterator[Placement]:
         """The policy's choice, then one host of each other state."""
-        last = self.fleet.last_host
         first = self.fleet.place(request)
         if first is None:
             return
@@ -72,7 +74,6 @@ class _GangSearch:
             placement = self.fleet.place(replace(request, host=name))
             if placement is not None and placement != first:
                 yield placement
-        self.fleet.last_host = last
 
 
 def the_hard_ones_first(requests: Sequence[VmRequest]) -> list[int]:
@@ -83,6 +84,13 @@ def the_hard_ones_first(requests: Sequence[VmRequest]) -> list[int]:
 def _hardness(request: VmRequest) -> tuple[bool, int, int]:
     """VMs that must be on one host first, then those with many GPUs, then those with much memory."""
     return (request.host is None, -sum(gpu.count for gpu in request.gpus), -request.memory_mib)
+
+
+def as_one(requests: Sequence[VmRequest]) -> VmRequest:
+    """The first request with what VMs that are created together share: the least priority and the longest time."""
+    durations = [one.duration_s for one in requests]
+    longest = None if None in durations else max(one for one in durations if one is not None)
+    return replace(requests[0], priority=min(one.priority for one in requests), duration_s=longest)
 
 
 def promised_leases_of(placement: Placement, number: int) -> list[Lease]:

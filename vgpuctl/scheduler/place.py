@@ -8,11 +8,13 @@ from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import FLAT, GuestNodes
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
+from vgpuctl.model.plural import counted
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.host_rules import left_on
 from vgpuctl.scheduler.refusals import stays_refused, summarise
@@ -35,18 +37,42 @@ def place(
     Raises NoCapacity with a line per GPU (or host), and UsageError when neither a host nor the catalogue knows
     the wanted type or model.
     """
-    fleet = Fleet(capacities, leases, policy, view)
-    placement = fleet.place(request)
-    if placement is not None:
-        return placement
+    return place_all(Fleet(capacities, leases, policy, view), [request])[0]
+
+
+def place_all(fleet: Fleet, requests: Sequence[VmRequest]) -> list[Placement]:
+    """Choose the GPUs for VMs of one tenant that are created together, in the requests' order: for all or for none.
+
+    The fleet is left as it was. Raises what `place` raises, for several VMs about the first that fits nowhere even
+    alone.
+    """
+    placements = place_together(fleet, requests)
+    if placements is not None:
+        return placements
+    capacities = [host.capacity for host in fleet.hosts.values()]
+    alone = next((_refusal(fleet, one, capacities) for one in requests if fleet.place(one) is None), None)
+    if len(requests) == 1 and alone is not None:
+        raise alone
+    raise NoCapacity(
+        f"the {counted(len(requests), 'VM')} {', '.join(one.name for one in requests)} of tenant {requests[0].tenant}"
+        " do not fit together; none was created",
+        context=() if alone is None else alone.context,
+        hint="ask for fewer, or see what each alone is refused for with `vgpuctl explain-vm`",
+        brief=None if alone is None else alone.brief,
+        stays=alone is not None and alone.stays,
+    )
+
+
+def _refusal(fleet: Fleet, request: VmRequest, capacities: Sequence[HostCapacity]) -> NoCapacity:
+    """Say why one VM fits nowhere. Raises UsageError."""
     hint = refuse_unknown(request, capacities)
     answer = rejections_of(fleet, request)
     if not capacities:
-        raise NoCapacity(
+        return NoCapacity(
             f"no host was read, so VM {request.tenant}/{request.name} cannot be placed",
             hint="check the inventory with `vgpuctl list-hosts`, and a host with `vgpuctl inspect-host`",
         )
-    raise NoCapacity(
+    return NoCapacity(
         _message(request),
         context=describe(answer, capacities),
         hint=hint or _hint(answer),

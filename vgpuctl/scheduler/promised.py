@@ -103,9 +103,9 @@ def _shorter(
 def _later(
     request: VmRequest, capacities: Sequence[HostCapacity], bookings: Sequence[Booking], now: float
 ) -> list[FittingChange]:
-    start = first_start(request, capacities, bookings, now)
+    start = first_start([request], capacities, bookings, now)
     if start is None or start.at <= now:
         return []
     ending = sorted({describe_booking(one) for one in bookings if one.end == start.at})
     names = ", ".join(ending) + (" ends" if len(ending) == 1 else " end")
-    return [FittingChange(1, f"it began at {format_time(start.at)} UTC, when {names}", start.placement)]
+    return [FittingChange(1, f"it began at {format_time(start.at)} UTC, when {names}", start.placements[0])]

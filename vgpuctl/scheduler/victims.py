@@ -1,192 +1,140 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VMs to preempt so that a request fits: the fewest, the least important, those with the least work lost.
+"""VMs to preempt so that requests fit together: few of them, the least important, those with the least work lost.
 
-The caller decides which VMs may be preempted; this module chooses among them.
+The caller decides who may be preempted.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.model.vm import Preemption, VmRequest
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.candidates import Candidate, importance, left_of, parties_of, relieved
+from vgpuctl.scheduler.fewest_victims import fewest_victims
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.gang import place_together, promised_leases_of, the_hard_ones_first
+from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
-from vgpuctl.scheduler.relieve import relieve
 
-MOST_TRIES = 400
-"""Sets of VMs looked at on one host; beyond it, a set that is small but perhaps not the smallest is taken."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One VM that may be preempted. work_s: how long it has run, which is lost. leases: all it holds.
-
-    footprint: what its guest takes, nothing when it does not run. gang: VMs with the same id are preempted together or
-    not at all. action, grace_s: its state afterwards, and the time from the notice to its shutdown, as its owner was
-    told. on_borrowed_quota: it is reclaimed, rather than less important.
-    """
-
-    vm_uuid: str
-    name: str
-    host: str
-    priority: int
-    work_s: float
-    footprint: Footprint
-    leases: tuple[Lease, ...]
-    gang: str | None = None
-    action: Preemption = Preemption.STOP
-    grace_s: float = 0.0
-    on_borrowed_quota: bool = False
-
-
-Party = tuple[Candidate, ...]
-"""VMs that are preempted together: a gang, on whatever hosts it is, or one VM."""
+MOST_TRIES = 200
+"""Sets of VMs tried when each must show that it could not stay; beyond it, those that are left all go."""
 
 
 @dataclass(frozen=True)
 class Eviction:
-    """The VMs to preempt, by name, and where the request fits then. Gangs are complete: some may be on other hosts."""
+    """The VMs to preempt, by name, and where each request fits then, in the requests' order. Gangs are complete."""
 
-    placement: Placement
+    placements: tuple[Placement, ...]
     victims: tuple[Candidate, ...]
 
 
-def parties_of(candidates: Iterable[Candidate]) -> list[Party]:
-    """The candidates by gang, in the order in which they come."""
-    found: dict[tuple[str, str], list[Candidate]] = {}
-    for one in candidates:
-        key = ("vm", one.vm_uuid) if one.gang is None else ("gang", one.gang)
-        found.setdefault(key, []).append(one)
-    return [tuple(members) for members in found.values()]
-
-
-def importance(party: Party) -> tuple[object, ...]:
-    """A key to sort by: the party with the least important VMs first, then the least work, then by name."""
-    return (
-        sorted((one.priority for one in party), reverse=True),
-        sum(one.work_s for one in party),
-        sorted(one.name for one in party),
-    )
-
-
 def choose_victims(
-    request: VmRequest,
+    requests: Sequence[VmRequest],
     capacities: Sequence[HostCapacity],
     leases: Sequence[Lease],
     candidates: Sequence[Candidate],
 ) -> Eviction | None:
-    """The least waste over all hosts, for a request that fits nowhere; None if preempting all would not help.
+    """VMs to preempt for requests that do not fit together; None if preempting all candidates would not help.
 
-    Least is: the fewest VMs, then the lowest priorities, then the least work lost, then by name. None of the VMs
-    could stay, but for other members of its gang: the request would not fit with it.
+    The requests are placed one after another, the hard ones first, and for each that does not fit the fewest VMs of
+    one host go (fewest_victims). Where that leads nowhere for several, all candidates go. Then each that could stay
+    stays, the most important first. For one request that is the least waste: the fewest VMs, then the lowest
+    priorities, then the least work lost, then by name.
     """
-    best: Eviction | None = None
-    parties = parties_of(candidates)
-    for capacity in sorted(capacities, key=lambda one: one.name):
-        there = [party for party in parties if any(one.host == capacity.name and one.leases for one in party)]
-        if request.host not in (None, capacity.name) or not there:
-            continue
-        own = [lease for lease in leases if lease.host == capacity.name]
-        found = _on_host(request, capacity, own, there, len(best.victims) if best else sum(map(len, there)))
-        if found is not None and (best is None or _waste(found.victims) < _waste(best.victims)):
-            best = found
-    return best
-
-
-def _on_host(
-    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], there: Sequence[Party], most: int
-) -> Eviction | None:
-    """The best set on one host that is not larger than `most` VMs."""
-    everyone = _without(request, capacity, leases, there)
-    if everyone is None:
+    search = _VictimSearch(requests, capacities, leases, candidates)
+    gone = search.one_by_one()
+    found = None if gone is None else search.without(gone)
+    if found is None and len(requests) > 1:
+        gone = list(search.candidates)
+        found = search.without(gone)
+    if gone is None or found is None:
         return None
-    tries = 0
-    best: Eviction | None = None
-    for size in range(1, most + 1):
-        for chosen in _sets(there, size):
-            tries += 1
-            if tries > MOST_TRIES:
-                return best or _greedy(request, capacity, leases, there)
-            if best is not None and _waste(_members(chosen)) >= _waste(best.victims):
-                continue
-            best = _without(request, capacity, leases, chosen) or best
-        if best is not None:
-            return best
-    return None
-
-
-def _sets(there: Sequence[Party], size: int) -> Iterator[list[Party]]:
-    """Every set of `size` VMs that can be the best: of parties that free the same, only those with the least waste."""
-    kinds: dict[object, list[Party]] = {}
-    for party in sorted(there, key=importance):
-        kinds.setdefault(tuple(sorted(map(_kind, party), key=repr)), []).append(party)
-    yield from _picks(list(kinds.values()), size)
-
-
-def _kind(one: Candidate) -> object:
-    shares = tuple(sorted((lease.share.gpu, lease.share.profile) for lease in one.leases))
-    return one.host, shares, one.footprint.alike
-
-
-def _picks(groups: Sequence[list[Party]], size: int) -> Iterator[list[Party]]:
-    """The first so many parties of each group, `size` VMs together."""
-    if not size:
-        yield []
-        return
-    if sum(len(group) * len(group[0]) for group in groups) < size:
-        return
-    members = len(groups[0][0])
-    for count in range(min(size // members, len(groups[0])), -1, -1):
-        for rest in _picks(groups[1:], size - count * members):
-            yield groups[0][:count] + rest
-
-
-def _greedy(
-    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], there: Sequence[Party]
-) -> Eviction | None:
-    """Begin with everyone, and let stay who can, the most important first."""
-    gone = sorted(there, key=importance, reverse=True)
-    found = _without(request, capacity, leases, gone)
-    for party in tuple(gone):
-        rest = [other for other in gone if other is not party]
-        better = _without(request, capacity, leases, rest)
+    for party in sorted(parties_of(gone), key=importance, reverse=True)[:MOST_TRIES]:
+        rest = [one for one in gone if one not in party]
+        better = search.without(rest)
         if better is not None:
             gone, found = rest, better
-    return found
+    return Eviction(tuple(found), tuple(sorted(gone, key=lambda one: one.name)))
 
 
-def _without(
-    request: VmRequest, capacity: HostCapacity, leases: Sequence[Lease], gone: Sequence[Party]
-) -> Eviction | None:
-    """Where the request fits on the host when these VMs are preempted, None when it does not."""
-    victims = _members(gone)
-    uuids = {one.vm_uuid for one in victims}
-    left = [lease for lease in leases if lease.vm_uuid not in uuids]
-    there = relieved(capacity, [one for one in victims if one.host == capacity.name])
-    placement = Fleet([there], left).place(request)
-    if placement is None:
-        return None
-    return Eviction(placement, tuple(sorted(victims, key=lambda one: one.name)))
+class _VictimSearch:
+    """One fleet, in which hosts are exchanged for what they would be without some VMs."""
 
+    def __init__(
+        self,
+        requests: Sequence[VmRequest],
+        capacities: Sequence[HostCapacity],
+        leases: Sequence[Lease],
+        candidates: Sequence[Candidate],
+    ) -> None:
+        self.requests = requests
+        self.capacities = {one.name: one for one in capacities}
+        self.candidates = [
+            one
+            for party in parties_of(candidates)
+            if any(one.leases and one.host in self.capacities for one in party)
+            for one in party
+        ]
+        self.leases: defaultdict[str, list[Lease]] = defaultdict(list)
+        for lease in leases:
+            self.leases[lease.host].append(lease)
+        self.fleet = Fleet(capacities, leases)
 
-def _members(parties: Sequence[Party]) -> list[Candidate]:
-    return [one for party in parties for one in party]
+    def without(self, gone: Sequence[Candidate]) -> list[Placement] | None:
+        """Where all requests fit after these VMs were preempted; the fleet is left as it was."""
+        by_host = self._by_host(gone)
+        for name, there in by_host.items():
+            self.fleet.put(relieved(self.capacities[name], there), left_of(self.leases[name], there))
+        found = place_together(self.fleet, self.requests)
+        for name in by_host:
+            self.fleet.put(self.capacities[name], self.leases[name])
+        return found
 
+    def one_by_one(self) -> list[Candidate] | None:
+        """Victims for each request in turn; None when one of them fits nowhere then."""
+        capacities, leases = dict(self.capacities), {name: list(held) for name, held in self.leases.items()}
+        found = self._one_by_one(capacities, leases)
+        for name, capacity in capacities.items():
+            if capacity is not self.capacities[name]:
+                self.fleet.put(self.capacities[name], self.leases[name])
+        return found
 
-def relieved(capacity: HostCapacity, gone: Sequence[Candidate]) -> HostCapacity:
-    """The host as it would be read when these VMs, all on it, gave way."""
-    shares = [lease.share for one in gone for lease in one.leases]
-    freed = [one.footprint for one in gone]
-    facts = relieve(capacity.facts, shares, {one.vm_uuid for one in gone}, freed)
-    return replace(with_promised(capacity, less=freed), facts=facts)
+    def _one_by_one(
+        self, capacities: dict[str, HostCapacity], leases: dict[str, list[Lease]]
+    ) -> list[Candidate] | None:
+        """capacities, leases: as they are in the fleet, kept up with what goes and comes."""
+        gone: list[Candidate] = []
+        for index in the_hard_ones_first(self.requests):
+            request = self.requests[index]
+            placement = self.fleet.place(request)
+            if placement is None:
+                staying = [one for one in self.candidates if one not in gone]
+                taken = [lease for held in leases.values() for lease in held]
+                eviction = fewest_victims(request, list(capacities.values()), taken, staying)
+                if eviction is None:
+                    return None
+                placement = eviction.placement
+                gone.extend(eviction.victims)
+                for name, there in self._by_host(eviction.victims).items():
+                    capacities[name] = relieved(capacities[name], there)
+                    leases[name] = left_of(leases.get(name, []), there)
+                    self.fleet.put(capacities[name], leases[name])
+            name, constraints = placement.host, request.constraints
+            groups = set() if constraints.group is None else {(request.tenant, constraints.group)}
+            capacities[name] = replace(
+                with_promised(capacities[name], more=[footprint_of(request, placement)]),
+                groups=capacities[name].groups | groups,
+            )
+            leases.setdefault(name, []).extend(promised_leases_of(placement, index))
+            self.fleet.put(capacities[name], leases[name])
+        return gone
 
-
-def _waste(victims: Sequence[Candidate]) -> tuple[object, ...]:
-    return (
-        len(victims),
-        sorted((one.priority for one in victims), reverse=True),
-        sum(one.work_s for one in victims),
-        sorted(one.name for one in victims),
-    )
+    def _by_host(self, gone: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+        """The VMs of each host of the search; members of gangs on other hosts free nothing here."""
+        found: dict[str, list[Candidate]] = {}
+        for one in gone:
+            if one.host in self.capacities:
+                found.setdefault(one.host, []).append(one)
+        return found

@@ -10,11 +10,12 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.fleet_host import FleetHost
 from vgpuctl.scheduler.host_memory import with_more_pages
 from vgpuctl.scheduler.mixed_change import with_mixed_sizes
-from vgpuctl.scheduler.victims import Candidate, choose_victims
+from vgpuctl.scheduler.victims import choose_victims
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,12 @@ def changes_that_admit(
         *_allowed_again(request, capacities, leases),
         *_mixed_sizes(request, capacities, leases),
     ]
-    eviction = choose_victims(request, capacities, leases, vms)
+    eviction = choose_victims([request], capacities, leases, vms)
     if eviction is not None:
+        (placement,) = eviction.placements
         names = ", ".join(victim.name for victim in eviction.victims)
-        gone = f"{names} on {eviction.placement.host} {'were' if len(eviction.victims) > 1 else 'was'} gone"
-        found.append(FittingChange(2 + len(eviction.victims), gone, eviction.placement))
+        gone = f"{names} on {placement.host} {'were' if len(eviction.victims) > 1 else 'was'} gone"
+        found.append(FittingChange(2 + len(eviction.victims), gone, placement))
     return sorted(found, key=lambda one: (one.effort, one.text))
 
 

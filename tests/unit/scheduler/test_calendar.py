@@ -34,22 +34,22 @@ def test_a_request_starts_when_enough_vms_have_ended() -> None:
     card = emulated_a40()
     there = [running(card, "a", 2000.0), running(card, "b", 3000.0)]
     fleet = [host("gpu1", card)]
-    half = first_start(vm("A40-24Q"), fleet, there, NOW)
-    whole = first_start(vm("A40-48Q"), fleet, there, NOW)
+    half = first_start([vm("A40-24Q")], fleet, there, NOW)
+    whole = first_start([vm("A40-48Q")], fleet, there, NOW)
     assert half is not None
     assert whole is not None
     assert (half.at, whole.at) == (2000.0, 3000.0)
-    assert first_start(vm("A40-48Q"), fleet, [*there[:1], replace(there[1], end=math.inf)], NOW) is None
-    assert first_start(vm("T4-2Q"), fleet, there, NOW) is None
+    assert first_start([vm("A40-48Q")], fleet, [*there[:1], replace(there[1], end=math.inf)], NOW) is None
+    assert first_start([vm("T4-2Q")], fleet, there, NOW) is None
 
 
 def test_a_promise_for_later_lets_in_only_what_ends_before_it() -> None:
     card = emulated_a40()
     fleet = [host("gpu1", card)]
     calendar = [promised(2000.0, 3000.0, "0000:41:00.4", "A40-48Q", 49152)]
-    short = first_start(replace(vm("A40-8Q"), duration_s=1000.0), fleet, calendar, NOW)
-    long = first_start(replace(vm("A40-8Q"), duration_s=1001.0), fleet, calendar, NOW)
-    open_end = first_start(vm("A40-8Q"), fleet, calendar, NOW)
+    short = first_start([replace(vm("A40-8Q"), duration_s=1000.0)], fleet, calendar, NOW)
+    long = first_start([replace(vm("A40-8Q"), duration_s=1001.0)], fleet, calendar, NOW)
+    open_end = first_start([vm("A40-8Q")], fleet, calendar, NOW)
     assert short is not None
     assert long is not None
     assert open_end is not None
@@ -74,12 +74,12 @@ def test_a_start_holds_all_the_time_and_no_earlier_one_was_possible(
     fleet: list[HostCapacity] = [host("gpu1", card)]
     request = replace(vm(wanted), duration_s=duration_s)
     length_s = math.inf if duration_s is None else duration_s
-    start = first_start(request, fleet, there, NOW)
+    start = first_start([request], fleet, there, NOW)
     times = sorted({NOW, *(one.end for one in there if NOW < one.end < math.inf)})
-    possible = [at for at in times if place_over(request, fleet, there, [(at, at + length_s)]) is not None]
+    possible = [at for at in times if place_over([request], fleet, there, [(at, at + length_s)]) is not None]
     assert (None if start is None else start.at) == min(possible, default=None)
     if start is not None:
-        taken = {held.function for held in start.placement.shares}
+        taken = {held.function for held in start.placements[0].shares}
         for one in there:
             if one.overlaps(start.at, start.at + length_s):
                 assert not taken & {held.function for held in one.shares}
@@ -91,7 +91,7 @@ def test_windows_are_moved_together_to_where_all_of_them_fit() -> None:
     there = [promised(1500.0, 2000.0, "0000:41:00.4", "A40-48Q", 49152),
              replace(promised(3500.0, 4000.0, "0000:41:00.4", "A40-48Q", 49152), name="acme.other")]  # fmt: skip
     once, twice = [(1200.0, 1700.0)], [(1200.0, 1700.0), (3200.0, 3700.0)]
-    assert place_over(vm("A40-8Q"), fleet, there, once) is None
+    assert place_over([vm("A40-8Q")], fleet, there, once) is None
     assert first_windows(vm("A40-8Q"), fleet, there, once) == 2000.0
     assert first_windows(vm("A40-8Q"), fleet, there, twice) == 2000.0
     assert first_windows(vm("A40-8Q"), fleet, there, [(1200.0, 1700.0), (2800.0, 3300.0)]) == 4000.0
@@ -100,6 +100,6 @@ def test_windows_are_moved_together_to_where_all_of_them_fit() -> None:
 def test_what_follows_on_one_function_is_not_taken_twice_at_a_time() -> None:
     card = emulated_a40()
     there = [running(card, "now", 2000.0), promised(2000.0, 3000.0, "0000:41:00.4")]
-    start = first_start(vm("A40-24Q"), [host("gpu1", card)], there, NOW)
+    start = first_start([vm("A40-24Q")], [host("gpu1", card)], there, NOW)
     assert start is not None
     assert start.at == NOW

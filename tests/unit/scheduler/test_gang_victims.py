@@ -13,10 +13,10 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet
+from vgpuctl.scheduler.candidates import Candidate, relieved
 from vgpuctl.scheduler.gang import place_together
-from vgpuctl.scheduler.gang_victims import GangEviction, choose_victims_together
 from vgpuctl.scheduler.guest_place import footprint_of
-from vgpuctl.scheduler.victims import Candidate, relieved
+from vgpuctl.scheduler.victims import Eviction, choose_victims
 
 There = tuple[list[HostCapacity], list[Lease], list[Candidate]]
 
@@ -50,9 +50,9 @@ def fits_without(there: There, requests: list[VmRequest], gone: tuple[Candidate,
     return place_together(Fleet(left, [one for one in leases if one.vm_uuid not in uuids]), requests) is not None
 
 
-def choose(there: There, requests: list[VmRequest]) -> GangEviction | None:
+def choose(there: There, requests: list[VmRequest]) -> Eviction | None:
     capacities, leases, vms = there
-    return choose_victims_together(requests, capacities, leases, vms)
+    return choose_victims(requests, capacities, leases, vms)
 
 
 HELD = st.tuples(st.sampled_from(["A40-24Q", "A40-48Q", "T4-8Q", "T4-16Q"]), st.integers(0, 2))
@@ -92,6 +92,17 @@ def test_vms_that_must_be_apart_do_not_have_others_give_way_in_vain() -> None:
     found = choose(there, wanted)
     assert found is not None
     assert len(found.victims) == 2
+
+
+def test_a_vm_that_must_join_its_group_has_nobody_preempted_elsewhere() -> None:
+    (a, b), leases, vms = busy(("A40-48Q", 0))
+    together = Constraints(group="web", together=Together.TOGETHER)
+    wanted = vm("A40-8Q", constraints=together)
+    group = frozenset({(wanted.tenant, "web")})
+    assert choose(([a, replace(b, groups=group)], leases, vms), [wanted]) is None
+    found = choose(([replace(a, groups=group), b], leases, vms), [wanted])
+    assert found is not None
+    assert [one.name for one in found.victims] == ["vm-0"]
 
 
 def test_a_gang_is_preempted_whole_also_on_hosts_that_nobody_asked_for() -> None:

@@ -14,11 +14,12 @@ from vgpuctl.model.guest_memory import format_page_size, parse_page_size
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet, explain
+from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.capacity import count_more
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
-from vgpuctl.scheduler.victims import Candidate, choose_victims
+from vgpuctl.scheduler.victims import choose_victims
 from vgpuctl.scheduler.what_if import changes_that_admit
 from vgpuctl.usecases.vm.vm_file import check_request
 
@@ -143,11 +144,11 @@ def test_a_vm_that_gives_way_gives_its_pages_back() -> None:
     assert placement is not None
     held = leases_of(placement)
     there = Candidate("uuid-of-web-0", "acme.web-0", "a", 100, 0.0, taking(8 * GIB, LARGE), tuple(held))
-    eviction = choose_victims(wants(8), [capacity], held, [there])
+    eviction = choose_victims([wants(8)], [capacity], held, [there])
     assert eviction is not None
     assert [one.name for one in eviction.victims] == ["acme.web-0"]
     other = replace(there, footprint=taking(8 * GIB))
-    assert choose_victims(wants(8), [capacity], held, [other]) is None
+    assert choose_victims([wants(8)], [capacity], held, [other]) is None
 
 
 def test_changes_name_more_pages_other_pages_and_none() -> None:

@@ -18,6 +18,7 @@ from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet, explain
 from vgpuctl.scheduler.calendar import Booking, place_over
+from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.capacity import count_more
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import floating_cpus, footprint_of
@@ -25,7 +26,7 @@ from vgpuctl.scheduler.host_memory import cells_on, with_memory_back, with_more_
 from vgpuctl.scheduler.host_nodes import books_of, cores_of, cpu_numbers, guest_nodes
 from vgpuctl.scheduler.node_choice import Need, NodeReach, choose_cells, has_cells
 from vgpuctl.scheduler.place import place_again
-from vgpuctl.scheduler.victims import Candidate, choose_victims
+from vgpuctl.scheduler.victims import choose_victims
 from vgpuctl.scheduler.what_if import changes_that_admit
 
 PAGE = 1 << 20
@@ -292,7 +293,7 @@ def test_gangs_victims_and_the_calendar_count_nodes() -> None:
         Candidate(own[0].vm_uuid, own[0].vm_name, "a", 100, 0.0, footprint, tuple(own))
         for own, footprint in zip(held, taken, strict=True)
     ]
-    eviction = choose_victims(gang[2], [full], leases, vms)
+    eviction = choose_victims([gang[2]], [full], leases, vms)
     assert eviction is not None
     assert len(eviction.victims) == 1
     texts = [one.text for one in changes_that_admit(gang[2], [full], leases, vms)]
@@ -301,8 +302,8 @@ def test_gangs_victims_and_the_calendar_count_nodes() -> None:
         Booking(f"acme.{own[0].vm_name}", "a", (own[0].share,), 0.0, 100.0 * (1 + number), own[0].vm_uuid, footprint)
         for number, (own, footprint) in enumerate(zip(held, taken, strict=True))
     ]
-    assert place_over(gang[2], [full], bookings, [(50.0, 60.0)]) is None
-    assert place_over(gang[2], [full], bookings, [(150.0, 160.0)]) is not None
+    assert place_over([gang[2]], [full], bookings, [(50.0, 60.0)]) is None
+    assert place_over([gang[2]], [full], bookings, [(150.0, 160.0)]) is not None
 
 
 def test_pages_are_counted_on_each_node() -> None:

@@ -15,8 +15,9 @@ from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler import explain
+from vgpuctl.scheduler.candidates import Candidate, parties_of
 from vgpuctl.scheduler.relieve import relieve
-from vgpuctl.scheduler.victims import Candidate, choose_victims, parties_of
+from vgpuctl.scheduler.victims import choose_victims
 
 A40_TYPES = {"A40-8Q": 8192, "A40-12Q": 12288, "A40-24Q": 24576, "A40-48Q": 49152}
 T4_TYPES = {"T4-4Q": 4096, "T4-8Q": 8192, "T4-16Q": 16384}
@@ -98,7 +99,7 @@ def test_victims_are_the_least_waste_of_all_choices(made: tuple[Fleet, list[Cand
     fleet, candidates = made
     if fleet.fits_without(wanted, ()):
         return
-    found = choose_victims(vm(wanted), fleet.capacities(), fleet.leases, candidates)
+    found = choose_victims([vm(wanted)], fleet.capacities(), fleet.leases, candidates)
 
     def waste(gone: tuple[Candidate, ...]) -> tuple[object, ...]:
         return (len(gone), sorted((one.priority for one in gone), reverse=True), sum(one.work_s for one in gone))
@@ -114,7 +115,7 @@ def test_victims_are_the_least_waste_of_all_choices(made: tuple[Fleet, list[Cand
         return
     assert set(found.victims) <= set(candidates)
     assert are_whole_gangs(found.victims, candidates)
-    assert {one.host for one in found.victims if one.gang is None} <= {found.placement.host}
+    assert {one.host for one in found.victims if one.gang is None} <= {found.placements[0].host}
     assert fleet.fits_without(wanted, found.victims)
     assert waste(found.victims) == min(map(waste, possible))
     for party in parties_of(found.victims):
@@ -134,14 +135,14 @@ def test_of_equal_vms_the_least_important_and_then_the_youngest_gives_way() -> N
         fleet.create("gpu2", 0, "A40-24Q")
     works = [50.0, 40.0, 30.0, 20.0, 10.0, 5.0]
     candidates = [fleet.candidate(number, 1 if number == 5 else 0, work) for number, work in enumerate(works)]
-    found = choose_victims(vm("A40-24Q"), fleet.capacities(), fleet.leases, candidates)
+    found = choose_victims([vm("A40-24Q")], fleet.capacities(), fleet.leases, candidates)
     assert found is not None
     assert [one.name for one in found.victims] == ["vm-4"]
-    pinned = choose_victims(vm("A40-24Q", on="gpu2"), fleet.capacities(), fleet.leases, candidates)
+    pinned = choose_victims([vm("A40-24Q", on="gpu2")], fleet.capacities(), fleet.leases, candidates)
     assert pinned is not None
     assert [one.name for one in pinned.victims] == ["vm-2"]
-    assert choose_victims(vm("passthrough:A40"), fleet.capacities(), fleet.leases, candidates) is None
-    assert choose_victims(vm("A40-24Q"), fleet.capacities(), fleet.leases, []) is None
+    assert choose_victims([vm("passthrough:A40")], fleet.capacities(), fleet.leases, candidates) is None
+    assert choose_victims([vm("A40-24Q")], fleet.capacities(), fleet.leases, []) is None
 
 
 def test_many_candidates_still_give_a_set_of_which_none_could_stay() -> None:
@@ -152,7 +153,7 @@ def test_many_candidates_still_give_a_set_of_which_none_could_stay() -> None:
         for _ in range(6):
             fleet.create("gpu1", number, "A40-8Q")
     candidates = [replace(fleet.candidate(n, n % 3, n), footprint=taking(n)) for n in range(len(fleet.leases))]
-    found = choose_victims(vm("2*A40-48Q"), fleet.capacities(), fleet.leases, candidates)
+    found = choose_victims([vm("2*A40-48Q")], fleet.capacities(), fleet.leases, candidates)
     assert found is not None
     assert len(found.victims) == 12
     assert len({one.leases[0].share.gpu for one in found.victims}) == 2

@@ -16,7 +16,7 @@ from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet
-from vgpuctl.scheduler.victims import Candidate
+from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.what_if import changes_that_admit
 
 

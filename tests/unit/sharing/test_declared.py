@@ -80,7 +80,7 @@ def test_every_kind_serves_its_own_use_alone(text: str, kind: str) -> None:
     assert live is not None and f"declared {kind}" in live
     assert Fleet([capacity]).place(vm(text)) is None
     assert place_together(Fleet([capacity]), [vm(text), vm(text, name="web-2")]) is None
-    assert place_over(vm(text), [capacity], [], [(0.0, 10.0)]) is None
+    assert place_over([vm(text)], [capacity], [], [(0.0, 10.0)]) is None
     assert count_more(vm(text), [capacity], []).total() == 0
 
 

@@ -15,7 +15,7 @@ from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.model.vm import Vm
-    from vgpuctl.scheduler.victims import Candidate
+    from vgpuctl.scheduler.candidates import Candidate
     from vgpuctl.usecases.placement.preemption import PreemptionTerms
     from vgpuctl.usecases.support.services import Services
     from vgpuctl.usecases.vm.preempt_vms import Consent

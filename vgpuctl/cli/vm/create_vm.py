@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-vm: parse, one use case per VM, print."""
+"""create-vm: parse, one use case, print."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +15,9 @@ from vgpuctl.cli.support.vm_options import read_requests, vm_flags
 from vgpuctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.vm.preempt_vms import Consent
+    from vgpuctl.model.queue import QueueEntry
+    from vgpuctl.usecases.placement.preemption import PreemptionTerms
+    from vgpuctl.usecases.vm.created_vm import CreatedVm
 
 
 @click.command("create-vm")
@@ -33,20 +34,20 @@ if TYPE_CHECKING:
 @click.option(
     "--reservation",
     metavar="NAME",
-    help="Take the shares that are reserved for now under this name; --gpu is left out.",
+    help="Use the shares of this reservation, whose window is now; leave --gpu out.",
 )
 @click.option(
     "--count",
     type=WholeRange(1, 100),
     metavar="NUMBER",
-    help="So many equal VMs: NAME-1, NAME-2 and so on.",
+    help="Create NUMBER identical VMs: NAME-1, NAME-2 and so on.",
 )
-@click.option("--gang", "is_gang", is_flag=True, help="All the VMs of this command, or none of them.")
+@click.option("--gang", "is_gang", is_flag=True, help="Create all VMs of this command, or none.")
 @click.option(
     "--queue",
-    "may_wait",
+    "may_queue",
     is_flag=True,
-    help="Wait for its turn when it does not fit now; `vgpuctl controller` starts it.",
+    help="Queue the VM when it does not fit now; `vgpuctl controller` starts it.",
 )
 @options.every_refusal
 @options.as_json
@@ -60,7 +61,7 @@ def command(
     reservation: str | None,
     count: int | None,
     is_gang: bool,
-    may_wait: bool,
+    may_queue: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -69,94 +70,55 @@ def command(
     When it fits only if other VMs are preempted (less important preemptible ones, or VMs on borrowed quota whose tenant
     accepts that), the refusal names them; --preempt preempts them after their grace period.
     The same command again changes nothing; with another size it refuses and says what differs.
-    When anything fails, everything is rolled back; of several VMs those that were created before stay, unless --gang
-    is given.
+    When anything fails, the VM is rolled back; of several VMs those that were created before stay, unless --gang is
+    given.
     """
     from vgpuctl.cli.support.services import services, take_service_options
+    from vgpuctl.model.queue import QueueEntry
     from vgpuctl.usecases.placement.preemption import preemption_terms
-    from vgpuctl.usecases.vm.console import wait_for_console
-    from vgpuctl.usecases.vm.create_gang import create_gang
-    from vgpuctl.usecases.vm.create_vm import CreatedVm, create_vm
-    from vgpuctl.usecases.vm.preempt_vms import describe_victim
+    from vgpuctl.usecases.vm.create_vm import CreateOptions, create_vm
 
     where = take_service_options(given)
-    consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)
+    wanted = CreateOptions(
+        is_gang=is_gang,
+        may_queue=may_queue,
+        dry_run=dry_run,
+        refresh=refresh,
+        waits_for_console=wait,
+        reservation=reservation,
+        consent=consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s),
+    )
     requests = read_requests(**given)
     if count is not None:
         requests = _numbered(requests, count, is_file=given["file"] is not None)
-    if is_gang and reservation is not None:
-        raise UsageError("--gang and --reservation exclude each other", hint="one VM at a time uses a reservation")
-    if may_wait and reservation is not None:
-        raise UsageError("--queue and --reservation exclude each other")
-    if may_wait:
-        _queue(requests, where, consent, is_gang=is_gang, dry_run=dry_run or wait, as_json=as_json)
-        return
     with services(**where) as opened:
-        results = []
-        together: Sequence[CreatedVm] = ()
-        if is_gang:
-            together = create_gang(opened, requests, dry_run=dry_run, refresh=refresh, consent=consent)
-        for request, member in zip_longest(requests, together):
-            created = member or create_vm(
-                opened,
-                request,
-                dry_run=dry_run,
-                refresh=refresh,
-                consent=consent,
-                reservation=reservation,
-            )
-            if wait and not dry_run:
-                wait_for_console(opened, created.vm)
-            results.append(created)
-            if not created.changed:
-                say(f"{created.vm.domain_name}: no change, it is {created.vm.state} on {created.vm.host}")
-        terms = [preemption_terms(opened, result.vm, result.leases) for result in results]
-    for result, one in zip(results, terms, strict=True):
-        if one is not None:
-            say(f"{result.vm.domain_name}: {one}")
+        answers = create_vm(opened, requests, wanted)
+        created = [one for one in answers if not isinstance(one, QueueEntry)]
+        queued = [one for one in answers if isinstance(one, QueueEntry)]
+        terms = {one.vm.uuid: preemption_terms(opened, one.vm, one.leases) for one in created}
+    for one in created:
+        if not one.changed:
+            say(f"{one.vm.domain_name}: no change, it is {one.vm.state} on {one.vm.host}")
+        if (said := terms[one.vm.uuid]) is not None:
+            say(f"{one.vm.domain_name}: {said}")
+    for entry in queued:
+        say(f"{entry.name}: waits in the queue: {entry.reason}")
     if as_json:
-        shown = [
-            {
-                "changed": result.changed and not dry_run,
-                "vm": result.vm,
-                "leases": result.leases,
-                "steps": [{"op": step.op, **plain(step)} for step in result.steps],
-                "undo": [{"op": step.op, **plain(step)} for step in result.undo],
-                "xml": result.xml,
-                "victims": show_victims(result.victims),
-                "preemption": show_terms(one),
-            }
-            for result, one in zip(results, terms, strict=True)
-        ]
-        print_json(shown)
-        return
-    for result in results if dry_run else ():
-        print_line(f"# {result.vm.domain_name} on {result.vm.host}")
-        for victim in result.victims:
-            print_line(f"# preempts: {describe_victim(victim, grace_s)}")
-        for title, steps in (("step", result.steps), ("undo", result.undo)):
-            for step in steps:
-                print_line(f"# {title}: {step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))
-        print_document(result.xml or "")
-    if not dry_run:
-        print_table(
-            ["VM", "TENANT", "HOST", "STATE", "GPU SHARES"],
+        print_json(
             [
-                (
-                    result.vm.request.name,
-                    result.vm.request.tenant,
-                    result.vm.host,
-                    result.vm.state,
-                    ", ".join(f"{lease.share.profile} {lease.share.function}" for lease in result.leases),
-                )
-                for result in results
-            ],
-            empty="no VM",
+                _show_queued(one) if isinstance(one, QueueEntry) else _show(one, terms[one.vm.uuid], dry_run=dry_run)
+                for one in answers
+            ]
         )
+    elif dry_run:
+        for one in created:
+            _print_plan(one, grace_s)
+    elif created or not queued:
+        _print_created(created)
 
 
 def _numbered(requests: Sequence[Any], count: int, *, is_file: bool) -> list[Any]:
-    """The VM of the command line so many times."""
+    """The VM of the command line `count` times, with numbers behind its name."""
     from vgpuctl.usecases.vm.vm_file import check_request
 
     if is_file:
@@ -165,54 +127,58 @@ def _numbered(requests: Sequence[Any], count: int, *, is_file: bool) -> list[Any
     return [check_request(replace(one, name=f"{one.name}-{number}")) for number in range(1, count + 1)]
 
 
-def _queue(
-    requests: Sequence[Any],
-    where: dict[str, Any],
-    consent: "Consent",
-    *,
-    is_gang: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Create or queue each VM, and tell which became of it."""
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.model.queue import QueueEntry
-    from vgpuctl.usecases.placement.preemption import preemption_terms
-    from vgpuctl.usecases.vm.create_vm import CreatedVm
-    from vgpuctl.usecases.vm.queue import queue_gang, queue_vm
+def _show(one: "CreatedVm", terms: "PreemptionTerms | None", *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "changed": one.changed and not dry_run,
+        "queued": False,
+        "vm": one.vm,
+        "leases": one.leases,
+        "steps": [{"op": step.op, **plain(step)} for step in one.steps],
+        "undo": [{"op": step.op, **plain(step)} for step in one.undo],
+        "xml": one.xml,
+        "victims": show_victims(one.victims),
+        "preemption": show_terms(terms),
+        "entry": None,
+    }
 
-    if dry_run:
-        raise UsageError("--queue goes with neither --dry-run nor --wait", hint="`vgpuctl list-queue` tells what waits")
-    results: list[CreatedVm | QueueEntry]
-    with services(**where) as opened:
-        if is_gang:
-            gang = queue_gang(opened, requests, consent)
-            results = [gang] if isinstance(gang, QueueEntry) else list(gang)
-        else:
-            results = [queue_vm(opened, request, consent) for request in requests]
-        terms = [
-            None if isinstance(one, QueueEntry) else preemption_terms(opened, one.vm, one.leases) for one in results
-        ]
-    if as_json:
-        print_json(
-            [
-                {"queued": True, "vm": None, "leases": [], "entry": result, "preemption": None}
-                if isinstance(result, QueueEntry)
-                else {
-                    "queued": False,
-                    "vm": result.vm,
-                    "leases": result.leases,
-                    "entry": None,
-                    "preemption": show_terms(one),
-                }
-                for result, one in zip(results, terms, strict=True)
-            ]
-        )
-        return
-    for result, one in zip(results, terms, strict=True):
-        if isinstance(result, QueueEntry):
-            say(f"{result.name}: waits in the queue: {result.reason}")
-        else:
-            say(f"{result.vm.domain_name}: {result.vm.state} on {result.vm.host}")
-            if one is not None:
-                say(f"{result.vm.domain_name}: {one}")
+
+def _show_queued(entry: "QueueEntry") -> dict[str, Any]:
+    nothing: dict[str, Any] = {
+        "vm": None,
+        "leases": [],
+        "steps": [],
+        "undo": [],
+        "xml": None,
+        "victims": [],
+        "preemption": None,
+    }
+    return {"changed": False, "queued": True, **nothing, "entry": entry}
+
+
+def _print_plan(one: "CreatedVm", grace_s: int | None) -> None:
+    from vgpuctl.usecases.vm.preempt_vms import describe_victim
+
+    print_line(f"# {one.vm.domain_name} on {one.vm.host}")
+    for victim in one.victims:
+        print_line(f"# preempts: {describe_victim(victim, grace_s)}")
+    for title, steps in (("step", one.steps), ("undo", one.undo)):
+        for step in steps:
+            print_line(f"# {title}: {step.op} " + " ".join(f"{key}={value}" for key, value in plain(step).items()))
+    print_document(one.xml or "")
+
+
+def _print_created(created: "Sequence[CreatedVm]") -> None:
+    print_table(
+        ["VM", "TENANT", "HOST", "STATE", "GPU SHARES"],
+        [
+            (
+                one.vm.request.name,
+                one.vm.request.tenant,
+                one.vm.host,
+                one.vm.state,
+                ", ".join(f"{lease.share.profile} {lease.share.function}" for lease in one.leases),
+            )
+            for one in created
+        ],
+        empty="no VM",
+    )

@@ -39,7 +39,7 @@ def command(
     with services(**where) as opened:
         consent = consent_of(may_preempt=may_preempt, grace_s=grace_s, shutdown_timeout_s=shutdown_timeout_s)
         with telling_exposed(opened, tenant):
-            vm, changed = start_vm(opened, find_vm(opened, tenant, name)[0], consent=consent)
+            ((vm, changed),) = start_vm(opened, [find_vm(opened, tenant, name)[0]], consent=consent)
         if not changed:
             say(f"{vm.domain_name}: no change, it is running on {vm.host}")
     if as_json:

@@ -322,7 +322,7 @@ class LayoutRun:
     def _try_start_vm(self, name: tuple[str, str]) -> bool:
         try:
             vm, _leases = find_vm(self._services, *name)
-            _vm, changed = start_vm(self._services, vm)
+            ((_vm, changed),) = start_vm(self._services, [vm])
         except VgpuctlError as error:
             text = f"start VM {name[1]} of {name[0]} again"
             self._line(LineOutcome.FAILED, None, text, reason=error.message, hint=error.hint)

@@ -12,32 +12,29 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, QuotaExceeded, VgpuctlError
-from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.model.queue import QueueEntry, QueueKind
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState
 from vgpuctl.quota.queue_order import has_aged
-from vgpuctl.scheduler.calendar import place_together_over
-from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.calendar import place_over
+from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
-from vgpuctl.scheduler.gang import place_together
-from vgpuctl.scheduler.gang_victims import GangEviction
-from vgpuctl.scheduler.victims import Eviction
+from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.store.claims import Claim
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.operate.repair import repair
-from vgpuctl.usecases.placement.preemption import as_one, find_eviction, find_eviction_together
+from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.queue_order import on_network_host, ordered_queue
 from vgpuctl.usecases.placement.reservations import bookings_of, with_promises
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.observations import look
-from vgpuctl.usecases.support.operations import may_run
+from vgpuctl.usecases.support.operations import may_run, refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
-from vgpuctl.usecases.vm.create_gang import create_gang
-from vgpuctl.usecases.vm.create_vm import create_vm
+from vgpuctl.usecases.vm.create_vm import CreateOptions, create_together
 from vgpuctl.usecases.vm.preempt_vms import Consent, finish_preemptions, refuse_without_consent, withdraw_dead_notices
-from vgpuctl.usecases.vm.start_gang import start_again
+from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
 REFRESH_S = 300.0
@@ -101,7 +98,7 @@ def _serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout
     consent = Consent(is_given=entry.may_preempt, shutdown_timeout_s=shutdown_timeout_s)
     try:
         if entry.kind.starts_again():
-            if not start_again(services, entry, shutdown_timeout_s=shutdown_timeout_s):
+            if not _start_again(services, entry, shutdown_timeout_s):
                 claim.done()
                 return Served(entry.name, "left the queue: it was deleted"), False
         else:
@@ -111,10 +108,7 @@ def _serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout
                 return Served(entry.name, f"waits: {refusal}"), True
             with services.store.reading() as session:
                 entry = session.with_secrets(entry)
-            if entry.kind is QueueKind.GANG:
-                create_gang(services, entry.requests, consent=consent)
-            else:
-                create_vm(services, entry.request, consent=consent)
+            create_together(services, entry.requests, CreateOptions(consent=consent))
     except (NoCapacity, QuotaExceeded, ConcurrentChange) as refusal:
         claim.note(refusal.message)
         return Served(entry.name, f"waits: {refusal.message}"), isinstance(refusal, NoCapacity)
@@ -132,29 +126,43 @@ def _no_room(services: Services, entry: QueueEntry, consent: Consent) -> str | N
     Raises PreemptionNeeded when it fits only if VMs are preempted, and nobody agreed to that.
     """
     requests = [on_network_host(services, one) for one in entry.requests]
-    request = as_one(requests)
-    hosts = set(usable_hosts(services, request))
+    hosts = set(usable_hosts(services, requests[0]))
     with services.store.reading() as session:
         if any(session.vm(one.tenant, one.name) is not None for one in requests):
             return None
         capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
-        leases = with_promises(session, session.leases(), request)
-    eviction: Eviction | GangEviction | None
-    if entry.kind is QueueKind.GANG:
-        if place_together(Fleet(capacities, leases), requests) is not None:
-            return None
-        eviction = find_eviction_together(services, requests, capacities)
-        refusal = f"the {len(requests)} VMs do not fit together now"
-    else:
-        answer = explain(request, capacities, leases)
-        if isinstance(answer, Placement):
-            return None
-        eviction = find_eviction(services, request, capacities)
-        refusal = answer[0].reason if len(answer) == 1 else f"none of {len(answer)} GPUs and hosts can take it now"
+        leases = with_promises(session, session.leases(), as_one(requests))
+    fleet = Fleet(capacities, leases)
+    if place_together(fleet, requests) is not None:
+        return None
+    eviction = find_eviction(services, requests, capacities)
     if eviction is None:
-        return refusal
+        return _why(fleet, requests)
     refuse_without_consent(services, requests, eviction.victims, consent)
     return None
+
+
+def _why(fleet: Fleet, requests: Sequence[VmRequest]) -> str:
+    """Why requests that do not fit together have to wait, in a few words."""
+    if len(requests) > 1:
+        return f"the {len(requests)} VMs do not fit together now"
+    answer = rejections_of(fleet, requests[0])
+    return answer[0].reason if len(answer) == 1 else f"none of {len(answer)} GPUs and hosts can take it now"
+
+
+def _start_again(services: Services, entry: QueueEntry, shutdown_timeout_s: float) -> bool:
+    """Start the VMs of an entry that were preempted, all or none. Returns False when none of them exists any more.
+
+    Those that run by now need nothing. Raises ConcurrentChange while one is just being stopped.
+    """
+    with services.store.reading() as session:
+        there = [session.vm(one.tenant, one.name) for one in entry.requests]
+    vms = [vm for vm in there if vm is not None]
+    for vm in vms:
+        refuse_while_busy(services, vm)
+    stopped = [vm for vm in vms if vm.state is VmState.STOPPED]
+    start_vm(services, stopped, shutdown_timeout_s=shutdown_timeout_s, reason=entry.reason)
+    return bool(vms)
 
 
 def _hosts_when_empty(services: Services, entry: QueueEntry) -> set[str]:
@@ -169,7 +177,7 @@ def _hosts_when_empty(services: Services, entry: QueueEntry) -> set[str]:
     endless = [replace(one, end=FAR_FUTURE) for one in running]
 
     def fits(requests: Sequence[VmRequest], on: Sequence[HostCapacity]) -> bool:
-        return place_together_over(requests, on, endless, [(FAR_FUTURE, FAR_FUTURE + 1)]) is not None
+        return place_over(requests, on, endless, [(FAR_FUTURE, FAR_FUTURE + 1)]) is not None
 
     if not fits(entry.requests, capacities):
         return set()

@@ -13,9 +13,9 @@ from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.create_gang import give_up_gangs, given_up
 from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
 from vgpuctl.usecases.vm.release import release_shares
+from vgpuctl.usecases.vm.unfinished_gangs import give_up_gangs, given_up
 from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
 
 

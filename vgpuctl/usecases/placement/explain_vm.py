@@ -11,6 +11,7 @@ from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
+from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of_vm
@@ -19,7 +20,7 @@ from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.scorer import view_of
-from vgpuctl.scheduler.victims import Candidate, Eviction
+from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.scheduler.what_if import FittingChange, changes_that_admit
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
@@ -106,7 +107,7 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
         answers=tuple(_answers(seen.capacities, rejections)),
         changes=tuple(changes),
         failures=seen.failures,
-        eviction=find_eviction(services, request, capacities) if placement is None and vm is None else None,
+        eviction=find_eviction(services, [request], capacities) if placement is None and vm is None else None,
     )
 
 

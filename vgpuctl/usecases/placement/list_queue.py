@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vgpuctl.model.queue import QueueEntry, QueueSettings
 from vgpuctl.quota.pools import closed_hosts
-from vgpuctl.scheduler.calendar import Booking, first_start_together
+from vgpuctl.scheduler.calendar import Booking, first_start
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.usecases.placement.queue_order import on_network_host, ordered_queue
 from vgpuctl.usecases.placement.reservations import bookings_of
@@ -41,13 +41,12 @@ def list_queue(services: Services, *, has_inventory: bool) -> tuple[QueueSetting
         closed = closed_hosts(entry.request.tenant, pools)
         usable = [one for one in capacities if one.name not in closed]
         requests = [on_network_host(services, one) for one in entry.requests]
-        start = first_start_together(requests, usable, bookings, now)
-        waiting.append(Waiting(position, entry, None if start is None else start[0]))
+        start = first_start(requests, usable, bookings, now)
+        waiting.append(Waiting(position, entry, None if start is None else start.at))
         if start is not None:
-            at, placements = start
-            for one, placement in zip(requests, placements, strict=True):
-                end = at + (math.inf if one.duration_s is None else one.duration_s)
+            for one, placement in zip(requests, start.placements, strict=True):
+                end = start.at + (math.inf if one.duration_s is None else one.duration_s)
                 name = f"{one.tenant}.{one.name}"
                 taken = footprint_of(one, placement)
-                bookings.append(Booking(name, placement.host, placement.shares, at, end, footprint=taken))
+                bookings.append(Booking(name, placement.host, placement.shares, start.at, end, footprint=taken))
     return settings, waiting

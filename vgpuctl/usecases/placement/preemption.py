@@ -5,7 +5,7 @@ Nothing is preempted here: usecases/vm/preempt_vms.py is the gate, and asks this
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
@@ -15,9 +15,10 @@ from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import Preemption, Vm, VmRequest, VmState
 from vgpuctl.quota import charge
 from vgpuctl.quota.borrowing import ChargedVm, borrowed_vms, may_reclaim
-from vgpuctl.scheduler.gang_victims import GangEviction, choose_victims_together
+from vgpuctl.scheduler.candidates import Candidate, parties_of
+from vgpuctl.scheduler.gang import as_one
 from vgpuctl.scheduler.guest_place import footprint_of_vm
-from vgpuctl.scheduler.victims import Candidate, Eviction, choose_victims, parties_of
+from vgpuctl.scheduler.victims import Eviction, choose_victims
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.support.services import Services
@@ -50,46 +51,26 @@ def done_by(action: Preemption) -> str:
 
 
 def find_eviction(
-    services: Services, request: VmRequest, capacities: Sequence[HostCapacity], *, failed: Collection[str] = ()
-) -> Eviction | None:
-    """The VMs to preempt so that `request` fits; None if preempting all candidates would not help.
-
-    Candidates are preemptible VMs of a lower priority; and, when the request stays within its tenant's guarantee, VMs
-    on borrowed quota of tenants whose policy accepts reclaim. Gangs are preempted whole. Adopted VMs are no
-    candidates: they cannot release their shares. failed: hosts that do not answer; no VM of theirs is a candidate, and
-    no gang with one there.
-    """
-    if not request.gpus:
-        return None
-    asked = _ask(services, [request], failed)
-    found = choose_victims(request, capacities, asked.taken, asked.candidates.everyone)
-    if found is None or asked.may_ask_everyone([found.placement]):
-        return found
-    return choose_victims(request, capacities, asked.taken, asked.candidates.less_important)
-
-
-def find_eviction_together(
     services: Services,
     requests: Sequence[VmRequest],
     capacities: Sequence[HostCapacity],
     *,
     failed: Collection[str] = (),
-) -> GangEviction | None:
-    """The same for VMs of one tenant that are created together; victims are less important than each of them."""
+) -> Eviction | None:
+    """The VMs to preempt so that `requests`, VMs of one tenant, fit; None if preempting all candidates would not help.
+
+    Candidates are preemptible VMs of a lower priority than each of them; and, when the requests stay within their
+    tenant's guarantee, VMs on borrowed quota of tenants whose policy accepts reclaim. Gangs are preempted whole.
+    Adopted VMs are no candidates: they cannot release their shares. failed: hosts that do not answer; no VM of theirs
+    is a candidate, and no gang with one there.
+    """
     if not any(request.gpus for request in requests):
         return None
     asked = _ask(services, requests, failed)
-    found = choose_victims_together(requests, capacities, asked.taken, asked.candidates.everyone)
+    found = choose_victims(requests, capacities, asked.taken, asked.candidates.everyone)
     if found is None or asked.may_ask_everyone(found.placements):
         return found
-    return choose_victims_together(requests, capacities, asked.taken, asked.candidates.less_important)
-
-
-def as_one(requests: Sequence[VmRequest]) -> VmRequest:
-    """What VMs that are created together have in common: the least of their priorities, the longest of their times."""
-    durations = [one.duration_s for one in requests]
-    longest = None if None in durations else max(one for one in durations if one is not None)
-    return replace(requests[0], priority=min(one.priority for one in requests), duration_s=longest)
+    return choose_victims(requests, capacities, asked.taken, asked.candidates.less_important)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from vgpuctl.planner.plan import check_declared
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.scheduler.guest_place import footprint_of_vm, give_nodes
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
@@ -100,19 +101,20 @@ def promises_to_others(session: Session, now: float, vm: Vm | None = None) -> li
 
 
 def refuse_for_reservation(
-    services: Services, request: VmRequest, capacities: Sequence[HostCapacity], full: NoCapacity
+    services: Services, requests: Sequence[VmRequest], capacities: Sequence[HostCapacity], full: NoCapacity
 ) -> None:
-    """Raise NoCapacity that says when the request would fit, when only a reservation is in its way."""
+    """Raise NoCapacity that says when the requests would fit together, when only a reservation is in their way."""
     now = services.store.now()
     with services.store.reading() as session:
         leases = session.leases()
         promises = promises_to_others(session, now)
         bookings = bookings_of(session)
     without = Fleet(capacities, leases)
-    if not promises or without.place(request) is None:
+    if not promises or place_together(without, requests) is None:
         return
-    fleet = Fleet(capacities, promised_leases(leases, promises, now, request.duration_s))
-    changes = changes_in_time(request, capacities, leases, bookings, now)
+    fleet = Fleet(capacities, promised_leases(leases, promises, now, as_one(requests).duration_s))
+    request = next((one for one in requests if fleet.place(one) is None), requests[0])
+    changes = changes_in_time(request, capacities, leases, bookings, now) if len(requests) == 1 else []
     begins = [one.begin for one in promises if one.begin > now]
     if begins:
         first = min(begins)

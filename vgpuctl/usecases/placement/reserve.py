@@ -53,9 +53,10 @@ def reserve(
         capacities = survey(services, usable_hosts(services, request), refresh=False).capacities
         with services.store.reading() as session:
             bookings = bookings_of(session)
-        placement = place_over(request, capacities, bookings, wanted.windows())
-        if placement is None:
+        found = place_over([request], capacities, bookings, wanted.windows())
+        if found is None:
             raise _conflict(request, wanted, first_windows(request, capacities, bookings, wanted.windows()))
+        (placement,) = found
         made = replace(wanted, host=placement.host, shares=placement.shares)
         generation = next(one.generation for one in capacities if one.name == placement.host)
         try:

@@ -2,7 +2,9 @@
 """Differences of two specifications, field by field, in words; contents of files are never shown."""
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
+
+from vgpuctl.model.vm import VmRequest
 
 _NOT_SHOWN = frozenset({"user_data", "network_config", "ssh_authorized_keys"})
 
@@ -18,6 +20,36 @@ def difference(field: str, there: object, wanted: object) -> Iterator[str]:
         yield f"{field}: differs"
     else:
         yield f"{field}: {_words(there)} there, {_words(wanted)} wanted"
+
+
+def vm_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
+    """One line per field that differs: `memory_mib: 2048 there, 4096 wanted`."""
+    there = replace(there, cloud_init=there.cloud_init.with_known_digests(wanted.cloud_init))
+    lines: list[str] = []
+    for field in (
+        "gpus",
+        "vcpus",
+        "memory_mib",
+        "hugepages_kib",
+        "disk",
+        "network",
+        "firmware",
+        "cloud_init",
+        "direct_kernel",
+        "autostart",
+        "priority",
+        "preemptible",
+        "security_groups",
+        "bandwidth_mbps",
+        "duration_s",
+    ):
+        before, after = getattr(there, field), getattr(wanted, field)
+        if field == "gpus":
+            before, after = (tuple(gpu.text for gpu in gpus) for gpus in (before, after))
+        lines += difference(field, before, after)
+    if wanted.host is not None and there.host != wanted.host:
+        lines += difference("host", there.host, wanted.host)
+    return lines
 
 
 def _words(value: object) -> str:

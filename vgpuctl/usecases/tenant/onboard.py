@@ -31,8 +31,9 @@ from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
 from vgpuctl.usecases.tenant.grant_pool import grant_pool
 from vgpuctl.usecases.tenant.set_quota import describe_quota, set_quota
-from vgpuctl.usecases.vm.create_vm import create_vm, find_existing
+from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm
+from vgpuctl.usecases.vm.find_existing import find_existing
 from vgpuctl.usecases.vm.image_gate import refuse_unregistered
 
 KEPT = "not in the file"
@@ -79,7 +80,7 @@ def _refuse_what_differs(services: Services, wanted: TenantFile) -> None:
             networks.find_existing(services, networks.complete_request(services, network))
     for vm in wanted.vms:
         if vm.name in settled:
-            find_existing(services, vm)
+            find_existing(services, [vm])
 
 
 def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[ObjectOutcome]:
@@ -112,7 +113,7 @@ def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Ob
             yield ObjectOutcome("vm", vm.name, CREATED)
             continue
         try:
-            find_existing(services, vm)
+            find_existing(services, [vm])
         except VmDiffers as error:
             yield ObjectOutcome("vm", vm.name, DIFFERS, error.context)
         except VgpuctlError as error:
@@ -208,7 +209,7 @@ def _vms(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
         if vm is not None and vm.state not in SETTLED:
             refuse_while_busy(services, vm)
             repaired = repair_vm(services, vm)
-        created = create_vm(services, request)
+        (created,) = create_together(services, [request])
         word = CREATED if created.changed else CHANGED if repaired else UNCHANGED
         yield ObjectOutcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else ())
     with services.store.reading() as session:

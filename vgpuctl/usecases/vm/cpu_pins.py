@@ -29,11 +29,11 @@ def keep_off_pinned_cpus(
 
     Raises GuestError when libvirt refuses.
     """
-    floating = floating_on(services, host.name, facts, without=without)
     with services.store.reading() as session:
-        vms = session.vms(host=host.name)
+        vms = [vm for vm in session.vms(host=host.name) if _floats(vm) and vm.uuid not in without]
+    floating = floating_on(services, host.name, facts, without=without) if vms else {}
     for vm in vms:
-        if _floats(vm) and vm.uuid not in without and vm.nodes is not None:
+        if vm.nodes is not None:
             host.hypervisor.set_cpus(vm.domain_name, vcpus_on(vm.nodes, floating), uuid=vm.uuid)
 
 

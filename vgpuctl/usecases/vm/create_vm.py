@@ -1,388 +1,329 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-vm: from a request to a running VM that holds its GPU shares, or to nothing at all (design, section 8)."""
+"""create-vm: from requests to running VMs that hold their GPU shares, or to nothing at all (design, section 8)."""
 
 import uuid
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from vgpuctl.agent.wire.steps import Step
-from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError, VgpuctlError, VmDiffers
+from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, QuotaExceeded, UsageError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Network
-from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
+from vgpuctl.model.queue import QueueEntry
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.model.volume import wanted_volumes
-from vgpuctl.scheduler.place import place
-from vgpuctl.scheduler.scorer import FleetView, view_of
-from vgpuctl.scheduler.victims import Candidate, Eviction
-from vgpuctl.usecases.network.ports import connect, disconnect, free_port, network_of, on_its_host, take_port
-from vgpuctl.usecases.placement.preemption import find_eviction
-from vgpuctl.usecases.placement.quota import refuse_early, refuse_over_quota
-from vgpuctl.usecases.placement.reservations import (
-    placement_of,
-    refuse_for_reservation,
-    refuse_redeclared,
-    use_now,
-    with_promises,
-)
-from vgpuctl.usecases.placement.usable_hosts import usable_hosts
-from vgpuctl.usecases.support.capacities import declared_gpus
-from vgpuctl.usecases.support.differences import difference
-from vgpuctl.usecases.support.failed_hosts import FailedHosts, on_host
+from vgpuctl.scheduler.candidates import Candidate
+from vgpuctl.scheduler.kept_fleet import KeptFleet
+from vgpuctl.scheduler.victims import Eviction
+from vgpuctl.usecases.network.ports import network_of, on_its_host, take_port
+from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
+from vgpuctl.usecases.placement.quota import refuse_early, refuse_for_ever, refuse_over_quota
+from vgpuctl.usecases.placement.reservations import use_now
+from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.observations import note_state
-from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.support.survey import survey
 from vgpuctl.usecases.support.undo import Undo
-from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
-from vgpuctl.usecases.vm.image_gate import images_on, refuse_unregistered
+from vgpuctl.usecases.vm.build_vm import build_vm, plan_vm, undo_of
+from vgpuctl.usecases.vm.console import wait_for_console
+from vgpuctl.usecases.vm.created_vm import CreatedVm
+from vgpuctl.usecases.vm.find_existing import find_existing
+from vgpuctl.usecases.vm.place_search import PlaceSearch
 from vgpuctl.usecases.vm.preempt_vms import NO_CONSENT, Consent, claims_end, make_room
-from vgpuctl.usecases.vm.quarantine import start_domain
-from vgpuctl.usecases.vm.shares import apply, build_shares, check_leases, describe_share, leases_of, plan_leases
-from vgpuctl.usecases.vm.volumes import make_volumes, recorded_volumes
+from vgpuctl.usecases.vm.shares import describe_share, leases_of
+from vgpuctl.usecases.vm.unfinished_gangs import CREATE_GANG
 
 PLACEMENTS_TRIED = 6
 
 
 @dataclass(frozen=True)
-class CreatedVm:
-    """The answer of create-vm.
+class CreateOptions:
+    """Everything of create-vm that is not about a VM itself.
 
-    changed: False when the VM was there already. steps, undo, xml: what was or would be done. victims: VMs that were
-    or would be preempted; a dry run that needs some has no steps, since the host is not free yet.
+    is_gang: all VMs or none, instead of each for itself. may_queue: have them wait for their turn when they do not fit
+    now. reservation: use the shares that were promised under this name, until its present window ends. refresh: read
+    every host first. waits_for_console: return when each guest has printed something. consent: to preempt other VMs.
+    Raises UsageError for options that exclude each other.
     """
 
-    vm: Vm
-    leases: tuple[Lease, ...]
-    changed: bool
-    steps: tuple[Step, ...] = ()
-    undo: tuple[Step, ...] = ()
-    xml: str | None = None
-    victims: tuple[Candidate, ...] = ()
+    is_gang: bool = False
+    may_queue: bool = False
+    dry_run: bool = False
+    refresh: bool = False
+    waits_for_console: bool = False
+    reservation: str | None = None
+    consent: Consent = NO_CONSENT
+
+    def __post_init__(self) -> None:
+        if self.reservation is not None and self.is_gang:
+            raise UsageError("--gang and --reservation exclude each other", hint="one VM at a time uses a reservation")
+        if self.reservation is not None and self.may_queue:
+            raise UsageError("--queue and --reservation exclude each other")
+        if self.may_queue and (self.dry_run or self.waits_for_console):
+            raise UsageError(
+                "--queue goes with neither --dry-run nor --wait", hint="`vgpuctl list-queue` tells what waits"
+            )
+
+
+USUAL = CreateOptions()
 
 
 def create_vm(
-    services: Services,
-    request: VmRequest,
-    *,
-    dry_run: bool = False,
-    refresh: bool = False,
-    consent: Consent = NO_CONSENT,
-    reservation: str | None = None,
-) -> CreatedVm:
-    """Create and start one VM, or find that it is there already.
+    services: Services, requests: Sequence[VmRequest], options: CreateOptions = USUAL
+) -> list[CreatedVm | QueueEntry]:
+    """Create and start VMs, or queue those that do not fit now; the same again changes nothing.
 
-    When it fits only if other VMs are preempted, they are, provided that there is consent (preempt_vms.make_room).
-    reservation: take the shares that were promised under this name, until the present window ends.
-
-    A host that fails is left out, and the VM is placed on another, unless something of it could not be rolled back.
-    Raises NotFound (tenant), VmDiffers (a VM of this name with another specification), QuotaExceeded, NoCapacity
-    (PreemptionNeeded without consent), HostError, GuestError; after any of them nothing is left behind, or the lease
-    is `broken` and says why.
+    Each is created for itself: when one fails, those before it stay. With is_gang all are created, or none.
+    Raises what create_together raises, and for a VM to queue VmDiffers when it waits with another specification,
+    StateError when it waits with other VMs, and QuotaExceeded when the tenant's quota could never admit it.
     """
-    used, request = (None, request) if reservation is None else use_now(services, request, reservation)
-    existing = find_existing(services, request, is_reserved=used is not None)
+    answers: list[CreatedVm | QueueEntry] = []
+    fleet = KeptFleet()
+    for together in [requests] if options.is_gang else [[request] for request in requests]:
+        if options.may_queue:
+            answers += _create_or_queue(services, together, options, fleet)
+            continue
+        created = create_together(services, together, options, fleet)
+        if options.waits_for_console and not options.dry_run:
+            for one in created:
+                wait_for_console(services, one.vm)
+        answers += created
+    return answers
+
+
+def _create_or_queue(
+    services: Services, requests: Sequence[VmRequest], options: CreateOptions, fleet: KeptFleet
+) -> Sequence[CreatedVm | QueueEntry]:
+    """Create the VMs now if nobody waits and they fit together, else have them wait as one."""
+    existing = find_existing(services, requests)
     if existing is not None:
         return existing
-    refuse_early(services, request)
-    network = network_of(services, request)
-    wanted = on_its_host(request, network)
-    hosts = usable_hosts(services, wanted)
-    failed = FailedHosts(services, remember=not dry_run)
-    capacities = refuse_redeclared(used, failed.read_others(hosts, refresh=refresh))
+    with services.store.reading() as session:
+        refuse_for_ever(session, *requests)
+        entry = find_waiting(session, requests)
+        somebody_waits = bool(session.queue())
+    if entry is not None:
+        return [entry]
+    reason = "others wait before it"
+    if not somebody_waits:
+        try:
+            return create_together(services, requests, options, fleet)
+        except (NoCapacity, QuotaExceeded) as refusal:
+            reason = refusal.message
+    with services.store.transaction() as session:
+        return [wait_for_turn(session, requests, reason, may_preempt=options.consent.is_given)]
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One VM on its way. wanted: the request with the host that its network is on."""
+
+    request: VmRequest
+    wanted: VmRequest
+    network: Network | None
+
+
+def create_together(
+    services: Services,
+    requests: Sequence[VmRequest],
+    options: CreateOptions = USUAL,
+    fleet: KeptFleet | None = None,
+) -> tuple[CreatedVm, ...]:
+    """Create and start all of these VMs of one tenant, or none; one VM is the usual case.
+
+    fleet: the one of the VMs that the same command created before.
+
+    When they fit only if other VMs are preempted, they are, provided that there is consent (preempt_vms.make_room);
+    the first VM of the answer names them all. A host that fails is left out, and the VMs are placed on others, unless
+    something of them could not be rolled back. No VM becomes `running` in the store before all are.
+    Raises NotFound (tenant), UsageError for VMs of several tenants, VmDiffers (a VM of this name with another
+    specification), StateError when only some exist, QuotaExceeded, NoCapacity (PreemptionNeeded without consent),
+    HostError, GuestError; after any of them nothing is left behind, or the VM is `broken` and says why (several:
+    `deleting`), and `repair` rolls it back.
+    """
+    if len({request.tenant for request in requests}) > 1:
+        raise UsageError("VMs of several tenants cannot be created together", hint="create each tenant's on its own")
+    reserved, requests = _with_reservation(services, requests, options.reservation)
+    existing = find_existing(services, requests, is_reserved=reserved is not None)
+    if existing is not None:
+        return existing
+    refuse_early(services, *requests)
+    members = [_member(services, request) for request in requests]
+    search = PlaceSearch(
+        services,
+        [one.wanted for one in members],
+        reserved,
+        fleet or KeptFleet(),
+        refresh=options.refresh,
+        remember=not options.dry_run,
+    )
     surprise: VgpuctlError | None = None
     victims: tuple[Candidate, ...] = ()
-    with claims_end(services, [request]):
-        for _attempt in range(PLACEMENTS_TRIED):
-            existing = find_existing(services, request, is_reserved=used is not None)
-            if existing is not None:
-                return existing
+    with claims_end(services, requests):
+        for attempt in range(PLACEMENTS_TRIED):
+            if attempt:
+                existing = find_existing(services, requests, is_reserved=reserved is not None)
+                if existing is not None:
+                    return existing
             try:
-                placement = _place(services, wanted, capacities, used)
+                placements = search.place()
             except NoCapacity as full:
-                if not refresh and not full.stays:
-                    refresh = True
-                    services.say("nothing fits what was read of the hosts before: reading them again")
-                    capacities = failed.read_others(hosts, refresh=True)
-                    continue
-                eviction = find_eviction(services, wanted, capacities, failed=failed.names)
-                if eviction is None:
-                    refuse_for_reservation(services, wanted, capacities, full)
-                    raise failed.explain(full) from full
-                if dry_run:
-                    return _plan_after(request, eviction)
-                changed: VgpuctlError | None
-                try:
-                    changed = make_room(services, [request], [eviction.placement], eviction.victims, consent)
-                except HostError as error:
-                    changed, capacities = error, failed.after(error, [wanted], capacities)
-                surprise, victims = changed or full, victims if changed else (*victims, *eviction.victims)
-                capacities = _look_again(services, eviction.placement.host, capacities, remember=True)
+                eviction = search.find_eviction(full)
+                if options.dry_run:
+                    return _plan_after(requests, eviction)
+                surprise, preempted = _preempt(services, requests, eviction, search, options.consent)
+                surprise, victims = surprise or full, (*victims, *preempted)
                 continue
             try:
-                with on_host(placement.host):
-                    created = _create_on(services, request, network, placement, capacities, used, dry_run=dry_run)
-                    return replace(created, victims=victims)
+                if options.dry_run:
+                    return tuple(_plan(services, *one) for one in zip(members, placements, strict=True))
+                first, *others = _create(services, members, placements, search.generations, reserved)
+                return (replace(first, victims=victims), *others)
             except HostError as error:
-                surprise, capacities = error, failed.after(error, [wanted], capacities)
-            except ConcurrentChange as error:
-                services.say(f"{placement.host}: {error.message}; placing again")
                 surprise = error
-                capacities = _look_again(services, placement.host, capacities, remember=not dry_run)
-    raise not_placed(request.name, surprise)
+                search.leave_out(error)
+            except ConcurrentChange as error:
+                hosts = sorted({one.host for one in placements})
+                services.say(f"{', '.join(hosts)}: {error.message}; placing again")
+                surprise = error
+                search.look_again(hosts)
+    raise _not_placed(requests, surprise)
 
 
-def not_placed(what: str, surprise: VgpuctlError | None) -> VgpuctlError:
+def _with_reservation(
+    services: Services, requests: Sequence[VmRequest], reservation: str | None
+) -> tuple[Reservation | None, Sequence[VmRequest]]:
+    if reservation is None:
+        return None, requests
+    (request,) = requests
+    reserved, request = use_now(services, request, reservation)
+    return reserved, [request]
+
+
+def _member(services: Services, request: VmRequest) -> _Member:
+    network = network_of(services, request)
+    return _Member(request, on_its_host(request, network), network)
+
+
+def _preempt(
+    services: Services, requests: Sequence[VmRequest], eviction: Eviction, search: PlaceSearch, consent: Consent
+) -> tuple[VgpuctlError | None, Sequence[Candidate]]:
+    """Preempt VMs. Returns why none was, or those that were; the hosts' capacities are as afterwards."""
+    surprise: VgpuctlError | None
+    try:
+        surprise = make_room(services, requests, eviction.placements, eviction.victims, consent)
+    except HostError as error:
+        surprise = error
+        search.leave_out(error)
+    search.look_again({one.host for one in eviction.placements})
+    return surprise, () if surprise else eviction.victims
+
+
+def _not_placed(requests: Sequence[VmRequest], surprise: VgpuctlError | None) -> VgpuctlError:
     """The error of a run whose every placement failed, the last one with `surprise`."""
-    if surprise is None or isinstance(surprise, HostError):
-        return surprise or ConcurrentChange(f"no placement for {what} was tried")
+    assert surprise is not None
+    if isinstance(surprise, HostError):
+        return surprise
+    what = requests[0].name if len(requests) == 1 else f"{counted(len(requests), 'VM')} together"
     return ConcurrentChange(
         f"no placement for {what} held in {PLACEMENTS_TRIED} tries: {surprise.message}",
         hint="others change these hosts at the same time; try again",
     )
 
 
-def find_existing(services: Services, request: VmRequest, *, is_reserved: bool = False) -> CreatedVm | None:
-    """The VM of this name when it is there with the same specification; None when there is none.
-
-    is_reserved: its time and host follow from a reservation, and are not compared.
-    Raises NotFound for the tenant, ImageUnregistered, VmDiffers, or StateError when an earlier run did not finish.
-    """
-    with services.store.reading() as session:
-        session.tenant(request.tenant)
-        refuse_unregistered(session, request)
-        vm = session.vm(request.tenant, request.name)
-        if vm is None:
-            return None
-        leases = session.leases(vm_uuid=vm.uuid)
-    if is_reserved:
-        request = replace(request, duration_s=vm.request.duration_s, host=vm.request.host)
-    differences = list_differences(vm.request, request)
-    if differences:
-        raise VmDiffers(
-            f"VM {request.name} of tenant {request.tenant} exists on {vm.host} with another specification",
-            context=differences,
-            hint="a VM keeps its shape: delete it first, or choose another name",
-        )
-    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
-        refuse_while_busy(services, vm)
-        reason = vm.problem or "an earlier run did not finish"
-        raise StateError(
-            f"VM {request.name} of tenant {request.tenant} is {vm.state}: {reason}",
-            hint="run `vgpuctl repair`, then this command again",
-        )
-    return CreatedVm(vm, tuple(leases), changed=False)
+def _plan(services: Services, member: _Member, there: Placement) -> CreatedVm:
+    vm = Vm(str(uuid.uuid4()), member.request, there.host, VmState.CREATING, nodes=there.nodes)
+    with on_host(there.host):
+        return plan_vm(services, vm, member.network, there)
 
 
-def read_leases(
-    services: Services, request: VmRequest, capacities: Sequence[HostCapacity]
-) -> tuple[Sequence[Lease], FleetView]:
-    """Every live lease and what is promised while the request would run, and what policies look at beside."""
-    with services.store.reading() as session:
-        view = view_of(request, capacities, session.last_placed_host())
-        return with_promises(session, session.leases(), request), view
+def _plan_after(requests: Sequence[VmRequest], eviction: Eviction) -> tuple[CreatedVm, ...]:
+    """The VMs that would be created after others were preempted; without steps, since the hosts are not free yet."""
+    planned: list[CreatedVm] = []
+    for request, there in zip(requests, eviction.placements, strict=True):
+        vm = Vm(str(uuid.uuid4()), request, there.host, VmState.CREATING, nodes=there.nodes)
+        victims = () if planned else eviction.victims
+        planned.append(CreatedVm(vm, leases_of(vm, there), changed=True, victims=victims))
+    return tuple(planned)
 
 
-def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
-    """One line per field that differs: `memory_mib: 2048 there, 4096 wanted`."""
-    there = replace(there, cloud_init=there.cloud_init.with_known_digests(wanted.cloud_init))
-    lines: list[str] = []
-    for field in (
-        "gpus",
-        "vcpus",
-        "memory_mib",
-        "hugepages_kib",
-        "disk",
-        "network",
-        "firmware",
-        "cloud_init",
-        "direct_kernel",
-        "autostart",
-        "priority",
-        "preemptible",
-        "security_groups",
-        "bandwidth_mbps",
-        "duration_s",
-    ):
-        before, after = getattr(there, field), getattr(wanted, field)
-        if field == "gpus":
-            before, after = (tuple(gpu.text for gpu in gpus) for gpus in (before, after))
-        lines += difference(field, before, after)
-    if wanted.host is not None and there.host != wanted.host:
-        lines += difference("host", there.host, wanted.host)
-    return lines
+@dataclass(frozen=True)
+class _Begun:
+    """A VM with its rows in the store, and the stack that rolls it back."""
+
+    vm: Vm
+    undoing: Undo
+    leases: tuple[Lease, ...] = ()
+    attachment: Attachment | None = None
 
 
-def _place(
-    services: Services, request: VmRequest, capacities: Sequence[HostCapacity], reservation: Reservation | None
-) -> Placement:
-    leases, view = read_leases(services, request, capacities)
-    if reservation is not None:
-        return placement_of(reservation, request, capacities, leases)
-    return place(request, capacities, leases, view=view)
-
-
-def _plan_after(request: VmRequest, eviction: Eviction) -> CreatedVm:
-    """The VM that would be created after others were preempted; without steps, since the host is not free yet."""
-    there = eviction.placement
-    vm = Vm(str(uuid.uuid4()), request, there.host, VmState.CREATING, nodes=there.nodes)
-    return CreatedVm(vm, leases_of(vm, there), changed=True, victims=eviction.victims)
-
-
-def _look_again(
-    services: Services, host: str, capacities: Sequence[HostCapacity], *, remember: bool
-) -> list[HostCapacity]:
-    fresh = survey(services, [one.name for one in capacities if one.name == host], refresh=True, remember=remember)
-    with services.store.reading() as session:
-        generations = {capacity.name: session.generation(capacity.name) for capacity in capacities}
-    read = {capacity.name: capacity for capacity in fresh.capacities}
-    return [
-        replace(read.get(capacity.name, capacity), generation=generations[capacity.name])
-        for capacity in capacities
-        if capacity.name != host or capacity.name in read
-    ]
-
-
-def _create_on(
+def _create(
     services: Services,
-    request: VmRequest,
-    network: Network | None,
-    placement: Placement,
-    capacities: Sequence[HostCapacity],
-    reservation: Reservation | None,
-    *,
-    dry_run: bool,
-) -> CreatedVm:
-    generation = next(capacity.generation for capacity in capacities if capacity.name == placement.host)
-    vm = Vm(str(uuid.uuid4()), request, placement.host, VmState.CREATING, nodes=placement.nodes)
-    if dry_run:
-        return plan(services, vm, network, placement)
-    leases = leases_of(vm, placement)
-    undoing = undo_of(services, vm, VmState.BROKEN)
+    members: Sequence[_Member],
+    placements: Sequence[Placement],
+    generations: dict[str, int],
+    reserved: Reservation | None,
+) -> tuple[CreatedVm, ...]:
+    """Reserve for all, build one after another, and record all as running. generations: of the hosts when placed."""
+    gang = str(uuid.uuid4()) if len(members) > 1 else None
+    begun = []
+    for member, there in zip(members, placements, strict=True):
+        vm = Vm(str(uuid.uuid4()), member.request, there.host, VmState.CREATING, gang=gang, nodes=there.nodes)
+        begun.append(_Begun(vm, undo_of(services, vm)))
     try:
-        with undoing:
+        with ExitStack() as blocks:
+            for one in begun:
+                blocks.enter_context(one.undoing)
+            begun = _reserve(services, begun, members, placements, generations, reserved)
+            for one in begun:
+                shares = ", ".join(map(describe_share, one.leases)) or "no GPU"
+                services.say(f"{one.vm.domain_name}: placed on {one.vm.host}, {shares}")
+            created = []
+            for one in begun:
+                with on_host(one.vm.host):
+                    created.append(build_vm(services, one.vm, one.leases, one.attachment, one.undoing))
             with services.store.transaction() as session:
-                refuse_over_quota(session, request, leases)
-                session.reserve(placement.host, generation, leases)
-                session.add_vm(vm)
-                if reservation is not None:
-                    session.use_reservation(reservation, vm.uuid)
-                attachment = take_port(session, vm, network)
-                session.begin_operation("create-vm", vm.uuid, vm.domain_name, exclusive=True)
-            shares = ", ".join(map(describe_share, leases)) or "no GPU"
-            services.say(f"{vm.domain_name}: placed on {placement.host}, {shares}")
-            created = build(services, vm, leases, attachment, undoing)
-            with services.store.transaction() as session:
-                session.set_vm_state(vm.uuid, VmState.RUNNING)
-                note_state(session, vm, DomainState.RUNNING)
-                session.add_event("vm-created", vm.domain_name, f"on {vm.host}")
-                session.end_own_operations(vm.uuid)
-            undoing.keep()
+                for made in created:
+                    for lease in made.leases:
+                        session.set_lease_state(lease.id, LeaseState.RUNNING)
+                    session.set_vm_state(made.vm.uuid, VmState.RUNNING)
+                    note_state(session, made.vm, DomainState.RUNNING)
+                    detail = f"on {made.vm.host}" + (", with its gang" if gang else "")
+                    session.add_event("vm-created", made.vm.domain_name, detail)
+                    session.end_own_operations(made.vm.uuid)
+            for one in begun:
+                one.undoing.keep()
     except BaseException as error:
-        undoing.finish(error)
+        for one in reversed(begun):
+            one.undoing.finish(error)
         raise
-    services.say(f"{vm.domain_name}: running on {vm.host}")
-    return created
+    for made in created:
+        services.say(f"{made.vm.domain_name}: running on {made.vm.host}")
+    return tuple(created)
 
 
-def plan(services: Services, vm: Vm, network: Network | None, placement: Placement) -> CreatedVm:
-    """What creating the VM there would do. Writes nothing."""
-    host = services.host(placement.host)
-    leases = leases_of(vm, placement)
-    with services.store.reading() as session:
-        refuse_over_quota(session, vm.request, leases)
-    facts = host.agent.facts()
-    leases = check_leases(leases, facts, placement.host, declared_gpus(services.inventory, placement.host))
-    steps, undo = plan_leases(leases, facts)
-    attachment = free_port(services, vm, network)
-    guest.check_nodes(vm, facts)
-    images = images_on(services, host, vm, remember=False)
-    guest.check(host, vm, attachment, images)
-    apply(host, steps, dry_run=True)
-    floating = floating_on(services, vm.host, facts)
-    parts = guest.DomainParts(vm, leases, facts, attachment, images, wanted_volumes(vm), floating)
-    xml = guest.render(host, parts)
-    return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
-
-
-def build(
-    services: Services, vm: Vm, leases: tuple[Lease, ...], attachment: Attachment | None, undoing: Undo
-) -> CreatedVm:
-    """Build the shares and start the guest. The VM's row stays `creating`, and `undoing` rolls all of it back."""
-    host = services.host(vm.host)
-    facts = host.agent.facts()
+def _reserve(
+    services: Services,
+    begun: Sequence[_Begun],
+    members: Sequence[_Member],
+    placements: Sequence[Placement],
+    generations: dict[str, int],
+    reserved: Reservation | None,
+) -> list[_Begun]:
+    """Take quota, shares and ports of all VMs in one transaction. Raises QuotaExceeded, ConcurrentChange."""
+    operation = "create-vm" if len(members) == 1 else CREATE_GANG
+    taken = []
     with services.store.transaction() as session:
-        session.save_facts(vm.host, facts, at=facts.read_at)
-    leases = check_leases(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
-    with services.store.transaction() as session:
-        for lease in leases:
-            session.set_lease_share(lease.id, lease.share)
-    guest.check_nodes(vm, facts)
-    images = images_on(services, host, vm, remember=True)
-    guest.check(host, vm, attachment, images)
-    make_volumes(services, host, vm, attachment, images, undoing)
-    if any(lease.share.sharing.is_managed() for lease in leases):
-        # libvirt binds these when the VM starts, so no step of the agent looks at them again.
-        check_leases(leases, host.agent.facts(), vm.host, declared_gpus(services.inventory, vm.host))
-    steps, undo = plan_leases(leases, facts)
-    build_shares(host, steps, undo, undoing)
-    leases = _advance(services, leases, LeaseState.BUILT)
-    services.say(f"{vm.domain_name}: {counted(len(leases), 'share')} built")
-    if attachment is not None:
-        _connect(services, vm, attachment, undoing)
-    undoing.push("domain", lambda: guest.remove_domain(host, vm))
-    floating = floating_on(services, vm.host, facts)
-    volumes = recorded_volumes(services, vm)
-    xml = guest.define(host, guest.DomainParts(vm, leases, facts, attachment, images, volumes, floating))
-    keep_off_pinned_cpus(services, host, facts)
-    services.say(f"{vm.domain_name}: defined, starting")
-    start_domain(host, vm, leases)
-    guest.prove_running(host, vm, leases)
-    leases = _advance(services, leases, LeaseState.RUNNING)
-    return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)
-
-
-def _connect(services: Services, vm: Vm, attachment: Attachment, undoing: Undo) -> None:
-    """Tell the network's backend. A refused change needs no undo: the next look finds what the store does not know."""
-    refused = False
-    undoing.push("port", lambda: None if refused else disconnect(services, vm))
-    try:
-        connect(services, attachment.network)
-    except VgpuctlError:
-        refused = True
-        raise
-
-
-def _advance(services: Services, leases: Sequence[Lease], state: LeaseState) -> tuple[Lease, ...]:
-    with services.store.transaction() as session:
-        for lease in leases:
-            session.set_lease_state(lease.id, state)
-    return tuple(replace(lease, state=state) for lease in leases)
-
-
-def undo_of(services: Services, vm: Vm, left: VmState) -> Undo:
-    """Begin the undo stack of a creation. Its rows are forgotten after a complete rollback, else `repair` goes on.
-
-    left: the VM's state after a rollback in part. The run's operation ends in the same transaction.
-    """
-
-    def settle(undoing: Undo) -> None:
-        with services.store.reading() as session:
-            row = session.vm(vm.request.tenant, vm.request.name)
-        if row is None or row.uuid != vm.uuid:
-            return
-        with services.store.transaction() as session:
-            for lease in session.leases(vm_uuid=vm.uuid):
-                state = LeaseState.BROKEN if undoing.failures else LeaseState.GONE
-                session.set_lease_state(lease.id, state, undoing.problem or None)
-            if undoing.failures:
-                session.set_vm_state(vm.uuid, left, undoing.problem)
-            else:
-                session.delete_vm(vm.uuid)
-            session.end_own_operations(vm.uuid)
-
-    return Undo(services.say, subject=vm.domain_name, settle=settle)
+        for one, member, there in zip(begun, members, placements, strict=True):
+            leases = leases_of(one.vm, there)
+            refuse_over_quota(session, member.request, leases)
+            generations[there.host] = session.reserve(there.host, generations[there.host], leases)
+            session.add_vm(one.vm)
+            if reserved is not None:
+                session.use_reservation(reserved, one.vm.uuid)
+            attachment = take_port(session, one.vm, member.network)
+            session.begin_operation(operation, one.vm.uuid, one.vm.domain_name, exclusive=True)
+            taken.append(replace(one, leases=leases, attachment=attachment))
+    return taken

@@ -17,9 +17,10 @@ from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.times import format_duration, format_time_to_second
 from vgpuctl.model.vm import Hold, Preemption, PreemptionNotice, Vm, VmRequest, VmState
 from vgpuctl.quota import charge
-from vgpuctl.scheduler.victims import Candidate
+from vgpuctl.scheduler.candidates import Candidate
+from vgpuctl.scheduler.gang import as_one
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.placement.preemption import as_one, candidates_for, done_by, may_ask_everyone
+from vgpuctl.usecases.placement.preemption import candidates_for, done_by, may_ask_everyone
 from vgpuctl.usecases.placement.quota import refuse_before_preemption
 from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.operations import may_run, preempt_subject, reclaim_subject

@@ -4,18 +4,18 @@
 from vgpuctl.errors import GuestError
 from vgpuctl.model.vm import Vm, VmRequest
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.create_vm import create_vm
+from vgpuctl.usecases.vm.create_vm import CreateOptions, create_together
 from vgpuctl.usecases.vm.find_vm import find_vm
 
 
 def render_vm(services: Services, request: VmRequest, *, existing: bool = False) -> str:
     """The XML that `create-vm` would define for `request` now, or that the VM of this name has in libvirt.
 
-    existing: only the latter. Raises NotFound for a VM that does not exist, and what create_vm raises.
+    existing: only the latter. Raises NotFound for a VM that does not exist, and what create_together raises.
     """
     if existing:
         return _xml_of(services, find_vm(services, request.tenant, request.name)[0])
-    created = create_vm(services, request, dry_run=True)
+    (created,) = create_together(services, [request], CreateOptions(dry_run=True))
     return created.xml or _xml_of(services, created.vm)
 
 

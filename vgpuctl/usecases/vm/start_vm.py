@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""start-vm: start a stopped VM on its host, with the shares it kept or with new ones."""
+"""start-vm: start stopped VMs on their hosts, with the shares they kept or with new ones; a gang as a whole."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostError, NoCapacity, StateError
@@ -10,14 +11,16 @@ from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.numa import FLAT
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.place import place_again
 from vgpuctl.usecases.network.ports import attachment_of, connect
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.placement.reservations import with_promises
-from vgpuctl.usecases.support.capacities import capacity_of, declared_gpus, read_promises
+from vgpuctl.usecases.support.capacities import cached_capacities, capacity_of, declared_gpus, read_promises
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -25,20 +28,50 @@ from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.vm.image_gate import images_again
-from vgpuctl.usecases.vm.preempt_vms import Consent, claims_end, make_room, refuse_while_preempted
+from vgpuctl.usecases.vm.preempt_vms import (
+    SHUTDOWN_TIMEOUT_S,
+    Consent,
+    claims_end,
+    make_room,
+    refuse_while_preempted,
+)
 from vgpuctl.usecases.vm.quarantine import start_domain
 from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases, refuse_kept
+from vgpuctl.usecases.vm.stop_vm import stop_vm
 from vgpuctl.usecases.vm.volumes import recorded_volumes
 
 
-def start_vm(services: Services, vm: Vm, *, consent: Consent | None = None) -> tuple[Vm, bool]:
-    """Start `vm`: build the shares that the host lost (a reboot) or that were released, then the domain.
+def start_vm(
+    services: Services,
+    vms: Sequence[Vm],
+    *,
+    consent: Consent | None = None,
+    shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
+    reason: str | None = None,
+) -> list[tuple[Vm, bool]]:
+    """Start VMs, all or none: build the shares that a host lost (a reboot) or that were released, then the domains.
 
-    consent: on what terms it may preempt other VMs on its host; None for never, as for a VM that was preempted itself.
-
-    Returns the VM as it is now, and whether anything changed. Raises NoCapacity when its host is full, QuotaExceeded
+    consent: on what terms it may preempt other VMs; None for never, as for VMs that were preempted themselves.
+    When one of several cannot start, those that this run started are stopped again, within shutdown_timeout_s each;
+    reason: for their stop.
+    Returns each VM as it is now, and whether anything changed. Raises NoCapacity when a host is full, QuotaExceeded
     when released shares no longer fit into the tenant's quota.
     """
+    if len(vms) > 1:
+        _refuse_without_room(services, vms)
+    started = []
+    with Undo(services.say) as undoing:
+        for number, vm in enumerate(vms, 1):
+            running, changed = _start_one(services, vm, consent)
+            started.append((running, changed))
+            if changed and number < len(vms):
+                stop = partial(_stop_again, services, running, shutdown_timeout_s, reason)
+                undoing.push(f"start of {vm.domain_name}", stop)
+        undoing.keep()
+    return started
+
+
+def _start_one(services: Services, vm: Vm, consent: Consent | None) -> tuple[Vm, bool]:
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
     host = services.host(vm.host)
@@ -59,6 +92,29 @@ def start_vm(services: Services, vm: Vm, *, consent: Consent | None = None) -> t
             raise
         services.say(f"{vm.domain_name}: running on {vm.host}")
     return replace(vm, state=VmState.RUNNING), True
+
+
+def _refuse_without_room(services: Services, vms: Sequence[Vm]) -> None:
+    """Raise NoCapacity when VMs do not fit together on their hosts as far as the store knows. No host is contacted."""
+    requests = [replace(vm.request, host=vm.host) for vm in vms]
+    with services.store.reading() as session:
+        hosts = {vm.host for vm in vms}
+        capacities = [one for one in cached_capacities(session, services.inventory) if one.name in hosts]
+        leases = with_promises(session, session.leases(), as_one(requests))
+    if place_together(Fleet([_open_to_its_own(one) for one in capacities], leases), requests) is None:
+        raise NoCapacity(
+            f"the {len(vms)} VMs of the gang do not fit together on their hosts now",
+            hint="stop or delete other VMs there, or wait",
+        )
+
+
+def _open_to_its_own(capacity: HostCapacity) -> HostCapacity:
+    """The host for VMs that have their disks there: maintenance and the groups of VMs keep new VMs away, not these."""
+    return replace(capacity, constraints=replace(capacity.constraints, maintenance=None), groups=frozenset())
+
+
+def _stop_again(services: Services, vm: Vm, timeout_s: float, reason: str | None) -> None:
+    stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=reason or "its gang did not start")
 
 
 class _MadeRoom(Exception):
@@ -117,8 +173,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         leases = with_promises(session, session.leases(), vm.request, vm)
         promises = read_promises(session)
     capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
-    constraints = replace(capacity.constraints, maintenance=None)  # it takes no new VM, and this one is not
-    capacity = replace(capacity, constraints=constraints, groups=frozenset())
+    capacity = _open_to_its_own(capacity)
     pinned = replace(vm.request, host=vm.host)
     try:
         placement = place_again(pinned, capacity, leases, vm.nodes)
@@ -143,11 +198,11 @@ def _make_room(services: Services, request: VmRequest, capacity: HostCapacity, c
     """Preempt other VMs of the host, without gangs that have a VM on a host that fails. Returns False without any."""
     failed: set[str] = set()
     while True:
-        eviction = find_eviction(services, request, [capacity], failed=failed)
+        eviction = find_eviction(services, [request], [capacity], failed=failed)
         if eviction is None:
             return False
         try:
-            make_room(services, [request], [eviction.placement], eviction.victims, consent, is_new=False)
+            make_room(services, [request], eviction.placements, eviction.victims, consent, is_new=False)
         except HostError as error:
             if error.host is None or error.host in (capacity.name, *failed):
                 raise

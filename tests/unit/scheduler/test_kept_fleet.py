@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet that is kept between placements answers as a new one does."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.fleet_factory import emulated_a40, host, leases_of, t4_host, vm
+from vgpuctl.model.lease import Lease
+from vgpuctl.scheduler import Fleet
+from vgpuctl.scheduler.kept_fleet import KeptFleet
+from vgpuctl.scheduler.scorer import FleetView
+
+HOSTS = {"a": host("a", emulated_a40()), "b": t4_host("b", cards=2), "c": host("c", emulated_a40())}
+CHANGED = {
+    name: replace(one, constraints=replace(one.constraints, maintenance="a new fan")) for name, one in HOSTS.items()
+}
+STEP = st.tuples(
+    st.sampled_from(["A40-24Q", "A40-48Q", "T4-8Q", "T4-16Q"]),
+    st.lists(st.sampled_from("abc"), unique=True, min_size=1),
+    st.lists(st.sampled_from("abc"), unique=True, max_size=1),
+    st.booleans(),
+    st.sampled_from([None, 0.0, 90.0]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(STEP, max_size=8))
+def test_a_kept_fleet_answers_as_a_new_one(
+    steps: list[tuple[str, list[str], list[str], bool, float | None]],
+) -> None:
+    kept, leases = KeptFleet(), list[Lease]()
+    for number, (text, names, in_maintenance, deletes, busy) in enumerate(steps):
+        capacities = [CHANGED[name] if name in in_maintenance else HOSTS[name] for name in names]
+        used = {} if busy is None else {("a", HOSTS["a"].facts.gpus[0].address): busy}
+        view = FleetView(last_host=names[0], utilisation_percent=used)
+        answer = kept.with_hosts(capacities, leases, view).place(vm(text))
+        assert answer == Fleet(capacities, leases, view=view).place(vm(text))
+        if deletes:
+            del leases[:1]
+        elif answer is not None:
+            identity = f"00000000-0000-4000-9000-{number:012d}"
+            shares = tuple(
+                replace(one, mdev_uuid=identity) if one.sharing.is_mediated() else one for one in answer.shares
+            )
+            leases += leases_of(replace(answer, shares=shares), vm_name=f"vm-{number}")

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet that is kept from one placement to the next: only hosts that were read otherwise since are put in again."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.scheduler.fleet import Fleet
+from vgpuctl.scheduler.scorer import NOTHING_MORE, FleetView
+
+
+class KeptFleet:
+    """The fleet of the last placement. Answers are those of a new Fleet with the same arguments."""
+
+    def __init__(self) -> None:
+        self._fleet = Fleet()
+        self._there: dict[str, tuple[HostCapacity, list[Lease]]] = {}
+        self._utilisation: Mapping[tuple[str, str], float] = {}
+
+    def with_hosts(
+        self, capacities: Sequence[HostCapacity], leases: Sequence[Lease], view: FleetView = NOTHING_MORE
+    ) -> Fleet:
+        """The fleet with exactly these hosts and leases. It is changed by the next call."""
+        if view.utilisation_percent != self._utilisation:
+            self._fleet, self._there = Fleet(view=view), {}
+            self._utilisation = view.utilisation_percent
+        by_host: defaultdict[str, list[Lease]] = defaultdict(list)
+        for lease in leases:
+            by_host[lease.host].append(lease)
+        now = {one.name: (one, by_host[one.name]) for one in capacities}
+        for name in self._there.keys() - now.keys():
+            self._fleet.remove(name)
+        for name, there in now.items():
+            if self._there.get(name) != there:
+                self._fleet.put(*there)
+        self._there = now
+        self._fleet.last_host = view.last_host
+        return self._fleet

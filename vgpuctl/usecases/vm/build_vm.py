@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Building one placed VM on its host: its shares, network port, volumes and domain, proven by reading back."""
+
+from dataclasses import replace
+
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.network import Attachment, Network
+from vgpuctl.model.placement import Placement
+from vgpuctl.model.plural import counted
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.volume import wanted_volumes
+from vgpuctl.usecases.network.ports import connect, disconnect, free_port
+from vgpuctl.usecases.placement.quota import refuse_over_quota
+from vgpuctl.usecases.support.capacities import declared_gpus
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
+from vgpuctl.usecases.vm.created_vm import CreatedVm
+from vgpuctl.usecases.vm.image_gate import images_on
+from vgpuctl.usecases.vm.quarantine import start_domain
+from vgpuctl.usecases.vm.shares import apply, build_shares, check_leases, leases_of, plan_leases
+from vgpuctl.usecases.vm.volumes import make_volumes, recorded_volumes
+
+
+def plan_vm(services: Services, vm: Vm, network: Network | None, placement: Placement) -> CreatedVm:
+    """The steps, undo list and domain XML of creating the VM there. Writes nothing."""
+    host = services.host(placement.host)
+    leases = leases_of(vm, placement)
+    with services.store.reading() as session:
+        refuse_over_quota(session, vm.request, leases)
+    facts = host.agent.facts()
+    leases = check_leases(leases, facts, placement.host, declared_gpus(services.inventory, placement.host))
+    steps, undo = plan_leases(leases, facts)
+    attachment = free_port(services, vm, network)
+    guest.check_nodes(vm, facts)
+    images = images_on(services, host, vm, remember=False)
+    guest.check(host, vm, attachment, images)
+    apply(host, steps, dry_run=True)
+    floating = floating_on(services, vm.host, facts)
+    parts = guest.DomainParts(vm, leases, facts, attachment, images, wanted_volumes(vm), floating)
+    xml = guest.render(host, parts)
+    return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml)
+
+
+def build_vm(
+    services: Services, vm: Vm, leases: tuple[Lease, ...], attachment: Attachment | None, undoing: Undo
+) -> CreatedVm:
+    """Build the shares, start the guest and prove that it holds them. `undoing` rolls all of it back.
+
+    The VM's row stays `creating` and its leases `built`; the answer has both as `running`, which the caller records.
+    """
+    host = services.host(vm.host)
+    facts = host.agent.facts()
+    leases = check_leases(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
+    with services.store.transaction() as session:
+        session.save_facts(vm.host, facts, at=facts.read_at)
+        for lease in leases:
+            session.set_lease_share(lease.id, lease.share)
+    guest.check_nodes(vm, facts)
+    images = images_on(services, host, vm, remember=True)
+    guest.check(host, vm, attachment, images)
+    make_volumes(services, host, vm, attachment, images, undoing)
+    if any(lease.share.sharing.is_managed() for lease in leases):
+        # libvirt binds these when the VM starts, so no step of the agent looks at them again.
+        check_leases(leases, host.agent.facts(), vm.host, declared_gpus(services.inventory, vm.host))
+    steps, undo = plan_leases(leases, facts)
+    build_shares(host, steps, undo, undoing)
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, LeaseState.BUILT)
+    services.say(f"{vm.domain_name}: {counted(len(leases), 'share')} built")
+    if attachment is not None:
+        _connect(services, vm, attachment, undoing)
+    undoing.push("domain", lambda: guest.remove_domain(host, vm))
+    floating = floating_on(services, vm.host, facts)
+    volumes = recorded_volumes(services, vm)
+    xml = guest.define(host, guest.DomainParts(vm, leases, facts, attachment, images, volumes, floating))
+    if vm.nodes is not None and vm.nodes.is_pinned:
+        keep_off_pinned_cpus(services, host, facts)
+    services.say(f"{vm.domain_name}: defined, starting")
+    start_domain(host, vm, leases)
+    guest.prove_running(host, vm, leases)
+    leases = tuple(replace(lease, state=LeaseState.RUNNING) for lease in leases)
+    return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)
+
+
+def _connect(services: Services, vm: Vm, attachment: Attachment, undoing: Undo) -> None:
+    """Tell the network's backend. A refused change needs no undo: the next look finds what the store does not know."""
+    refused = False
+    undoing.push("port", lambda: None if refused else disconnect(services, vm))
+    try:
+        connect(services, attachment.network)
+    except VgpuctlError:
+        refused = True
+        raise
+
+
+def undo_of(services: Services, vm: Vm) -> Undo:
+    """Begin the undo stack of a creation. Its rows are forgotten after a complete rollback, else `repair` goes on.
+
+    After a rollback in part the VM is `broken`; one of a gang is `deleting`, which `repair` never finishes as running.
+    The run's operation ends in the same transaction.
+    """
+
+    left = VmState.BROKEN if vm.gang is None else VmState.DELETING
+
+    def settle(undoing: Undo) -> None:
+        with services.store.reading() as session:
+            row = session.vm(vm.request.tenant, vm.request.name)
+        if row is None or row.uuid != vm.uuid:
+            return
+        with services.store.transaction() as session:
+            for lease in session.leases(vm_uuid=vm.uuid):
+                state = LeaseState.BROKEN if undoing.failures else LeaseState.GONE
+                session.set_lease_state(lease.id, state, undoing.problem or None)
+            if undoing.failures:
+                session.set_vm_state(vm.uuid, left, undoing.problem)
+            else:
+                session.delete_vm(vm.uuid)
+            session.end_own_operations(vm.uuid)
+
+    return Undo(services.say, subject=vm.domain_name, settle=settle)

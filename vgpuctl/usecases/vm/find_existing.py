@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VMs that exist already with the wanted specifications, so that the same create-vm again changes nothing."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpuctl.errors import StateError, VmDiffers
+from vgpuctl.model.vm import VmRequest, VmState
+from vgpuctl.usecases.support.differences import vm_differences
+from vgpuctl.usecases.support.operations import refuse_while_busy
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.created_vm import CreatedVm
+from vgpuctl.usecases.vm.image_gate import refuse_unregistered
+
+
+def find_existing(
+    services: Services, requests: Sequence[VmRequest], *, is_reserved: bool = False
+) -> tuple[CreatedVm, ...] | None:
+    """All of these VMs if they exist with the same specifications; None if none of them exists.
+
+    is_reserved: their time and host follow from a reservation, and are not compared.
+    Raises NotFound for the tenant, ImageUnregistered, VmDiffers, and StateError when only some of them exist or an
+    earlier run did not finish.
+    """
+    there = [_find(services, request, is_reserved=is_reserved) for request in requests]
+    existing = tuple(one for one in there if one is not None)
+    if not existing or len(existing) == len(requests):
+        return existing or None
+    names = ", ".join(one.vm.request.name for one in existing)
+    missing = ", ".join(request.name for request, one in zip(requests, there, strict=True) if one is None)
+    raise StateError(
+        f"of the VMs to create together {names} {'is' if len(existing) == 1 else 'are'} there already",
+        hint=f"delete them, or create the rest ({missing}) without --gang",
+    )
+
+
+def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> CreatedVm | None:
+    with services.store.reading() as session:
+        session.tenant(request.tenant)
+        refuse_unregistered(session, request)
+        vm = session.vm(request.tenant, request.name)
+        if vm is None:
+            return None
+        leases = session.leases(vm_uuid=vm.uuid)
+    if is_reserved:
+        request = replace(request, duration_s=vm.request.duration_s, host=vm.request.host)
+    differences = vm_differences(vm.request, request)
+    if differences:
+        raise VmDiffers(
+            f"VM {request.name} of tenant {request.tenant} exists on {vm.host} with another specification",
+            context=differences,
+            hint="a VM keeps its shape: delete it first, or choose another name",
+        )
+    if vm.state not in (VmState.RUNNING, VmState.STOPPED):
+        refuse_while_busy(services, vm)
+        reason = vm.problem or "an earlier run did not finish"
+        raise StateError(
+            f"VM {request.name} of tenant {request.tenant} is {vm.state}: {reason}",
+            hint="run `vgpuctl repair`, then this command again",
+        )
+    return CreatedVm(vm, tuple(leases), changed=False)

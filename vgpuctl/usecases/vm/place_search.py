@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts on which VMs may be created together: what is known of them, and where the VMs fit."""
+
+from collections.abc import Collection, Sequence
+
+from vgpuctl.errors import HostError, NoCapacity
+from vgpuctl.model.placement import Placement
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.gang import as_one
+from vgpuctl.scheduler.kept_fleet import KeptFleet
+from vgpuctl.scheduler.place import place_all
+from vgpuctl.scheduler.scorer import view_of
+from vgpuctl.scheduler.victims import Eviction
+from vgpuctl.usecases.placement.preemption import find_eviction
+from vgpuctl.usecases.placement.reservations import (
+    placement_of,
+    refuse_for_reservation,
+    refuse_redeclared,
+    with_promises,
+)
+from vgpuctl.usecases.placement.usable_hosts import usable_hosts
+from vgpuctl.usecases.support.failed_hosts import FailedHosts
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.survey import survey
+
+
+class PlaceSearch:
+    """One search, from the first look at the hosts to the placement that held.
+
+    requests: VMs of one tenant, with the hosts of their networks. reservation: what the only VM uses, if it uses one.
+    fleet: kept by the command from VM to VM. refresh: read every host first. remember: write what is read to the
+    store's cache (not for a dry run).
+    Raises NoCapacity when the tenant may use none of the hosts, and the first host's error when none answers.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        requests: Sequence[VmRequest],
+        reservation: Reservation | None,
+        fleet: KeptFleet,
+        *,
+        refresh: bool,
+        remember: bool,
+    ) -> None:
+        self._services = services
+        self._requests = requests
+        self._reservation = reservation
+        self._fleet = fleet
+        self._remember = remember
+        self._names: Sequence[str] = ()
+        for request in {one.host: one for one in requests}.values():
+            self._names = usable_hosts(services, request)
+        self._failed = FailedHosts(services, remember=remember)
+        self._capacities = refuse_redeclared(reservation, self._failed.read_others(self._names, refresh=refresh))
+        self._is_fresh = refresh
+
+    @property
+    def generations(self) -> dict[str, int]:
+        """The store's counter of each host, as it was before the host was looked at."""
+        return {one.name: one.generation for one in self._capacities}
+
+    def place(self) -> list[Placement]:
+        """Where all the VMs fit, in their order. Every host is read again, once, when they do not fit what is cached.
+
+        Raises NoCapacity, and UsageError for a type that nobody knows.
+        """
+        try:
+            return self._place()
+        except NoCapacity as full:
+            if self._is_fresh or full.stays:
+                raise
+        self._is_fresh = True
+        self._services.say("nothing fits what was read of the hosts before: reading them again")
+        self._capacities = self._failed.read_others(self._names, refresh=True)
+        return self._place()
+
+    def find_eviction(self, full: NoCapacity) -> Eviction:
+        """Choose VMs to preempt so that the new ones fit. Raises `full`, with the failed hosts, when none helps."""
+        eviction = find_eviction(self._services, self._requests, self._capacities, failed=self._failed.names)
+        if eviction is None:
+            refuse_for_reservation(self._services, self._requests, self._capacities, full)
+            raise self._failed.explain(full) from full
+        return eviction
+
+    def leave_out(self, error: HostError) -> None:
+        """Go on without the host that failed.
+
+        Raises the error when something of the VMs is left there, when they must run there, or when no host is left.
+        """
+        self._capacities = self._failed.after(error, self._requests, self._capacities)
+
+    def look_again(self, hosts: Collection[str]) -> None:
+        """Read these hosts again, and what the store promises on all of them."""
+        names = [one.name for one in self._capacities]
+        read = survey(self._services, [name for name in names if name in hosts], refresh=True, remember=self._remember)
+        silent = {name for name, _ in read.failures}
+        cached = self._failed.read_others([name for name in names if name not in silent], refresh=False)
+        fresh = {one.name: one for one in read.capacities}
+        self._capacities = [fresh.get(one.name, one) for one in cached]
+
+    def _place(self) -> list[Placement]:
+        together = as_one(self._requests)
+        with self._services.store.reading() as session:
+            view = view_of(together, self._capacities, session.last_placed_host())
+            leases = with_promises(session, session.leases(), together)
+        if self._reservation is not None:
+            return [placement_of(self._reservation, together, self._capacities, leases)]
+        return place_all(self._fleet.with_hosts(self._capacities, leases, view), self._requests)

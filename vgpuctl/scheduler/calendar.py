@@ -36,7 +36,7 @@ class Booking:
     footprint: Footprint = NO_FOOTPRINT
 
     def overlaps(self, begin: float, end: float) -> bool:
-        """Whether it takes its shares at any time of a range."""
+        """True if it takes its shares at any time of a range."""
         return self.begin < end and begin < self.end
 
 

@@ -18,8 +18,8 @@ def place_together(fleet: Fleet, requests: Sequence[VmRequest]) -> list[Placemen
     """A placement for every request, in their order; None when they do not go together. The fleet is left as it was.
 
     The hard ones are placed first, each where the policy wants it. When that leaves no place for another, the choice is
-    rolled back and the next host tried; hosts in an equal state are tried once. Which GPU of a host is taken stays the
-    policy's choice.
+    rolled back and the next host tried; hosts in an equal state are tried once. The policy
+    chooses the GPU of a host.
     """
     order = the_hard_ones_first(requests)
     last = fleet.last_host
@@ -94,7 +94,7 @@ def as_one(requests: Sequence[VmRequest]) -> VmRequest:
 
 
 def promised_leases_of(placement: Placement, number: int) -> list[Lease]:
-    """What a VM of the gang would hold there, as the scheduler counts it. number: of the VM in the gang."""
+    """Leases of a VM of the gang at that place, as the scheduler counts them. number: of the VM in the gang."""
     leases = []
     for index, chosen in enumerate(placement.shares):
         identity = f"together-{number}-{index}"

@@ -220,7 +220,7 @@ def _work_s(vm: Vm, leases: Sequence[Lease], begun: Mapping[str, float], now: fl
 
 
 def _action_of(members: Sequence[Vm], policy: TenantPolicy) -> Preemption:
-    """What becomes of VMs that are preempted together: a VM's own choice comes before its tenant's.
+    """The state of VMs after they were preempted together: a VM's own choice comes before its tenant's.
 
     A gang is requeued only if that was chosen for each member, since it starts again as a whole.
     """

@@ -37,7 +37,7 @@ def on_network_host(services: Services, request: VmRequest) -> VmRequest:
 
 
 def fleet_capacity(capacities: Sequence[HostCapacity]) -> Amounts:
-    """What the whole fleet has of the resources that tenants share."""
+    """Sum the resources of the whole fleet that tenants share."""
     return {
         Resource.VCPUS: sum(one.facts.cpus for one in capacities),
         Resource.MEMORY: sum(_memory_for_vms(one) for one in capacities),

@@ -94,7 +94,7 @@ def with_promises(session: Session, leases: Sequence[Lease], request: VmRequest,
 
 
 def promises_to_others(session: Session, now: float, vm: Vm | None = None) -> list[Booking]:
-    """What is promised from now on, without the reservation that a VM uses."""
+    """Windows of all reservations from now on, without those of the reservation that a VM uses."""
     own = None if vm is None else vm.uuid
     users = {_booking_name(one): one.vm_uuid for one in session.reservations()}
     return [one for one in _promises(session, now) if own is None or users.get(one.name) != own]
@@ -131,7 +131,7 @@ def refuse_for_reservation(
 
 
 def bookings_of(session: Session) -> list[Booking]:
-    """What is taken now, with its end where one was declared, and what is promised."""
+    """Bookings of the leases, each with its declared end if it has one, and of all reservations."""
     vms = {vm.uuid: vm for vm in session.vms()}
     by_vm: dict[str, list[Booking]] = {}
     leases = session.leases()

@@ -32,7 +32,7 @@ def wait_for_console(services: Services, vm: Vm, *, timeout_s: float = 120.0) ->
 
 
 def read_console_log(services: Services, vm: Vm) -> bytes:
-    """What the guest printed on its serial console since the VM was defined: the last MOST_LOG bytes of it.
+    """Read the guest's output on its serial console since the VM was defined: the last MOST_LOG bytes.
 
     Raises CommandFailed when the host cannot read the log.
     """

@@ -63,7 +63,7 @@ class CreateOptions:
             raise UsageError("--queue and --reservation exclude each other")
         if self.may_queue and (self.dry_run or self.waits_for_console):
             raise UsageError(
-                "--queue goes with neither --dry-run nor --wait", hint="`vgpuctl list-queue` tells what waits"
+                "--queue goes with neither --dry-run nor --wait", hint="see `vgpuctl list-queue` for the VMs that wait"
             )
 
 

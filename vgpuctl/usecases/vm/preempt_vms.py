@@ -290,7 +290,7 @@ def _notice(services: Services, victims: Sequence[Candidate], cause: str, consen
 
 
 def _wait(services: Services, uuids: set[str], grace_s: float) -> None:
-    """Wait for the grace period, or until none of these VMs runs any more."""
+    """Wait for the grace period, or until all of these VMs have stopped."""
     deadline = time.monotonic() + grace_s
     while (left_s := deadline - time.monotonic()) > 0:
         time.sleep(min(_POLL_S, left_s))

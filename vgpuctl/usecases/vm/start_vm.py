@@ -164,7 +164,7 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
 
 
 def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consent | None) -> tuple[Vm, Sequence[Lease]]:
-    """The VM with leases and NUMA nodes anew: what it had, memory too, may be another VM's by now.
+    """Give the VM new leases and NUMA nodes: another VM may hold its former ones, memory too, by now.
 
     Raises _MadeRoom when VMs were preempted for it, on the terms of `consent`.
     """

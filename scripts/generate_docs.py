@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the pages that are made from the code: docs/commands/*.md from --help, docs/errors.md from the error tree.
 
+Also the JSON schemas under docs/schemas/ and the tables of fields inside pages written by hand.
 With --check nothing is written, and the exit code is 1 when a page is not what the code says.
 """
 
 import difflib
+import json
 import sys
 from pathlib import Path
 
@@ -15,7 +17,12 @@ from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.cli.main import command
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
+from vgpuctl.specs.fields_page import describe_fields
+from vgpuctl.specs.schema import SCHEMAS
+from vgpuctl.specs.vm import VM
 
+_TABLE_BEGINS = "<!-- fields: made by scripts/generate_docs.py -->"
+_TABLE_ENDS = "<!-- end of fields -->"
 ROOT = Path(__file__).parents[1]
 
 
@@ -28,7 +35,19 @@ def pages() -> dict[Path, str]:
         made.update(_command_pages(commands, name, command.get_command(context, name), context))
     made[ROOT / "docs" / "errors.md"] = _errors_page()
     made[ROOT / "docs" / "doctor.md"] = _doctor_page()
+    vm_file = ROOT / "docs" / "vm-file.md"
+    made[vm_file] = _with_table(vm_file.read_text(encoding="utf-8"), describe_fields(VM))
+    for name, schema in SCHEMAS.items():
+        text = json.dumps(schema(), indent=2, ensure_ascii=False)
+        made[ROOT / "docs" / "schemas" / f"{name}.json"] = text + "\n"
     return made
+
+
+def _with_table(page: str, table: str) -> str:
+    """The page with the table between its two marks."""
+    before, _, rest = page.partition(_TABLE_BEGINS)
+    _, _, after = rest.partition(_TABLE_ENDS)
+    return f"{before}{_TABLE_BEGINS}\n{table}\n{_TABLE_ENDS}{after}"
 
 
 def _command_pages(folder: Path, name: str, one: click.Command | None, parent: click.Context) -> dict[Path, str]:

@@ -4,25 +4,19 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from vgpuctl.errors import UsageError
-from vgpuctl.model.units import parse_mib
-from vgpuctl.specs.bounded_reader import Malformed, decode, read_bounded, read_documents
+from vgpuctl.errors import InventoryError, UsageError
+from vgpuctl.model.units import exact_mib, parse_mib
+from vgpuctl.specs.document import read_document
+from vgpuctl.specs.field import Text
+from vgpuctl.specs.reading import read_value
+from vgpuctl.specs.value import Value
 from vgpuctl_lab.cards import HostShape, parse_host
 from vgpuctl_lab.simulated.mix import DEFAULT_MIX
 
-
-class _Simulated(msgspec.Struct, forbid_unknown_fields=True):
-    count: int
-    mix: str = DEFAULT_MIX
-    latency_ms: float = 0
-
-
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    hosts: dict[str, list[str]] = {}
-    memory: str | int = "4GiB"
-    simulated: _Simulated | None = None
+_MEMORY = Text(parse_mib, exact_mib, takes_numbers=True)
+_USUAL_MEMORY_MIB = 4096
+_MOST_HOSTS = 100_000
+_LONGEST_LATENCY_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -37,23 +31,35 @@ class LabFile:
 
 
 def read_lab_file(path: Path) -> LabFile:
-    """Read a lab file. Raises UsageError that names the file and what is wrong."""
+    """Read a lab file. Raises UsageError with file, line and key."""
     try:
-        documents = read_documents(decode(read_bounded(path)))
-        file = msgspec.convert(documents[0] if len(documents) == 1 else documents, _File)
-    except Malformed as error:
-        place = path if error.line is None else f"{path}:{error.line}"
-        raise UsageError(f"the lab file {place}: {error.what}", hint=error.hint) from error
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {error}", hint="docs/lab.md shows a lab file") from error
-    if not file.hosts and file.simulated is None:
-        raise UsageError(f"{path} names no host", hint="give it `hosts:` or `simulated:`")
-    try:
-        shapes = tuple(parse_host(f"{name}={','.join(cards)}") for name, cards in file.hosts.items())
-        memory_mib = parse_mib(str(file.memory), what="memory")
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", hint=error.hint) from error
-    simulated = file.simulated or _Simulated(count=0)
-    if simulated.count < 0 or simulated.latency_ms < 0 or (file.simulated and simulated.count == 0):
-        raise UsageError(f"{path}: simulated: count must be at least 1 and latency_ms at least 0")
-    return LabFile(shapes, memory_mib, simulated.count, simulated.mix, simulated.latency_ms)
+        document = read_document(str(path))
+        if document.warnings:
+            raise InventoryError(document.warnings[0], hint="write each key once")
+        return _read(Value(document.data, document.origin(), "", name="lab", subject="a lab file"))
+    except InventoryError as error:
+        raise UsageError(error.message, hint=error.hint or "docs/lab.md shows a lab file") from error
+
+
+def _read(root: Value) -> LabFile:
+    entries = root.fields(("hosts", "memory", "simulated"))
+    hosts = entries["hosts"].mapping() if "hosts" in entries else {}
+    simulated = (
+        entries["simulated"].fields(("count", "mix", "latency_ms"), required=("count",))
+        if "simulated" in entries
+        else {}
+    )
+    if not hosts and not simulated:
+        raise root.refuse("has no host", hint="give it `hosts:` or `simulated:`")
+    return LabFile(
+        tuple(_host(name, cards) for name, cards in hosts.items()),
+        read_value(_MEMORY, entries["memory"]) if "memory" in entries else _USUAL_MEMORY_MIB,
+        simulated["count"].whole(1, _MOST_HOSTS) if simulated else 0,
+        simulated["mix"].text() if "mix" in simulated else DEFAULT_MIX,
+        simulated["latency_ms"].number(0, _LONGEST_LATENCY_MS) if "latency_ms" in simulated else 0,
+    )
+
+
+def _host(name: str, cards: Value) -> HostShape:
+    with cards.located():
+        return parse_host(f"{name}={','.join(card.text() for card in cards.items())}")

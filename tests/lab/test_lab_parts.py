@@ -285,10 +285,10 @@ def test_a_lab_file_names_hosts_of_both_kinds(tmp_path: Path) -> None:
         ("hosts: [", "not valid YAML"),
         ("hosts: {gpu1: [a40@7]}", "NUMA node"),
         ("hosts: {gpu1: [nothing]}", "nothing"),
-        ("host: {}", "host"),
-        ("{}", "names no host"),
-        ("simulated: {count: 0}", "at least 1"),
-        ("memory: many\nhosts: {gpu1: [a40]}", "many"),
+        ("hosts: {gpu1: [a40]}\nmemroy: 2GiB", r"lab\.yml:2: lab\.memroy is not a key of a lab file"),
+        ("{}", "has no host"),
+        ("simulated: {count: 0}", r"lab\.yml:1: lab\.simulated\.count is 0"),
+        ("hosts: {gpu1: [a40]}\nmemory: many", r"lab\.yml:2: lab\.memory is 'many'"),
     ],
 )
 def test_a_wrong_lab_file_is_refused_by_name(tmp_path: Path, text: str, part: str) -> None:

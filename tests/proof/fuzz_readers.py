@@ -28,7 +28,6 @@ from vgpuctl.hosts.ssh_program import Answer, SshProgram, read_answer
 from vgpuctl.inventory import load_inventory
 from vgpuctl.inventory.exchange import Left, import_mdevctl, import_mig_parted, import_vgpu_device_manager
 from vgpuctl.inventory.owners_file import read_owners
-from vgpuctl.inventory.yaml_document import read_document
 from vgpuctl.model.constraints import read_constraints
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import parse_page_size
@@ -41,10 +40,11 @@ from vgpuctl.model.units import parse_mib
 from vgpuctl.model.vm import CloudInit, check_name
 from vgpuctl.model.vpc_text import parse_forwarded, parse_ports, parse_rule, parse_source
 from vgpuctl.quota.resources import parse_assignment
+from vgpuctl.specs.document import read_document
+from vgpuctl.specs.tenant import read_tenant_file
+from vgpuctl.specs.vm import read_vm_file
 from vgpuctl.store.address import parse_url
 from vgpuctl.usecases.layout.rollout import batches, parse_serial
-from vgpuctl.usecases.tenant.tenant_file import read_tenant_file
-from vgpuctl.usecases.vm.vm_file import read_vm_file
 from vgpuctl_lab.cards import parse_host
 from vgpuctl_lab.lab_file import read_lab_file
 from vgpuctl_lab.simulated.mix import parse_mix

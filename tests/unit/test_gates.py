@@ -334,8 +334,8 @@ GATES = [
     guarded(
         "a secret that a tenant's file names is read beside it or in folders of the operator",
         "SecretFiles",
-        "usecases/support/secret_file.py",
-        "usecases/tenant/tenant_file.py:read_tenant_file",
+        "specs/secret_file.py",
+        "specs/tenant.py:read_tenant_file",
         calls_only=True,
     ),
     guarded(

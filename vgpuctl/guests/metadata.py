@@ -6,8 +6,8 @@ It is one of the three witnesses (design, section 7), so it says whose domain it
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import cast
 from xml.etree import ElementTree
 
 from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
@@ -15,6 +15,7 @@ from vgpuctl.errors import GuestError
 from vgpuctl.guests.xml_reader import read_whole, read_xml
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.specs.differing import differing_fields
 
 NAMESPACE = "urn:vgpuctl:domain:1"
 _EDITED = "somebody edited the <metadata> of this domain; `virsh edit` it back, or delete and create the VM"
@@ -34,7 +35,7 @@ class GpuMetadata:
 
 @dataclass(frozen=True)
 class DomainMetadata:
-    """Our metadata of a domain. request: the VmRequest as JSON text, without the secrets of its user-data."""
+    """Our metadata of a domain. request: the VmRequest as JSON text, without defaults and secrets."""
 
     tenant: str
     vm_name: str
@@ -75,17 +76,12 @@ def domain_metadata(vm: Vm, leases: Sequence[Lease]) -> DomainMetadata:
 
 
 def request_json(request: VmRequest) -> str:
-    """Write a request as one line of ASCII JSON with sorted keys.
+    """Write what a request says beside the defaults, as one line of ASCII JSON with sorted keys.
 
     Any user of libvirt on the host can read a domain's XML, and user-data often holds passwords: of the documents
     only a digest is written.
     """
-    fields: dict[str, Any] = asdict(request)
-    del fields["domain"]  # only of domains that are not ours to write
-    for document in ("user_data", "network_config", "licence_token"):
-        secret = fields["cloud_init"][document]
-        fields["cloud_init"][document] = None if secret is None else secret["digest"]
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    return json.dumps(differing_fields(request), sort_keys=True, separators=(",", ":"))
 
 
 def parse_metadata(xml: str) -> DomainMetadata | None:

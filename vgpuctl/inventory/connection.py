@@ -4,10 +4,10 @@
 from collections.abc import Callable
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.inventory.origin import UntrustedText
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.host_target import AUTO_PYTHON, HostTarget
 from vgpuctl.model.ssh_names import host_name_fault, user_name_fault
+from vgpuctl.specs.origin import UntrustedText
 
 _ADDRESS = ("ansible_host", "ansible_ssh_host")
 _PORT = ("ansible_port", "ansible_ssh_port")

@@ -3,7 +3,6 @@
 
 from vgpuctl.errors import UsageError
 from vgpuctl.inventory.layout import read_match
-from vgpuctl.inventory.layout_value import Value
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.constraints import Label, read_constraints
 from vgpuctl.model.host_constraints import (
@@ -14,6 +13,7 @@ from vgpuctl.model.host_constraints import (
     HostConstraints,
 )
 from vgpuctl.model.policy import parse_policy
+from vgpuctl.specs.value import Value
 
 VARIABLE = "vgpu_placing"
 

@@ -5,7 +5,7 @@ import ipaddress
 import re
 import string
 
-from vgpuctl.inventory.origin import Origin, malformed
+from vgpuctl.specs.origin import Origin, malformed
 
 LARGEST_RANGE = 100_000
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vgpuctl.inventory import host_names
-from vgpuctl.inventory.origin import Origin, UntrustedText, malformed
 from vgpuctl.inventory.tree import InventoryTree
-from vgpuctl.inventory.yaml_document import decode
+from vgpuctl.specs.document import decode
+from vgpuctl.specs.origin import Origin, UntrustedText, malformed
 
 _SECTION = re.compile(r"\[(?P<group>[^:\]\s]+)(?::(?P<kind>\w+))?\]\s*(?:#.*)?")
 _GROUP_NAME = re.compile(r"(?P<group>[^:\]\s]+)\s*(?:#.*)?")

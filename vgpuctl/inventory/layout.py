@@ -10,10 +10,10 @@ from vgpuctl import catalog
 from vgpuctl.errors import UsageError
 from vgpuctl.inventory.layout_kinds import read_kind
 from vgpuctl.inventory.layout_network import read_network
-from vgpuctl.inventory.layout_value import Value
 from vgpuctl.inventory.tree import VariableSet
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout
 from vgpuctl.model.units import parse_mib
+from vgpuctl.specs.value import Value
 
 VARIABLE = "vgpu"
 VERSION = 1

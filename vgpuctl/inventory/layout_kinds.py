@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from vgpuctl import catalog
-from vgpuctl.inventory.layout_value import Value
 from vgpuctl.model.layout import (
     Layout,
     LayoutKind,
@@ -23,6 +22,7 @@ from vgpuctl.model.layout import (
     WantedInstance,
 )
 from vgpuctl.planner.mig_geometry import instances_of, part_problem, split_name
+from vgpuctl.specs.value import Value
 
 _LARGEST_COUNT = 256
 _LONGEST_SLICE_MS = 30.0

@@ -4,8 +4,8 @@
 import ipaddress
 import re
 
-from vgpuctl.inventory.layout_value import Value
 from vgpuctl.model.layout import Encapsulation, NetworkLayout
+from vgpuctl.specs.value import Value
 
 _KEYS = ("southbound", "tunnels", "chassis", "encapsulation", "mtu")
 _REMOTE = re.compile(r"(?P<kind>ssl|tcp|unix):(?P<rest>[^\s,]+)")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.inventory.origin import UntrustedText
 from vgpuctl.inventory.tree import InventoryTree
+from vgpuctl.specs.origin import UntrustedText
 
 PROFILE = "inventory_legacy"
 

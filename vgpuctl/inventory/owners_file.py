@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file that says whose the domains of a host are: a mapping of domain to `TENANT` or `TENANT/NAME`."""
 
-from vgpuctl.inventory.layout_value import Value
-from vgpuctl.inventory.yaml_document import read_document
+from vgpuctl.specs.document import read_document
+from vgpuctl.specs.value import Value
 
 
 def read_owners(path: str) -> dict[str, str]:

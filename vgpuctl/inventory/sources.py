@@ -11,10 +11,10 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import host_names
 from vgpuctl.inventory.folder_walk import FolderWalk
 from vgpuctl.inventory.ini_source import add_ini
-from vgpuctl.inventory.origin import Origin, malformed, read_bytes
 from vgpuctl.inventory.tree import InventoryTree
-from vgpuctl.inventory.yaml_document import YamlDocument, decode, parse_document
 from vgpuctl.inventory.yaml_source import add_yaml
+from vgpuctl.specs.document import YamlDocument, decode, parse_document
+from vgpuctl.specs.origin import Origin, malformed, read_bytes
 
 IGNORED_FOLDERS = ("group_vars", "host_vars", "vars_plugins")
 IGNORED_ENDINGS = (

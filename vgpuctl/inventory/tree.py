@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.inventory.origin import Origin, malformed
+from vgpuctl.specs.origin import Origin, malformed
 
 # A file of host_vars bears a host's name and `.yaml`; file systems take 255 bytes.
 LONGEST_NAME = 250

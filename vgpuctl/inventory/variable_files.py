@@ -6,9 +6,9 @@ from pathlib import Path
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.folder_walk import FolderWalk
-from vgpuctl.inventory.origin import malformed
 from vgpuctl.inventory.tree import VariableSet
-from vgpuctl.inventory.yaml_document import read_document
+from vgpuctl.specs.document import read_document
+from vgpuctl.specs.origin import malformed
 
 _EXTENSIONS = ("", ".yml", ".yaml", ".json")
 

@@ -4,9 +4,9 @@
 from typing import Any
 
 from vgpuctl.inventory import host_names
-from vgpuctl.inventory.origin import malformed
 from vgpuctl.inventory.tree import InventoryTree
-from vgpuctl.inventory.yaml_document import YamlDocument
+from vgpuctl.specs.document import YamlDocument
+from vgpuctl.specs.origin import malformed
 
 _SECTIONS = ("hosts", "vars", "children")
 

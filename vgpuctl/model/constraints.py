@@ -57,28 +57,32 @@ def read_constraints(
 
     Raises UsageError.
     """
-    if policy is not None:
-        policy = str(parse_policy(policy))
-    name, together = None, Together.PREFER_APART
-    if group is not None:
-        name, colon, rule = group.partition(":")
-        if not _GROUP.fullmatch(name):
-            raise UsageError(f"group {name!a} cannot be used", hint="1 to 63 letters, digits, '.', '-' or '_'")
-        if colon:
-            try:
-                together = Together(rule)
-            except ValueError:
-                raise UsageError(
-                    f"group {group!a}: {rule!a} is no rule", hint=f"use {name}:{', '.join(Together)}"
-                ) from None
-    return Constraints(policy, _labels(required), _labels(preferred), name, together)
+    name, together = (None, Together.PREFER_APART) if group is None else parse_group(group)
+    return Constraints(
+        None if policy is None else str(parse_policy(policy)), _labels(required), _labels(preferred), name, together
+    )
+
+
+def parse_group(text: str) -> tuple[str, Together]:
+    """Read a group of VMs: `NAME` or `NAME:apart`. Raises UsageError."""
+    name, colon, rule = text.partition(":")
+    if not _GROUP.fullmatch(name):
+        raise UsageError(f"group {name!a} cannot be used", hint="1 to 63 letters, digits, '.', '-' or '_'")
+    if not colon:
+        return name, Together.PREFER_APART
+    try:
+        return name, Together(rule)
+    except ValueError:
+        raise UsageError(f"group {text!a}: {rule!a} is no rule", hint=f"use {name}:{', '.join(Together)}") from None
+
+
+def parse_label(text: str) -> Label:
+    """Read a label, `KEY=VALUE`. Raises UsageError."""
+    match = _LABEL.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!a} is no label", hint="write KEY=VALUE, for example rack=r1")
+    return match["key"], match["value"]
 
 
 def _labels(texts: Sequence[str]) -> tuple[Label, ...]:
-    labels = []
-    for text in texts:
-        match = _LABEL.fullmatch(text)
-        if match is None:
-            raise UsageError(f"{text!a} is no label", hint="write KEY=VALUE, for example rack=r1")
-        labels.append((match["key"], match["value"]))
-    return tuple(sorted(set(labels)))
+    return tuple(sorted({parse_label(text) for text in texts}))

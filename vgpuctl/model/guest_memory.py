@@ -5,7 +5,7 @@ import re
 from typing import NamedTuple
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.units import format_mib, parse_mib
+from vgpuctl.model.units import exact_mib, format_mib, parse_mib
 
 _KIB = re.compile(r"(?P<number>[0-9]{1,12})\s*k(?:i?b)?", re.IGNORECASE)
 
@@ -32,3 +32,8 @@ def parse_page_size(text: str, *, what: str) -> int:
 def format_page_size(size_kib: int) -> str:
     """`2 MiB`, `1 GiB`, `64 KiB`."""
     return f"{size_kib} KiB" if size_kib % 1024 else format_mib(size_kib // 1024)
+
+
+def exact_page_size(size_kib: int) -> str:
+    """Write a page size so that `parse_page_size` reads the same again: `2MiB`, `1GiB`, `64KiB`."""
+    return f"{size_kib}KiB" if size_kib % 1024 else exact_mib(size_kib // 1024)

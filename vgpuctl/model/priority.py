@@ -26,3 +26,9 @@ def parse_priority(text: str, *, what: str) -> int:
         return int(written)
     names = ", ".join(f"{one.name.lower()} ({one.value})" for one in PriorityClass)
     raise UsageError(f"{what} {text!a} is no priority", hint=f"use {names} or a number from 0 to {HIGHEST}")
+
+
+def format_priority(priority: int) -> str:
+    """Write a priority as `parse_priority` reads it: `normal`, or `501`."""
+    known = {int(one): one.name.lower() for one in PriorityClass}
+    return known.get(priority, str(priority))

@@ -46,3 +46,8 @@ def format_mib(size_mib: int) -> str:
         return f"{size_mib} MiB"
     gib = size_mib / 1024
     return f"{gib:.0f} GiB" if gib == int(gib) else f"{gib:.1f} GiB"
+
+
+def exact_mib(size_mib: int) -> str:
+    """Write a size so that `parse_mib` reads the same again: `512MiB`, `2GiB`, `1500MiB`."""
+    return f"{size_mib}MiB" if size_mib % 1024 else f"{size_mib // 1024}GiB"

@@ -51,7 +51,7 @@ class VmState(StrEnum):
 class DiskRequest:
     """The VM's disk. base_image: a name of the catalogue of images; None for an empty disk."""
 
-    size_mib: int
+    size_mib: int = 10240
     base_image: str | None = None
     pool: str = "default"
 

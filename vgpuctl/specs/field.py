@@ -2,7 +2,7 @@
 """The fields of what users write. One table per thing; flags, files, JSON schema, comparison and docs follow from it.
 
 A table says what a field is called, what it accepts and where the model keeps it. It reads nothing itself:
-`specs.reading` reads files and flags, `specs.schema` writes the JSON schema, `specs.comparison` compares.
+`specs.reading` reads files, `specs.flags` flags, `specs.schema` writes the JSON schema, `specs.comparison` compares.
 """
 
 import dataclasses
@@ -91,6 +91,7 @@ class Field:
     command line a flag that may be given several times. flag_names_file: the flag's value is a file whose text counts,
     as always for a Document. default: as a user would write it, where the model's own default does not say it.
     example: for the docs. parts: attributes beside `attribute`, for a parser that returns one value for each.
+    is_set: of a list, the order means nothing, and the model has it sorted. may_repeat: an item twice means two.
     """
 
     key: str
@@ -106,6 +107,8 @@ class Field:
     example: str = ""
     compared: Compared = Compared.ALWAYS
     parts: tuple[str, ...] = ()
+    is_set: bool = False
+    may_repeat: bool = False
 
     @property
     def path(self) -> str:
@@ -168,7 +171,7 @@ class Table(Generic[Model]):
 
     def written_default(self, field: Field) -> str | None:
         """The default as a user would write it; None where leaving the field out means none."""
-        if field.default is not None or field.is_required:
+        if field.default is not None or field.is_required or field.is_list:
             return field.default
         value = default_at(self.model, field.path.split("."))
         return None if value in (None, (), "") else show(field.type, value)
@@ -196,6 +199,13 @@ def default_at(model: type[Any], path: list[str]) -> Any:
             return field.default_factory()
         return None if field.default is dataclasses.MISSING else field.default
     raise KeyError(f"{model.__name__} has no attribute {path[0]}")
+
+
+def is_optional(model: type[Any], path: list[str]) -> bool:
+    """True if an attribute of a dataclass may be None, through nested dataclasses."""
+    for name in path[:-1]:
+        model = class_of(model, name)
+    return type(None) in typing.get_args(typing.get_type_hints(model)[path[-1]])
 
 
 def class_of(model: type[Any], attribute: str) -> type[Any]:

@@ -1,25 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a command's arguments and flags to the values of a table's fields."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vgpuctl.specs.field import Choice, Field, Text
+from vgpuctl.errors import UsageError
+from vgpuctl.specs.field import Choice, Field, Table, Text, Truth, Whole
 
 
-def read_flags(fields: Iterable[Field], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the arguments and flags that were given, by attribute. Raises UsageError."""
+def read_flags(
+    fields: Iterable[Field], given: Mapping[str, Any], read_file: Callable[[str], str] | None = None
+) -> dict[str, Any]:
+    """The values of the arguments and flags that were given, by attribute. Raises UsageError.
+
+    given: by `Field.parameter`; None and () are not given. read_file: the text of a file that a flag names.
+    """
     values: dict[str, Any] = {}
     for field in fields:
-        text = given.get(field.parameter)
-        if text in (None, ()):
+        written = given.get(field.parameter)
+        if written in (None, ()):
             continue
-        if field.is_list:
-            values[field.path] = tuple(dict.fromkeys(read_text(field, one) for one in text))
-        elif field.parts:
-            values |= zip((field.path, *field.parts), read_text(field, text), strict=True)
-        else:
-            values[field.path] = read_text(field, text)
+        texts = [written] if not field.is_list else written
+        if field.names_file and read_file is not None:
+            texts = [read_file(path) for path in texts]
+        made = [read_text(field, text) for text in texts]
+        store_value(values, field, collect(field, made) if field.is_list else made[0])
     return values
 
 
@@ -27,4 +32,33 @@ def read_text(field: Field, text: Any) -> Any:
     """One value as a command gets it. Raises UsageError."""
     if isinstance(field.type, Choice):
         return field.type.members(text)
-    return field.type.parse(text, what=field.flag or field.key) if isinstance(field.type, Text) else text
+    if isinstance(field.type, Whole | Truth):
+        return text
+    one = text.strip() if field.names_file and isinstance(field.type, Text) else text
+    return field.type.parse(one, what=field.flag or field.key)
+
+
+def refuse_lone_flags(table: Table[Any], given: Mapping[str, Any]) -> None:
+    """Raise UsageError for a flag that means nothing without another: `--initrd` needs `--kernel`."""
+    found = [field for field in table.fields if given.get(field.parameter) not in (None, ())]
+    for section in table.sections:
+        inside = [field for field in table.inside(section) if field in found]
+        openers = [table.field(f"{section.key}.{key}") for key in section.opened_by]
+        if inside and openers and not any(field in found for field in openers):
+            flags = " or ".join(str(field.flag) for field in openers)
+            raise UsageError(f"{inside[0].flag} needs {flags}", hint=f"give {flags} as well")
+
+
+def collect(field: Field, made: list[Any]) -> tuple[Any, ...]:
+    """The values of a list: each once, unless a repetition means something."""
+    if field.may_repeat:
+        return tuple(made)
+    return tuple(sorted(set(made)) if field.is_set else dict.fromkeys(made))
+
+
+def store_value(values: dict[str, Any], field: Field, value: Any) -> None:
+    """Put a value at its attribute; a field with parts has one value for each."""
+    way, _, last = field.path.rpartition(".")
+    inner = values.setdefault(way, {}) if way else values
+    several = value if field.parts and value is not None else (value,)
+    inner.update(zip((last, *field.parts), several, strict=value is not None))

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values as JSON text in the store's columns, and back, exactly.
 
-A request or share carries the version of its shape in a column of its own. Add fields with a default and raise the
-version; a row of a newer version is refused, never read by halves.
+A request or share carries the version of its shape in a column of its own; a row of a newer version is refused, never
+read by halves. A request with a field that this vgpuctl does not know is refused too, so that a new field of a request,
+which has a default, needs no new version. A new field of a share does.
 """
 
 import dataclasses
 import functools
 import hashlib
-from typing import TypeVar
+import typing
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -35,12 +37,14 @@ def encode(value: object) -> str:
 def decode_request(text: str, version: int, *, what: str) -> VmRequest:
     """Read a VM's request. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, REQUEST_VERSION, what=what)
+    _check_fields(text, VmRequest, what=what)
     return _decode(text, VmRequest, what=what)
 
 
 def decode_requests(text: str, version: int, *, what: str) -> tuple[VmRequest, ...]:
     """Read requests that were written together. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, REQUEST_VERSION, what=what)
+    _check_fields(text, tuple[VmRequest, ...], what=what)
     return _decode(text, tuple[VmRequest, ...], what=what)
 
 
@@ -96,6 +100,33 @@ def _decode(text: str, kind: type[_Value], *, what: str) -> _Value:
             f"{what} cannot be read from the store: {exc}",
             hint="the row is damaged, or another program wrote it; restore the store from a backup",
         ) from exc
+
+
+def _check_fields(text: str, kind: Any, *, what: str) -> None:
+    """Refuse a value with a field that this vgpuctl does not know. Damaged text is left to the decoder."""
+    try:
+        msgspec.json.decode(text, type=_shape(kind))
+    except msgspec.ValidationError as exc:
+        if "unknown field" in str(exc):
+            raise StoreUnusable(
+                f"{what} cannot be read from the store: {exc}", hint="use the newer vgpuctl that wrote it"
+            ) from exc
+    except msgspec.MsgspecError:
+        pass
+
+
+@functools.cache
+def _shape(kind: Any) -> Any:
+    """A type that accepts the fields of a dataclass, and of the dataclasses in it, with any values."""
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        fields = [(field.name, _shape(hints[field.name]) | None, None) for field in dataclasses.fields(kind)]
+        return msgspec.defstruct("Shape", fields, forbid_unknown_fields=True)
+    parts = typing.get_args(kind)
+    shapes = [shape for shape in map(_shape, parts) if shape is not Any]
+    if not shapes:
+        return Any
+    return list[shapes[0]] if typing.get_origin(kind) is tuple else shapes[0]  # type: ignore[valid-type]  # made here
 
 
 def _check_version(version: int, known: int, *, what: str) -> None:

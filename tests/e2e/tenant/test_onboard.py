@@ -142,7 +142,7 @@ def test_a_changed_file_changes_what_it_names_and_prune_removes_the_rest(operato
     file.write_text(file.read_text().replace("memory: 96MiB", "memory: 128MiB"))
     assert _words(operator.json("onboard", str(file), "--dry-run"))["differs"] == ["vm b"]
     refused = operator.is_refused("onboard", str(file))
-    assert (refused["reference"], refused["context"]) == ("vm-differs", ["memory_mib: 96 there, 128 wanted"])
+    assert (refused["reference"], refused["context"]) == ("vm-differs", ["memory: 96MiB there, 128MiB wanted"])
 
 
 def test_a_file_with_a_vm_that_differs_changes_nothing(operator: Operator, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_file_with_a_vm_that_differs_changes_nothing(operator: Operator, tmp_p
     before = [operator.json(command) for command in ("list-tenants", "list-vpc-objects", "list-networks")]
     file.write_text(two.replace("memory: 96MiB", "memory: 128MiB").replace("vms: 3}", "vms: 9}").replace("80", "443"))
     refused = operator.is_refused("onboard", str(file), "--prune")
-    assert (refused["reference"], refused["context"]) == ("vm-differs", ["memory_mib: 96 there, 128 wanted"])
+    assert (refused["reference"], refused["context"]) == ("vm-differs", ["memory: 96MiB there, 128MiB wanted"])
     assert [operator.json(command) for command in ("list-tenants", "list-vpc-objects", "list-networks")] == before
     assert sorted(one["vm"]["request"]["name"] for one in operator.json("list-vms", "--tenant", "initech")) == [
         "a",
@@ -240,7 +240,7 @@ REFUSED = [
         "5: a rule has ports, and any has none",
     ),
     ("version: 1\ntenant: a\nvms:\n  - name: b\n    memroy: 1GiB\n", "5: file.vms[0].memroy is not a key"),
-    ("version: 1\ntenant: a\nvms:\n  - {name: b}\n  - {name: b}\n", "5: file.vms[1].name is 'b', as at"),
+    ("version: 1\ntenant: a\nvms:\n  - {name: b}\n  - {name: b}\n", "5: file.vms[1] has the name 'b', as at"),
     ("version: 1\ntenant: a\ntenant: b\n", "3: key 'tenant' is written twice"),
     ("tenant: a\n", "has no 'version'"),
     ("version: 1\ntenant: [\n", "not valid YAML"),
@@ -250,7 +250,7 @@ REFUSED = [
 def test_a_wrong_file_is_refused_with_its_line_before_anything_is_done(tmp_path: Path) -> None:
     from vgpuctl.errors import InventoryError
     from vgpuctl.model.network import Backend
-    from vgpuctl.usecases.tenant.tenant_file import read_tenant_file
+    from vgpuctl.specs.tenant import read_tenant_file
 
     file = tmp_path / "tenant.yml"
     for text, said in REFUSED:

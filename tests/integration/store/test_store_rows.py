@@ -390,6 +390,18 @@ def test_row_of_a_newer_version_or_damaged_is_refused(store: Store, monkeypatch:
             session.vm("acme", "damaged")
 
 
+def test_a_request_with_a_field_of_a_newer_vgpuctl_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        encode = codec.encode
+        with monkeypatch.context() as patched:
+            patched.setattr(codec, "encode", lambda value: encode(value).replace('"autostart"', '"from_tomorrow"'))
+            session.add_vm(vm("newer"))
+        with pytest.raises(StoreUnusable, match="unknown field `from_tomorrow`") as refused:
+            session.vm("acme", "newer")
+        assert refused.value.hint == "use the newer vgpuctl that wrote it"
+
+
 def test_store_keeps_everything_after_it_is_closed(url: str) -> None:
     created, held = vm(), lease()
     with open_store(url) as store, store.transaction() as session:

@@ -31,7 +31,6 @@ from vgpuctl.inventory.exchange import (
     import_vgpu_device_manager,
 )
 from vgpuctl.inventory.exchange.vgpu_device_manager import time_sliced_layout
-from vgpuctl.inventory.yaml_document import parse_document
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -47,6 +46,7 @@ from vgpuctl.model.layout import (
     WantedInstance,
 )
 from vgpuctl.sharing.matching import entries_for
+from vgpuctl.specs.document import parse_document
 
 many = settings(max_examples=80, deadline=None)
 FORMATS = {

@@ -11,10 +11,10 @@ from vgpuctl import catalog
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.exchange import import_vgpu_device_manager
 from vgpuctl.inventory.exchange.kubernetes import read_tool_file
-from vgpuctl.inventory.yaml_document import parse_document
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, MigVgpuLayout, VgpuLayout, WantedInstance
 from vgpuctl.planner.mig_geometry import name_in, table_of_board
 from vgpuctl.sharing.matching import fits
+from vgpuctl.specs.document import parse_document
 from vgpuctl.usecases.layout.import_layout import list_missing
 
 PAIRS = (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import Inventory, host_names, load_inventory
-from vgpuctl.inventory.origin import Origin
+from vgpuctl.specs.origin import Origin
 
 FLEET = Path(__file__).parents[2] / "data" / "inventory" / "limit_exclude_and_intersect" / "hosts.yml"
 HERE = Origin("test")

@@ -21,7 +21,7 @@ from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.victims import choose_victims
 from vgpuctl.scheduler.what_if import changes_that_admit
-from vgpuctl.usecases.vm.vm_file import check_request
+from vgpuctl.specs.vm import check_request
 
 LARGE = 1024 * 1024
 SMALL = 2048

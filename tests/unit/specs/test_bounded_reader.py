@@ -15,8 +15,8 @@ from vgpuctl.inventory.owners_file import read_owners
 from vgpuctl.model.network import Backend
 from vgpuctl.specs import bounded_reader
 from vgpuctl.specs.bounded_reader import MOST_BYTES, Malformed, read_bounded, read_documents, read_json
-from vgpuctl.usecases.tenant.tenant_file import read_tenant_file
-from vgpuctl.usecases.vm.vm_file import read_vm_file
+from vgpuctl.specs.tenant import read_tenant_file
+from vgpuctl.specs.vm import read_vm_file
 from vgpuctl_lab.lab_file import read_lab_file
 
 
@@ -116,11 +116,11 @@ def test_a_wrong_field_of_a_vm_is_named_with_its_line(tmp_path: Path) -> None:
     path.write_text("name: web-1\n---\nvms:\n- name: web-2\n- name: web-3\n  disk:\n    size: [1]\n")
     with pytest.raises(VgpuctlError) as refused:
         read_vm_file(path, tenant="acme")
-    assert refused.value.message.startswith(f"{path}:7: VM 3: ")
+    assert refused.value.message.startswith(f"{path}:7: vms[1].disk.size is a list")
     path.write_text("name: web-1\n---\nname: web-2\ngpus: ['*']\n")
     with pytest.raises(VgpuctlError) as refused:
         read_vm_file(path, tenant="acme")
-    assert refused.value.message.startswith(f"{path}:3: ")
+    assert refused.value.message.startswith(f"{path}:4: ")
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\x1bb", "a\nb", "a\ud800b"])

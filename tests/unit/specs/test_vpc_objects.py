@@ -11,8 +11,8 @@ from vgpuctl.cli.network.vpc_objects import make
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.network import Backend
 from vgpuctl.model.vpc import VpcKind, VpcSpec
+from vgpuctl.specs.tenant import read_tenant_file
 from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, LISTED, describe, is_same, list_differences
-from vgpuctl.usecases.tenant.tenant_file import read_tenant_file
 
 GIVEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "gateway": ({"external_network": "internet"}, "gateway: internet", "gateway", "to internet"),

@@ -44,8 +44,8 @@ def command(
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.network import Backend
+    from vgpuctl.specs.tenant import read_tenant_file
     from vgpuctl.usecases.tenant.onboard import count, onboard
-    from vgpuctl.usecases.tenant.tenant_file import read_tenant_file
 
     with services(**where) as opened:
         backend = Backend.OVN if opened.has_northbound else Backend.LIBVIRT

@@ -119,7 +119,7 @@ def command(
 
 def _numbered(requests: Sequence[Any], count: int, *, is_file: bool) -> list[Any]:
     """The VM of the command line `count` times, with numbers behind its name."""
-    from vgpuctl.usecases.vm.vm_file import check_request
+    from vgpuctl.specs.vm import check_request
 
     if is_file:
         raise UsageError("--count goes with a NAME, not with -f FILE", hint="write each VM under `vms:`")

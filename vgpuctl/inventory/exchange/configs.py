@@ -17,10 +17,10 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.inventory.exchange.refusal import Left, host_reasons
-from vgpuctl.inventory.layout_value import Value
-from vgpuctl.inventory.yaml_document import YamlDocument
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, Layout
 from vgpuctl.sharing.matching import entries_for
+from vgpuctl.specs.document import YamlDocument
+from vgpuctl.specs.value import Value
 
 VERSION = "v1"
 NVIDIA = "10de"

@@ -4,8 +4,8 @@
 import re
 from pathlib import Path
 
-from vgpuctl.inventory.origin import Origin, malformed, read_bytes
-from vgpuctl.inventory.yaml_document import YamlDocument, decode, parse_document
+from vgpuctl.specs.document import YamlDocument, decode, parse_document
+from vgpuctl.specs.origin import Origin, malformed, read_bytes
 
 _NEXT_DOCUMENT = re.compile(r"---(?:\s|$)")
 _HINT = "give the text under `data` of the ConfigMap as a file of its own"

@@ -16,12 +16,12 @@ from vgpuctl.catalog import short_name
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.exchange.refusal import Left, host_reasons
 from vgpuctl.inventory.exchange.vgpu_device_manager import time_sliced_layout
-from vgpuctl.inventory.layout_value import Value
-from vgpuctl.inventory.yaml_document import read_document
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, VgpuLayout
 from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.layout.shares import share_uuid
 from vgpuctl.sharing.matching import entries_for
+from vgpuctl.specs.document import read_document
+from vgpuctl.specs.value import Value
 
 _SUBJECT = "a definition of mdevctl"
 _CALLOUTS = "scripts.d"

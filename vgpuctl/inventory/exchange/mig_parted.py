@@ -11,10 +11,10 @@ from typing import Any
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.inventory.exchange.configs import Frame, export_config, import_config
 from vgpuctl.inventory.exchange.refusal import Left
-from vgpuctl.inventory.layout_value import Value
-from vgpuctl.inventory.yaml_document import YamlDocument
 from vgpuctl.model.layout import HostLayout, Layout, MigLayout, OffLayout
 from vgpuctl.planner.mig_geometry import devices_of, instances_of, part_problem, split_name
+from vgpuctl.specs.document import YamlDocument
+from vgpuctl.specs.value import Value
 
 _PROFILE = re.compile(r"[1-9]\d*g\.\d+gb(?:[+-][a-z][a-z.,]*)*")
 _MOST = 256

@@ -14,9 +14,9 @@ from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.inventory.exchange.configs import Frame, export_config, import_config
 from vgpuctl.inventory.exchange.refusal import Left
 from vgpuctl.inventory.layout_kinds import sizes_differ
-from vgpuctl.inventory.layout_value import Value
-from vgpuctl.inventory.yaml_document import YamlDocument
 from vgpuctl.model.layout import HostLayout, Layout, MigVgpuLayout, SizeMode, VgpuLayout, WantedInstance
+from vgpuctl.specs.document import YamlDocument
+from vgpuctl.specs.value import Value
 
 _MOST = 256
 _GRAPHICS = "GFX"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from vgpuctl.errors import StateError, VmDiffers
 from vgpuctl.model.queue import QueueEntry, QueueKind
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.specs.vm import list_differences
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.support.differences import vm_differences
 
 
 def find_waiting(session: Session, requests: Sequence[VmRequest]) -> QueueEntry | None:
@@ -26,7 +26,7 @@ def find_waiting(session: Session, requests: Sequence[VmRequest]) -> QueueEntry 
             hint=f"take them out first: vgpuctl leave-queue {entry.request.name} --tenant {entry.request.tenant}",
         )
     for request in requests:
-        differences = vm_differences(waiting[request.name], request)
+        differences = list_differences(waiting[request.name], request)
         if differences:
             raise VmDiffers(
                 f"VM {request.name} of tenant {request.tenant} waits in the queue with another specification",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from vgpuctl.errors import StateError, VmDiffers
 from vgpuctl.model.vm import VmRequest, VmState
-from vgpuctl.usecases.support.differences import vm_differences
+from vgpuctl.specs.vm import list_differences
 from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.created_vm import CreatedVm
@@ -44,7 +44,7 @@ def _find(services: Services, request: VmRequest, *, is_reserved: bool) -> Creat
         leases = session.leases(vm_uuid=vm.uuid)
     if is_reserved:
         request = replace(request, duration_s=vm.request.duration_s, host=vm.request.host)
-    differences = vm_differences(vm.request, request)
+    differences = list_differences(vm.request, request)
     if differences:
         raise VmDiffers(
             f"VM {request.name} of tenant {request.tenant} exists on {vm.host} with another specification",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place of a value in the inventory, and the error that names it."""
+"""The place of a value in a file, and the error that names it."""
 
 import contextlib
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def located(path: str) -> Iterator[None]:
 
 
 def read_bytes(path: str) -> bytes:
-    """Read a file of the inventory. Raises InventoryError with what the system answered, and for vault files."""
+    """Read a file that a user wrote. Raises InventoryError with what the system answered, and for vault files."""
     with located(path):
         content = read_bounded(Path(path))
     if content.startswith(b"$ANSIBLE_VAULT;"):

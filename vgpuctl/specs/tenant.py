@@ -2,36 +2,73 @@
 """Reading an onboarding file, schema version 1 (docs/onboarding.md); every refusal names file and line."""
 
 import base64
-import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgpuctl.errors import InventoryError, UsageError
-from vgpuctl.inventory.layout_value import Value
-from vgpuctl.inventory.yaml_document import read_document
+from vgpuctl.errors import InventoryError
 from vgpuctl.model.network import Backend, NetworkRequest, parse_address, parse_cidr
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmRequest, check_name
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.resources import parse_amount, parse_resource
-from vgpuctl.specs.field import Choice, Field, Table, Text, Whole
+from vgpuctl.specs.document import read_document
+from vgpuctl.specs.field import Choice, Field, Table, Text, Truth, Whole
 from vgpuctl.specs.flags import read_text
+from vgpuctl.specs.reading import read_file_entry, read_value
+from vgpuctl.specs.secret_file import SecretFiles
+from vgpuctl.specs.value import Value
+from vgpuctl.specs.vm import TENANT_VM, VM, check_request
 from vgpuctl.specs.vpc_objects import KINDS, ObjectKind, Written
-from vgpuctl.usecases.support.secret_file import SecretFiles
-from vgpuctl.usecases.vm.vm_file import VmFile, read_entry
 
 VERSION = 1
-_KEYS = (
-    *("version", "tenant", "pools", "quotas", "guaranteed", "priority", "networks", "ssh_keys", "secrets", "vms"),
-    *(kind.section for kind in KINDS if kind.written is not Written.IN_NETWORKS),
+
+
+@dataclass(frozen=True)
+class Head:
+    """The keys of a tenant's file that hold one value or one list. priority, ssh_keys: of VMs that name none."""
+
+    version: int
+    tenant: str
+    pools: tuple[str, ...] = ()
+    priority: int | None = None
+    ssh_keys: tuple[str, ...] = ()
+
+
+HEAD = Table(
+    "this file",
+    Head,
+    (
+        Field("version", Whole(VERSION, VERSION), "Version of this schema", is_required=True),
+        Field("tenant", Text(check_name), "Name of the tenant", is_required=True),
+        Field("pools", Text(check_name), "Pool of hosts that the tenant may use", is_list=True),
+        Field("priority", VM.field("priority").type, "Priority of VMs that name none"),
+        Field("ssh_keys", Text(), "SSH public key of VMs that name none", is_list=True),
+    ),
 )
-_NETWORK_KEYS = (
-    *("cidr", "dns", "isolated", "backend", "host"),
-    *(kind.section for kind in KINDS if kind.written is Written.IN_NETWORKS),
+
+
+def _parse_cidr(text: str, /, *, what: str) -> str:
+    return str(parse_cidr(text, what=what))
+
+
+NETWORK = Table(
+    "a network",
+    NetworkRequest,
+    (
+        Field("cidr", Text(_parse_cidr), "Addresses of the network, for example 10.0.0.0/24", is_required=True),
+        Field("dns", Text(parse_address), "Resolver for the guests", is_list=True),
+        Field("isolated", Truth(), "No way out of the network"),
+        Field("backend", Choice(Backend), "What carries the network", default="the operator's"),
+        Field("host", Text(), "Host of a libvirt network"),
+    ),
 )
+IN_FILE = tuple(kind for kind in KINDS if kind.written is not Written.IN_NETWORKS)
+IN_NETWORKS = tuple(kind for kind in KINDS if kind.written is Written.IN_NETWORKS)
+AMOUNTS = ("quotas", "guaranteed")
+_BESIDE = (*AMOUNTS, "networks", "secrets", "vms", *(kind.section for kind in IN_FILE))
 
 
 def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequence[Path] = ()) -> TenantFile:
@@ -50,39 +87,27 @@ def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequ
     version = entries["version"].whole(0, 1 << 31)
     if version != VERSION:
         raise entries["version"].refuse(f"is {version}", hint=f"this vgpuctl reads version {VERSION}")
-    entries = root.fields(_KEYS, required=("tenant",))
-    tenant = _name(entries["tenant"])
+    head = HEAD.build(read_file_entry(HEAD, root, beside=_BESIDE))
     return TenantFile(
-        tenant,
+        head.tenant,
         _amounts(entries.get("quotas")),
         _amounts(entries.get("guaranteed")),
-        tuple(_name(item) for item in _items(entries.get("pools"))),
+        head.pools,
         tuple(
-            _network(value, name, tenant, default_backend=default_backend)
+            _network(value, name, head.tenant, default_backend=default_backend)
             for name, value in _mapping(entries.get("networks"))
         ),
         tuple(_objects(entries)),
-        tuple(_vms(entries, tenant, SecretFiles(path, secrets_from))),
+        tuple(_vms(entries, head, SecretFiles(path, secrets_from))),
     )
 
 
 def _network(value: Value, name: str, tenant: str, *, default_backend: Backend) -> NetworkRequest:
-    keys = value.fields(_NETWORK_KEYS, required=("cidr",))
-    backend = keys["backend"].choice(Backend) if "backend" in keys else None
-    host = keys["host"].text() if "host" in keys else None
-    with _at(value):
+    values = read_file_entry(NETWORK, value, beside=[kind.section for kind in IN_NETWORKS])
+    with value.located():
         check_name(name, what="network name")
-        cidr = str(parse_cidr(keys["cidr"].text(), what="cidr"))
-        dns = tuple(parse_address(item.text(), what="dns") for item in _items(keys.get("dns")))
-    return NetworkRequest(
-        name,
-        tenant,
-        cidr,
-        dns,
-        isolated=keys["isolated"].truth() if "isolated" in keys else False,
-        backend=backend or (Backend.LIBVIRT if host else default_backend),
-        host=host,
-    )
+    backend = Backend.LIBVIRT if values.get("host") else default_backend
+    return NETWORK.build({"name": name, "tenant": tenant, "backend": backend} | values)
 
 
 def _objects(entries: dict[str, Value]) -> Iterator[VpcSpec]:
@@ -114,7 +139,7 @@ def _values(
     name: the value of the first field, where the file has it as a key. item: fields of a list's items.
     """
     if name is not None:
-        with _at(value):
+        with value.located():
             own = {fields[0].path: read_text(fields[0], name)}
         return own | _values(fields[1:], value, item=item)
     if len(fields) == 1:
@@ -128,39 +153,28 @@ def _value(field: Field, value: Value, item: Table[Any] | None) -> object:
     if field.is_list:
         return tuple(_value(replace(field, is_list=False), one, item) for one in value.items())
     if item is not None and isinstance(value.content, dict):
-        with _at(value):
+        with value.located():
             return item.build(_values(item.fields, value))
-    if isinstance(field.type, Whole):
-        return value.whole(field.type.lowest, field.type.highest)
-    if isinstance(field.type, Choice):
-        return value.choice(field.type.members)
-    assert isinstance(field.type, Text)
-    is_number = field.type.takes_numbers and type(value.content) is int
-    with _at(value):
-        return field.type.parse(str(value.content) if is_number else value.text(), what=value.name)
+    return read_value(field.type, value)
 
 
-def _vms(entries: dict[str, Value], tenant: str, files: SecretFiles) -> Iterator[VmRequest]:
+def _vms(entries: dict[str, Value], head: Head, files: SecretFiles) -> Iterator[VmRequest]:
     token = _licence_token(entries, files)
-    keys = tuple(item.text() for item in _items(entries.get("ssh_keys")))
-    known = (*(name for name in VmFile.__struct_fields__ if name != "tenant"), "secrets")
+    common: dict[str, Any] = {"tenant": head.tenant} | ({} if head.priority is None else {"priority": head.priority})
     seen: dict[str, Value] = {}
     for item in _items(entries.get("vms")):
-        fields = item.fields(known, required=("name",))
-        content = {name: value.content for name, value in fields.items() if name != "secrets"}
-        if "priority" in entries:
-            content.setdefault("priority", entries["priority"].content)
-        with _at(item):
-            request = read_entry(content, "this VM", tenant)
+        values = common | read_file_entry(TENANT_VM, item)
+        wanted = values.pop("secrets", ())
+        if wanted and token is None:
+            raise item.refuse("lists a secret that the file does not have", hint="add `secrets: {licence_token: …}`")
+        with item.located():
+            request = check_request(VM.build(values))
         if request.name in seen:
-            raise fields["name"].refuse(f"is {request.name!r}, as at {seen[request.name].origin}")
+            raise item.refuse(f"has the name {request.name!r}, as at {seen[request.name].origin}")
         seen[request.name] = item
-        wanted = [one.text() for one in _items(fields.get("secrets"))]
-        if wanted not in ([], ["licence_token"]) or (wanted and token is None):
-            raise fields["secrets"].refuse(f"is {wanted}", hint="the file's `secrets` can have licence_token")
         cloud_init = replace(
             request.cloud_init,
-            ssh_authorized_keys=request.cloud_init.ssh_authorized_keys or keys,
+            ssh_authorized_keys=request.cloud_init.ssh_authorized_keys or head.ssh_keys,
             licence_token=token if wanted else None,
         )
         yield replace(request, cloud_init=cloud_init)
@@ -173,7 +187,7 @@ def _licence_token(entries: dict[str, Value], files: SecretFiles) -> SecretText 
     if value is None:
         return None
     file = value.fields(("file",), required=("file",))["file"]
-    with _at(file):
+    with file.located():
         return SecretText.of(base64.b64encode(files.read(file.text())).decode())
 
 
@@ -181,14 +195,9 @@ def _amounts(value: Value | None) -> dict[str, int | None]:
     amounts: dict[str, int | None] = {}
     for name, amount in _mapping(value):
         written = str(amount.content) if isinstance(amount.content, int | float) else amount.text()
-        with _at(amount):
+        with amount.located():
             amounts[parse_resource(name)] = parse_amount(name, written)
     return amounts
-
-
-def _name(value: Value) -> str:
-    with _at(value):
-        return check_name(value.text(), what=value.name)
 
 
 def _items(value: Value | None) -> list[Value]:
@@ -197,12 +206,3 @@ def _items(value: Value | None) -> list[Value]:
 
 def _mapping(value: Value | None) -> list[tuple[str, Value]]:
     return [] if value is None else list(value.mapping().items())
-
-
-@contextlib.contextmanager
-def _at(value: Value) -> Iterator[None]:
-    """Tell file and line of a UsageError that a check raised without knowing them."""
-    try:
-        yield
-    except UsageError as error:
-        raise InventoryError(f"{value.origin}: {error.message}", hint=error.hint) from error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read one YAML or JSON file, with the line of everything in it at hand for errors.
+"""Read YAML and JSON files, with the line of everything in them at hand for errors.
 
 Values are what ansible's loader makes of them; its tags `!unsafe` is kept, `!vault` is refused.
 """
@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 import yaml
 
 from vgpuctl.agent.wire.strict_json import NotJson
-from vgpuctl.inventory.origin import Origin, UntrustedText, located, malformed, read_bytes
 from vgpuctl.specs import bounded_reader
 from vgpuctl.specs.lines import line_in, root_node
+from vgpuctl.specs.origin import Origin, UntrustedText, located, malformed, read_bytes
 
 _VAULT_HINT = "keep secrets in the SSH agent or in files of mode 0600; vgpuctl does not read vaults"
 
@@ -36,12 +36,13 @@ class _VaultFound(Exception):
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """One file's content. data: what it holds, None when it is empty."""
+    """One YAML document of a file. data: what it holds, None when it is empty. number: which document, from 0."""
 
     path: str
     text: str
     data: Any
     warnings: tuple[str, ...] = ()
+    number: int = 0
 
     def origin(self, *keys: object) -> Origin:
         """Name the place of a key path in this file; its line is looked up only when it is printed."""
@@ -53,7 +54,7 @@ class YamlDocument:
 
     @functools.cached_property
     def _root(self) -> Any:
-        return root_node(self.text)
+        return root_node(self.text, document=self.number)
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ def read_document(path: str) -> YamlDocument:
     return parse_document(path, decode(path, read_bytes(path)))
 
 
+def read_documents(path: str) -> list[YamlDocument]:
+    """Read every document of a YAML or JSON file, also empty ones. Raises InventoryError."""
+    return _parse(path, decode(path, read_bytes(path)), single=False)
+
+
 def decode(path: str, content: bytes) -> str:
     """Decode a file's bytes as UTF-8, without a byte order mark. Raises InventoryError with the line."""
     with located(path):
@@ -82,23 +88,28 @@ def decode(path: str, content: bytes) -> str:
 
 def parse_document(path: str, text: str) -> YamlDocument:
     """Parse text that was read from `path`: as JSON where it is JSON, else as YAML. Raises InventoryError."""
+    (document,) = _parse(path, text, single=True)
+    return document
+
+
+def _parse(path: str, text: str, *, single: bool) -> list[YamlDocument]:
     with located(path):
         try:
             if text.lstrip()[:1] in ("{", "["):
                 with contextlib.suppress(NotJson):
-                    return YamlDocument(path, text, bounded_reader.read_json(text, hook=_revive))
+                    return [YamlDocument(path, text, bounded_reader.read_json(text, hook=_revive))]
             with bounded_reader.yaml_errors(text):
                 bounded_reader.check(text)
                 loader = _Loader(text)
-                (data,) = bounded_reader.read_yaml(loader, single=True)
+                contents = bounded_reader.read_yaml(loader, single=single)
         except _VaultFound as exc:
             origin = Origin(path, exc.line or None)
             raise malformed(origin, "the value is encrypted by ansible-vault (!vault)", hint=_VAULT_HINT) from exc
-    warnings = (
+    warnings = tuple(
         f"{Origin(path, line)}: key {key!r} is written twice in one mapping; the last one counts"
         for line, key in loader.repeated_keys
     )
-    return YamlDocument(path, text, data, tuple(warnings))
+    return [YamlDocument(path, text, data, warnings, number) for number, data in enumerate(contents)]
 
 
 def _revive(value: dict[str, Any]) -> Any:

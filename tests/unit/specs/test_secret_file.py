@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vgpuctl.errors import UsageError
-from vgpuctl.usecases.support.secret_file import SecretFiles, open_without_links
+from vgpuctl.specs.secret_file import SecretFiles, open_without_links
 
 
 def _secret(path: Path, content: bytes = b"token") -> Path:

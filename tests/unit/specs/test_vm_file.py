@@ -7,7 +7,7 @@ import pytest
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.vm import DiskRequest, Firmware
-from vgpuctl.usecases.vm.vm_file import read_vm_file
+from vgpuctl.specs.vm import read_vm_file
 
 
 def _write(folder: Path, text: str) -> Path:
@@ -33,24 +33,32 @@ def test_several_documents_and_a_list_are_read_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "said", "hint"),
     [
-        ("name: web-1\nmemroy: 4GiB\n", "memroy"),
-        ("name: web-1\nvcpus: two\n", "$.vcpus"),
-        ("name: web-1\nfirmware: efi\n", "firmware"),
-        ("- just\n- a list\n", "VM 1"),
-        ("", "holds no VM"),
-        ("name: [unclosed\n", "not valid YAML"),
-        ("name: web-1\nvcpus: 0\n", "vCPUs"),
-        ("name: web-1\nmemory: 1\n", "1 MiB"),
-        ("name: web-1\n---\nname: web-1\n", "twice"),
-        ("name: web-1\nkernel: {path: boot/vmlinuz}\n", "path"),
+        ("name: web-1\nmemroy: 4GiB\n", "vm.yml:2: vm.memroy is not a key of a VM", "did you mean memory?"),
+        ("name: web-1\nvcpus: two\n", "vm.yml:2: vm.vcpus is 'two', text, not a whole number", None),
+        ("name: web-1\nvcpus: 0\n", "vm.yml:2: vm.vcpus is 0", "it can be 1 to 512"),
+        ("name: web-1\nfirmware: uefy\n", "vm.yml:2: vm.firmware is 'uefy'", "did you mean uefi?"),
+        ("name: web-1\n---\nname: web-2\ndisk:\n  siez: 1GiB\n", "vm.yml:5: vm.disk.siez is not", "did you mean size?"),
+        ("vms:\n- name: web-1\n- name: web-2\n  memory: much\n", "vm.yml:4: vms[1].memory is 'much'", "2GiB"),
+        ("name: web-1\nkernel: {initrd: a}\n", "vm.yml:2: vm.kernel has no 'image'", None),
+        ("name: web-1\nkernel: {path: boot/vmlinuz}\n", "vm.yml:2: vm.kernel.path", "image"),
+        ("name: web-1\nname: web-2\n", "vm.yml:2: key 'name' is written twice", None),
+        ("- just\n- a list\n", "vm.yml:1: vm is a list, not a mapping", None),
+        ("", "holds no VM", None),
+        ("name: [unclosed\n", "not valid YAML", None),
+        ("name: web-1\nmemory: 1\n", "vm.yml:1: 1 MiB", None),
+        ("name: web-1\n---\nname: web-1\n", "vm.yml:3: VM web-1 of tenant acme is in this file twice", None),
+        ("memory: 1GiB\n", "vm.yml:1: vm has no 'name'", None),
     ],
 )
-def test_a_wrong_file_names_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_file_names_line_and_key_and_what_was_meant(
+    tmp_path: Path, text: str, said: str, hint: str | None
+) -> None:
     with pytest.raises(UsageError) as refused:
         read_vm_file(_write(tmp_path, text), tenant="acme")
     assert said in refused.value.message
+    assert hint is None or hint in (refused.value.hint or "")
 
 
 def test_a_vm_without_tenant_is_refused(tmp_path: Path) -> None:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One value inside a structured variable, read with its type and refused with the file and line that set it."""
+"""One value that a user wrote, read with its type and refused with the file and line that set it."""
 
+import contextlib
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from vgpuctl.errors import InventoryError
-from vgpuctl.inventory.origin import Origin, UntrustedText
+from vgpuctl.errors import InventoryError, UsageError
+from vgpuctl.specs.origin import Origin, UntrustedText
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -58,6 +59,14 @@ class Value:
                 raise self._child(key).refuse(f"is a key that is {kind_of(key)}, not text", hint="quote it")
         return {str(key): self._child(key) for key in self.content}
 
+    @contextlib.contextmanager
+    def located(self) -> "Iterator[None]":
+        """Add file and line to a UsageError that a check raises without knowing them."""
+        try:
+            yield
+        except UsageError as error:
+            raise InventoryError(f"{self.origin}: {error.message}", hint=error.hint) from error
+
     def fields(self, known: Sequence[str], *, required: Collection[str] = ()) -> "dict[str, Value]":
         """The entries of a mapping with these keys at most. Raises InventoryError for another and for a missing one."""
         entries = self.mapping()
@@ -88,6 +97,12 @@ class Value:
                 "is a jinja template, which vgpuctl does not evaluate",
                 hint="write the value itself, or under `!unsafe` when the braces belong to it",
             )
+        return str(self.content)
+
+    def document(self) -> str:
+        """A text of any number of lines, kept as it is."""
+        if not isinstance(self.content, str):
+            raise self._wrong_type("text", hint="write it as a block: `|`, and the text indented below")
         return str(self.content)
 
     def texts(self) -> tuple[str, ...]:

@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fields of a VM, and what is read with them: the flags of create-vm, and VM files (docs/vm-file.md).
+
+A new field is a row here, an attribute with a default of `VmRequest`, and the place that uses it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from vgpuctl.errors import InventoryError, UsageError
+from vgpuctl.model.constraints import Together, parse_group, parse_label
+from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
+from vgpuctl.model.guest_memory import exact_page_size, format_page_size, parse_page_size
+from vgpuctl.model.policy import parse_policy
+from vgpuctl.model.priority import format_priority, parse_priority
+from vgpuctl.model.secret_text import SecretText
+from vgpuctl.model.texts import texts_of
+from vgpuctl.model.times import format_duration, parse_duration
+from vgpuctl.model.units import exact_mib, format_mib, parse_mib
+from vgpuctl.model.vm import Firmware, Preemption, VmRequest, check_name, named_network
+from vgpuctl.specs import comparison
+from vgpuctl.specs.document import YamlDocument, read_documents
+from vgpuctl.specs.field import Choice, Compared, Document, Field, Section, Table, Text, Truth, Whole
+from vgpuctl.specs.flags import read_flags, refuse_lone_flags
+from vgpuctl.specs.reading import read_file_entry
+from vgpuctl.specs.value import Value
+
+_NOT_IN_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_NOT_IN_DOCUMENT = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def _parse_gpu(text: str, /, *, what: str) -> GpuRequest:
+    return parse_gpu_request(text)
+
+
+def _show_gpu(gpu: GpuRequest) -> str:
+    return gpu.text
+
+
+def _parse_network(text: str, /, *, what: str) -> str | None:
+    return named_network(text)
+
+
+def _parse_policy(text: str, /, *, what: str) -> str:
+    return str(parse_policy(text))
+
+
+def _parse_label(text: str, /, *, what: str) -> tuple[str, str]:
+    return parse_label(text)
+
+
+def _parse_group(text: str, /, *, what: str) -> tuple[str, Together]:
+    return parse_group(text)
+
+
+def _parse_secret(text: str, /, *, what: str) -> SecretText:
+    return SecretText.of(text)
+
+
+_NAME = Text(check_name)
+_SIZE = Text(parse_mib, exact_mib, takes_numbers=True)
+_PAGE_SIZE = Text(parse_page_size, exact_page_size)
+_LABEL = Text(_parse_label, "=".join)
+
+VM = Table(
+    "a VM",
+    VmRequest,
+    (
+        Field("name", _NAME, "Name of the VM: 1 to 63 letters, digits, '.', '-' or '_'", is_required=True),
+        Field("tenant", Text(), "Tenant that owns the VM", flag="--tenant", metavar="NAME"),
+        Field(
+            "gpus",
+            Text(_parse_gpu, _show_gpu),
+            "GPU shares: A40-8Q, 2*L40S-48Q, passthrough, passthrough:H100*4, vf:BOARD, '2*memory>=16GiB'",
+            flag="--gpu",
+            metavar="WHAT",
+            is_list=True,
+            may_repeat=True,
+            example="[A40-8Q]",
+        ),
+        Field("vcpus", Whole(1, 512), "Number of virtual CPUs", flag="--vcpus", metavar="NUMBER", example="4"),
+        Field(
+            "memory",
+            _SIZE,
+            "Memory: 512MiB, 8GiB, 4096 (MiB)",
+            "memory_mib",
+            "--memory",
+            metavar="SIZE",
+            example="8GiB",
+        ),
+        Field(
+            "hugepages",
+            _PAGE_SIZE,
+            "Back the memory with huge pages of this size, 2MiB or 1GiB; the host must reserve them",
+            "hugepages_kib",
+            "--hugepages",
+            metavar="SIZE",
+            example="1GiB",
+        ),
+        Field(
+            "disk.size",
+            _SIZE,
+            "Size of the disk; no disk without it and without a base image",
+            "disk.size_mib",
+            "--disk",
+            metavar="SIZE",
+            example="40GiB",
+        ),
+        Field(
+            "disk.base_image",
+            Text(),
+            "Base image of the disk, by its name in `list-images`; an empty disk without it",
+            flag="--base-image",
+            metavar="IMAGE",
+            example="debian-12",
+        ),
+        Field("disk.pool", Text(), "libvirt storage pool of the disk", flag="--pool", metavar="NAME"),
+        Field(
+            "network",
+            Text(_parse_network),
+            "Network of the tenant, or else a libvirt network of the host; `none` for no network",
+            flag="--network",
+            metavar="NAME",
+        ),
+        Field(
+            "security_groups",
+            Text(),
+            "Security group of the tenant for the port, in an OVN network; the group `default` without it",
+            flag="--security-group",
+            metavar="NAME",
+            is_list=True,
+            example="[web]",
+        ),
+        Field(
+            "bandwidth_mbps",
+            Whole(1, 400_000),
+            "Limit of the port's bandwidth in each direction, in Mbit/s",
+            flag="--bandwidth",
+            metavar="MBIT/S",
+            example="1000",
+        ),
+        Field("firmware", Choice(Firmware), "Firmware", flag="--firmware", example="uefi"),
+        Field(
+            "cloud_init.ssh_authorized_keys",
+            Text(),
+            "SSH public key for cloud-init's user",
+            flag="--ssh-key",
+            metavar="FILE",
+            is_list=True,
+            flag_names_file=True,
+            example="[ssh-ed25519 AAAA… alice]",
+        ),
+        Field(
+            "cloud_init.user_data", Document(_parse_secret), "cloud-init user-data", flag="--user-data", metavar="FILE"
+        ),
+        Field(
+            "cloud_init.network_config",
+            Document(_parse_secret),
+            "cloud-init network-config",
+            flag="--network-config",
+            metavar="FILE",
+        ),
+        Field(
+            "cloud_init.hostname", Text(), "Host name of the guest", flag="--hostname", metavar="NAME", example="web-1"
+        ),
+        Field(
+            "kernel.image",
+            Text(),
+            "Kernel to boot directly, by its name in `list-images`",
+            "direct_kernel.kernel",
+            "--kernel",
+            metavar="IMAGE",
+            is_required=True,
+            example="debian-12-kernel",
+        ),
+        Field(
+            "kernel.initrd",
+            Text(),
+            "Initial RAM disk of the kernel, by its name in `list-images`",
+            "direct_kernel.initrd",
+            "--initrd",
+            metavar="IMAGE",
+            example="debian-12-initrd",
+        ),
+        Field(
+            "kernel.command_line",
+            Text(),
+            "Command line of the kernel",
+            "direct_kernel.command_line",
+            "--kernel-args",
+            metavar="TEXT",
+            example="console=ttyS0",
+        ),
+        Field("host", Text(), "Use only this host", flag="--host", metavar="NAME", compared=Compared.IF_GIVEN),
+        Field(
+            "policy",
+            Text(_parse_policy),
+            "How to choose among hosts and GPUs, for example spread or least-utilised@80",
+            "constraints.policy",
+            "--policy",
+            metavar="POLICY",
+            compared=Compared.NEVER,
+            example="spread",
+        ),
+        Field(
+            "require_labels",
+            _LABEL,
+            "Use only GPUs with this label",
+            "constraints.required",
+            "--require-label",
+            metavar="KEY=VALUE",
+            is_list=True,
+            is_set=True,
+            compared=Compared.NEVER,
+            example="[rack=r1]",
+        ),
+        Field(
+            "prefer_labels",
+            _LABEL,
+            "Use GPUs with this label first",
+            "constraints.preferred",
+            "--prefer-label",
+            metavar="KEY=VALUE",
+            is_list=True,
+            is_set=True,
+            compared=Compared.NEVER,
+            example="[tier=gold]",
+        ),
+        Field(
+            "group",
+            Text(_parse_group),
+            "Group of the tenant's VMs: apart, together, prefer-apart (the default) or prefer-together",
+            "constraints.group",
+            "--group",
+            metavar="NAME[:RULE]",
+            parts=("together",),
+            compared=Compared.NEVER,
+            example="web:apart",
+        ),
+        Field("autostart", Truth(), "Start the VM when its host boots", flag="--autostart"),
+        Field(
+            "priority",
+            Text(parse_priority, format_priority, takes_numbers=True),
+            "Priority: low (100), normal (500), high (700), critical (900) or a number from 0 to 1000",
+            flag="--priority",
+            metavar="CLASS",
+        ),
+        Field(
+            "preemptible",
+            Choice(Preemption),
+            "Let a VM of a higher priority take the shares; this VM is then kept stopped, or queued to start again",
+            flag="--preemptible",
+            example="stop",
+        ),
+        Field(
+            "duration",
+            Text(parse_duration, format_duration),
+            "How long the VM is needed: 90m, 2h, 1d12h; `vgpuctl controller` then stops it; no end without it",
+            "duration_s",
+            "--for",
+            metavar="DURATION",
+            example="2h",
+        ),
+    ),
+    (
+        Section("disk", "The disk", opened_by=("size", "base_image")),
+        Section("cloud_init", "The cloud-init seed"),
+        Section("kernel", "Boot a kernel directly, without a boot loader", "direct_kernel", opened_by=("image",)),
+    ),
+)
+_LICENCE = Field(
+    "licence_token",
+    Document(_parse_secret),
+    "NVIDIA's client configuration token, from the `secrets` of the tenant's file",
+    "cloud_init.licence_token",
+)
+ALL_FIELDS = replace(VM, fields=(*VM.fields, _LICENCE))
+"""Also what only a tenant's file can give."""
+
+
+class VmSecret(StrEnum):
+    """A secret of a tenant's file that goes into a VM's seed."""
+
+    LICENCE_TOKEN = "licence_token"
+
+
+TENANT_VM = replace(
+    VM,
+    fields=(
+        *(field for field in VM.fields if field.key != "tenant"),
+        Field("secrets", Choice(VmSecret), "Secret of this file to put into the VM's seed", is_list=True),
+    ),
+)
+"""A VM inside a tenant's file."""
+
+
+def read_vm_flags(given: Mapping[str, Any], read_file: Callable[[str], str]) -> VmRequest:
+    """Make the VM of a command line. given: by `Field.parameter`, and `name`. Raises UsageError."""
+    if given.get("name") is None:
+        raise UsageError("no VM named", hint="vgpuctl create-vm NAME --tenant T --gpu A40-8Q, or -f FILE")
+    if given.get("tenant") is None:
+        raise UsageError("no tenant named", hint="give --tenant NAME")
+    refuse_lone_flags(VM, given)
+    return check_request(VM.build(read_flags(VM.fields, given, read_file)))
+
+
+def read_vm_file(path: Path, *, tenant: str | None) -> list[VmRequest]:
+    """Read every VM of a file. tenant: used where the file names none.
+
+    Raises UsageError with file, line and key.
+    """
+    try:
+        documents = read_documents(str(path))
+        for document in documents:
+            if document.warnings:
+                raise InventoryError(document.warnings[0], hint="write each key once")
+        found = [(entry, _read_one(entry, tenant)) for document in documents for entry in _entries(document)]
+    except InventoryError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    if not found:
+        raise UsageError(f"{path} holds no VM", hint="write one VM per document, or a list under `vms:`")
+    seen: dict[tuple[str, str], Value] = {}
+    for entry, request in found:
+        first = seen.setdefault((request.tenant, request.name), entry)
+        if first is not entry:
+            raise UsageError(
+                f"{entry.origin}: VM {request.name} of tenant {request.tenant} is in this file twice,"
+                f" first at {first.origin}"
+            )
+    return [request for _, request in found]
+
+
+def _entries(document: YamlDocument) -> Iterator[Value]:
+    data = document.data
+    if isinstance(data, dict) and set(data) == {"vms"}:
+        yield from Value(data["vms"], document.origin("vms"), "", name="vms", subject="a VM").items()
+    elif data is not None:
+        yield Value(data, document.origin(), "", name="vm", subject="a VM")
+
+
+def _read_one(entry: Value, tenant: str | None) -> VmRequest:
+    values = {"tenant": tenant} | read_file_entry(VM, entry)
+    if values["tenant"] is None:
+        raise entry.refuse("has no tenant", hint="write `tenant:` in the file or give --tenant")
+    with entry.located():
+        return check_request(VM.build(values))
+
+
+def list_differences(there: VmRequest, wanted: VmRequest) -> list[str]:
+    """One line per field that differs: `memory: 2GiB there, 4GiB wanted`."""
+    there = replace(there, cloud_init=there.cloud_init.with_known_digests(wanted.cloud_init))
+    return comparison.list_differences(ALL_FIELDS, there, wanted)
+
+
+def check_request(request: VmRequest) -> VmRequest:
+    """Accept a request whose numbers, names and texts can be used at all. Raises UsageError."""
+    check_name(request.name, what="VM name")
+    check_name(request.tenant, what="tenant")
+    documents = {field.path for field in ALL_FIELDS.fields if isinstance(field.type, Document)}
+    for path, text in texts_of(request):
+        _check_text(path, text, is_document=path in documents)
+    if len(request.tenant) + len(request.name) > 100:
+        raise UsageError("tenant and VM name have more than 100 characters together")
+    if request.memory_mib < 64:
+        raise UsageError(f"{request.memory_mib} MiB of memory are too few", hint="at least 64MiB")
+    if request.hugepages_kib is not None and request.memory_mib * 1024 % request.hugepages_kib:
+        size = format_page_size(request.hugepages_kib)
+        raise UsageError(
+            f"{format_mib(request.memory_mib)} of memory are not a whole number of huge pages of {size}",
+            hint=f"ask for a multiple of {size}",
+        )
+    if sum(gpu.count for gpu in request.gpus) > 16:
+        raise UsageError("more than 16 GPUs for one VM")
+    return request
+
+
+def _check_text(path: str, text: str, *, is_document: bool) -> None:
+    """Refuse what neither a domain, a path nor a database can hold; documents have lines, other texts have not."""
+    found = (_NOT_IN_DOCUMENT if is_document else _NOT_IN_TEXT).search(text)
+    if found is not None:
+        raise UsageError(
+            f"{path} contains the character {ascii(found[0])[1:-1]}, which cannot be used there",
+            hint="remove control characters" + ("" if is_document else " and line ends"),
+        )

@@ -68,13 +68,29 @@ def test_every_source_file_names_its_licence() -> None:
         assert f"SPDX-License-Identifier: {wanted}" in head, f"{path.relative_to(ROOT)} lacks {wanted}"
 
 
-def test_every_command_has_its_page_and_its_test() -> None:
+def test_one_name_runs_through_the_floors() -> None:
+    """A command's file has the same name in cli, usecases and docs, and its folder has an end-to-end test of it."""
+    from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY
+
+    for name in COMMANDS:
+        folder = FOLDERS[name]
+        module = MADE_BY.get(name, name.replace("-", "_"))
+        wanted = [
+            f"vgpuctl/cli/{folder}/{module}.py",
+            f"vgpuctl/usecases/{folder}/{module}.py",
+            f"docs/commands/{name}.md",
+        ]
+        missing = [one for one in wanted if not (ROOT / one).exists()]
+        assert not missing, f"{name}: {', '.join(missing)} is missing"
+        tests = [path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e" / folder).glob("test_*.py")]
+        assert any(f'"{name}"' in text for text in tests), f"no test in tests/e2e/{folder} runs {name}"
+
+
+def test_every_page_of_a_command_has_its_command() -> None:
     from vgpuctl.cli.contents import COMMANDS
 
-    e2e = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "e2e").rglob("*.py"))
-    for name in COMMANDS:
-        assert (ROOT / "docs" / "commands" / f"{name}.md").exists(), f"docs/commands/{name}.md is missing"
-        assert f'"{name}"' in e2e, f"no end-to-end test calls {name}"
+    pages = {path.stem for path in (ROOT / "docs" / "commands").glob("*.md")}
+    assert pages - {"vgpuctl", "lab"} == set(COMMANDS)
 
 
 def test_no_file_is_two_subjects() -> None:

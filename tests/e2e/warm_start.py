@@ -171,5 +171,5 @@ def _command(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    with socket.socket(fileno=int(sys.argv[1])) as the_door:
-        _serve(the_door)
+    with socket.socket(fileno=int(sys.argv[1])) as requests:
+        _serve(requests)

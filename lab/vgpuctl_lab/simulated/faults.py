@@ -11,8 +11,8 @@ from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
 
 Active = tuple[str, str | None, int]
 # What the lab daemon has to apply; the agent sees the others by itself.
-_AT_THE_DOORS = ("libvirtd", "sshd", "network", "power-off")
-_OF_HOST = (*_AT_THE_DOORS, "disk-full", "clock-skew")
+_AT_LISTENERS = ("libvirtd", "sshd", "network", "power-off")
+_OF_HOST = (*_AT_LISTENERS, "disk-full", "clock-skew")
 
 
 def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None) -> str | None:
@@ -54,7 +54,7 @@ def active(lab: LabFolder, host: str) -> list[Active]:
 
 
 def _heed(lab: LabFolder, host: str, kind: str) -> None:
-    if kind in _AT_THE_DOORS:
+    if kind in _AT_LISTENERS:
         fleet.heed_faults(host, folder=lab)
 
 

@@ -20,7 +20,7 @@ _HOST = "vgpuctl.agent.host"
 _RUN_FILE = "from vgpuctl.agent.__main__ import main; main()"
 
 
-class DoorFinder(MetaPathFinder):
+class AdapterFinder(MetaPathFinder):
     """Finds the agent's own `host` module and puts the host adapter of the simulated machine in it."""
 
     def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -29,11 +29,11 @@ class DoorFinder(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path)  # type: ignore[arg-type]
         if spec is not None and spec.loader is not None:
-            spec.loader = DoorLoader(spec.loader)
+            spec.loader = AdapterLoader(spec.loader)
         return spec
 
 
-class DoorLoader(Loader):
+class AdapterLoader(Loader):
     """Runs the agent's module, then replaces its `Host`."""
 
     def __init__(self, loader: Loader) -> None:
@@ -79,7 +79,7 @@ def main() -> None:
     real = pwd.getpwuid
     # The agent is kept in the host's home, not in that of this machine's user.
     pwd.getpwuid = lambda number: pwd.struct_passwd((*real(number)[:5], home, real(number)[6]))
-    sys.meta_path.insert(0, DoorFinder())
+    sys.meta_path.insert(0, AdapterFinder())
     sys.argv = ["-c", *arguments[2:]]
     exec(compile(arguments[1], "<string>", "exec"), {"__name__": "__main__"})
 

@@ -133,12 +133,12 @@ def test_the_dhcp_server_answers_known_ports_only(networks: LibvirtNetworks, hyp
     assert f"--conf-file=/var/lib/libvirt/dnsmasq/{network.label}.conf" in running
 
 
-DOOR = 8022
+PORT = 8022
 _SERVE = f"""
 import socket, threading
-server = socket.create_server(("0.0.0.0", {DOOR}))
+server = socket.create_server(("0.0.0.0", {PORT}))
 heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-heard.bind(("0.0.0.0", {DOOR}))
+heard.bind(("0.0.0.0", {PORT}))
 
 def answer():
     while True:
@@ -156,14 +156,14 @@ import socket, sys
 guest = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 guest.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
 guest.settimeout(2)
-guest.sendto(b"?", (sys.argv[1], {DOOR}))
+guest.sendto(b"?", (sys.argv[1], {PORT}))
 guest.recv(1)
 """
 
 
 @contextlib.contextmanager
 def _guest(libvirtd: LocalLibvirtd, bridge: str, address: str, mac: str) -> Iterator[str]:
-    """A namespace on a bridge, as a VM would be, by the port `vgt-port`; yields its name. The host serves DOOR."""
+    """A namespace on a bridge, as a VM would be, by the port `vgt-port`; yields its name. The host serves PORT."""
     name = f"vgt-{uuid.uuid4().hex[:8]}"
     with contextlib.ExitStack() as stack:
         subprocess.run(["ip", "netns", "add", name], check=True)
@@ -193,7 +193,7 @@ def _guest(libvirtd: LocalLibvirtd, bridge: str, address: str, mac: str) -> Iter
 
 
 def _reaches(guest: str, address: str) -> bool:
-    program = f"import socket; socket.create_connection(({address!r}, {DOOR}), 2).close()"
+    program = f"import socket; socket.create_connection(({address!r}, {PORT}), 2).close()"
     entered = ["ip", "netns", "exec", guest, sys.executable, "-c", program]
     return subprocess.run(entered, capture_output=True, check=False).returncode == 0
 

@@ -38,7 +38,7 @@ from vgpuctl_lab.simulated.machine.tree import VGPU_CONFIG
 EVERY_KIND = frozenset(("vf-profile", "mdev-vf", "mdev", "passthrough", "vf"))
 _PLACE = re.compile(r"\{(\w+)(?::([^}]+))?\}")
 # A write or a read as the kernel takes it, with the errno's name for an answer.
-_AT_THE_DOOR = """
+_ON_THE_ADAPTER = """
 import errno, os, sys
 try:
     if len(sys.argv) > 2:
@@ -230,7 +230,7 @@ class SimulatedBench(Bench):
     ) -> None:
         super().__init__(agent)
         self.lab_folder = lab_folder
-        self._door = SimulatedHost(str(folder))
+        self._adapter = SimulatedHost(str(folder))
         self._restart = restart
 
     def reboot(self) -> None:
@@ -240,7 +240,7 @@ class SimulatedBench(Bench):
     def write(self, path: str, text: str) -> str:
         """Write to the simulated machine."""
         try:
-            self._door.write_text(path, text)
+            self._adapter.write_text(path, text)
         except OSError as error:
             return errno.errorcode[error.errno or 0]
         return "ok"
@@ -248,7 +248,7 @@ class SimulatedBench(Bench):
     def read(self, path: str) -> str:
         """Read from the simulated machine."""
         try:
-            return self._door.read(path)
+            return self._adapter.read(path)
         except Problem as problem:
             return problem.errno or problem.code
 
@@ -274,14 +274,14 @@ class KernelBench(Bench):
 
     def write(self, path: str, text: str) -> str:
         """Write in the host."""
-        return self._at_the_door(path, text)
+        return self._on_the_adapter(path, text)
 
     def read(self, path: str) -> str:
         """Read in the host."""
-        return self._at_the_door(path)
+        return self._on_the_adapter(path)
 
-    def _at_the_door(self, *arguments: str) -> str:
-        code, output, errors = self._host.run(["python3", "-c", _AT_THE_DOOR, *arguments])
+    def _on_the_adapter(self, *arguments: str) -> str:
+        code, output, errors = self._host.run(["python3", "-c", _ON_THE_ADAPTER, *arguments])
         assert code == 0, errors
         return output.removesuffix("\n")
 

@@ -13,15 +13,8 @@ from tests.agent.kernel import add_program, make, problem, take
 from tests.agent.machine import ReadableTree, a40, function, mdev_types, profile_vf, vf_address
 from vgpuctl.agent.host_lock import LOCK
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.steps import (
-    BindDriver,
-    CreateMdev,
-    DeleteMdev,
-    ResetFunction,
-    SetVgpuType,
-    SetVirtualFunctions,
-    Step,
-)
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
+from vgpuctl.agent.wire.steps import BindDriver, ResetFunction, SetVirtualFunctions, Step
 
 PF = "0000:41:00.0"
 AUDIO = "0000:41:00.1"
@@ -41,8 +34,8 @@ PROFILE = (a40(total_vfs=1), {f"{machine.device_path(PF)}/sriov_numvfs": "1\n"},
 IDEMPOTENT: dict[str, tuple[tuple[ReadableTree, ...], Step]] = {
     "mdev.create": (MDEV, CreateMdev(PF, "nvidia-558", UUID)),
     "mdev.delete": ((*MDEV, machine.active_mdev(UUID, PF, "nvidia-558")), DeleteMdev(UUID)),
-    "vgpu.set-type": (PROFILE, SetVgpuType(VF, "558")),
-    "vgpu.clear-type": ((*PROFILE, profile_vf(0, current="558")), SetVgpuType(VF, "0")),
+    "vf-profile.set": (PROFILE, SetVfProfile(VF, "558")),
+    "vgpu.clear-type": ((*PROFILE, profile_vf(0, current="558")), SetVfProfile(VF, "0")),
     "driver.bind": (CARD, BindDriver((PF, AUDIO), "vfio-pci")),
 }
 
@@ -75,9 +68,9 @@ HELD: dict[str, tuple[tuple[ReadableTree, ...], Step]] = {
         (*MDEV, machine.active_mdev(UUID, PF, "nvidia-558"), machine.holder(77, "/dev/vfio/40", vm_uuid=VM)),
         DeleteMdev(UUID),
     ),
-    "vgpu.set-type": (
+    "vf-profile.set": (
         (*PROFILE, profile_vf(0, current="558"), machine.holder(77, "/dev/vfio/devices/vfio0", vm_uuid=VM)),
-        SetVgpuType(VF, "0"),
+        SetVfProfile(VF, "0"),
     ),
     "driver.bind": (
         (a40(driver="vfio-pci"), machine.holder(77, "/dev/vfio/14", vm_uuid=VM)),
@@ -106,7 +99,7 @@ WRONG: dict[str, Step] = {
     "bad-driver": BindDriver((PF,), "../x"),
     "not-found": ResetFunction("0000:99:00.0"),
     "type-not-offered": CreateMdev(PF, "nvidia-1", UUID),
-    "no-vgpu-profile": SetVgpuType(PF, "558"),
+    "no-vgpu-interface": SetVfProfile(PF, "558"),
     "not-sriov": SetVirtualFunctions(PF, 4),
 }
 
@@ -120,7 +113,7 @@ def test_a_wrong_step_is_refused_without_a_write(code: str, tmp_path: Path) -> N
 
 def test_a_type_id_must_be_decimal(tmp_path: Path) -> None:
     for text in ("nvidia-558", "0x22e", "", "٣", "-1"):
-        assert problem(take(make(tmp_path / repr(text), *PROFILE), SetVgpuType(VF, text))).code == "bad-type"
+        assert problem(take(make(tmp_path / repr(text), *PROFILE), SetVfProfile(VF, text))).code == "bad-type"
 
 
 def test_apply_stops_at_the_first_problem_and_returns_what_was_done(tmp_path: Path) -> None:
@@ -209,7 +202,7 @@ def test_a_removal_that_never_ends_is_given_up(tmp_path: Path) -> None:
 
 def test_another_type_is_taken_away_first(tmp_path: Path) -> None:
     host = make(tmp_path, *PROFILE, profile_vf(0, current="562"))
-    reply = take(host, SetVgpuType(VF, "558"))
+    reply = take(host, SetVfProfile(VF, "558"))
     assert (reply.changes[0].before, reply.changes[0].after) == ("562", "558")
     assert [text for path, text in host.written if path.endswith("current_vgpu_type")] == ["0", "558"]
 
@@ -217,7 +210,7 @@ def test_another_type_is_taken_away_first(tmp_path: Path) -> None:
 # How NVIDIA's driver refuses after the end of a VM: the VFIO device is in use, the plugin lives, RM refuses.
 LATE = [errno.EPERM] * 40 + [errno.EBUSY] * 10 + [errno.EIO] * 10
 LETTING_GO: dict[str, tuple[tuple[ReadableTree, ...], Step]] = {
-    "current_vgpu_type": ((*PROFILE, profile_vf(0, current="562")), SetVgpuType(VF, "0")),
+    "current_vgpu_type": ((*PROFILE, profile_vf(0, current="562")), SetVfProfile(VF, "0")),
     "/remove": ((*MDEV, machine.active_mdev(UUID, PF, "nvidia-558")), DeleteMdev(UUID)),
 }
 
@@ -249,7 +242,7 @@ def test_an_agent_without_rights_is_told_so_at_once(number: int, tmp_path: Path)
     host = make(tmp_path, *PROFILE, profile_vf(0, current="562"))
     host.has_root = number == errno.EACCES
     host.refusals["current_vgpu_type"] = [number] * 1000
-    refused = problem(take(host, SetVgpuType(VF, "0")))
+    refused = problem(take(host, SetVfProfile(VF, "0")))
     assert "must run as root" in refused.message
     assert (host.waited_s, len(host.written)) == (0, 1)
 
@@ -257,7 +250,7 @@ def test_an_agent_without_rights_is_told_so_at_once(number: int, tmp_path: Path)
 def test_a_type_set_by_another_meanwhile_is_named_as_such(tmp_path: Path) -> None:
     host = make(tmp_path, *PROFILE)
     host.refusals["current_vgpu_type"] = [errno.EPERM]
-    refused = problem(take(host, SetVgpuType(VF, "558")))
+    refused = problem(take(host, SetVfProfile(VF, "558")))
     assert "has a vGPU already" in refused.message
     assert "root" not in f"{refused.message} {refused.hint}"
 
@@ -265,9 +258,9 @@ def test_a_type_set_by_another_meanwhile_is_named_as_such(tmp_path: Path) -> Non
 def test_a_refused_type_tells_the_resource_managers_code(tmp_path: Path) -> None:
     host = make(tmp_path, *PROFILE, profile_vf(0, types=("562",)))
     host.kernel_says = ["NVRM: Failed to add vgpu create request: 0x1A"]
-    refused = problem(take(host, SetVgpuType(VF, "558")))
+    refused = problem(take(host, SetVfProfile(VF, "558")))
     assert (refused.code, refused.rm_code) == ("vgpu-refused", "0x1a")
-    dry = problem(take(host, SetVgpuType(VF, "558"), dry_run=True))
+    dry = problem(take(host, SetVfProfile(VF, "558"), dry_run=True))
     assert dry.code == "type-not-creatable"
     assert "562" in dry.message
 

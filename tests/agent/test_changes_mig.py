@@ -9,6 +9,7 @@ import pytest
 
 from tests.agent.simulated import PF, VM, Machine
 from tests.unit.lab.mig_card import all_layouts
+from vgpuctl.agent.wire.sharing import SetVfProfile
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     CreateGpuInstance,
@@ -16,7 +17,6 @@ from vgpuctl.agent.wire.steps import (
     ResetGpu,
     SetMigMode,
     SetServiceActive,
-    SetVgpuType,
     SetVirtualFunctions,
     Step,
 )
@@ -242,7 +242,7 @@ def test_an_instance_with_a_vgpu_is_in_use_by_its_vm(tmp_path: Path) -> None:
     machine.done(CreateGpuInstance(PF, "1g.5gb", 1))
     assert machine.creatable("A100-1-5C", "A100-2-10C", "A100-4C") == [2, 0, 0]
     vf = machine.gpu().vfs[0].address
-    machine.done(SetVgpuType(vf, machine.type_id("A100-1-5C")))
+    machine.done(SetVfProfile(vf, machine.type_id("A100-1-5C")))
     assert machine.creatable("A100-1-5C") == [1]
     mig = machine.gpu().mig
     assert mig is not None and [one.in_use for one in mig.instances] == [True, False]
@@ -254,7 +254,7 @@ def test_an_instance_with_a_vgpu_is_in_use_by_its_vm(tmp_path: Path) -> None:
     assert "qemu-system-x86_64" in machine.refused(DestroyGpuInstance(PF, "1g.5gb", None)).message
     assert machine.done(DestroyGpuInstance(PF, "1g.5gb", None, 1))
     end(machine.files, set())
-    assert machine.done(SetVgpuType(vf, "0"), DestroyGpuInstance(PF, "1g.5gb", 0))
+    assert machine.done(SetVfProfile(vf, "0"), DestroyGpuInstance(PF, "1g.5gb", 0))
 
 
 def test_several_vgpus_of_one_size_share_an_instance(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_several_vgpus_of_one_size_share_an_instance(tmp_path: Path) -> None:
     machine.done(ON, SetVirtualFunctions(PF, 48), CreateGpuInstance(PF, "1g.24gb+gfx", 3))
     assert machine.creatable("DC-1-8Q", "DC-1-12Q", "DC-1-24Q") == [3, 2, 1]
     vf = machine.gpu().vfs[0].address
-    machine.done(SetVgpuType(vf, machine.type_id("DC-1-8Q")))
+    machine.done(SetVfProfile(vf, machine.type_id("DC-1-8Q")))
     assert machine.creatable("DC-1-8Q", "DC-1-12Q", "DC-1-24Q") == [2, 0, 0]
 
 

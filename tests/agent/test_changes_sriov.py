@@ -6,7 +6,8 @@ from pathlib import Path
 from tests.agent import machine
 from tests.agent.kernel import FakeKernel, add_program, make, problem, take
 from tests.agent.machine import Tree, a40, function, profile_vf, vf_address
-from vgpuctl.agent.wire.steps import SetVgpuType, SetVirtualFunctions
+from vgpuctl.agent.wire.sharing import SetVfProfile
+from vgpuctl.agent.wire.steps import SetVirtualFunctions
 
 PF = "0000:41:00.0"
 VF = vf_address(0)
@@ -110,8 +111,8 @@ def test_other_vendors_counts_pass_through_zero(tmp_path: Path) -> None:
 
 def test_a_dry_run_believes_in_vfs_that_it_would_enable(tmp_path: Path) -> None:
     host = make(tmp_path, a40(total_vfs=4))
-    steps = (SetVirtualFunctions(PF, 4), SetVgpuType(VF, "558"))
+    steps = (SetVirtualFunctions(PF, 4), SetVfProfile(VF, "558"))
     reply = take(host, *steps, dry_run=True)
     assert reply.problem is None
     assert [change.changed for change in reply.changes] == [True, True]
-    assert problem(take(host, SetVgpuType(VF, "558"), dry_run=True)).code == "not-found"
+    assert problem(take(host, SetVfProfile(VF, "558"), dry_run=True)).code == "not-found"

@@ -7,12 +7,12 @@ import pytest
 
 from tests.agent.simulated import PF, VM, Machine
 from vgpuctl.agent.wire.facts import SchedulerFacts
+from vgpuctl.agent.wire.sharing import SetVfProfile
 from vgpuctl.agent.wire.steps import (
     CreateGpuInstance,
     SetHeterogeneousMode,
     SetMigMode,
     SetVgpuScheduler,
-    SetVgpuType,
     SetVirtualFunctions,
     Step,
 )
@@ -55,21 +55,21 @@ def test_mixed_sizes_let_places_decide(tmp_path: Path) -> None:
     assert machine.gpu().heterogeneous is True
     assert machine.creatable("L40S-8Q", "L40S-16Q", "L40S-24Q", "L40S-48Q") == [4, 2, 2, 1]
     vfs = [vf.address for vf in machine.gpu().vfs]
-    machine.done(SetVgpuType(vfs[0], machine.type_id("L40S-16Q")), SetVgpuType(vfs[1], machine.type_id("L40S-8Q")))
+    machine.done(SetVfProfile(vfs[0], machine.type_id("L40S-16Q")), SetVfProfile(vfs[1], machine.type_id("L40S-8Q")))
     assert machine.host.read(f"/sys/bus/pci/devices/{vfs[1]}/nvidia/placement_id") == "16"
     assert machine.creatable("L40S-8Q", "L40S-16Q", "L40S-24Q", "L40S-48Q") == [2, 1, 1, 0]
-    refused = machine.refused(SetVgpuType(vfs[2], machine.type_id("L40S-48Q")))
+    refused = machine.refused(SetVfProfile(vfs[2], machine.type_id("L40S-48Q")))
     assert (refused.code, refused.rm_code) == ("vgpu-refused", "0x1a")
 
 
 def test_mixed_sizes_are_refused_over_vgpus_and_lost_with_the_vfs(tmp_path: Path) -> None:
     machine = Machine(tmp_path, L40S, with_vfs=True)
     vf = machine.gpu().vfs[0].address
-    machine.done(SetVgpuType(vf, machine.type_id("L40S-8Q")))
+    machine.done(SetVfProfile(vf, machine.type_id("L40S-8Q")))
     refused = machine.refused(MIXED)
     assert refused.code == "vgpus-active"
     assert vf in refused.message
-    machine.done(SetVgpuType(vf, "0"), MIXED)
+    machine.done(SetVfProfile(vf, "0"), MIXED)
     machine.done(SetVirtualFunctions(PF, 0))
     assert machine.gpu().heterogeneous is False
 
@@ -88,7 +88,7 @@ def test_sizes_mix_inside_an_instance(tmp_path: Path) -> None:
     mig = machine.gpu().mig
     assert mig is not None and mig.instances[0].heterogeneous is True
     vfs = [vf.address for vf in machine.gpu().vfs]
-    machine.done(SetVgpuType(vfs[0], machine.type_id("DC-1-8Q")), SetVgpuType(vfs[1], machine.type_id("DC-1-12Q")))
+    machine.done(SetVfProfile(vfs[0], machine.type_id("DC-1-8Q")), SetVfProfile(vfs[1], machine.type_id("DC-1-12Q")))
     assert machine.refused(SetHeterogeneousMode(PF, False, 3)).code == "vgpus-active"
 
 
@@ -108,7 +108,7 @@ def raw_slice_ns(machine: Machine) -> int:
 
 def start_vm(machine: Machine) -> None:
     vf = machine.gpu().vfs[0].address
-    machine.done(SetVgpuType(vf, machine.type_id("L40S-8Q")))
+    machine.done(SetVfProfile(vf, machine.type_id("L40S-8Q")))
     start(machine.files, VM, "web", [HostDevice(function=vf)])
 
 
@@ -155,7 +155,7 @@ def test_a_note_that_cannot_be_read_is_none(tmp_path: Path) -> None:
 def test_the_scheduler_waits_for_the_end_of_every_vm(tmp_path: Path) -> None:
     machine = Machine(tmp_path, L40S, with_vfs=True)
     vf = machine.gpu().vfs[0].address
-    machine.done(SetVgpuType(vf, machine.type_id("L40S-8Q")))
+    machine.done(SetVfProfile(vf, machine.type_id("L40S-8Q")))
     start(machine.files, VM, "web", [HostDevice(function=vf)])
     refused = machine.refused(EQUAL_SHARE)
     assert refused.code == "held"

@@ -7,7 +7,8 @@ import pytest
 
 from tests.agent.simulated import PF, VM, Machine
 from vgpuctl.agent.wire.facts import Gpu
-from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVgpuType, SetVirtualFunctions
+from vgpuctl.agent.wire.sharing import SetVfProfile
+from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVirtualFunctions
 from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 from vgpuctl_lab.simulated.machine.nvml import CODES
 
@@ -71,7 +72,7 @@ def test_a_vgpu_that_ends_while_it_is_read_is_no_problem(tmp_path: Path) -> None
         SetMigMode(PF, True), SetVirtualFunctions(PF, machine.card.total_vfs), CreateGpuInstance(PF, "1g.5gb", 0)
     )
     vf = machine.gpu().vfs[0].address
-    machine.done(SetVgpuType(vf, machine.type_id("A100-1-5C")))
+    machine.done(SetVfProfile(vf, machine.type_id("A100-1-5C")))
     start(machine.files, VM, "web", [HostDevice(function=vf)])
     inject(machine, nvmlVgpuInstanceGetGpuInstanceId=NOT_FOUND)
     gpu = machine.gpu()

@@ -19,7 +19,8 @@ import pytest
 
 from tests.agent import machine
 from vgpuctl.agent.host_lock import LOCK
-from vgpuctl.agent.wire.steps import CreateMdev, DeleteMdev, ResetFunction
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev
+from vgpuctl.agent.wire.steps import ResetFunction
 from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, CommandTimedOut, PythonMissing
 from vgpuctl.hosts import bundle as agent_bundle
 from vgpuctl.hosts.agent_client import AgentClient

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.simulated import PF, VM, Machine, PatientHost
-from vgpuctl.agent.wire.steps import BindDriver, SetVgpuType, SetVirtualFunctions
+from vgpuctl.agent.wire.sharing import SetVfProfile
+from vgpuctl.agent.wire.steps import BindDriver, SetVirtualFunctions
 from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 
 A40 = "a40/vf-profile"
@@ -121,7 +122,7 @@ def test_vfs_that_register_late_are_waited_for_and_not_cycled(tmp_path: Path) ->
 def test_sick_vfs_are_left_alone_while_one_of_the_card_is_held(tmp_path: Path) -> None:
     machine = Machine(tmp_path, A40, with_vfs=True, host=PatientHost)
     first, second = machine.gpu().vfs[:2]
-    machine.done(SetVgpuType(first.address, machine.type_id("A40-8Q")))
+    machine.done(SetVfProfile(first.address, machine.type_id("A40-8Q")))
     start(machine.files, VM, "web", [HostDevice(function=first.address)])
     machine.host.write("/sys/bus/pci/drivers/nvidia/unbind", second.address)
     assert machine.refused(everything(machine)).code == "held"

@@ -4,7 +4,8 @@
 from pathlib import Path
 
 from tests.agent.simulated import PF, Machine
-from vgpuctl.agent.wire.steps import QuarantineFunction, SetVgpuType, SetVirtualFunctions
+from vgpuctl.agent.wire.sharing import SetVfProfile
+from vgpuctl.agent.wire.steps import QuarantineFunction, SetVirtualFunctions
 
 
 def uses(machine: Machine) -> list[int]:
@@ -16,9 +17,9 @@ def test_every_new_vgpu_counts_as_the_last_use_of_its_vf(tmp_path: Path) -> None
     first, second, _ = (vf.address for vf in machine.gpu().vfs[:3])
     assert uses(machine) == [0, 0, 0]
     type_id = machine.type_id("A40-8Q")
-    machine.done(SetVgpuType(second, type_id), SetVgpuType(first, type_id), SetVgpuType(first, "0"))
+    machine.done(SetVfProfile(second, type_id), SetVfProfile(first, type_id), SetVfProfile(first, "0"))
     assert uses(machine) == [2, 1, 0]
-    machine.done(SetVgpuType(second, "0"), SetVgpuType(second, type_id))
+    machine.done(SetVfProfile(second, "0"), SetVfProfile(second, type_id))
     assert uses(machine) == [2, 3, 0]
 
 

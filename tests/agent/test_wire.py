@@ -23,13 +23,12 @@ from vgpuctl.agent.wire.facts import (
 )
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
     Chassis,
     CreateGpuInstance,
-    CreateMdev,
-    DeleteMdev,
     DestroyGpuInstance,
     ResetFunction,
     ResetGpu,
@@ -41,7 +40,6 @@ from vgpuctl.agent.wire.steps import (
     SetServiceActive,
     SetUplinkBridge,
     SetVgpuScheduler,
-    SetVgpuType,
     SetVirtualFunctions,
     Step,
     TakeOutUplink,
@@ -90,7 +88,7 @@ STEPS: tuple[Step, ...] = (
     SetVirtualFunctions("0000:41:00.0", 32),
     CreateMdev("0000:41:00.4", "nvidia-558", UUID),
     DeleteMdev(UUID),
-    SetVgpuType("0000:41:00.4", "558"),
+    SetVfProfile("0000:41:00.4", "558"),
     BindDriver(("0000:41:00.0", "0000:41:00.1"), None),
     ResetFunction("0000:41:00.0"),
     SetMigMode("0000:41:00.0", True),

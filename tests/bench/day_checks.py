@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.queue import QueueEntry, QueueKind
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.pools import Pool
@@ -109,7 +109,7 @@ def in_machine(machine: MachineFolder) -> set[Device]:
 def _leased(leases: Sequence[Lease]) -> list[Device]:
     """What the leases have made. A whole card is the host's again while its VM is stopped: libvirt manages it."""
     return [
-        (one.share.mdev_uuid or one.share.function, _number(one.share.type_id) if one.share.type_id else "vfio-pci")
+        (one.share.vfio_device, _number(one.share.type_id) if one.share.type_id else "vfio-pci")
         for one in leases
         if one.share.sharing is not Sharing.PASSTHROUGH or one.state is LeaseState.RUNNING
     ]
@@ -251,7 +251,7 @@ def _machine(host: str, machine: MachineFolder, leases: Sequence[Lease], vms: Se
     if set(state.domains) != running:
         yield f"{host} runs {set(state.domains) - running} beside its VMs, and lacks {running - set(state.domains)}"
     for uuid, domain in state.domains.items():
-        own = {one.share.mdev_uuid or one.share.function for one in leases if one.vm_uuid == uuid}
+        own = {one.share.vfio_device for one in leases if one.vm_uuid == uuid}
         companions = {address for one in leases if one.vm_uuid == uuid for address in one.share.companions}
         if not own <= {*domain.mdevs, *domain.functions} <= own | companions:
             yield f"{host}: {domain.name} holds {domain.mdevs + domain.functions}, and its leases say {sorted(own)}"

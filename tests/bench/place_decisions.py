@@ -24,6 +24,7 @@ from vgpuctl.model.policy import parse_policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of
+from vgpuctl.sharing.kinds import kind_of
 
 GIB = 1024
 KINDS = [
@@ -85,7 +86,7 @@ def measure(policy: str, gpus: int, several: int, decisions: int, nodes: int) ->
         made += 1
         leases = []
         for index, one in enumerate(placement.shares):
-            one = replace(one, mdev_uuid=f"uuid-{made}-{index}") if one.sharing.is_mediated() else one
+            one = kind_of(one.sharing).named(one, f"uuid-{made}-{index}")
             leases.append(replace(lease(placement.host, one, index=index), id=f"{made}/{index}"))
         held.append((placement.host, leases, footprint_of(request, placement)))
         began = time.process_time()

@@ -19,7 +19,7 @@ def mig_faults(host: str, machine: MachineFolder, leases: Sequence[Lease]) -> It
             yield from _instances(f"{host} {card.address}", card, state)
             yield from _vgpus(f"{host} {card.address}", card, state)
     made = Counter(vgpu.uuid or vgpu.function for vgpu in state.vgpus)
-    leased = Counter(lease.share.mdev_uuid or lease.share.function for lease in leases)
+    leased = Counter(lease.share.vfio_device for lease in leases)
     if made != leased:
         yield f"{host} has {sorted(made - leased)} beside its leases, and lacks {sorted(leased - made)}"
 

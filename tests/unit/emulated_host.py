@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import host
-from vgpuctl.agent.wire.steps import BindDriver, CreateMdev, DeleteMdev, ResetFunction, SetVgpuType, Step
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
+from vgpuctl.agent.wire.steps import BindDriver, ResetFunction, Step
 from vgpuctl.model.placement import HostCapacity
 
 
@@ -30,9 +31,9 @@ class EmulatedHost:
                 case DeleteMdev(uuid=uuid):
                     gpu, key = self._mdev(uuid)
                     gpu.delete(key)
-                case SetVgpuType(address=address, type_id="0"):
+                case SetVfProfile(address=address, type_id="0"):
                     self._gpu_of(address).delete(address)
-                case SetVgpuType(address=address, type_id=type_id):
+                case SetVfProfile(address=address, type_id=type_id):
                     gpu = self._gpu_of(address)
                     gpu.create(self._name(gpu, type_id), address)
                 case BindDriver() | ResetFunction():

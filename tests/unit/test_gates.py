@@ -134,21 +134,21 @@ GATES = [
         "store/queue.py",
         "store/claims.py:claim_by_operation",
     ),
-    *(
-        guarded(
-            "a declared GPU serves only what its layout says: every offer passes through scheduler/fit.py:ask",
-            "offers",
-            f"scheduler/kinds/{kind}.py",
-            "scheduler/fit.py:_offers",
-            on=kind,
-        )
-        for kind in ("passthrough", "plain_vf", "vgpu")
+    guarded(
+        "a declared GPU serves only what its layout says: every offer passes through sharing/offers.py:ask",
+        "offers",
+        "sharing/kind.py",
+        "sharing/offers.py:ask",
+        on="kind",
     ),
     guarded(
         "placing and the check right before building ask the same gate of the declared layout",
         "refuse_use",
         "sharing/declared.py",
-        "scheduler/kinds/common.py:refuse_declared",
+        "sharing/offers.py:ask",
+        "sharing/passthrough.py:refuse_declared",
+        "sharing/plain_vf.py:refuse_declared",
+        "sharing/vgpu.py:refuse_declared",
     ),
     guarded(
         "a device is held against its layout again on facts read right before it is built or started",
@@ -173,21 +173,22 @@ GATES = [
         "a card that the host shows its console on is given away only when it is declared for that",
         "refuse_display",
         "sharing/declared.py",
-        "scheduler/kinds/passthrough.py:_refuse_display",
+        "sharing/passthrough.py:_refuse_display",
+        "sharing/passthrough.py:refuse_declared",
     ),
     guarded(
         "what shares an IOMMU group with a card is judged by the gate of whole cards",
         "strangers_in_group",
-        "model/occupancy.py",
+        "sharing/occupancy.py",
         "sharing/whole_card.py:_not_isolated",
     ),
     guarded(
         "one gate says what keeps a card from being given away as a whole",
         "find_obstacle",
         "sharing/whole_card.py",
-        "scheduler/gpu_state.py:read_gpu",
-        "planner/passthrough.py:check",
-        "usecases/vm/shares.py:refuse_kept",
+        "scheduler/gpu_reading.py:read_gpu",
+        "sharing/passthrough.py:check",
+        "sharing/passthrough.py:check_kept",
     ),
     guarded(
         "CPUs, memory and huge pages of NUMA nodes are chosen by the scheduler alone",

@@ -9,12 +9,11 @@ from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, VgpuStep
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
     CreateGpuInstance,
-    CreateMdev,
-    DeleteMdev,
     DestroyGpuInstance,
     QuarantineFunction,
     ResetFunction,
@@ -27,7 +26,6 @@ from vgpuctl.agent.wire.steps import (
     SetServiceActive,
     SetUplinkBridge,
     SetVgpuScheduler,
-    SetVgpuType,
     SetVirtualFunctions,
     Step,
     TakeOutUplink,
@@ -124,10 +122,8 @@ def _note_functions(host: Host, step: Step) -> None:
 
     if isinstance(step, SetVirtualFunctions):
         vf_notes.forget(host, step.address)
-    elif isinstance(step, SetVgpuType) and step.type_id != "0":
-        vf_notes.note_use(host, step.address)
-    elif isinstance(step, CreateMdev):
-        vf_notes.note_use(host, step.parent)
+    elif isinstance(step, VGPU_STEPS) and step.made is not None:
+        vf_notes.note_use(host, step.made[0])
 
 
 def take(host: Host, step: Step, *, dry_run: bool) -> Change:
@@ -156,16 +152,8 @@ def _take(host: Host, step: Step, *, dry_run: bool) -> Change:
         from vgpuctl.agent.changes import sriov
 
         return sriov.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, (CreateMdev, DeleteMdev)):
-        from vgpuctl.agent.changes import mdev
-
-        if isinstance(step, CreateMdev):
-            return mdev.ensure_created(host, step, dry_run=dry_run)
-        return mdev.ensure_deleted(host, step, dry_run=dry_run)
-    if isinstance(step, SetVgpuType):
-        from vgpuctl.agent.changes import vgpu_profile
-
-        return vgpu_profile.ensure(host, step, dry_run=dry_run)
+    if isinstance(step, VGPU_STEPS):
+        return _take_on_vgpu(host, step, dry_run=dry_run)
     if isinstance(step, BindDriver):
         from vgpuctl.agent.changes import driver
 
@@ -199,6 +187,15 @@ def _take(host: Host, step: Step, *, dry_run: bool) -> Change:
     if isinstance(step, (SetOvnDaemon, SetOvnChassis, SetUplinkBridge, TakeOutUplink)):
         return _take_on_ovn(host, step, dry_run=dry_run)
     raise Problem(ProblemCode.UNKNOWN_STEP, f"the agent cannot take the step {step.op}")
+
+
+def _take_on_vgpu(host: Host, step: VgpuStep, *, dry_run: bool) -> Change:
+    """Take a step by the change module that its op names: `mdev.create` by changes/mdev.py."""
+    from importlib import import_module
+
+    module = import_module(f"vgpuctl.agent.changes.{step.op.partition('.')[0].replace('-', '_')}")
+    change: Change = module.ensure(host, step, dry_run=dry_run)
+    return change
 
 
 def _take_on_ovn(

@@ -21,7 +21,8 @@ from vgpuctl.agent.wire.boot import BootFacts, Manifest, ManifestGpu, ManifestSt
 from vgpuctl.agent.wire.decode import WireError, from_json
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.steps import Change, CreateMdev, ResetGpu, SetMigMode, SetVgpuType
+from vgpuctl.agent.wire.sharing import VGPU_STEPS
+from vgpuctl.agent.wire.steps import Change, ResetGpu, SetMigMode
 
 # The driver offers the types of new VFs a moment after the VFs are there.
 _TYPE_TRIES = 20
@@ -89,7 +90,7 @@ class Restore:
         try:
             change = self._once_arrived(one)
         except Problem as problem:
-            if one.gpu is not None and not isinstance(one.step, (CreateMdev, SetVgpuType)):
+            if one.gpu is not None and not isinstance(one.step, VGPU_STEPS):
                 self._left_alone.add(one.gpu)
             self._complain(f"{one.gpu or 'host'}: {one.step.op} failed: {problem.message}")
             return False
@@ -109,7 +110,7 @@ class Restore:
             try:
                 return self._patiently(one)
             except Problem as problem:
-                if isinstance(one.step, (CreateMdev, SetVgpuType)) or not self._arrival.wait_for(problem.code):
+                if isinstance(one.step, VGPU_STEPS) or not self._arrival.wait_for(problem.code):
                     raise
 
     def _patiently(self, one: ManifestStep) -> Change:
@@ -119,7 +120,7 @@ class Restore:
             try:
                 return self._take_once(one)
             except Problem as problem:
-                if isinstance(one.step, (CreateMdev, SetVgpuType)):
+                if isinstance(one.step, VGPU_STEPS):
                     type_tries += 1
                     if (
                         problem.code not in (ProblemCode.NOT_FOUND, ProblemCode.TYPE_NOT_OFFERED)

@@ -13,7 +13,7 @@ from vgpuctl.model.libvirt_units import hint_of
 
 _DETACHED_HINT = (
     "libvirt before 9.7 accepts an unmanaged device only when its driver is vfio-pci; a vendor's VFIO driver "
-    "(sharing vf-profile, managed='no') needs libvirt 9.7 or newer on the host"
+    "(managed='no') needs libvirt 9.7 or newer on the host"
 )
 _KVM_HINT = "/dev/kvm is missing or refused: enable virtualisation in the firmware, load kvm_intel or kvm_amd"
 _MEMORY_HINT = "a guest with a GPU pins all its memory: free memory on the host or ask for less with --memory"

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.model.lease import Share
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of
 
 _GIB = 2**30
 _MIB = 2**20
@@ -35,7 +37,7 @@ def _bars_bytes(gpu: Gpu, share: Share) -> int:
     vGPU's framebuffer rounded up.
     """
     limit = None
-    if share.sharing.is_vgpu() and share.framebuffer_mib is not None:
+    if kind_of(share.sharing).takes is Takes.VGPU and share.framebuffer_mib is not None:
         limit = _rounded_up(share.framebuffer_mib * _MIB)
     return sum(_rounded_up(bar if limit is None else min(bar, limit)) for bar in gpu.bars_bytes)
 

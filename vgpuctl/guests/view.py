@@ -16,9 +16,9 @@ from vgpuctl.model.guest_firmware import UnwantedFeature, unwanted_feature
 from vgpuctl.model.image import ImageFormat
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.network import Attachment, Backend, mac_address
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.texts import texts_of
 from vgpuctl.model.vm import DirectKernel, Firmware, Vm
+from vgpuctl.sharing.kinds import kind_of
 
 PORT_FILTER = "vgpuctl-tenant-port"
 INTEGRATION_BRIDGE = "br-int"
@@ -239,30 +239,16 @@ def _hostdevs(shares: Sequence[Share], first_bus: int) -> Iterator[HostdevView]:
 
 
 def _functions(index: int, share: Share, bus: int) -> Iterator[HostdevView]:
-    mediated = share.sharing.is_mediated()
-    if mediated and share.mdev_uuid is None:
-        raise GuestError(f"the {share.profile} lease on GPU {share.gpu} has no mdev UUID")
-    companions = share.companions if share.sharing is Sharing.PASSTHROUGH else ()
-    if len(companions) > 7:
-        raise GuestError(f"GPU {share.gpu} has {len(companions)} companion functions, a PCI slot holds 7")
-    yield HostdevView(
-        alias=f"ua-gpu{index}",
-        source=None if mediated else parse_pci_address(share.function),
-        mdev_uuid=share.mdev_uuid if mediated else None,
-        managed=None if mediated else share.sharing.is_managed(),
-        guest_bus=bus,
-        guest_function=0,
-        multifunction=bool(companions),
-    )
-    for number, address in enumerate(sorted(companions), start=1):
+    devices = kind_of(share.sharing).guest_devices(share)
+    for number, device in enumerate(devices):
         yield HostdevView(
-            alias=f"ua-gpu{index}-{number}",
-            source=parse_pci_address(address),
-            mdev_uuid=None,
-            managed=True,
+            alias=f"ua-gpu{index}-{number}" if number else f"ua-gpu{index}",
+            source=None if device.address is None else parse_pci_address(device.address),
+            mdev_uuid=device.mdev_uuid,
+            managed=device.managed,
             guest_bus=bus,
             guest_function=number,
-            multifunction=False,
+            multifunction=number == 0 and len(devices) > 1,
         )
 
 

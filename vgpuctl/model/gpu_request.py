@@ -4,8 +4,8 @@
 import re
 from dataclasses import dataclass
 
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import UsageError
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.units import parse_mib
 
 _FORMS = (
@@ -15,6 +15,7 @@ _FORMS = (
 MOST_GPUS = 16
 """GPUs that one `--gpu` can ask for."""
 
+_ASKED_BY_NAME = frozenset(str(kind) for kind in Sharing if kind.is_asked_for_by_name())
 _COUNTED = re.compile(r"(?:(?P<before>[0-9]{1,9})\*)?(?P<what>[^*]+?)(?:\*(?P<after>[0-9]{1,9}))?")
 _LONGEST = 200
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
@@ -62,7 +63,7 @@ def parse_gpu_request(text: str) -> GpuRequest:
     kind, colon, board = match["what"].partition(":")
     if not _NAME.fullmatch(kind) or (colon and not _NAME.fullmatch(board)):
         raise _bad(text)
-    if kind in (Sharing.PASSTHROUGH, Sharing.VF):
+    if kind in _ASKED_BY_NAME:
         return GpuRequest(stripped, count, sharing=Sharing(kind), board=board or None)
     if colon:
         raise _bad(text)

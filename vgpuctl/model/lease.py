@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from vgpuctl.model.sharing import Sharing
+from vgpuctl.agent.wire.sharing import Sharing
 
 
 class LeaseState(StrEnum):
@@ -26,8 +26,31 @@ class LeaseState(StrEnum):
         return self in (LeaseState.BUILT, LeaseState.RUNNING)
 
 
+class OnFunction:
+    """A device on a function of a GPU, which every floor names in the same two ways."""
+
+    gpu: str
+    function: str
+    mdev_uuid: str | None
+
+    @property
+    def device(self) -> str:
+        """The name that no other device of the host has: a UUID among the mdevs of one PF, else the function."""
+        return self.mdev_uuid if self.mdev_uuid and self.function == self.gpu else self.function
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name that is the device's alone: its VF, its UUID; the GPU's own address may be many devices'."""
+        return frozenset(one for one in (self.function, self.mdev_uuid) if one is not None and one != self.gpu)
+
+    @property
+    def vfio_device(self) -> str:
+        """The device that QEMU opens and libvirt names: any mdev's UUID, else the function's address."""
+        return self.mdev_uuid or self.function
+
+
 @dataclass(frozen=True)
-class Share:
+class Share(OnFunction):
     """The device of one VM.
 
     gpu: the physical function. function: what is exclusively used: the VF, or the PF for passthrough; for `mdev`
@@ -48,11 +71,6 @@ class Share:
     numa_node: int | None = None
     first_drivers: tuple[tuple[str, str], ...] = ()
     placement_start: int | None = None
-
-    @property
-    def device(self) -> str:
-        """What must be unique on a host: the mdev's UUID for `mdev`, else the function."""
-        return self.mdev_uuid if self.sharing is Sharing.MDEV and self.mdev_uuid else self.function
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts, VirtualFunction
+from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -23,12 +23,12 @@ from vgpuctl.model.layout import (
     WantedInstance,
 )
 from vgpuctl.model.lease import Lease, Share
-from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus, has_type
-from vgpuctl.model.sharing import Sharing
-from vgpuctl.planner.first_drivers import VFIO_PCI, with_first_drivers
 from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.planner.layout.work import NVIDIA
 from vgpuctl.planner.mig_geometry import devices_of, instances_of, parts_of
+from vgpuctl.sharing.bound_by_libvirt import VFIO_PCI
+from vgpuctl.sharing.kinds import KINDS, existing_vgpus, takes_card
+from vgpuctl.sharing.occupancy import ExistingVgpu
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def shares_of_devices(devices: Sequence[str], facts: HostFacts) -> tuple[Share, 
     """
     found: list[Share] = []
     for device in devices:
-        share = _of_mdev(device, facts) if "-" in device else _of_function(device, devices, facts)
+        share = _recognised(device, devices, facts)
         if isinstance(share, str):
             return share
         if share is not None:
@@ -96,94 +96,17 @@ def layout_as_found(
     return AsFound(tuple(entries), tuple(left))
 
 
-def _of_mdev(uuid: str, facts: HostFacts) -> Share | str | None:
+def _recognised(device: str, beside: Sequence[str], facts: HostFacts) -> Share | str | None:
     for gpu in facts.gpus:
-        for mdev in gpu.mdevs:
-            if mdev.uuid == uuid:
-                sharing = Sharing.MDEV if mdev.parent == gpu.address else Sharing.MDEV_VF
-                return _of_vgpu(gpu, sharing, mdev.parent, mdev.type_id, uuid)
-    return f"its mdev {uuid} does not exist"
-
-
-def _of_function(address: str, devices: Sequence[str], facts: HostFacts) -> Share | str | None:
-    for gpu in facts.gpus:
-        if gpu.address == address:
-            return _whole_card(gpu, devices, facts)
-        for function in gpu.vfs:
-            if function.address == address:
-                return _of_vf(gpu, function, facts)
-    return None
-
-
-def _whole_card(gpu: Gpu, devices: Sequence[str], facts: HostFacts) -> Share:
-    held = Share(
-        gpu=gpu.address,
-        sharing=Sharing.PASSTHROUGH,
-        profile=str(Sharing.PASSTHROUGH),
-        function=gpu.address,
-        framebuffer_mib=_memory_of(gpu),
-        companions=tuple(sorted(one.address for one in gpu.companions if one.address in devices)),
-        numa_node=_numa_node(gpu),
-    )
-    return _without_vfio(with_first_drivers(held, facts))
-
-
-def _of_vf(gpu: Gpu, function: VirtualFunction, facts: HostFacts) -> Share | str:
-    if has_type(function):
-        assert function.current_type is not None
-        return _of_vgpu(gpu, Sharing.VF_PROFILE, function.address, function.current_type, None)
-    if gpu.vendor_id == NVIDIA:
-        return f"its VF {function.address} has no vGPU type"
-    memory_mib = _memory_of(gpu)
-    held = Share(
-        gpu=gpu.address,
-        sharing=Sharing.VF,
-        profile=str(Sharing.VF),
-        function=function.address,
-        framebuffer_mib=memory_mib // len(gpu.vfs) if memory_mib else None,
-        numa_node=_numa_node(gpu),
-    )
-    return _without_vfio(with_first_drivers(held, facts))
-
-
-def _of_vgpu(gpu: Gpu, sharing: Sharing, function: str, type_id: str, uuid: str | None) -> Share | str:
-    offered = next((one for one in gpu.types if one.type_id == type_id), None)
-    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
-    name = catalog.short_name(offered.name) if offered is not None else None
-    if name is None and board is not None and (by_id := catalog.type_by_id(board, type_id)) is not None:
-        name = by_id.name
-    if name is None:
-        return f"the type {type_id} of {uuid or function} is not known"
-    known = catalog.type_by_name(board, name) if board is not None else None
-    size = offered.framebuffer_mib if offered is not None else None
-    return Share(
-        gpu=gpu.address,
-        sharing=sharing,
-        profile=name,
-        function=function,
-        type_id=type_id,
-        mdev_uuid=uuid,
-        framebuffer_mib=size if size is not None or known is None else known.fb_mib,
-        numa_node=_numa_node(gpu),
-    )
-
-
-def _without_vfio(held: Share) -> Share:
-    """Nobody knows the first driver of a function found on vfio-pci; libvirt gives it back where it manages it."""
-    return replace(held, first_drivers=tuple(one for one in held.first_drivers if one[1] != VFIO_PCI))
-
-
-def _memory_of(gpu: Gpu) -> int | None:
-    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
-    return gpu.memory_mib or (board.memory_mib if board is not None else None)
-
-
-def _numa_node(gpu: Gpu) -> int | None:
-    return gpu.numa_node if gpu.numa_node is not None and gpu.numa_node >= 0 else None
+        for kind in KINDS:
+            found = kind.recognise(device, beside, gpu)
+            if found is not None:
+                return found
+    return f"its mdev {device} does not exist" if "-" in device else None
 
 
 def _layout_of(gpu: Gpu, leases: Sequence[Lease], made: Collection[str]) -> Layout | None:
-    if any(lease.share.sharing is Sharing.PASSTHROUGH for lease in leases):
+    if any(takes_card(lease.share) for lease in leases):
         return PassthroughLayout()
     if gpu.driver == VFIO_PCI:
         return PassthroughLayout(VFIO_PCI)
@@ -216,7 +139,7 @@ def _shares(gpu: Gpu, made: Collection[str]) -> tuple[tuple[str, int], ...]:
     names = {one.type_id: catalog.short_name(one.name) for one in gpu.types}
     vgpus = existing_vgpus(gpu)
     counts = Counter(vgpu.type_id for vgpu in vgpus)
-    idle = {vgpu.type_id for vgpu in vgpus if (vgpu.mdev_uuid or vgpu.function) in made}
+    idle = {vgpu.type_id for vgpu in vgpus if vgpu.vfio_device in made}
     return tuple(sorted((names[one], counts[one]) for one in idle if one in names))
 
 

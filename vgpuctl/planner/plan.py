@@ -2,42 +2,15 @@
 """Steps for one share, kind by kind; leaves doing them to the agent and their order among VMs to the use cases."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Share
-from vgpuctl.model.occupancy import gpu_at, vf_at
-from vgpuctl.model.sharing import Sharing
-from vgpuctl.planner import mediated, passthrough, plain_vf, vf_profile
-from vgpuctl.planner.first_drivers import with_first_drivers
-from vgpuctl.planner.result import Plan
-from vgpuctl.sharing.declared import declared_of, refuse_share
-
-__all__ = ["Plan", "check_declared", "check_share", "is_unread", "plan_release", "plan_share", "with_first_drivers"]
-
-
-class SharePlanner(Protocol):
-    """What each sharing kind's file answers."""
-
-    def check(self, wanted: Share, gpu: Gpu, facts: HostFacts) -> str | None:
-        """Why the live GPU no longer offers the share, None when it does."""
-
-    def build(self, wanted: Share, gpu: Gpu) -> Plan:
-        """Steps that make the device."""
-
-    def release(self, held: Share, gpu: Gpu | None) -> Plan:
-        """Steps that release the device; without the GPU's facts, all that could be needed."""
-
-
-_KINDS: dict[Sharing, SharePlanner] = {
-    Sharing.MDEV: mediated,
-    Sharing.MDEV_VF: mediated,
-    Sharing.VF_PROFILE: vf_profile,
-    Sharing.PASSTHROUGH: passthrough,
-    Sharing.VF: plain_vf,
-}
+from vgpuctl.sharing.declared import declared_of
+from vgpuctl.sharing.kinds import kind_of, live_gpu
+from vgpuctl.sharing.occupancy import gpu_at, vf_at
+from vgpuctl.sharing.plan import Plan
 
 
 def check_share(wanted: Share, facts: HostFacts, declared: Sequence[GpuLayout] = ()) -> str | None:
@@ -54,7 +27,7 @@ def check_share(wanted: Share, facts: HostFacts, declared: Sequence[GpuLayout] =
     refusal = check_declared(wanted, facts, declared)
     if refusal is not None:
         return f"GPU {gpu.address}: {refusal}"
-    surprise = _KINDS[wanted.sharing].check(wanted, gpu, facts)
+    surprise = kind_of(wanted.sharing).check(wanted, live_gpu(gpu, facts))
     if surprise is None and wanted.sharing not in gpu.sharing:
         now = ", ".join(gpu.sharing) or "nothing"
         return f"GPU {gpu.address} no longer offers {wanted.sharing}; it now offers {now}"
@@ -66,7 +39,22 @@ def check_declared(wanted: Share, facts: HostFacts, declared: Sequence[GpuLayout
     gpu = gpu_at(facts, wanted.gpu)
     if gpu is None:
         return None
-    return refuse_share(declared_of(gpu, facts.gpus, declared), gpu, wanted.sharing, wanted.profile)
+    return kind_of(wanted.sharing).refuse_declared(declared_of(gpu, facts.gpus, declared), gpu, wanted.profile)
+
+
+def check_kept(held: Share, facts: HostFacts, declared: Sequence[GpuLayout]) -> str | None:
+    """Say why a stopped VM cannot start with a share that it kept: its layout has changed, or others use it by now."""
+    refusal = check_declared(held, facts, declared)
+    gpu = gpu_at(facts, held.gpu)
+    if refusal is not None or gpu is None:
+        return refusal
+    return kind_of(held.sharing).check_kept(held, live_gpu(gpu, facts))
+
+
+def with_first_drivers(share: Share, facts: HostFacts) -> Share:
+    """The share with the drivers that its functions have now, before anything is bound to vfio-pci."""
+    gpu = gpu_at(facts, share.gpu)
+    return share if gpu is None else kind_of(share.sharing).with_first_drivers(share, gpu)
 
 
 def plan_share(wanted: Share, facts: HostFacts) -> Plan:
@@ -78,8 +66,9 @@ def plan_share(wanted: Share, facts: HostFacts) -> Plan:
     gpu = gpu_at(facts, wanted.gpu)
     if gpu is None:
         raise ValueError(f"the facts have no GPU at {wanted.gpu}; ask check_share first")
-    plan = _KINDS[wanted.sharing].build(wanted, gpu)
-    if not wanted.sharing.needs_virtual_functions() or gpu.vfs or not gpu.total_vfs:
+    kind = kind_of(wanted.sharing)
+    plan = kind.build(wanted, gpu)
+    if not kind.is_on_vf or gpu.vfs or not gpu.total_vfs:
         return plan
     return Plan(
         steps=(SetVirtualFunctions(gpu.address, gpu.total_vfs), *plan.steps),
@@ -95,14 +84,13 @@ def plan_release(held: Share, facts: HostFacts | None) -> Plan:
     that could be needed, each of which the agent leaves out when it is so already. The same for a device that could
     not be read: nobody knows that it is free.
     """
-    if facts is None:
-        return _KINDS[held.sharing].release(held, None)
+    kind = kind_of(held.sharing)
+    if facts is None or is_unread(facts, held):
+        return kind.release(held, None)
     gpu = gpu_at(facts, held.gpu)
-    if is_unread(facts, held):
-        return _KINDS[held.sharing].release(held, None)
     if gpu is None:
         return Plan(summary=(f"nothing to release: the host has no GPU at {held.gpu}",))
-    return _KINDS[held.sharing].release(held, gpu)
+    return kind.release(held, gpu)
 
 
 def is_unread(facts: HostFacts, held: Share) -> bool:
@@ -113,4 +101,4 @@ def is_unread(facts: HostFacts, held: Share) -> bool:
     function = vf_at(gpu, held.function) if gpu is not None else None
     if function is not None:
         return function.problem is not None
-    return gpu is not None and bool(gpu.unread) and held.sharing.needs_virtual_functions() and not gpu.vfs
+    return gpu is not None and bool(gpu.unread) and kind_of(held.sharing).is_on_vf and not gpu.vfs

@@ -8,9 +8,10 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.lease import Share
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.resources import SHARES, Resource
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of, takes_card
 
 Amounts = Mapping[str, int]
 """Amounts by resource; one that is not there is 0."""
@@ -23,7 +24,7 @@ def of_request(request: VmRequest) -> dict[str, int]:
     """The known part of a VM's charge before it is placed: framebuffer and MIG compute only where named."""
     amounts: Counter[str] = Counter(of_guest(request))
     for gpu in request.gpus:
-        if gpu.sharing is Sharing.PASSTHROUGH:
+        if gpu.sharing is not None and kind_of(gpu.sharing).takes is Takes.CARD:
             amounts[Resource.CARDS] += gpu.count
         elif gpu.profile is not None:
             amounts[SHARES + gpu.profile] += gpu.count
@@ -39,7 +40,7 @@ def of_shares(shares: Iterable[Share]) -> dict[str, int]:
     """The charge of shares, for as long as their leases live."""
     amounts: Counter[str] = Counter()
     for held in shares:
-        if held.sharing is Sharing.PASSTHROUGH:
+        if takes_card(held):
             amounts[Resource.CARDS] += 1
         else:
             amounts[SHARES + held.profile] += 1
@@ -68,10 +69,11 @@ def part_of_card(held: Share, gpus: Sequence[Gpu]) -> float:
     gpus: of its host as last read; without the share's GPU among them the catalogue answers, and a whole GPU counts
     where that does not know either.
     """
-    if held.sharing is Sharing.PASSTHROUGH:
+    takes = kind_of(held.sharing).takes
+    if takes is Takes.CARD:
         return 1.0
     gpu = next((one for one in gpus if one.address == held.gpu), None)
-    if held.sharing is Sharing.VF:
+    if takes is Takes.FUNCTION:
         return 1.0 / len(gpu.vfs) if gpu is not None and gpu.vfs else 1.0
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id) if gpu is not None else None
     if board is None:

@@ -9,12 +9,13 @@ from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Window
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.relieve import relieve
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of
 
 MOST_TIMES = 64
 """Points in time that are looked at for one request."""
@@ -96,7 +97,9 @@ def distinct(leases: Sequence[Lease]) -> list[Lease]:
     found: dict[tuple[str, str], Lease] = {}
     for lease in leases:
         held = lease.share
-        key = lease.id if held.sharing is Sharing.MDEV else held.function
+        kind = kind_of(held.sharing)
+        is_alone = kind.is_on_vf or kind.takes is Takes.CARD
+        key = held.function if is_alone else lease.id
         found.setdefault((lease.host, key), lease)
     return list(found.values())
 

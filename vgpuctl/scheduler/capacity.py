@@ -13,6 +13,7 @@ from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.relieve import relieve
+from vgpuctl.sharing.kinds import kind_of
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,5 @@ def _fill(request: VmRequest, fleet: Fleet) -> Counter[str]:
 def _lease(placement: Placement, number: int, index: int) -> Lease:
     chosen = placement.shares[index]
     identity = f"one-more-{number}-{index}"
-    if chosen.sharing.is_mediated():
-        chosen = replace(chosen, mdev_uuid=identity)
+    chosen = kind_of(chosen.sharing).named(chosen, identity)
     return Lease(identity, identity, "", identity, placement.host, index, chosen, LeaseState.RESERVED)

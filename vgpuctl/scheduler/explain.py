@@ -9,15 +9,16 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.fit import ask, fit
+from vgpuctl.scheduler.fit import fit
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.fleet_host import FleetHost
-from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.host_rules import refuse_host
-from vgpuctl.scheduler.offer import Refusal, ShareRequest
 from vgpuctl.scheduler.request_class import share_requests_of
 from vgpuctl.scheduler.scorer import NOTHING_MORE, FleetView
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.offer import Refusal, ShareRequest
+from vgpuctl.sharing.offers import ask
 
 
 def explain(

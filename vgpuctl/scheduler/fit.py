@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpuctl.model.lease import Share
-from vgpuctl.model.sharing import Sharing
-from vgpuctl.scheduler.gpu_state import GpuState
-from vgpuctl.scheduler.kinds import passthrough, plain_vf, vgpu
-from vgpuctl.scheduler.kinds.common import refuse_declared, refuse_labels
-from vgpuctl.scheduler.offer import Answer, Offer, Refusal, ShareRequest
+from vgpuctl.scheduler.gpu_reading import with_share
 from vgpuctl.scheduler.scorer import Scorer
+from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.sharing.offer import Offer, Refusal, ShareRequest
+from vgpuctl.sharing.offers import ask
 
 Waste = tuple[int, int, int]
 
@@ -26,28 +27,6 @@ class Fit:
 
     shares: tuple[Share, ...]
     waste: Waste
-
-
-def ask(wanted: ShareRequest, state: GpuState) -> Answer:
-    """What a GPU offers for one wanted share: every path that places, counts or explains asks here.
-
-    A model that cannot serve the want says so; any other GPU serves it only if its layout does.
-    """
-    refusal = refuse_labels(wanted, state)
-    if refusal is not None:
-        return refusal
-    answer = _offers(wanted, state)
-    if isinstance(answer, Refusal) and answer.code.is_of_the_model():
-        return answer
-    return refuse_declared(wanted, state) or answer
-
-
-def _offers(wanted: ShareRequest, state: GpuState) -> Answer:
-    if wanted.request.sharing is Sharing.PASSTHROUGH:
-        return passthrough.offers(wanted, state)
-    if wanted.request.sharing is Sharing.VF:
-        return plain_vf.offers(wanted, state)
-    return vgpu.offers(wanted, state)
 
 
 def fit(wants: Sequence[ShareRequest], states: Sequence[GpuState], scorer: Scorer = USUAL_SCORER) -> Fit | None:
@@ -118,7 +97,7 @@ class _ShareSearch:
             self.tries += 1
             if self.tries > MOST_TRIES:
                 return None
-            rest = {**states, offer.share.gpu: states[offer.share.gpu].with_share(offer.share)}
+            rest = {**states, offer.share.gpu: with_share(states[offer.share.gpu], offer.share)}
             chosen = self.choose(index + 1, rest)
             if chosen is not None:
                 return [offer, *chosen]
@@ -146,10 +125,9 @@ def _given(states: Mapping[str, GpuState]) -> frozenset[tuple[str, str, int]]:
 
 
 def _ways(wanted: ShareRequest) -> int:
-    if wanted.request.sharing is Sharing.PASSTHROUGH:
-        return 0
-    if wanted.request.sharing is Sharing.VF:
-        return 1
+    """Whole cards come first and conditions last."""
+    if wanted.request.sharing is not None:
+        return 0 if kind_of(wanted.request.sharing).takes is Takes.CARD else 1
     return 2 if wanted.request.profile is not None else 3
 
 

@@ -19,7 +19,7 @@ from vgpuctl.scheduler.class_index import MOST_REQUEST_CLASSES
 from vgpuctl.scheduler.fleet_host import FleetHost
 from vgpuctl.scheduler.fleet_index import HOST_ENDS, GpuIndex, HostIndex, HostMember
 from vgpuctl.scheduler.gpu_class import GpuClasses, LeasedGpu
-from vgpuctl.scheduler.gpu_state import read_gpu
+from vgpuctl.scheduler.gpu_reading import read_gpu
 from vgpuctl.scheduler.guest_place import choose_on, nodes_on
 from vgpuctl.scheduler.node_choice import NodeReach, has_cells, may_take, takes
 from vgpuctl.scheduler.request_class import IndexKey, RequestClass

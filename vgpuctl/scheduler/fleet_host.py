@@ -6,12 +6,12 @@ from collections.abc import Hashable
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.gpu_class import LeasedGpu
-from vgpuctl.scheduler.gpu_state import GpuState
 from vgpuctl.scheduler.guest_place import rooms_of
 from vgpuctl.scheduler.host_memory import cells_on
 from vgpuctl.scheduler.host_nodes import NodeRoom, books_of, guest_nodes
 from vgpuctl.scheduler.request_class import RequestClass
 from vgpuctl.scheduler.scarcity import HostStock, Model
+from vgpuctl.sharing.gpu_state import GpuState
 
 Rooms = tuple[NodeRoom, ...]
 """The rooms of the nodes of one host, by number; none where the host takes no VM."""

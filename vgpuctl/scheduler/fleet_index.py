@@ -12,11 +12,11 @@ from vgpuctl.scheduler.class_index import MOST_REQUEST_CLASSES, ClassIndex
 from vgpuctl.scheduler.fleet_host import FleetHost, Rooms
 from vgpuctl.scheduler.gpu_class import GpuClasses
 from vgpuctl.scheduler.node_choice import NodeReach, has_cells
-from vgpuctl.scheduler.offer import ShareRequest
 from vgpuctl.scheduler.request_class import IndexKey, RequestClass
 from vgpuctl.scheduler.scarcity import Model
 from vgpuctl.scheduler.scorer import Price
 from vgpuctl.scheduler.state_index import StateIndex
+from vgpuctl.sharing.offer import ShareRequest
 
 HOST_ENDS = "\0"
 """Between host name and GPU address in an index of GPUs: sorts as the pair does."""

@@ -9,6 +9,7 @@ from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of
+from vgpuctl.sharing.kinds import kind_of
 
 MOST_TRIES = 2000
 """Placements looked at for one gang, a guard against gangs made to be hard."""
@@ -98,7 +99,6 @@ def promised_leases_of(placement: Placement, number: int) -> list[Lease]:
     leases = []
     for index, chosen in enumerate(placement.shares):
         identity = f"together-{number}-{index}"
-        if chosen.sharing.is_mediated():
-            chosen = replace(chosen, mdev_uuid=identity)
+        chosen = kind_of(chosen.sharing).named(chosen, identity)
         leases.append(Lease(identity, identity, "", identity, placement.host, index, chosen, LeaseState.RESERVED))
     return leases

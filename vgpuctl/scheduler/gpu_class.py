@@ -11,11 +11,12 @@ from collections.abc import Hashable, Iterable
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.model.lease import Lease, Share
-from vgpuctl.model.libvirt_version import takes_vendor_vfio
-from vgpuctl.model.sharing import Sharing
-from vgpuctl.scheduler.gpu_state import GpuReading, GpuState
+from vgpuctl.scheduler.gpu_reading import GpuReading
 from vgpuctl.scheduler.scarcity import Model, Stock, model_of, stock_of
 from vgpuctl.scheduler.scorer import free_part
+from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import KINDS, kind_of
 
 
 class GpuClasses:
@@ -109,11 +110,12 @@ class LeasedGpu:
         self.leases[lease.id] = lease
         self._state = self._number = None
         promised = lease.share
-        if promised.sharing is Sharing.PASSTHROUGH:
+        kind = kind_of(promised.sharing)
+        if kind.takes is Takes.CARD:
             self._whole += 1
-        elif promised.sharing.is_vgpu() and promised.device not in self.reading.devices:
+        elif kind.takes is Takes.VGPU and promised.device not in self.reading.devices:
             bisect.insort(self._unseen, _counted(promised))
-        if promised.sharing.needs_virtual_functions():
+        if kind.is_on_vf:
             self.functions.add(promised.function)
 
     def give_back(self, lease: Lease) -> None:
@@ -121,11 +123,12 @@ class LeasedGpu:
         del self.leases[lease.id]
         self._state = self._number = None
         promised = lease.share
-        if promised.sharing is Sharing.PASSTHROUGH:
+        kind = kind_of(promised.sharing)
+        if kind.takes is Takes.CARD:
             self._whole -= 1
-        elif promised.sharing.is_vgpu() and promised.device not in self.reading.devices:
+        elif kind.takes is Takes.VGPU and promised.device not in self.reading.devices:
             self._unseen.remove(_counted(promised))
-        if promised.sharing.needs_virtual_functions() and promised.function not in self.reading.functions:
+        if kind.is_on_vf and promised.function not in self.reading.functions:
             self.functions.discard(promised.function)
 
 
@@ -166,7 +169,7 @@ def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
         bool(gpu.holders),
         bool(gpu.users),
         reading.facts.iommu_active,
-        takes_vendor_vfio(reading.facts.libvirt_version),
+        tuple(kind.refuse_host(reading.facts) is None for kind in KINDS),
         gpu.iommu_group is None,
         reading.obstacle.code if reading.obstacle else None,
         gpu.numa_node,

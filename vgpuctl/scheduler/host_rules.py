@@ -10,11 +10,11 @@ from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.guest_place import need_of, rooms_of
 from vgpuctl.scheduler.host_nodes import ORDINARY, NodeBooks, books_of, host_memory_mib, host_pools, unmounted_sizes
 from vgpuctl.scheduler.node_choice import NodeReach, choose_cells, may_take
-from vgpuctl.scheduler.offer import Refusal
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.offer import Refusal
 
 
 def refuse_host(request: VmRequest, capacity: HostCapacity, nodes: Sequence[NodeBooks]) -> Refusal | None:

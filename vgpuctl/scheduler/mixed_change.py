@@ -9,13 +9,13 @@ from vgpuctl.agent.wire.facts import Gpu, VgpuType
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.fit import ask
 from vgpuctl.scheduler.fleet import Fleet
-from vgpuctl.scheduler.gpu_state import GpuState
-from vgpuctl.scheduler.offer import Refusal
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.request_class import share_requests_of
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.offer import Refusal
+from vgpuctl.sharing.offers import ask
 
 MOST_GPUS = 64
 """GPUs looked at for one request."""

@@ -11,7 +11,6 @@ from vgpuctl.model.placement import HostCapacity, Placement, Rejection
 from vgpuctl.model.plural import counted
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
@@ -21,6 +20,7 @@ from vgpuctl.scheduler.refusals import stays_refused, summarise
 from vgpuctl.scheduler.request_class import share_requests_of
 from vgpuctl.scheduler.scorer import NOTHING_MORE, FleetView
 from vgpuctl.scheduler.suggest import suggest_board, suggest_type
+from vgpuctl.sharing.codes import Code
 
 
 def place(

@@ -9,10 +9,10 @@ from vgpuctl.model.placement import HostCapacity, Rejection
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.calendar import Booking, distinct, first_start, leases_of
-from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.what_if import FittingChange
+from vgpuctl.sharing.codes import Code
 
 
 def promised_leases(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from vgpuctl.model.placement import Rejection
 from vgpuctl.model.plural import counted
-from vgpuctl.scheduler.codes import Code
+from vgpuctl.sharing.codes import Code
 
 _ORDER = {str(code): number for number, code in enumerate(Code)}
 

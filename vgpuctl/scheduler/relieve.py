@@ -12,9 +12,10 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import Footprint
-from vgpuctl.model.sharing import Sharing
-from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of, max_instances_of, read_gpu
+from vgpuctl.scheduler.gpu_reading import read_gpu
 from vgpuctl.scheduler.host_memory import with_memory_back
+from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of, max_instances_of
+from vgpuctl.sharing.kinds import KINDS, kind_of, takes_card
 
 
 def relieve(
@@ -34,23 +35,17 @@ def relieve(
 
 
 def _relieve_gpu(facts: HostFacts, gpu: Gpu, given_back: Sequence[Share], vm_uuids: Collection[str]) -> Gpu:
-    if any(one.sharing is Sharing.PASSTHROUGH for one in given_back):
+    if any(map(takes_card, given_back)):
         return replace(gpu, holders=tuple(one for one in gpu.holders if one.vm_uuid not in vm_uuids))
-    uuids = {one.mdev_uuid for one in given_back if one.mdev_uuid is not None}
-    functions = {one.function for one in given_back if one.sharing.needs_virtual_functions()}
     emptied = replace(
         gpu,
-        mdevs=tuple(one for one in gpu.mdevs if one.uuid not in uuids),
         vfs=tuple(
-            replace(
-                one,
-                current_type=None if one.address in functions else one.current_type,
-                mdev_uuid=None if one.mdev_uuid in uuids else one.mdev_uuid,
-                holders=tuple(holder for holder in one.holders if holder.vm_uuid not in vm_uuids),
-            )
+            replace(one, holders=tuple(holder for holder in one.holders if holder.vm_uuid not in vm_uuids))
             for one in gpu.vfs
         ),
     )
+    for kind in KINDS:
+        emptied = kind.freed(emptied, [one for one in given_back if kind_of(one.sharing) is kind])
     before = read_gpu("", facts, gpu).with_leases(())
     after = read_gpu("", facts, emptied).with_leases(())
     return replace(emptied, types=tuple(_relieve_type(one, before, after) for one in gpu.types))

@@ -9,15 +9,17 @@ from vgpuctl import catalog
 from vgpuctl.model.constraints import Label
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler.fit import ask, by_conditions, fit, given_for_conditions
+from vgpuctl.scheduler.fit import by_conditions, fit, given_for_conditions
 from vgpuctl.scheduler.gpu_class import LeasedGpu
-from vgpuctl.scheduler.gpu_state import GpuState
+from vgpuctl.scheduler.gpu_reading import with_share
 from vgpuctl.scheduler.guest_place import need_of
 from vgpuctl.scheduler.host_nodes import NodeRoom
-from vgpuctl.scheduler.kinds import vgpu
 from vgpuctl.scheduler.node_choice import Cells, NodeReach, choose_cells, may_take
-from vgpuctl.scheduler.offer import Offer, Refusal, ShareRequest
 from vgpuctl.scheduler.scorer import Price, Scorer
+from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.sharing.offer import Offer, Refusal, ShareRequest
+from vgpuctl.sharing.offers import ask
 
 
 class IndexKey(NamedTuple):
@@ -104,24 +106,12 @@ class RequestClass:
         """The share that a GPU gives whose class has a price."""
         offer = self._offer_on(card.number, card.example)
         assert offer is not None
-        example, gpu = offer.share, card.reading.gpu
-        function = gpu.address
-        if example.sharing.needs_virtual_functions() and example.sharing.is_vgpu():
-            function = vgpu.next_function(example.sharing, gpu, card.functions)
-        elif not example.sharing.is_vgpu():
-            answer = ask(self.wants[0], card.state)
-            assert not isinstance(answer, Refusal)
-            return answer[0].share
-        return Share(
-            gpu.address,
-            example.sharing,
-            example.profile,
-            function,
-            example.type_id,
-            framebuffer_mib=example.framebuffer_mib,
-            numa_node=example.numa_node,
-            placement_start=example.placement_start,
-        )
+        share = kind_of(offer.share.sharing).same_on(offer.share, card.reading.gpu, card.functions)
+        if share is not None:
+            return share
+        answer = ask(self.wants[0], card.state)
+        assert not isinstance(answer, Refusal)
+        return answer[0].share
 
     def may_fit(self, cards: Sequence[tuple[int, GpuState]]) -> bool:
         """Whether the GPUs of a host take each of the wants alone as often as it is wanted; cards: class and state."""
@@ -200,5 +190,5 @@ def _most(wanted: ShareRequest, state: GpuState, times: int) -> int:
             return count
         if by_conditions(wanted):
             return times
-        state = state.with_share(answer[0].share)
+        state = with_share(state, answer[0].share)
     return times

@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.lease import Share
-from vgpuctl.model.sharing import Sharing
-from vgpuctl.scheduler.gpu_state import GpuState, framebuffer_of, max_instances_of
-from vgpuctl.scheduler.kinds.common import memory_of, refuse_unusable
-from vgpuctl.scheduler.offer import Offer
+from vgpuctl.scheduler.gpu_reading import with_share
+from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of, max_instances_of
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of, without_cards
+from vgpuctl.sharing.offer import Offer
+from vgpuctl.sharing.refusals import memory_of, refuse_unusable
 
 STEEPNESS = 4.0
 """The price grows by the factor e for each quarter of a model's memory that is taken."""
@@ -146,10 +148,10 @@ class HostStock:
 
 
 def model_of(state: GpuState) -> Model:
-    """The model of a GPU. Passthrough is left out of it, since it comes and goes with the use of the GPU."""
+    """The model of a GPU. Whole cards are left out of it, since that offer comes and goes with the use of the GPU."""
     gpu = state.gpu
     board = state.board.key if state.board else (gpu.vendor_id, gpu.device_id)
-    return (board, memory_of(state), tuple(kind for kind in gpu.sharing if kind != Sharing.PASSTHROUGH))
+    return (board, memory_of(state), without_cards(gpu.sharing))
 
 
 def stock_of(state: GpuState) -> Stock:
@@ -178,10 +180,11 @@ def loss_of(offer: Offer, state: GpuState, beside: int) -> Loss:
     beside: the other untouched GPUs of the host, when this one is.
     """
     host = BESIDE * beside * memory_of(state)
-    if offer.share.sharing is Sharing.PASSTHROUGH:
+    takes = kind_of(offer.share.sharing).takes
+    if takes is Takes.CARD:
         return Loss(memory_of(state), host)
     size, opens, left = offer.waste
-    if offer.share.sharing is Sharing.VF:
+    if takes is Takes.FUNCTION:
         return Loss(size, OPENED * opens + host)
     if gpu_instance_slices(offer.share.profile) is None:
         size = _share_mib(size, state)
@@ -209,7 +212,7 @@ def _after(shares: Sequence[Share], states: Mapping[str, GpuState]) -> dict[str,
     """The GPUs that these shares use, with them."""
     used: dict[str, GpuState] = {}
     for one in shares:
-        used[one.gpu] = used.get(one.gpu, states[one.gpu]).with_share(one)
+        used[one.gpu] = with_share(used.get(one.gpu, states[one.gpu]), one)
     return used
 
 

@@ -9,12 +9,13 @@ from vgpuctl.model.constraints import Label
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName, parse_policy
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.scheduler.gpu_state import GpuState
-from vgpuctl.scheduler.kinds.common import memory_of, numa_node
-from vgpuctl.scheduler.offer import Offer
 from vgpuctl.scheduler.scarcity import loss_of, loss_of_all
+from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of, takes_card
+from vgpuctl.sharing.offer import Offer
+from vgpuctl.sharing.refusals import memory_of, numa_node
 
 NVSWITCH = "nvswitch"
 
@@ -110,7 +111,7 @@ class Scorer:
         """
         missing = self.missing(state.constraints.labels)
         if self.is_least_waste:
-            could_be_shared = offer.waste[0] if offer.share.sharing is Sharing.PASSTHROUGH else 0
+            could_be_shared = offer.waste[0] if takes_card(offer.share) else 0
             loss = loss_of(offer, state, int(free))
             return (0, missing, could_be_shared, loss.total, free, *offer.waste[2:], loss.opening)
         size = offer.waste[0] if by_size else 0
@@ -128,7 +129,7 @@ class Scorer:
         """What all shares of one VM cost on one host. states: all its GPUs, by address, as they were before."""
         missing = sum(self.missing(states[one.gpu].constraints.labels) for one in shares)
         if self.is_least_waste and shares:
-            all_whole = all(one.sharing is Sharing.PASSTHROUGH for one in shares)
+            all_whole = all(takes_card(one) for one in shares)
             loss, beside = loss_of_all(shares, states)
             return (0, missing, waste[0] if all_whole else 0, loss.total, beside, *waste[2:], loss.opening)
         total = 0.0
@@ -233,9 +234,10 @@ _OF_HOST: dict[PolicyName, Callable[[float], float]] = {PolicyName.BINPACK: _fre
 
 def _broken_up(offer: Offer, state: GpuState) -> float:
     """What a share costs under `fragmentation` beside other policies: half for a GPU opened, half for what is left."""
-    if offer.share.sharing is Sharing.PASSTHROUGH:
+    takes = kind_of(offer.share.sharing).takes
+    if takes is Takes.CARD:
         return float(offer.waste[0])
-    whole = len(state.gpu.vfs) if offer.share.sharing is Sharing.VF else memory_of(state)
+    whole = len(state.gpu.vfs) if takes is Takes.FUNCTION else memory_of(state)
     return (offer.waste[1] + min(1.0, max(0, offer.waste[2]) / max(1, whole))) / 2
 
 
@@ -251,8 +253,8 @@ def _distance(one: GpuState, other: GpuState) -> float:
     buses = min(0.9, abs(_bus(one) - _bus(other)) / MOST_BUSES)
     if (_has_nvswitch(one) and _has_nvswitch(other)) or _bridges(one) & _bridges(other):
         return (1 + buses) / (FARTHEST + 1)
-    node = numa_node(one)
-    step = FARTHEST - 1 if node is not None and node == numa_node(other) else FARTHEST
+    node = numa_node(one.gpu)
+    step = FARTHEST - 1 if node is not None and node == numa_node(other.gpu) else FARTHEST
     return (step + buses) / (FARTHEST + 1)
 
 

@@ -4,14 +4,13 @@
 Placing asks it with the facts of the store, and the check right before building asks it again with fresh ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.layout import GpuLayout, LayoutKind, MigVgpuLayout, SizeMode, VgpuLayout
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.sharing.matching import entries_for, fits
 
 _ONLY_USE = {
@@ -66,20 +65,14 @@ def declared_of(gpu: Gpu, gpus: Sequence[Gpu], entries: Sequence[GpuLayout]) -> 
     return Declared(found[0]) if found else UNDECLARED
 
 
-def refuse_use(declared: Declared, sharing: Sharing | None) -> str | None:
-    """Say why a GPU is not used in this way, None when it may be. sharing: None for a vGPU of whatever kind."""
+def refuse_use(declared: Declared, layouts: Collection[LayoutKind]) -> str | None:
+    """Say why a GPU is not used in this way, None when it may be. layouts: that serve this use."""
     if declared.doubt is not None:
         return f"it {declared.doubt}"
     if declared.entry is None:
         return None
     kind = declared.entry.layout.kind
-    if sharing is Sharing.PASSTHROUGH:
-        is_served = kind is LayoutKind.PASSTHROUGH
-    elif sharing is Sharing.VF:
-        is_served = kind is LayoutKind.VF
-    else:
-        is_served = kind in (LayoutKind.VGPU, LayoutKind.MIG_VGPU)
-    return None if is_served else f"it is declared {kind}{_at(declared.entry)}, {_ONLY_USE[kind]}"
+    return None if kind in layouts else f"it is declared {kind}{_at(declared.entry)}, {_ONLY_USE[kind]}"
 
 
 def refuse_type(declared: Declared, gpu: Gpu, name: str) -> str | None:
@@ -102,16 +95,6 @@ def refuse_type(declared: Declared, gpu: Gpu, name: str) -> str | None:
         if None not in sizes and sizes[0] != sizes[1]:
             return f"its layout{_at(entry)} keeps {kept} ready, and all vGPUs of it are of that size; not {name}"
     return None
-
-
-def refuse_share(declared: Declared, gpu: Gpu, sharing: Sharing, profile: str) -> str | None:
-    """Say why a GPU does not serve a share, None when it does."""
-    refusal = refuse_use(declared, sharing)
-    if refusal is None and sharing is Sharing.PASSTHROUGH:
-        return refuse_display(declared, gpu)
-    if refusal is None and sharing.is_vgpu():
-        return refuse_type(declared, gpu, profile)
-    return refusal
 
 
 def refuse_display(declared: Declared, gpu: Gpu) -> str | None:

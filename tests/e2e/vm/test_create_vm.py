@@ -204,7 +204,7 @@ def test_a_dry_run_prints_steps_and_xml_and_writes_nothing(
     state, vms = witness.state(), operator.json("list-vms")
     planned = operator.json("create-vm", "next", "--tenant", "acme", "--gpu", "A40-8Q", "--dry-run", *SIZE)[0]
     assert not planned["changed"]
-    assert [step["op"] for step in planned["steps"]] in (["mdev.create"], ["vgpu.set-type"])
+    assert [step["op"] for step in planned["steps"]] in (["mdev.create"], ["vf-profile.set"])
     assert len(planned["undo"]) == 1
     assert "<name>acme.next</name>" in planned["xml"]
     rendered = operator.does("render-vm", "next", "--tenant", "acme", "--gpu", "T4-2Q", *SIZE).out

@@ -14,11 +14,11 @@ from vgpuctl.agent.wire.facts import (
     VgpuType,
     VirtualFunction,
 )
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import Network, NetworkRequest, NetworkState
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import CloudInit, DirectKernel, DiskRequest, Firmware, Vm, VmRequest, VmState
 from vgpuctl.store.session import Session
 

@@ -14,18 +14,16 @@ from tests.lab_fixtures import KernelHost
 from vgpuctl import catalog
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     CreateGpuInstance,
-    CreateMdev,
-    DeleteMdev,
     DestroyGpuInstance,
     ResetFunction,
     ResetGpu,
     SetHeterogeneousMode,
     SetMigMode,
     SetVgpuScheduler,
-    SetVgpuType,
     SetVirtualFunctions,
     Step,
 )
@@ -153,7 +151,7 @@ class Bench(ABC):
     def _step(self, what: str, filled: dict[str, Any], card: Gpu) -> Step:
         if what in ("set-type", "set-id", "clear-type"):
             type_id = filled.get("id") or (_type_id(card, filled["type"]) if what == "set-type" else "0")
-            return SetVgpuType(filled["function"], type_id)
+            return SetVfProfile(filled["function"], type_id)
         if what == "create":
             return CreateMdev(filled["parent"], f"nvidia-{_type_id(card, filled['type'])}", _uuid(filled["uuid"]))
         if what == "delete":
@@ -192,7 +190,7 @@ class Bench(ABC):
         uuids = {_uuid(step["uuid"]) for step in taken if "uuid" in step}
         steps: list[Step] = [DeleteMdev(uuid) for uuid in sorted(uuids)]
         functions = {step["function"] for step in filled if step["do"] in ("set-type", "set-id")} - {card.address}
-        steps += [SetVgpuType(function, "0") for function in sorted(functions)]
+        steps += [SetVfProfile(function, "0") for function in sorted(functions)]
         steps += [BindDriver(tuple(step["functions"]), None) for step in filled if step["do"] == "bind"]
         done = {step["do"] for step in taken}
         if "mixed-size" in done and card.heterogeneous is not None:

@@ -4,6 +4,7 @@
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu, GuestFirmware, HostFacts, NumaNode
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.guests.view import BackingView, DiskView, DomainView, domain_view
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.image import ImageFormat
@@ -11,7 +12,6 @@ from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port
 from vgpuctl.model.numa import GuestNodes, NumaCell
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import CloudInit, DirectKernel, Firmware, Vm, VmRequest, VmState
 
 GIB = 2**30

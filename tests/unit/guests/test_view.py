@@ -21,6 +21,7 @@ from tests.unit.guests.cases import (
     vm,
     whole,
 )
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import GuestError, UsageError
 from vgpuctl.guests.mmio_window import window_gib
 from vgpuctl.guests.numa import numa_view
@@ -29,7 +30,6 @@ from vgpuctl.guests.view import CpuMode, DiskView, domain_view, parse_pci_addres
 from vgpuctl.model.lease import Share
 from vgpuctl.model.network import mac_address
 from vgpuctl.model.numa import GuestNodes, NumaCell
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import DirectKernel
 from vgpuctl.scheduler.node_choice import MOST_CELLS
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.agent.simulated import PF, VM, Machine
 from vgpuctl.agent.dispatch import read_facts
-from vgpuctl.agent.wire.steps import ResetFunction, SetMigMode, SetServiceActive, SetVgpuType, SetVirtualFunctions
+from vgpuctl.agent.wire.sharing import SetVfProfile
+from vgpuctl.agent.wire.steps import ResetFunction, SetMigMode, SetServiceActive, SetVirtualFunctions
 from vgpuctl_lab.cli import fault as lab_fault
 from vgpuctl_lab.faults import KINDS
 from vgpuctl_lab.simulated.machine import faults
@@ -36,10 +37,10 @@ def test_creations_are_refused_with_the_chosen_code(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "a40", with_vfs=True)
     vf = machine.gpu().vfs[0].address
     begin(machine, "refuse", 0x66)
-    refused = machine.refused(SetVgpuType(vf, machine.type_id("A40-8Q")))
+    refused = machine.refused(SetVfProfile(vf, machine.type_id("A40-8Q")))
     assert (refused.code, refused.errno, refused.rm_code) == ("vgpu-refused", "EIO", "0x66")
     begin(machine, "refuse", 0)
-    assert machine.done(SetVgpuType(vf, machine.type_id("A40-8Q")))
+    assert machine.done(SetVfProfile(vf, machine.type_id("A40-8Q")))
 
 
 @pytest.mark.parametrize("kind", ["unbind-lock", "busy"])
@@ -62,12 +63,12 @@ def test_a_busy_gpu_keeps_its_mig_mode(tmp_path: Path) -> None:
 def test_a_vgpu_cannot_be_removed_for_a_while(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "a40", with_vfs=True)
     vf = machine.gpu().vfs[0].address
-    machine.done(SetVgpuType(vf, machine.type_id("A40-8Q")))
+    machine.done(SetVfProfile(vf, machine.type_id("A40-8Q")))
     start(machine.files, VM, "web", [HostDevice(function=vf)])
     end(machine.files, set())
     begin(machine, "removal-delay", 400)
     began = time.monotonic()
-    assert machine.done(SetVgpuType(vf, "0"))
+    assert machine.done(SetVfProfile(vf, "0"))
     assert time.monotonic() - began >= 0.3
 
 
@@ -79,7 +80,7 @@ def test_a_gpu_falls_off_the_bus_and_comes_back(tmp_path: Path) -> None:
     assert "GPU is lost" in (facts.nvml_problem or "")
     assert any("NVML does not show it" in one for one in facts.gpus[0].unread)
     vf = facts.gpus[0].vfs[0].address
-    assert machine.refused(SetVgpuType(vf, machine.type_id("A40-8Q"))).rm_code == "0xf"
+    assert machine.refused(SetVfProfile(vf, machine.type_id("A40-8Q"))).rm_code == "0xf"
     begin(machine, "fallen", 0)
     assert machine.gpu().unread == ()
 

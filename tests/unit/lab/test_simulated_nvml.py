@@ -12,7 +12,8 @@ import pytest
 from tests.agent.simulated import PF, VM, Machine
 from tests.unit.lab.mig_card import Card, Refused, tables
 from vgpuctl import catalog
-from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVgpuType, SetVirtualFunctions
+from vgpuctl.agent.wire.sharing import SetVfProfile
+from vgpuctl.agent.wire.steps import CreateGpuInstance, SetMigMode, SetVirtualFunctions
 from vgpuctl_lab.simulated.machine import modes, nvidia_smi
 from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, ERROR_TEXTS, STRUCTS
@@ -116,7 +117,7 @@ def test_sensors_follow_the_vms_and_never_chance(tmp_path: Path) -> None:
 
     idle = readings()
     assert idle[0] == 0
-    machine.done(SetVgpuType(vf, machine.type_id("L40S-8Q")))
+    machine.done(SetVfProfile(vf, machine.type_id("L40S-8Q")))
     start(machine.files, VM, "web", [HostDevice(function=vf)])
     busy = readings()
     assert all(after > before for before, after in zip(idle, busy, strict=True))

@@ -3,9 +3,9 @@
 
 import pytest
 
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.units import format_mib, parse_mib
 from vgpuctl.model.vm import check_name
 

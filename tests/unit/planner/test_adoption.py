@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from tests.unit.fleet_factory import emulated_a40, host_facts, whole_card
 from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -14,7 +15,6 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
 from vgpuctl.planner.layout import plan_host
 

@@ -13,6 +13,7 @@ from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.planner import check_share
 from vgpuctl.scheduler import place
+from vgpuctl.sharing.kinds import kind_of
 
 UUID = "5f1f9a0e-0000-4000-8000-000000000001"
 Change = Callable[[Gpu], Gpu]
@@ -20,7 +21,7 @@ Change = Callable[[Gpu], Gpu]
 
 def share_of(text: str, capacity: HostCapacity) -> Share:
     chosen = place(vm(text), [capacity], []).shares[0]
-    return replace(chosen, mdev_uuid=UUID) if chosen.sharing.is_mediated() else chosen
+    return kind_of(chosen.sharing).named(chosen, UUID)
 
 
 def changed(capacity: HostCapacity, change: Change) -> HostFacts:

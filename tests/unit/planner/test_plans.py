@@ -18,19 +18,13 @@ from tests.unit.fleet_factory import (
 )
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.steps import (
-    BindDriver,
-    CreateMdev,
-    DeleteMdev,
-    ResetFunction,
-    SetVgpuType,
-    SetVirtualFunctions,
-    Step,
-)
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
+from vgpuctl.agent.wire.steps import BindDriver, ResetFunction, SetVirtualFunctions, Step
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.planner import plan_release, plan_share, with_first_drivers
 from vgpuctl.scheduler import place
+from vgpuctl.sharing.kinds import kind_of
 
 UUID = "5f1f9a0e-0000-4000-8000-000000000001"
 CARD = "0000:81:00.0"
@@ -40,7 +34,7 @@ VF = "0000:9a:00.4"
 
 def share_of(text: str, capacity: HostCapacity) -> Share:
     chosen = place(vm(text), [capacity], []).shares[0]
-    named = replace(chosen, mdev_uuid=UUID) if chosen.sharing.is_mediated() else chosen
+    named = kind_of(chosen.sharing).named(chosen, UUID)
     return with_first_drivers(named, capacity.facts)
 
 
@@ -65,7 +59,7 @@ def on_vf(name: str) -> EmulatedGpu:
             [CreateMdev("0000:41:00.4", "nvidia-562", UUID)],
             [DeleteMdev(UUID)],
         ),
-        ("A40-8Q", a40_host(), [SetVgpuType("0000:41:00.4", "562")], [SetVgpuType("0000:41:00.4", "0")]),
+        ("A40-8Q", a40_host(), [SetVfProfile("0000:41:00.4", "562")], [SetVfProfile("0000:41:00.4", "0")]),
         (
             "passthrough",
             passthrough_host(),
@@ -89,8 +83,8 @@ def test_a_share_kept_over_a_reboot_gets_its_vfs_back_first(text: str) -> None:
     kept = share_of(text, a40_host())
     after_reboot = host_facts([replace(a40_host().facts.gpus[0], vfs=(), types=())])
     plan = plan_share(kept, after_reboot)
-    assert plan.steps == (SetVirtualFunctions("0000:41:00.0", 32), SetVgpuType(kept.function, kept.type_id or ""))
-    assert plan.undo == (SetVgpuType(kept.function, "0"),)
+    assert plan.steps == (SetVirtualFunctions("0000:41:00.0", 32), SetVfProfile(kept.function, kept.type_id or ""))
+    assert plan.undo == (SetVfProfile(kept.function, "0"),)
 
 
 def test_a_vf_with_a_first_driver_is_bound_back_to_it() -> None:
@@ -182,12 +176,12 @@ def test_releasing_a_plain_vf_does_only_what_is_not_so_already(facts: HostFacts 
 @pytest.mark.parametrize(
     ("facts", "steps"),
     [
-        (a40_host(vgpus=["A40-8Q"]).facts, [SetVgpuType("0000:41:00.4", "0")]),
+        (a40_host(vgpus=["A40-8Q"]).facts, [SetVfProfile("0000:41:00.4", "0")]),
         (a40_host().facts, []),
         (a40_host(vgpus=["A40-4Q"]).facts, []),
         (host_facts([replace(a40_host().facts.gpus[0], vfs=())]), []),
         (host_facts([]), []),
-        (None, [SetVgpuType("0000:41:00.4", "0")]),
+        (None, [SetVfProfile("0000:41:00.4", "0")]),
     ],
     ids=["set", "free already", "another's type", "VFs gone", "GPU gone", "unread"],
 )

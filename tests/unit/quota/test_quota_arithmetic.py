@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.fleet_factory import a40_host, emulated_t4, host
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import Share
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.times import format_duration, format_time, parse_duration, parse_time
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge

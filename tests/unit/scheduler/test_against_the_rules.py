@@ -16,14 +16,15 @@ from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.emulated_host import EmulatedHost
 from tests.unit.fleet_factory import emulated_a40, emulated_t4, leases_of, vm
 from vgpuctl import catalog
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.policy import Policy, PolicyName, parse_policy
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.planner import check_share, plan_release, plan_share
 from vgpuctl.scheduler import place
+from vgpuctl.sharing.kinds import kind_of
 
 A40_TYPES = ["A40-1Q", "A40-8Q", "A40-8C", "A40-16Q", "A40-24Q", "A40-48Q", "A40-2B"]
 T4_TYPES = ["T4-2Q", "T4-2B4", "T4-4C", "T4-8Q", "T4-16Q"]
@@ -72,9 +73,7 @@ class Operator:
         assert allowed, f"{wanted} was placed, the rules refuse it"
         self.made += 1
         uuid = f"00000000-0000-4000-9000-{self.made:012d}"
-        chosen = placement.shares[0]
-        if chosen.sharing.is_mediated():
-            chosen = replace(chosen, mdev_uuid=uuid)
+        chosen = kind_of(placement.shares[0].sharing).named(placement.shares[0], uuid)
         live = self.host.read().facts
         assert check_share(chosen, live) is None
         self.host.apply(plan_share(chosen, live).steps)

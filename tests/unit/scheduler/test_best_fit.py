@@ -19,9 +19,9 @@ from tests.unit.fleet_factory import (
     vm,
     whole_card,
 )
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler import explain, place
 
 

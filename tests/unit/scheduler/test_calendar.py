@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, host, vm
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler.calendar import Booking, first_start, first_windows, place_over
 
 NOW = 1000.0

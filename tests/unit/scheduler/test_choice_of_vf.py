@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.fleet_factory import emulated_a40, vm
+from tests.unit.fleet_factory import a40_host, emulated_a40, vm
 from tests.unit.scheduler.test_rejections import A40, only_rejection, some, with_libvirt
 from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
-from vgpuctl.model.libvirt_version import takes_vendor_vfio
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.scheduler.kinds.virtual_functions import next_free
+from vgpuctl.sharing import vf_profile
+from vgpuctl.sharing.virtual_functions import next_free
 
 
 def card(**first: object) -> Gpu:
@@ -53,7 +53,8 @@ def test_a_vf_that_can_carry_no_vgpu_is_passed_over(first: dict[str, object]) ->
     [("9.6.0", False), ("8.0.0", False), ("9.7.0", True), ("10.0.0", True), (None, True), ("unknown", True)],
 )
 def test_libvirt_before_9_7_gives_no_vm_a_vf_on_its_vendors_driver(version: str | None, answer: bool) -> None:
-    assert takes_vendor_vfio(version) is answer
+    facts = replace(a40_host().facts, libvirt_version=version)
+    assert (vf_profile.KIND.refuse_host(facts) is None) is answer
 
 
 @pytest.mark.parametrize(

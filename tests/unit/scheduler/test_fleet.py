@@ -29,6 +29,7 @@ from vgpuctl.scheduler import Fleet, explain
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.scorer import FleetView
+from vgpuctl.sharing.kinds import kind_of
 
 HOSTS = [
     a40_host("a", cards=2),
@@ -79,9 +80,7 @@ class Books:
     def add(self, placement: Placement, request: VmRequest) -> tuple[str, list[Lease], Footprint]:
         self.made += 1
         shares = tuple(
-            replace(one, mdev_uuid=f"00000000-0000-4000-9000-{self.made:08d}{index:04d}")
-            if one.sharing.is_mediated()
-            else one
+            kind_of(one.sharing).named(one, f"00000000-0000-4000-9000-{self.made:08d}{index:04d}")
             for index, one in enumerate(placement.shares)
         )
         leases = leases_of(replace(placement, shares=shares), vm_name=f"vm-{self.made}")

@@ -17,6 +17,7 @@ from vgpuctl.scheduler.candidates import Candidate, relieved
 from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.victims import Eviction, choose_victims
+from vgpuctl.sharing.kinds import kind_of
 
 There = tuple[list[HostCapacity], list[Lease], list[Candidate]]
 
@@ -30,9 +31,7 @@ def busy(*held: tuple[str, int]) -> There:
         if placement is None:
             continue
         identity = f"00000000-0000-4000-9000-{number:012d}"
-        shares = tuple(
-            replace(one, mdev_uuid=identity) if one.sharing.is_mediated() else one for one in placement.shares
-        )
+        shares = tuple(kind_of(one.sharing).named(one, identity) for one in placement.shares)
         own = leases_of(replace(placement, shares=shares), vm_name=f"vm-{number}")
         taken = footprint_of(vm(text), placement)
         fleet.take(placement.host, own, taken)

@@ -11,6 +11,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.scheduler.scorer import FleetView
+from vgpuctl.sharing.kinds import kind_of
 
 HOSTS = {"a": host("a", emulated_a40()), "b": t4_host("b", cards=2), "c": host("c", emulated_a40())}
 CHANGED = {
@@ -41,7 +42,5 @@ def test_a_kept_fleet_answers_as_a_new_one(
             del leases[:1]
         elif answer is not None:
             identity = f"00000000-0000-4000-9000-{number:012d}"
-            shares = tuple(
-                replace(one, mdev_uuid=identity) if one.sharing.is_mediated() else one for one in answer.shares
-            )
+            shares = tuple(kind_of(one.sharing).named(one, identity) for one in answer.shares)
             leases += leases_of(replace(answer, shares=shares), vm_name=f"vm-{number}")

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, host, vm
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Share
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.calendar import Booking
-from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
+from vgpuctl.sharing.codes import Code
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

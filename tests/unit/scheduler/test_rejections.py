@@ -25,15 +25,15 @@ from tests.unit.fleet_factory import (
 )
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, VgpuType
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import NoCapacity, UsageError
 from vgpuctl.model.constraints import Constraints, Together
 from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.placement import HostCapacity, Rejection
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import explain, place
-from vgpuctl.scheduler.codes import Code
+from vgpuctl.sharing.codes import Code
 
 A40 = emulated_a40().facts()
 A40_VFS = emulated_a40().functions

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, emulated_t4, host, lease, taking, vm
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.scheduler import explain
 from vgpuctl.scheduler.candidates import Candidate, parties_of
 from vgpuctl.scheduler.relieve import relieve

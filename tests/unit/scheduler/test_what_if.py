@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import GIB, a40_host, emulated_a40, host, lease, leases_of, t4_host, vm
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.constraints import Constraints, Together, read_constraints
 from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.model.layout import GpuMatch
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet
 from vgpuctl.scheduler.candidates import Candidate

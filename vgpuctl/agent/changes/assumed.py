@@ -5,18 +5,17 @@ from typing import Optional, Sequence, Tuple
 
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
     CreateGpuInstance,
-    CreateMdev,
     DestroyGpuInstance,
     ResetGpu,
     SetHeterogeneousMode,
     SetMigMode,
     SetServiceActive,
     SetVgpuScheduler,
-    SetVgpuType,
     SetVirtualFunctions,
     Step,
 )
@@ -24,8 +23,7 @@ from vgpuctl.agent.wire.steps import (
 _VFS, _MODE, _RESET = SetVirtualFunctions.op, SetMigMode.op, ResetGpu.op
 # (the step, what it is refused for now, the steps before it that would change that)
 _EXCUSES: Tuple[Tuple[str, ProblemCode, Tuple[str, ...]], ...] = (
-    (CreateMdev.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)),
-    (SetVgpuType.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)),
+    *((step.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)) for step in VGPU_STEPS),
     (BindDriver.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)),
     (ResetGpu.op, ProblemCode.HELD, (SetServiceActive.op,)),
     (SetMigMode.op, ProblemCode.VFS_ACTIVE, (_VFS,)),
@@ -34,7 +32,7 @@ _EXCUSES: Tuple[Tuple[str, ProblemCode, Tuple[str, ...]], ...] = (
     (CreateGpuInstance.op, ProblemCode.MIG_PLACEMENT_TAKEN, (DestroyGpuInstance.op, _MODE, _RESET, _VFS)),
     (SetHeterogeneousMode.op, ProblemCode.NO_HETEROGENEOUS_MODE, (_VFS, _MODE, _RESET)),
     (SetHeterogeneousMode.op, ProblemCode.MIG_INSTANCE_MISSING, (CreateGpuInstance.op,)),
-    (SetHeterogeneousMode.op, ProblemCode.VGPUS_ACTIVE, (SetVgpuType.op, _VFS)),
+    (SetHeterogeneousMode.op, ProblemCode.VGPUS_ACTIVE, (*(step.op for step in VGPU_STEPS), _VFS)),
     (SetVgpuScheduler.op, ProblemCode.NO_VGPU_SCHEDULER, (_VFS, _MODE, _RESET)),
 )
 
@@ -50,10 +48,8 @@ def change(step: Step, problem: Problem, changes: Sequence[Change]) -> Optional[
 
 
 def _foreseen(step: Step) -> Optional[Change]:
-    if isinstance(step, CreateMdev):
-        return Change(step.op, step.uuid, None, f"{step.parent} {step.type_id}", changed=True)
-    if isinstance(step, SetVgpuType):
-        return Change(step.op, step.address, "0", step.type_id, changed=True)
+    if isinstance(step, VGPU_STEPS):
+        return Change(step.op, step.device, *step.foreseen, changed=True)
     if isinstance(step, BindDriver):
         return Change(step.op, " ".join(step.addresses), None, step.driver, changed=True)
     if isinstance(step, CreateGpuInstance):

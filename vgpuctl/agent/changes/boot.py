@@ -11,7 +11,8 @@ from vgpuctl.agent.wire.boot import BootFiles, ManifestStep
 from vgpuctl.agent.wire.decode import WireError, from_json, to_json
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.steps import Change, CreateMdev, DeleteMdev, SetVgpuType, Step
+from vgpuctl.agent.wire.sharing import VGPU_STEPS
+from vgpuctl.agent.wire.steps import Change, Step
 
 OP = "boot.install"
 _TIMEOUT_S = 60.0
@@ -50,14 +51,14 @@ def ensure(host: Host, files: BootFiles, *, dry_run: bool) -> Change:
 
 def note_share(host: Host, step: Step) -> None:
     """Keep the list of shares true after a step; a host without the list is left alone."""
-    if not isinstance(step, (CreateMdev, DeleteMdev, SetVgpuType)):
+    if not isinstance(step, VGPU_STEPS):
         return
     shares = read_shares(host)
     if shares is None:
         return
     kept = [one for one in shares if name_of(one.step) != name_of(step)]
-    if isinstance(step, CreateMdev) or (isinstance(step, SetVgpuType) and step.type_id != "0"):
-        function = step.parent if isinstance(step, CreateMdev) else step.address
+    if step.made is not None:
+        function, _type_id = step.made
         kept.append(ManifestStep(step, host.link_name(f"/sys/bus/pci/devices/{function}/physfn") or function))
     if kept != shares:
         host.put_file(wire.SHARES, _shares_text(kept), 0o600)
@@ -90,7 +91,7 @@ def note_result(host: Host, boot_id: str, problems: List[str], shares: List[str]
 
 def name_of(step: Step) -> str:
     """The device of a share: the mdev's UUID, or the VF."""
-    return step.uuid if isinstance(step, (CreateMdev, DeleteMdev)) else str(getattr(step, "address", ""))
+    return step.device if isinstance(step, VGPU_STEPS) else ""
 
 
 def _reload(host: Host, *, is_needed: bool) -> None:

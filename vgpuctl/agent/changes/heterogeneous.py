@@ -3,7 +3,7 @@
 
 from typing import Any, List, Optional
 
-from vgpuctl.agent.facts import mdev, mig, nvml_mig, nvml_vgpu, pci, sriov, vgpu_profile
+from vgpuctl.agent.facts import mig, nvml_mig, nvml_vgpu, pci, sharing
 from vgpuctl.agent.facts.holders import OpenNodes
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, required
@@ -77,12 +77,7 @@ def _vgpus(host: Host, address: str, instance: Optional[int]) -> List[str]:
     if instance is not None:
         sitting = mig.read_vgpus(host, address, OpenNodes(host)).get(instance, ())
         return [f"type {type_id}" for type_id, _ in sitting]
-    functions = [vf for _, vf in sriov.read_functions(host, address)]
-    found = [device.uuid for device in mdev.read_of(host, (address, *functions))]
-    for function in functions:
-        if vgpu_profile.is_offered(host, function) and vgpu_profile.read_current(host, function) != "0":
-            found.append(function)
-    return found
+    return [vgpu.uuid or vgpu.function for vgpu in sharing.read_vgpus(host, address)]
 
 
 def _word(enabled: bool) -> str:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Create and remove mediated devices (reference 2.1)."""
 
+from typing import Union
+
 from vgpuctl.agent.changes import letting_go
 from vgpuctl.agent.changes.refusal import vgpu_refused
 from vgpuctl.agent.facts import mdev, pci
@@ -8,7 +10,15 @@ from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.steps import Change, CreateMdev, DeleteMdev
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev
+from vgpuctl.agent.wire.steps import Change
+
+
+def ensure(host: Host, step: Union[CreateMdev, DeleteMdev], *, dry_run: bool) -> Change:
+    """Create or remove one mediated device. Raises Problem."""
+    if isinstance(step, CreateMdev):
+        return ensure_created(host, step, dry_run=dry_run)
+    return ensure_deleted(host, step, dry_run=dry_run)
 
 
 def ensure_created(host: Host, step: CreateMdev, *, dry_run: bool) -> Change:

@@ -2,7 +2,7 @@
 """Enable and disable VFs: NVIDIA's through sriov-manage, others through sriov_numvfs (reference 3.1)."""
 
 from vgpuctl.agent.changes import sriov_manage
-from vgpuctl.agent.facts import mdev, pci, sriov, sriov_health, vgpu_profile
+from vgpuctl.agent.facts import pci, sharing, sriov, sriov_health
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.facts.nvidia import DRIVER, PF_STUB
 from vgpuctl.agent.host import Host
@@ -76,19 +76,14 @@ def _ensure_by_sysfs(host: Host, address: str, count: int, before: int) -> None:
 def require_unused(host: Host, address: str) -> None:
     """Refuse while a VF carries a vGPU or is held, or the PF itself is: changing the count destroys them all."""
     nodes = OpenNodes(host)
-    functions = [vf for _, vf in sriov.read_functions(host, address)]
-    parents = {device.parent: device.uuid for device in mdev.read_of(host, (address, *functions))}
+    vgpus = {vgpu.function: vgpu for vgpu in sharing.read_vgpus(host, address)}
     require_unheld(nodes, address, nodes.holders_of_function(address))
-    for vf in functions:
-        holders = nodes.holders_of_function(vf)
-        if vf in parents:
-            holders += nodes.holders_of_mdev(parents[vf])
+    for _, vf in sriov.read_functions(host, address):
+        holders, vgpu = nodes.holders_of_function(vf), vgpus.get(vf)
+        if vgpu is not None and vgpu.uuid is not None:
+            holders += nodes.holders_of_mdev(vgpu.uuid)
         require_unheld(nodes, f"the VF {vf}", holders)
-        if vf in parents:
-            raise Problem(ProblemCode.VFS_IN_USE, f"the VF {vf} has the mediated device {parents[vf]}")
-        if vgpu_profile.is_offered(host, vf):
-            current = vgpu_profile.read_current(host, vf)
-            if current != vgpu_profile.NO_TYPE:
-                raise Problem(ProblemCode.VFS_IN_USE, f"the VF {vf} has a vGPU of type {current}")
-    if address in parents:
-        raise Problem(ProblemCode.VFS_IN_USE, f"{address} has the mediated device {parents[address]}")
+        if vgpu is not None:
+            raise Problem(ProblemCode.VFS_IN_USE, f"the VF {vf} has {vgpu}")
+    if address in vgpus:
+        raise Problem(ProblemCode.VFS_IN_USE, f"{address} has {vgpus[address]}")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every GPU of the host with all that hangs on it. A part that cannot be read is a line in the GPU's problems."""
 
-from collections import Counter
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from vgpuctl.agent.facts import (
@@ -12,12 +11,11 @@ from vgpuctl.agent.facts import (
     nvidia,
     pci,
     scheduler,
+    sharing,
     sriov,
     vf_notes,
     vgpu_config,
-    vgpu_profile,
     vgpu_room,
-    vgpu_types,
 )
 from vgpuctl.agent.facts.holders import OpenNodes
 from vgpuctl.agent.facts.nvml_gpus import NvmlGpu
@@ -36,6 +34,7 @@ from vgpuctl.agent.wire.facts import (
     VirtualFunction,
 )
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.agent.wire.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -118,8 +117,8 @@ class _GpuReader:
         vfs = self._part(self._read_vfs, ())
         readable = tuple(vf for vf in vfs if vf.problem is None)
         mdevs = self._read_mdevs((address, *(vf.address for vf in vfs)))
-        sharing: Tuple[str, ...]
-        sharing, types = self._part(lambda: self._read_sharing(readable, mdevs), ((), ()))
+        kinds: Tuple[str, ...]
+        kinds, types = self._part(lambda: self._read_sharing(readable, mdevs), ((), ()))
         holders = self._part(lambda: self._shared.nodes.holders_of_function(address), ())
         users = self._part(lambda: self._shared.nodes.users(address), ())
         mig_facts = self._part(self._read_mig, None)
@@ -128,7 +127,7 @@ class _GpuReader:
         is_shared = bool(vfs or mdevs or holders or users or (mig_facts is not None and mig_facts.current))
         is_alone = group is not None and strangers == () and not any(_is_in_use(one) for one in companions)
         if is_alone and not is_shared:
-            sharing = ("passthrough", *sharing)
+            kinds = (str(Sharing.PASSTHROUGH), *kinds)
         information = self._part(lambda: nvidia.read_information(host, address), {})
         return Gpu(
             address=address,
@@ -144,7 +143,7 @@ class _GpuReader:
             numa_node=self._part(lambda: pci.read_numa_node(host, address), None),
             local_cpus=self._part(lambda: host.read_optional(f"{pci.folder(address)}/local_cpulist") or None, None),
             companions=companions,
-            sharing=sharing,
+            sharing=kinds,
             total_vfs=total_vfs,
             vfs=vfs,
             types=types,
@@ -222,8 +221,7 @@ class _GpuReader:
 
     def _read_vf(self, number: int, address: str, uuid: Optional[str]) -> VirtualFunction:
         host, nodes = self._host, self._shared.nodes
-        has_profile = vgpu_profile.is_offered(host, address)
-        current = vgpu_profile.read_current(host, address) if has_profile else None
+        current, offers_types = sharing.read_vf(host, address)
         holders = nodes.holders_of_function(address)
         if uuid is not None:
             holders += nodes.holders_of_mdev(uuid)
@@ -232,10 +230,10 @@ class _GpuReader:
             number,
             pci.read_driver(host, address),
             iommu.read_group(host, address),
-            vgpu_profile.type_or_none(current),
+            current,
             uuid,
             holders,
-            offers_types=has_profile or mdev.offers_types(host, address),
+            offers_types=offers_types,
         )
 
     def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:
@@ -254,32 +252,20 @@ class _GpuReader:
     def _read_sharing(
         self, vfs: Sequence[VirtualFunction], mdevs: Sequence[Mdev]
     ) -> Tuple[Tuple[str, ...], Tuple[VgpuType, ...]]:
-        """Probe how the GPU can be shared now, in the order of the reference's first table, and with what types."""
-        host, address = self._host, self._address
-        described = self._described_types()
-        memory_mib = self._nvml.memory_mib if self._nvml else None
-        rooms = vgpu_room.read(host, address, self._nvml, self._shared.nodes)
-        used: Dict[str, int]
-        if any(vgpu_profile.is_offered(host, vf.address) for vf in vfs):
-            used = Counter(vf.current_type for vf in vfs if vf.current_type is not None)
-            types = vgpu_types.read_profile_types(host, vfs, used, described, memory_mib, rooms, self._unread.append)
-            kind = "vf-profile"
-        elif any(mdev.offers_types(host, vf.address) for vf in vfs):
-            used = Counter(device.type_id for device in mdevs)
-            types = vgpu_types.read_mdev_vf_types(
-                host, vfs, used, described.get, memory_mib, rooms, self._unread.append
-            )
-            kind = "mdev-vf"
-        elif mdev.offers_types(host, address):
-            used = Counter(device.type_id for device in mdevs)
-            types = vgpu_types.read_mdev_types(host, address, described.get, self._unread.append)
-            kind = "mdev"
-        elif vfs and self._function.vendor_id != pci.NVIDIA:
-            return ("vf",), ()
-        else:
-            return (), ()
-        types = vgpu_room.with_starts(vgpu_types.without_absent_mig(types, used), self._nvml)
-        return (kind,), tuple(types)
+        """Probe how the GPU can be shared now, and with what types."""
+        host, address, nvml = self._host, self._address, self._nvml
+        kinds, types = sharing.read_offered(
+            host,
+            address,
+            self._function.vendor_id,
+            vfs,
+            mdevs,
+            self._described_types(),
+            nvml.memory_mib if nvml else None,
+            vgpu_room.read(host, address, nvml, self._shared.nodes),
+            self._unread.append,
+        )
+        return kinds, tuple(vgpu_room.with_starts(types, nvml))
 
     def _described_types(self) -> Dict[str, Description]:
         """Return what NVML says of the GPU's types, and vgpuConfig.xml where NVML is silent."""

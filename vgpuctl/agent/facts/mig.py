@@ -4,7 +4,7 @@
 from collections import defaultdict
 from typing import Dict, List, Sequence, Tuple
 
-from vgpuctl.agent.facts import mdev, pci, sriov, vgpu_profile
+from vgpuctl.agent.facts import sharing
 from vgpuctl.agent.facts.holders import OpenNodes, describe
 from vgpuctl.agent.facts.nvml_mig import NvmlMig
 from vgpuctl.agent.host import Host
@@ -44,16 +44,10 @@ def read_vgpus(host: Host, address: str, nodes: OpenNodes) -> Dict[int, Tuple[Tu
     Drivers without `gpu_instance_id` do not tell where an idle vGPU sits; those refuse what would harm it.
     """
     found: Dict[int, List[Tuple[str, Sequence[Holder]]]] = defaultdict(list)
-    functions = [address, *(vf for _, vf in sriov.read_functions(host, address))]
-    for function in functions[1:]:
-        if vgpu_profile.is_offered(host, function):
-            current = vgpu_profile.read_current(host, function)
-            if current != vgpu_profile.NO_TYPE:
-                instance = _number(host.read_optional(f"{pci.folder(function)}/nvidia/gpu_instance_id"))
-                found[instance].append((current, nodes.holders_of_function(function)))
-    for device in mdev.read_of(host, functions):
-        instance = _number(host.read_optional(f"{mdev.BUS}/{device.uuid}/nvidia/gpu_instance_id"))
-        found[instance].append((device.type_id, nodes.holders_of_mdev(device.uuid)))
+    for vgpu in sharing.read_vgpus(host, address):
+        instance = _number(host.read_optional(f"{vgpu.folder}/nvidia/gpu_instance_id"))
+        holders = nodes.holders_of_mdev(vgpu.uuid) if vgpu.uuid else nodes.holders_of_function(vgpu.function)
+        found[instance].append((vgpu.type_id, holders))
     found.pop(_NO_INSTANCE, None)
     return {instance: tuple(vgpus) for instance, vgpus in found.items()}
 

@@ -4,7 +4,8 @@
 import re
 from typing import List, Optional, Tuple
 
-from vgpuctl.agent.facts import mdev, pci, sriov, vgpu_profile
+from vgpuctl.agent.facts import pci, sriov
+from vgpuctl.agent.facts.sharing import offers_types
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import vf_health
 from vgpuctl.agent.wire.values import dataclass
@@ -49,11 +50,6 @@ def read(host: Host, address: str) -> CardHealth:
         for _, vf in sriov.read_functions(host, address)
     ]
     return CardHealth(pci.read_driver(host, address), sriov.read_count(host, address), tuple(states))
-
-
-def offers_types(host: Host, function: str) -> bool:
-    """Tell whether the driver offers vGPU types on a VF, by either kernel interface."""
-    return vgpu_profile.is_offered(host, function) or mdev.offers_types(host, function)
 
 
 def known_boards(host: Host) -> Optional[List[str]]:

@@ -4,7 +4,7 @@
 import re
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
-from vgpuctl.agent.facts import mdev, vgpu_profile
+from vgpuctl.agent.facts import mdev
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.facts import VgpuType, VirtualFunction
 from vgpuctl.agent.wire.values import dataclass, replace
@@ -79,50 +79,7 @@ def read_mdev_vf_types(
                     found[type_id] = _type(offered, 0, described(_decimal(type_id)))
             if is_free(vf) and available > 0:
                 listed[type_id] = listed.get(type_id, 0) + 1
-    return _with_creatable(found.values(), listed, used, memory_mib, rooms)
-
-
-def read_profile_types(
-    host: Host,
-    vfs: Sequence[VirtualFunction],
-    used: Dict[str, int],
-    described: Dict[str, Description],
-    memory_mib: Optional[int],
-    rooms: Mapping[str, int],
-    note: mdev.Note,
-) -> List[VgpuType]:
-    """Read the types of a GPU with vendor-specific VFIO.
-
-    A free VF lists what is creatable now, a used one nothing; so types that are used or not creatable come from
-    `described` (vgpuConfig.xml, NVML).
-    """
-    names = {type_id: description.full_name for type_id, description in described.items()}
-    listed: Dict[str, int] = {}
-    for vf in vfs:
-        if not vgpu_profile.is_offered(host, vf.address):
-            continue
-        with mdev.noted(note, f"VF {vf.address}"):
-            for type_id, name in vgpu_profile.read_creatable(host, vf.address).items():
-                names[type_id] = name
-                if is_free(vf):
-                    listed[type_id] = listed.get(type_id, 0) + 1
-    for type_id in used:
-        names.setdefault(type_id, f"type {type_id}")
-    types = []
-    for type_id in sorted(names, key=int):
-        known = described.get(type_id)
-        framebuffer = known.framebuffer_mib if known else None
-        types.append(
-            VgpuType(
-                type_id,
-                short_name(names[type_id]),
-                names[type_id],
-                framebuffer or size_of_name(names[type_id]),
-                known.max_instances if known else None,
-                0,
-            )
-        )
-    return _with_creatable(types, listed, used, memory_mib, rooms)
+    return with_creatable(found.values(), listed, used, memory_mib, rooms)
 
 
 def is_free(vf: VirtualFunction) -> bool:
@@ -151,7 +108,7 @@ def _type(offered: mdev.OfferedType, creatable: int, known: Optional[Description
     )
 
 
-def _with_creatable(
+def with_creatable(
     types: Iterable[VgpuType],
     listed: Dict[str, int],
     used: Dict[str, int],

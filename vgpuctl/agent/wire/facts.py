@@ -158,7 +158,7 @@ class SchedulerFacts:
 class Gpu:
     """One GPU (physical function) and everything that hangs on it.
 
-    sharing: the kinds that can be used as the GPU stands now, of passthrough, mdev, mdev-vf, vf-profile, vf.
+    sharing: the kinds that can be used as the GPU stands now, by the names of wire/sharing.py.
     vendor_id, device_id: four hex digits in lower case (`10de`, `2235`); subsystem_id: `10de:145a`;
     pci_class: six hex digits (`030200`). mig_mode: `enabled`, `disabled` or None.
     types: without those that only exist with MIG instances the GPU has not.

@@ -6,6 +6,7 @@ A step travels as {"op": OP, **fields}. Every step is idempotent: asked again, i
 
 from typing import ClassVar, Optional, Tuple, Union
 
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, VgpuStep
 from vgpuctl.agent.wire.values import dataclass
 
 
@@ -16,33 +17,6 @@ class SetVirtualFunctions:
     op: ClassVar[str] = "sriov.set"
     address: str
     count: int
-
-
-@dataclass(frozen=True)
-class CreateMdev:
-    """Create the mediated device `uuid` of `type_id` under `parent` (a PF or a VF)."""
-
-    op: ClassVar[str] = "mdev.create"
-    parent: str
-    type_id: str
-    uuid: str
-
-
-@dataclass(frozen=True)
-class DeleteMdev:
-    """Remove the mediated device `uuid`; waits while the driver still winds it down."""
-
-    op: ClassVar[str] = "mdev.delete"
-    uuid: str
-
-
-@dataclass(frozen=True)
-class SetVgpuType:
-    """Write a decimal vGPU type id to a VF's current_vgpu_type; "0" removes the vGPU (with retries)."""
-
-    op: ClassVar[str] = "vgpu.set-type"
-    address: str
-    type_id: str
 
 
 @dataclass(frozen=True)
@@ -251,9 +225,7 @@ class TakeOutUplink:
 
 Step = Union[
     SetVirtualFunctions,
-    CreateMdev,
-    DeleteMdev,
-    SetVgpuType,
+    VgpuStep,
     BindDriver,
     ResetFunction,
     QuarantineFunction,
@@ -272,9 +244,7 @@ Step = Union[
 ]
 STEPS = (
     SetVirtualFunctions,
-    CreateMdev,
-    DeleteMdev,
-    SetVgpuType,
+    *VGPU_STEPS,
     BindDriver,
     ResetFunction,
     QuarantineFunction,

@@ -8,6 +8,7 @@ import click
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_json, print_line
+from vgpuctl.sharing.kinds import existing_vgpus
 
 
 @click.command("inspect-host")
@@ -84,10 +85,12 @@ def print_gpu(gpu: Gpu) -> None:
             f"  companion     {companion.address} class {companion.pci_class}, driver {companion.driver or 'none'}"
         )
     if gpu.total_vfs:
-        used = [vf for vf in gpu.vfs if vf.current_type or vf.mdev_uuid or vf.holders]
+        vgpus = {vgpu.function: vgpu for vgpu in existing_vgpus(gpu)}
+        used = [vf for vf in gpu.vfs if vf.address in vgpus or vf.holders]
         print_line(f"  VFs           {len(gpu.vfs)} of {gpu.total_vfs} enabled, {len(used)} in use")
         for vf in used:
-            what = vf.mdev_uuid or (f"type {vf.current_type}" if vf.current_type else "")
+            vgpu = vgpus.get(vf.address)
+            what = "" if vgpu is None else vgpu.mdev_uuid or f"type {vgpu.type_id}"
             print_line(f"    {vf.address}  {what}  group {vf.iommu_group}" + _held(vf.holders))
     _print_mig(gpu)
     if gpu.scheduler is not None:

@@ -17,8 +17,8 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.inventory.exchange.refusal import Left, host_reasons
 from vgpuctl.inventory.exchange.vgpu_device_manager import time_sliced_layout
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, VgpuLayout
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.layout.shares import share_uuid
+from vgpuctl.sharing.kinds import vgpu_kind_on
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.specs.document import read_document
 from vgpuctl.specs.value import Value
@@ -155,7 +155,8 @@ def _reason_against(gpu: Gpu, entry: GpuLayout) -> str | None:
             return f"{name}: mdevctl has no place for it"
     if layout != time_sliced_layout(dict(layout.shares)):
         return "virtual_functions or size_mode: mdevctl has no place for it"
-    if layout.shares and not {Sharing.MDEV, Sharing.MDEV_VF} & set(gpu.sharing):
+    kind = vgpu_kind_on(gpu)
+    if layout.shares and (kind is None or not kind.has_uuid):
         return "its vGPUs are no mediated devices, or its VFs are not enabled yet"
     return None
 
@@ -183,7 +184,8 @@ def _devices(gpu: Gpu, layout: VgpuLayout, hostname: str, left: Left) -> Iterato
 
 
 def _free_parents(gpu: Gpu) -> Iterator[str]:
-    if Sharing.MDEV in gpu.sharing:
+    kind = vgpu_kind_on(gpu)
+    if kind is not None and not kind.is_on_vf:
         while True:
             yield gpu.address
     for function in gpu.vfs:

@@ -7,10 +7,11 @@ from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.catalog import type_by_name, types_of
 from vgpuctl.model.distribution import family_of, rebuild_initramfs
 from vgpuctl.model.layout import LayoutKind, VgpuLayout
-from vgpuctl.model.occupancy import describe_holders
 from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.host_checks import HOST, MANAGER
+from vgpuctl.sharing.kinds import offers_card
+from vgpuctl.sharing.occupancy import describe_holders
 
 FOREIGN = ("nouveau", "nova", "nova_core")
 _STUB, _VFIO = "pci-pf-stub", "vfio-pci"
@@ -129,7 +130,7 @@ def memory_map(seen: Examined) -> Iterator[Finding]:
     bits = seen.diagnostics.address_bits
     for gpu in seen.facts.gpus:
         bars = sum(gpu.bars_bytes)
-        is_whole = seen.kind_of(gpu) is LayoutKind.PASSTHROUGH or "passthrough" in gpu.sharing
+        is_whole = seen.kind_of(gpu) is LayoutKind.PASSTHROUGH or offers_card(gpu)
         if bits is None or bars < _LARGE_BAR or not is_whole or bars * _WINDOW_FACTOR <= 1 << bits:
             continue
         read = f"BARs of {bars >> 30} GiB, the CPU has {bits} bits for addresses"

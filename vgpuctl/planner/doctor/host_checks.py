@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from vgpuctl.agent.wire.boot import UNIT_NAME
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import family_of, kernel_arguments
-from vgpuctl.model.libvirt_version import VENDOR_VFIO_REMEDY, refuse_vendor_vfio
 from vgpuctl.planner.doctor.examined import Examined, board_of, name_of
 from vgpuctl.planner.doctor.finding import Finding, Severity
+from vgpuctl.sharing.kinds import KINDS
 
 HOST = "host"
 MANAGER = "nvidia-vgpu-mgr.service"
@@ -81,10 +81,11 @@ def vgpu_manager(seen: Examined) -> Iterator[Finding]:
 
 
 def libvirt_too_old(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: libvirt before 9.7 cannot give a VM a VF that stays on its vendor's driver."""
-    reason = refuse_vendor_vfio(seen.facts.libvirt_version)
-    if reason is not None and any("vf-profile" in gpu.sharing for gpu in seen.nvidia_gpus()):
-        yield Finding(CheckId.LIBVIRT_TOO_OLD, Severity.ERROR, HOST, reason, VENDOR_VFIO_REMEDY)
+    """Beside the 24: the host's libvirt is too old for the kind of shares that its GPUs offer."""
+    for kind in KINDS:
+        refusal = kind.refuse_host(seen.facts)
+        if refusal is not None and any(kind.sharing in gpu.sharing for gpu in seen.nvidia_gpus()):
+            yield Finding(CheckId.LIBVIRT_TOO_OLD, Severity.ERROR, HOST, refusal.reason, refusal.remedy or "")
 
 
 def mixed_generations(seen: Examined) -> Iterator[Finding]:

@@ -8,10 +8,11 @@ from vgpuctl.agent.wire.facts import Gpu, Holder
 from vgpuctl.catalog import short_name
 from vgpuctl.model.layout import LayoutKind, MigVgpuLayout, SizeMode, VgpuLayout
 from vgpuctl.model.lease import LeaseState
-from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus, has_type
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.host_checks import HOST
+from vgpuctl.sharing.kinds import existing_vgpus, vgpu_kind_of
+from vgpuctl.sharing.occupancy import ExistingVgpu
 
 
 def mig_without_instance(seen: Examined) -> Iterator[Finding]:
@@ -50,17 +51,16 @@ def size_conflict(seen: Examined) -> Iterator[Finding]:
 
 def stale_vgpu(seen: Examined) -> Iterator[Finding]:
     """Row 10: a vGPU that nobody holds, no lease promises and no layout made takes capacity."""
-    leased = {one.share.device for one in seen.leases} | {one.share.function for one in seen.leases}
+    leased = {name for one in seen.leases for name in one.share.names}
     defined = {device for domain in seen.domains or () for device in domain.devices}
     for gpu in seen.facts.gpus:
         for vgpu in existing_vgpus(gpu):
-            device = vgpu.mdev_uuid or vgpu.function
-            is_named = ({device, vgpu.function} - {gpu.address}) & (leased | defined)
+            device = vgpu.vfio_device
+            is_named = vgpu.names & (leased | defined)
             if is_named or device in seen.made or _holders(gpu, vgpu):
                 continue
             read = f"{device} has type {vgpu.type_id or 'unknown'}, no process holds it and no lease names it"
-            where = f"/sys/bus/mdev/devices/{device}/remove" if vgpu.mdev_uuid else "its current_vgpu_type"
-            fix = f"if it is nobody's: write {1 if vgpu.mdev_uuid else 0} to {where}"
+            fix = f"if it is nobody's: {vgpu_kind_of(vgpu).removal_by_hand(vgpu)}"
             yield Finding(CheckId.STALE_VGPU, Severity.WARNING, gpu.address, read, fix)
 
 
@@ -101,7 +101,8 @@ def vf_quarantined(seen: Examined) -> Iterator[Finding]:
 
 def _has_room(gpu: Gpu) -> bool:
     """Whether a VF is free, or vGPUs sit on the GPU itself."""
-    return not gpu.vfs or any(not has_type(one) and one.mdev_uuid is None for one in gpu.vfs)
+    carrying = {vgpu.function for vgpu in existing_vgpus(gpu)}
+    return not gpu.vfs or any(one.address not in carrying for one in gpu.vfs)
 
 
 def _holders(gpu: Gpu, vgpu: ExistingVgpu) -> tuple[Holder, ...]:

@@ -10,21 +10,19 @@ from vgpuctl.agent.wire.boot import Manifest, ManifestGpu, ManifestStep
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import (
     BindDriver,
-    CreateMdev,
     SetHeterogeneousMode,
     SetHugepages,
     SetMigMode,
     SetVgpuScheduler,
-    SetVgpuType,
     SetVirtualFunctions,
     Step,
 )
 from vgpuctl.model.layout import HostLayout, MigVgpuLayout, PassthroughLayout, VgpuLayout
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.planner.layout.driver import VFIO_PCI
 from vgpuctl.planner.layout.network import network_steps
 from vgpuctl.planner.layout.work import made_again
+from vgpuctl.sharing.kinds import existing_vgpus, vgpu_kind_of
 from vgpuctl.sharing.matching import entries_for
 
 
@@ -44,18 +42,13 @@ def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
 
 def shares_of(facts: HostFacts, leases: Sequence[Lease], made: Collection[str]) -> tuple[ManifestStep, ...]:
     """The vGPUs that vgpuctl has on the host, leased or made by a layout; nobody else's."""
-    ours = {one.share.device for one in leases} | {one.share.function for one in leases if one.share.mdev_uuid is None}
-    ours |= {one.share.mdev_uuid for one in leases if one.share.mdev_uuid} | set(made)
-    found: list[ManifestStep] = []
-    for gpu in sorted(facts.gpus, key=lambda one: one.address):
-        for vgpu in existing_vgpus(gpu):
-            if (vgpu.mdev_uuid or vgpu.function) not in ours or vgpu.type_id is None:
-                continue
-            step: Step = SetVgpuType(vgpu.function, vgpu.type_id)
-            if vgpu.mdev_uuid is not None:
-                step = CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid)
-            found.append(ManifestStep(step, gpu.address))
-    return tuple(found)
+    ours = {one.share.vfio_device for one in leases} | set(made)
+    return tuple(
+        ManifestStep(vgpu_kind_of(vgpu).make(vgpu), gpu.address)
+        for gpu in sorted(facts.gpus, key=lambda one: one.address)
+        for vgpu in existing_vgpus(gpu)
+        if vgpu.vfio_device in ours and vgpu.type_id is not None
+    )
 
 
 def _steps(gpu: Gpu, layout: object) -> list[Step]:

@@ -7,11 +7,11 @@ from typing import Any
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passthrough, kind_vf, kind_vgpu, shares
 from vgpuctl.planner.layout.host import plan_around, plan_services
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle
 from vgpuctl.planner.layout.work import GpuWork
+from vgpuctl.sharing.kinds import takes_card
 from vgpuctl.sharing.matching import entries_for, fits
 
 _KINDS: dict[LayoutKind, Callable[[GpuWork, Any], None]] = {
@@ -107,7 +107,7 @@ def _hidden_by_vms(facts: HostFacts, layout: HostLayout, leases: Sequence[Lease]
 
     A card on vfio-pci shows no UUID, so an entry that names one cannot be held against it.
     """
-    whole = {one.share.gpu for one in leases if one.share.sharing is Sharing.PASSTHROUGH and one.state.holds_device()}
+    whole = {one.share.gpu for one in leases if takes_card(one.share) and one.state.holds_device()}
     entries = tuple(
         entry
         for entry in layout.gpus

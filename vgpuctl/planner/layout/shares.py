@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from vgpuctl.agent.wire.facts import VgpuType
-from vgpuctl.agent.wire.steps import CreateMdev, DeleteMdev, SetVgpuType, Step
 from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.catalog import short_name
-from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus, has_type
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
+from vgpuctl.sharing.kinds import existing_vgpus, vgpu_kind_of, vgpu_kind_on
+from vgpuctl.sharing.occupancy import ExistingVgpu
 
 _NAMESPACE = uuid.UUID("3b6b2d5f-5c1f-5f0e-9c55-0b7f1d1f7a10")
 
@@ -89,43 +88,30 @@ def _take_away_excess(work: GpuWork, wanted: dict[str, int], counts: Counter[str
 
 
 def _take_away(work: GpuWork, vgpu: ExistingVgpu, phase: Phase) -> None:
-    step: Step
-    undo: tuple[Step, ...] = ()
-    if vgpu.mdev_uuid is not None:
-        step = DeleteMdev(vgpu.mdev_uuid)
-        if vgpu.type_id is not None:
-            undo = (CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid),)
-    else:
-        step = SetVgpuType(vgpu.function, "0")
-        if vgpu.type_id is not None:
-            undo = (SetVgpuType(vgpu.function, vgpu.type_id),)
-    work.add(phase, step, f"delete the idle share {vgpu.mdev_uuid or vgpu.function}", undo=undo)
+    kind = vgpu_kind_of(vgpu)
+    undo = () if vgpu.type_id is None else (kind.make(vgpu),)
+    work.add(phase, kind.remove(vgpu), f"delete the idle share {vgpu.vfio_device}", undo=undo)
 
 
 def _make(work: GpuWork, offer: VgpuType, name: str, number: int, free: Iterator[str], uuids: set[str | None]) -> bool:
-    step: Step
-    undo: Step
-    on_pf = Sharing.MDEV in work.gpu.sharing
-    function = work.address if on_pf else next(free, None)
-    if function is None:
+    kind = vgpu_kind_on(work.gpu)
+    function = next(free, None) if kind is None or kind.is_on_vf else work.address
+    if kind is None or function is None:
         work.block("no-free-vf", f"{work.address} has no free VF for {name}", disturbs=work.users)
         return False
-    if Sharing.VF_PROFILE in work.gpu.sharing:
-        step, undo = SetVgpuType(function, offer.type_id), SetVgpuType(function, "0")
-        summary = f"set vGPU type {offer.type_id} ({name}) on VF {function}"
-    else:
+    identity = None
+    if kind.has_uuid:
         identity = share_uuid(work.hostname, work.address, name, number, uuids)
         uuids.add(identity)
-        step, undo = CreateMdev(function, offer.type_id, identity), DeleteMdev(identity)
-        summary = f"create mdev {identity} of {name} on {function}"
-    work.add(Phase.SHARES, step, summary, undo=(undo,))
+    vgpu = ExistingVgpu(work.address, kind.sharing, function, offer.type_id, identity)
+    work.add(Phase.SHARES, kind.make(vgpu), kind.describe_make(vgpu, name), undo=(kind.remove(vgpu),))
     return True
 
 
 def _free_functions(work: GpuWork) -> Iterator[str]:
-    taken = {user.device for user in work.users}
+    taken = {user.device for user in work.users} | {vgpu.function for vgpu in existing_vgpus(work.gpu)}
     for function in work.gpu.vfs:
-        is_free = not (has_type(function) or function.mdev_uuid or function.holders or function.problem)
+        is_free = not (function.holders or function.problem)
         can_carry = not work.is_nvidia or is_usable(function)
         if is_free and can_carry and function.address not in taken:
             yield function.address

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from vgpuctl.agent.wire.steps import SetHeterogeneousMode, SetVgpuScheduler, Step
 from vgpuctl.catalog import short_name
 from vgpuctl.model.layout import SchedulerLayout, SizeMode
-from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.planner.layout import shares
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
+from vgpuctl.sharing.kinds import existing_vgpus
 
 
 def ensure_size_mode(work: GpuWork, mode: SizeMode | None) -> None:
@@ -105,7 +105,7 @@ def check_types(work: GpuWork, allowed: Sequence[str]) -> None:
             work.differ(
                 "types",
                 ", ".join(allowed),
-                f"{name} on {vgpu.mdev_uuid or vgpu.function}",
+                f"{name} on {vgpu.vfio_device}",
                 remedy="it goes with its VM; vgpuctl does not delete it",
             )
 
@@ -115,7 +115,7 @@ def check_no_vgpus(work: GpuWork) -> None:
     found = existing_vgpus(work.gpu)
     if found:
         remedy = "they go with their VMs; vgpuctl does not delete them" if work.users else None
-        work.differ("vgpus", "none", ", ".join(one.mdev_uuid or one.function for one in found), remedy=remedy)
+        work.differ("vgpus", "none", ", ".join(one.vfio_device for one in found), remedy=remedy)
 
 
 def _wanted(mode: SizeMode | None, found: bool | None) -> bool | None:

@@ -9,9 +9,9 @@ from vgpuctl.agent.wire.steps import CreateGpuInstance, Step
 from vgpuctl.agent.wire.vf_health import sick_states
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.occupancy import ExistingVgpu, existing_vgpus
 from vgpuctl.planner.layout.result import Difference, Disturbed, LayoutObstacle, Phase, PlannedStep
 from vgpuctl.planner.mig_geometry import parts_of
+from vgpuctl.sharing.kinds import existing_vgpus
 
 NVIDIA = "10de"
 
@@ -43,12 +43,8 @@ class GpuWork:
         self.later: list[str] = []
         users = _users_of(gpu, leases)
         free = {one.device for one in users if one.is_foreign and not one.is_running}
-        self.idle_shares = [
-            one
-            for one in existing_vgpus(gpu)
-            if device_of(gpu, one) in free and (one.mdev_uuid or one.function) in made
-        ]
-        idle = {device_of(gpu, one) for one in self.idle_shares}
+        self.idle_shares = [one for one in existing_vgpus(gpu) if one.device in free and one.vfio_device in made]
+        idle = {one.device for one in self.idle_shares}
         self.users = tuple(one for one in users if one.device not in idle)
 
     @property
@@ -87,17 +83,12 @@ def made_again(address: str, one: GpuInstance) -> CreateGpuInstance:
     return CreateGpuInstance(address, one.profile, one.start, 1, one.compute_instances > 0, parts)
 
 
-def device_of(gpu: Gpu, vgpu: ExistingVgpu) -> str:
-    """The device that a lease names for a vGPU: an mdev's UUID where many sit on the GPU itself, else the VF."""
-    return vgpu.mdev_uuid if vgpu.mdev_uuid is not None and vgpu.function == gpu.address else vgpu.function
-
-
 def _users_of(gpu: Gpu, leases: Sequence[Lease]) -> tuple[Disturbed, ...]:
     """Every VM and vGPU on the GPU, by device; those the store knows carry their lease."""
     held = {one.share.device: one for one in leases if one.share.gpu == gpu.address and one.state.holds_device()}
     found: dict[str, tuple[Holder, ...]] = dict.fromkeys(held, ())
     for vgpu in existing_vgpus(gpu):
-        found.setdefault(device_of(gpu, vgpu), ())
+        found.setdefault(vgpu.device, ())
     found.update({mdev.uuid: mdev.holders for mdev in gpu.mdevs if mdev.parent == gpu.address})
     found.update({function.address: function.holders for function in gpu.vfs if function.holders})
     if gpu.holders:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.steps import CreateMdev, SetVgpuType
 from vgpuctl.errors import StateError, UsageError
 from vgpuctl.guests.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.domain_shape import domain_shape
@@ -18,11 +17,12 @@ from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.lease import Lease, LeaseState, Share
-from vgpuctl.model.occupancy import ExistingVgpu
 from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.scheduler.found_nodes import nodes_as_found
+from vgpuctl.sharing.kinds import vgpu_kind_of
+from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.usecases.support.layout_records import note_share, shares_made
 from vgpuctl.usecases.support.services import HostSession, Services
 
@@ -100,8 +100,8 @@ def adopt_host(
             found = _Domains(session, host, facts, owners, tenant)
             vms = found.take(domains)
         made = shares_made(services, name, facts)
-        idle = [one for one in idle_vgpus(facts, found.claimed(domains)) if (one.mdev_uuid or one.function) not in made]
-        shares = tuple(sorted({*made, *(one.mdev_uuid or one.function for one in idle)}))
+        idle = [one for one in idle_vgpus(facts, found.claimed(domains)) if one.vfio_device not in made]
+        shares = tuple(sorted({*made, *(one.vfio_device for one in idle)}))
         leases = [*found.other_leases, *(lease for one in vms for lease in one.leases)]
         adopted = {one.vm.uuid for one in vms}
         foreign = {device.device for one in domains if one.uuid not in adopted for device in one.hostdevs}
@@ -176,8 +176,7 @@ class _Domains:
     def claimed(self, domains: Sequence[DomainFact]) -> set[str]:
         """Every device that a domain names, whether it runs or is adopted or not, and every leased one."""
         named = {hostdev.device for domain in domains for hostdev in domain.hostdevs}
-        leased = {text for lease in self._leases for text in (lease.share.function, lease.share.mdev_uuid) if text}
-        return named | (leased - {gpu.address for gpu in self._facts.gpus})
+        return named.union(*(lease.share.names for lease in self._leases))
 
     def _adopt(self, domain: DomainFact, taken: Mapping[str, str], new: set[tuple[str, str]]) -> AdoptedVm | str:
         """The VM, or why the domain is left alone."""
@@ -254,11 +253,7 @@ def _save(services: Services, name: str, facts: HostFacts, new: Sequence[Adopted
 
 def _note_shares(services: Services, name: str, facts: HostFacts, idle: Sequence[ExistingVgpu]) -> None:
     for vgpu in idle:
-        assert vgpu.type_id is not None
-        if vgpu.mdev_uuid is not None:
-            note_share(services, name, facts.boot_id, CreateMdev(vgpu.function, vgpu.type_id, vgpu.mdev_uuid))
-        else:
-            note_share(services, name, facts.boot_id, SetVgpuType(vgpu.function, vgpu.type_id))
+        note_share(services, name, facts.boot_id, vgpu_kind_of(vgpu).make(vgpu))
 
 
 def save_layout(adoption: Adoption, path: Path) -> bool:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.steps import DeleteMdev, SetVgpuType, Step
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainFact
 from vgpuctl.guests.networks import LibvirtNetworks
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.network import Backend
-from vgpuctl.model.occupancy import ExistingVgpu
 from vgpuctl.ovn.topology import external_owner, tenant_owner
 from vgpuctl.planner.adoption import idle_vgpus
+from vgpuctl.sharing.kinds import vgpu_kind_of
+from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
@@ -184,7 +184,7 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
             found.append((garbage, partial(networks.remove, network.name, network.uuid)))
         if facts is not None:
             for vgpu, garbage in _stray_vgpus(session, name, facts, shares, staying):
-                found.append((garbage, partial(apply, host, [_removal(vgpu)])))
+                found.append((garbage, partial(apply, host, [vgpu_kind_of(vgpu).remove(vgpu)])))
     return found
 
 
@@ -222,24 +222,14 @@ def _stray_vgpus(
     session: Session, host: str, facts: HostFacts, shares: Collection[str], staying: Sequence[DomainFact]
 ) -> list[tuple[ExistingVgpu, Garbage]]:
     """vGPUs that no process holds, no domain names, no lease is of, and no layout made."""
-    leased = {
-        device
-        for lease in session.leases(host=host)
-        for device in (lease.share.function, lease.share.mdev_uuid)
-        if device is not None
-    }
     claimed = {device.device for domain in staying for device in domain.hostdevs} | {*shares}
-    claimed |= leased - {gpu.address for gpu in facts.gpus}
+    claimed = claimed.union(*(lease.share.names for lease in session.leases(host=host)))
     found = []
     for vgpu in idle_vgpus(facts, claimed):
         left = "mdevctl has a definition of it" if vgpu.mdev_uuid in facts.mdevctl else None
         why = f"type {vgpu.type_id} on {vgpu.function}, of no lease, layout or domain"
-        found.append((vgpu, Garbage(GarbageKind.VGPU, vgpu.mdev_uuid or vgpu.function, host, why, left)))
+        found.append((vgpu, Garbage(GarbageKind.VGPU, vgpu.vfio_device, host, why, left)))
     return found
-
-
-def _removal(vgpu: ExistingVgpu) -> Step:
-    return SetVgpuType(vgpu.function, "0") if vgpu.mdev_uuid is None else DeleteMdev(vgpu.mdev_uuid)
 
 
 def _owners_of_nothing(services: Services) -> list[Garbage]:

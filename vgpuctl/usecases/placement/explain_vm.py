@@ -12,7 +12,6 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.candidates import Candidate
-from vgpuctl.scheduler.codes import Code
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_memory import with_promised
@@ -22,6 +21,7 @@ from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.scorer import view_of
 from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.scheduler.what_if import FittingChange, changes_that_admit
+from vgpuctl.sharing.codes import Code
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others

@@ -4,9 +4,9 @@
 import msgspec
 
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts
-from vgpuctl.model.occupancy import existing_vgpus
 from vgpuctl.planner.layout import Difference
 from vgpuctl.planner.mig_geometry import describe_compute, parts_of
+from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.usecases.support.services import Services
 
 _KIND = "snapshot"

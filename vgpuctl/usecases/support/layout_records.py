@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.steps import CreateMdev, DeleteMdev, SetVgpuType, Step
-from vgpuctl.model.occupancy import existing_vgpus
+from vgpuctl.agent.wire.sharing import VGPU_STEPS
+from vgpuctl.agent.wire.steps import Step
+from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
 
@@ -33,30 +34,26 @@ def shares_made(services: Services, host: str, facts: HostFacts) -> frozenset[st
         if not made and facts.boot is not None and facts.boot.restored_boot_id == facts.boot_id:
             before = _read_shares(session, host, None)
             made = {device: type_id for device, type_id in before.items() if device in facts.boot.shares}
-    found = {vgpu.mdev_uuid or vgpu.function: vgpu.type_id for gpu in facts.gpus for vgpu in existing_vgpus(gpu)}
+    found = {vgpu.vfio_device: vgpu.type_id for gpu in facts.gpus for vgpu in existing_vgpus(gpu)}
     return frozenset(device for device, type_id in made.items() if found.get(device) == type_id)
 
 
 def note_share(services: Services, host: str, boot_id: str, step: Step) -> None:
     """Record the share that a step makes, or forget the one that it deletes; other steps change nothing."""
-    if not isinstance(step, CreateMdev | DeleteMdev | SetVgpuType):
+    if not isinstance(step, VGPU_STEPS):
         return
     with services.store.transaction() as session:
         made = _read_shares(session, host, boot_id)
-        if isinstance(step, CreateMdev):
-            made[step.uuid] = step.type_id
-        elif isinstance(step, DeleteMdev):
-            made.pop(step.uuid, None)
-        elif step.type_id == "0":
-            made.pop(step.address, None)
+        if step.made is None:
+            made.pop(step.device, None)
         else:
-            made[step.address] = step.type_id
+            _function, made[step.device] = step.made
         session.save_host_record(host, _SHARES, json.dumps({"boot_id": boot_id, "made": made}))
 
 
 def makes_share(step: Step) -> bool:
-    """Whether the step makes a vGPU."""
-    return isinstance(step, CreateMdev) or (isinstance(step, SetVgpuType) and step.type_id != "0")
+    """True if the step makes a vGPU."""
+    return isinstance(step, VGPU_STEPS) and step.made is not None
 
 
 def note_pending_restart(

@@ -10,6 +10,7 @@ from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import wanted_volumes
+from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.network.ports import connect, disconnect, free_port
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.support.capacities import declared_gpus
@@ -62,7 +63,7 @@ def build_vm(
     images = images_on(services, host, vm, remember=True)
     guest.check(host, vm, attachment, images)
     make_volumes(services, host, vm, attachment, images, undoing)
-    if any(lease.share.sharing.is_managed() for lease in leases):
+    if any(kind_of(lease.share.sharing).is_bound_by_libvirt for lease in leases):
         # libvirt binds these when the VM starts, so no step of the agent looks at them again.
         check_leases(leases, host.agent.facts(), vm.host, declared_gpus(services.inventory, vm.host))
     steps, undo = plan_leases(leases, facts)

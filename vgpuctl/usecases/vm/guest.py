@@ -137,5 +137,4 @@ def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
 
 def is_held(host: HostSession, vm: Vm, lease: Lease) -> bool:
     """Whether this VM's QEMU has the share's VFIO device open."""
-    device = lease.share.mdev_uuid or lease.share.function
-    return any(holder.vm_uuid == vm.uuid for holder in host.agent.holders(device))
+    return any(holder.vm_uuid == vm.uuid for holder in host.agent.holders(lease.share.vfio_device))

@@ -7,6 +7,8 @@ from vgpuctl.agent.wire.steps import QuarantineFunction
 from vgpuctl.errors import DomainRejected
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.support.services import HostSession
 
 # QEMU's words when a device's own open fails (hw/vfio/container.c and hw/vfio/iommufd.c). Messages about
@@ -40,7 +42,7 @@ def quarantine(host: HostSession, leases: Sequence[Lease], reason: str) -> bool:
     steps = [
         QuarantineFunction(lease.share.function, reason)
         for lease in leases
-        if lease.share.sharing.is_vgpu() and lease.share.sharing.needs_virtual_functions()
+        if (kind := kind_of(lease.share.sharing)).takes is Takes.VGPU and kind.is_on_vf
     ]
     if steps:
         host.agent.apply(steps)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.steps import (
     BindDriver,
-    CreateMdev,
-    DeleteMdev,
     SetHugepages,
     SetOvnChassis,
     SetOvnDaemon,
@@ -20,13 +19,11 @@ from vgpuctl.agent.wire.steps import (
 )
 from vgpuctl.errors import AgentProblem, ConcurrentChange, StateError
 from vgpuctl.model.layout import GpuLayout
-from vgpuctl.model.lease import Lease, LeaseState, Share
-from vgpuctl.model.occupancy import gpu_at
+from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.model.vm import Vm
-from vgpuctl.planner.plan import check_declared, check_share, plan_share, with_first_drivers
-from vgpuctl.sharing.whole_card import find_obstacle
+from vgpuctl.planner.plan import check_kept, check_share, plan_share, with_first_drivers
+from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.support.services import HostSession
 from vgpuctl.usecases.support.undo import Undo
 
@@ -41,7 +38,7 @@ def leases_of(vm: Vm, placement: Placement) -> tuple[Lease, ...]:
             vm_name=vm.request.name,
             host=placement.host,
             index=index,
-            share=_name_mdev(share),
+            share=kind_of(share.sharing).named(share, str(uuid.uuid4())),
             state=LeaseState.RESERVED,
         )
         for index, share in enumerate(placement.shares)
@@ -74,11 +71,7 @@ def refuse_kept(leases: Sequence[Lease], facts: HostFacts, host: str, declared: 
     Its layout has it for something else by now, or a card is no longer free as a whole.
     """
     for lease in leases:
-        refusal = check_declared(lease.share, facts, declared)
-        gpu = gpu_at(facts, lease.share.gpu)
-        if refusal is None and gpu is not None and lease.share.sharing is Sharing.PASSTHROUGH:
-            obstacle = find_obstacle(gpu, facts)
-            refusal = obstacle.reason if obstacle is not None else None
+        refusal = check_kept(lease.share, facts, declared)
         if refusal is not None:
             raise StateError(
                 f"{lease.tenant}.{lease.vm_name} cannot start with {describe_share(lease)} of {host}: {refusal}",
@@ -117,9 +110,9 @@ def build_shares(host: HostSession, steps: Sequence[Step], undo: Sequence[Step],
 
 
 def _targets(step: Step) -> tuple[str, ...]:
-    """What a step changes: an mdev by its UUID, a service or pool by its name, else functions by their addresses."""
-    if isinstance(step, CreateMdev | DeleteMdev):
-        return (step.uuid,)
+    """What a step changes: a vGPU by its device, a service or pool by its name, else functions by their addresses."""
+    if isinstance(step, VGPU_STEPS):
+        return (step.device,)
     if isinstance(step, SetServiceActive):
         return (step.name,)
     if isinstance(step, SetHugepages):
@@ -127,7 +120,3 @@ def _targets(step: Step) -> tuple[str, ...]:
     if isinstance(step, SetOvnDaemon | SetOvnChassis | SetUplinkBridge | TakeOutUplink):
         return ()  # a VM's shares need none of these
     return step.addresses if isinstance(step, BindDriver) else (step.address,)
-
-
-def _name_mdev(share: Share) -> Share:
-    return replace(share, mdev_uuid=str(uuid.uuid4())) if share.sharing.is_mediated() else share

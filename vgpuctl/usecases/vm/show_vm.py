@@ -82,7 +82,7 @@ def _ask_libvirt(services: Services, shown: ShownVm) -> ShownVm:
 
 def _holders(host: HostSession, lease: Lease) -> tuple[Holder, ...] | None:
     try:
-        return tuple(host.agent.holders(lease.share.mdev_uuid or lease.share.function))
+        return tuple(host.agent.holders(lease.share.vfio_device))
     except AgentProblem as problem:
         if problem.code != ProblemCode.NOT_FOUND:
             raise

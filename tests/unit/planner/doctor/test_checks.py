@@ -19,6 +19,7 @@ from vgpuctl.agent.wire.boot import BootFacts
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS, GpuDiagnostics, HostDiagnostics, LogLine, UnitDiagnostics
 from vgpuctl.agent.wire.facts import Gpu, Holder, MigFacts, ServiceFacts
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -31,7 +32,6 @@ from vgpuctl.model.layout import (
     VgpuLayout,
 )
 from vgpuctl.model.lease import LeaseState, Share
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner import doctor
 from vgpuctl.planner.doctor import CHECKS, DomainDiagnostics, Examined, Severity, examine
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES

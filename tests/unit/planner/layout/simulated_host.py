@@ -22,11 +22,10 @@ from vgpuctl.agent.wire.facts import (
     VgpuType,
     VirtualFunction,
 )
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     CreateGpuInstance,
-    CreateMdev,
-    DeleteMdev,
     DestroyGpuInstance,
     ResetGpu,
     SetHeterogeneousMode,
@@ -34,7 +33,6 @@ from vgpuctl.agent.wire.steps import (
     SetMigMode,
     SetServiceActive,
     SetVgpuScheduler,
-    SetVgpuType,
     SetVirtualFunctions,
     Step,
 )
@@ -182,7 +180,7 @@ class SimulatedHost:
         elif isinstance(step, DeleteMdev):
             for gpu in self.gpus.values():
                 gpu.mdevs.pop(step.uuid, None)
-        elif isinstance(step, SetVgpuType):
+        elif isinstance(step, SetVfProfile):
             self._set_type(step)
         else:
             self._take_on_gpu(self.gpus[step.address], step)
@@ -271,7 +269,7 @@ class SimulatedHost:
             raise Refused("busy")
         gpu.driver = step.driver or ("nvidia" if gpu.is_nvidia else "xe")
 
-    def _set_type(self, step: SetVgpuType) -> None:
+    def _set_type(self, step: SetVfProfile) -> None:
         gpu = next(gpu for gpu in self.gpus.values() if step.address in gpu.functions)
         if step.type_id == "0":
             gpu.vf_types.pop(step.address, None)

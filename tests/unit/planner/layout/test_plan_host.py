@@ -9,13 +9,12 @@ import pytest
 from tests.unit.fleet_factory import lease, whole_card
 from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
 from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts
+from vgpuctl.agent.wire.sharing import CreateMdev, SetVfProfile, Sharing
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     CreateGpuInstance,
-    CreateMdev,
     DestroyGpuInstance,
     SetServiceActive,
-    SetVgpuType,
     SetVirtualFunctions,
 )
 from vgpuctl.model.layout import (
@@ -35,7 +34,6 @@ from vgpuctl.model.layout import (
     WantedInstance,
 )
 from vgpuctl.model.lease import Share
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.planner.layout import HostPlan, Phase, plan_host
 
 A40, T4, A100, FLEX = "nvidia-a40", "nvidia-t4", "nvidia-a100-pcie-40gb", "intel-flex-170"
@@ -211,7 +209,7 @@ def test_a_share_is_not_put_on_a_sick_vf() -> None:
     sick = replace(read, vfs=(read.vfs[0], replace(read.vfs[1], offers_types=False), *read.vfs[2:]))
     facts = replace(SimulatedHost(gpu).facts(), gpus=(sick,))
     [planned] = plan_host(declare(VgpuLayout(shares=(("A40-2Q", 1),))), facts).steps
-    assert isinstance(planned.step, SetVgpuType) and planned.step.address == gpu.functions[2]
+    assert isinstance(planned.step, SetVfProfile) and planned.step.address == gpu.functions[2]
 
 
 def test_vfs_of_a_card_that_lost_its_driver_are_made_anew() -> None:

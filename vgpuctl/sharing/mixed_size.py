@@ -6,7 +6,7 @@ The driver takes the first place that is free. The host tells which are; promise
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import VgpuType
-from vgpuctl.scheduler.gpu_state import GpuState, HeldVgpu
+from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu
 
 Range = tuple[int, int]
 

@@ -1,33 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which driver each function had before vgpuctl took it, and the steps that bring it back.
+"""Functions that libvirt binds (`managed='yes'`): to vfio-pci when the VM starts, and back when it stops.
 
-libvirt (`managed='yes'`) binds to vfio-pci when the VM starts and back when it stops; these steps fix what it left.
+The driver of each function before vgpuctl took it is kept in the lease; the steps here correct what libvirt left.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.steps import BindDriver, ResetFunction, Step
 from vgpuctl.model.lease import Share
-from vgpuctl.model.occupancy import gpu_at
-from vgpuctl.planner.result import Plan
+from vgpuctl.sharing.offer import Refusal
+from vgpuctl.sharing.plan import Plan
 
 VFIO_PCI = "vfio-pci"
 
 
-def with_first_drivers(wanted: Share, facts: HostFacts) -> Share:
-    """The share with the drivers that its functions have now, before anything is bound to vfio-pci.
+class BoundByLibvirt:
+    """A kind whose functions libvirt binds; the device of a share is the function itself."""
 
-    Only kinds that libvirt rebinds get them, and only functions with a driver; one that has none stays without.
-    """
-    gpu = gpu_at(facts, wanted.gpu)
-    if gpu is None or not wanted.sharing.is_managed():
-        return wanted
-    drivers = drivers_of(gpu)
-    functions = (wanted.function, *wanted.companions)
-    found = tuple((one, driver) for one in functions if (driver := drivers.get(one)) is not None)
-    return replace(wanted, first_drivers=found)
+    is_bound_by_libvirt = True
+
+    def refuse_host(self, facts: HostFacts) -> Refusal | None:
+        """Any host can."""
+        return None
+
+    def same_on(self, example: Share, gpu: Gpu, taken: Container[str]) -> Share | None:
+        """Companions and IOMMU groups differ from card to card, so each is asked."""
+        return None
+
+    def freed(self, gpu: Gpu, given_back: Sequence[Share]) -> Gpu:
+        """The function stays."""
+        return gpu
+
+    def named(self, share: Share, identity: str) -> Share:
+        """The function has its address."""
+        return share
+
+    def with_first_drivers(self, share: Share, gpu: Gpu) -> Share:
+        """The share with the drivers that its functions have now; a function without a driver stays without."""
+        drivers = drivers_of(gpu)
+        functions = (share.function, *share.companions)
+        found = tuple((one, driver) for one in functions if (driver := drivers.get(one)) is not None)
+        return replace(share, first_drivers=found)
+
+    def as_found(self, share: Share, gpu: Gpu) -> Share:
+        """A share in use; the first driver of a function that is on vfio-pci is unknown, and libvirt restores it."""
+        found = self.with_first_drivers(share, gpu)
+        return replace(found, first_drivers=tuple(one for one in found.first_drivers if one[1] != VFIO_PCI))
 
 
 def drivers_of(gpu: Gpu) -> Mapping[str, str | None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from vgpuctl.model.constraints import Label
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Share
-from vgpuctl.scheduler.codes import Code
+from vgpuctl.sharing.codes import Code
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every vGPU kind compares with the live host before anything is written."""
+"""Comparison of a share with the live host, which several kinds make before anything is written."""
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.vf_health import VfState, describe, state_of
 from vgpuctl.catalog import short_name
 from vgpuctl.model.lease import Share
-from vgpuctl.model.occupancy import describe_holders, existing_vgpus, vf_at
+from vgpuctl.sharing.occupancy import LiveGpu, describe_holders, vf_at
 
 
 def type_surprise(wanted: Share, gpu: Gpu) -> str | None:
@@ -22,16 +22,16 @@ def type_surprise(wanted: Share, gpu: Gpu) -> str | None:
     return None
 
 
-def vf_surprise(wanted: Share, gpu: Gpu) -> str | None:
+def vf_surprise(wanted: Share, live: LiveGpu) -> str | None:
     """Why the VF cannot be used now: it is gone, or carries or serves something already."""
-    function = vf_at(gpu, wanted.function)
+    function = vf_at(live.gpu, wanted.function)
     if function is None:
-        return f"GPU {gpu.address} has no VF {wanted.function} any more"
+        return f"GPU {live.gpu.address} has no VF {wanted.function} any more"
     if function.problem is not None:
         return function.problem
     if function.holders:
         return f"VF {function.address} is held by {describe_holders(function.holders)}"
-    for existing in existing_vgpus(gpu):
+    for existing in live.vgpus:
         if existing.function == function.address:
             return f"VF {function.address} carries a vGPU already (type {existing.type_id or 'unknown'})"
     return None

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refusals that several sharing kinds share."""
+"""Refusals and figures of a GPU that several sharing kinds use."""
 
 from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.catalog.lookup import has_words, words_of
-from vgpuctl.model.occupancy import describe_holders
-from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.gpu_state import GpuState
-from vgpuctl.scheduler.offer import Refusal, ShareRequest
-from vgpuctl.sharing.declared import refuse_use
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.occupancy import describe_holders
+from vgpuctl.sharing.offer import Refusal, ShareRequest
 
 
 def refuse_board(wanted: ShareRequest, state: GpuState) -> Refusal | None:
@@ -33,12 +33,6 @@ def refuse_labels(wanted: ShareRequest, state: GpuState) -> Refusal | None:
         f"it has no label {', '.join(f'{key}={value}' for key, value in missing)}",
         "ask for other labels, or give it this one in the inventory's vgpu_placing",
     )
-
-
-def refuse_declared(wanted: ShareRequest, state: GpuState) -> Refusal | None:
-    """Refuse a GPU whose layout says that it is used otherwise."""
-    reason = refuse_use(state.declared, wanted.request.sharing)
-    return None if reason is None else declared_otherwise(reason, state)
 
 
 def declared_otherwise(reason: str, state: GpuState) -> Refusal:
@@ -75,15 +69,19 @@ def refuse_unusable(state: GpuState) -> Refusal | None:
     return None
 
 
-def numa_node(state: GpuState) -> int | None:
+def numa_node(gpu: Gpu) -> int | None:
     """The GPU's NUMA node; the kernel's -1 (unknown) counts as none."""
-    node = state.gpu.numa_node
-    return None if node is None or node < 0 else node
+    return None if gpu.numa_node is None or gpu.numa_node < 0 else gpu.numa_node
 
 
 def memory_of(state: GpuState) -> int:
     """The GPU's memory in MiB, 0 when neither host nor catalogue knows it."""
-    return state.gpu.memory_mib or (state.board.memory_mib if state.board else 0)
+    return memory_mib(state.gpu, state.board)
+
+
+def memory_mib(gpu: Gpu, board: catalog.Board | None) -> int:
+    """The same of facts."""
+    return gpu.memory_mib or (board.memory_mib if board else 0)
 
 
 def can_do_vgpu(board: catalog.Board | None) -> bool:

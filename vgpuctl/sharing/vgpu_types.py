@@ -8,11 +8,11 @@ from vgpuctl.agent.wire.facts import VgpuType
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.units import format_mib
-from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.gpu_state import GpuState, HeldVgpu, framebuffer_of, max_instances_of
-from vgpuctl.scheduler.kinds.mixed_size import count_left, starts_left
-from vgpuctl.scheduler.mig_fits import InstanceProfile, MigFits
-from vgpuctl.scheduler.offer import Refusal, ShareRequest
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu, framebuffer_of, max_instances_of
+from vgpuctl.sharing.mig_fits import InstanceProfile, MigFits
+from vgpuctl.sharing.mixed_size import count_left, starts_left
+from vgpuctl.sharing.offer import Refusal, ShareRequest
 
 _SERIES_ORDER = {"Q": 0, "C": 1, "B": 2, "A": 3}
 

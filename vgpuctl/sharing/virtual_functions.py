@@ -9,9 +9,9 @@ from operator import attrgetter
 
 from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
 from vgpuctl.agent.wire.vf_health import is_usable
-from vgpuctl.scheduler.codes import Code
-from vgpuctl.scheduler.gpu_state import GpuState
-from vgpuctl.scheduler.offer import Refusal
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.offer import Refusal
 
 _TURN = attrgetter("last_use", "number")
 

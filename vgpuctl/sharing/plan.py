@@ -8,7 +8,7 @@ from vgpuctl.agent.wire.steps import Step
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps in the order they are applied, what rolls them back (last deed first), and both in words for `--dry-run`.
+    """Steps in the order they are applied, what rolls them back (last step first), and both in words for `--dry-run`.
 
     Without steps there is nothing to do on the host; the summary then says why.
     """

@@ -8,79 +8,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.host_constraints import NO_GPU_CONSTRAINTS, NO_HOST_CONSTRAINTS, GpuConstraints, HostConstraints
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease, Share
-from vgpuctl.model.occupancy import existing_vgpus
-from vgpuctl.model.sharing import Sharing
 from vgpuctl.sharing.declared import UNDECLARED, Declared, declared_of
+from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of, live_gpu
 from vgpuctl.sharing.matching import fits
-from vgpuctl.sharing.whole_card import Obstacle, find_obstacle
-
-
-@dataclass(frozen=True)
-class HeldVgpu:
-    """One vGPU that counts on the GPU. seen: the host showed it, so its `creatable` already counts it.
-
-    start: where it is expected to lie in mixed-size mode, of one that was not seen.
-    """
-
-    name: str | None
-    framebuffer_mib: int | None
-    seen: bool
-    start: int | None = None
-
-
-@dataclass(frozen=True)
-class GpuState:
-    """One GPU with everything that is taken on it.
-
-    functions: VFs that carry or serve something, are promised, or could not be read.
-    lease_holders: the VMs that hold a lease on this GPU. whole: the VM that holds the whole card. given: profiles
-    given to the VM that is being placed. busy_percent: measured utilisation, 0 where nobody measured.
-    constraints: of the inventory, with the host's labels. declared: what its layout says of it. obstacle: why it
-    cannot be handed out as a whole.
-    """
-
-    host: str
-    facts: HostFacts
-    gpu: Gpu
-    board: catalog.Board | None
-    vgpus: tuple[HeldVgpu, ...]
-    functions: frozenset[str]
-    lease_holders: tuple[str, ...]
-    whole: str | None
-    given: tuple[str, ...] = ()
-    busy_percent: float = 0.0
-    constraints: GpuConstraints = NO_GPU_CONSTRAINTS
-    declared: Declared = UNDECLARED
-    obstacle: Obstacle | None = None
-
-    @property
-    def title(self) -> str:
-        """The model's name for people."""
-        return self.gpu.name or (self.board.name if self.board else "GPU")
-
-    @property
-    def nodes(self) -> tuple[int, ...]:
-        """Its NUMA node, if that is known."""
-        return () if self.gpu.numa_node is None else (self.gpu.numa_node,)
-
-    def with_share(self, added: Share) -> "GpuState":
-        """The state after one more share of the VM that is being placed."""
-        state = replace(
-            self,
-            lease_holders=(*self.lease_holders, "this VM"),
-            given=(*self.given, added.profile),
-            whole="this VM" if added.sharing is Sharing.PASSTHROUGH else self.whole,
-        )
-        if added.sharing.needs_virtual_functions():
-            state = replace(state, functions=self.functions | {added.function})
-        if added.sharing.is_vgpu():
-            held = HeldVgpu(added.profile, added.framebuffer_mib, seen=False, start=added.placement_start)
-            state = replace(state, vgpus=(*self.vgpus, held))
-        return state
+from vgpuctl.sharing.offer import Refusal
+from vgpuctl.sharing.whole_card import find_obstacle
 
 
 @dataclass(frozen=True)
@@ -101,7 +39,7 @@ class GpuReading:
     busy_percent: float = 0.0
     constraints: GpuConstraints = NO_GPU_CONSTRAINTS
     declared: Declared = UNDECLARED
-    obstacle: Obstacle | None = None
+    obstacle: Refusal | None = None
 
     def with_leases(self, leases: Collection[Lease]) -> GpuState:
         """The GPU with everything that is promised on it, too."""
@@ -110,13 +48,12 @@ class GpuReading:
         whole = None
         for lease in leases:
             promised = lease.share
-            if promised.sharing is Sharing.PASSTHROUGH:
+            kind = kind_of(promised.sharing)
+            if kind.takes is Takes.CARD:
                 whole = _name(lease)
-                continue
-            if promised.sharing.is_vgpu() and promised.device not in self.devices:
-                start = promised.placement_start
-                vgpus.append(HeldVgpu(promised.profile, promised.framebuffer_mib, seen=False, start=start))
-            if promised.sharing.needs_virtual_functions():
+            elif kind.takes is Takes.VGPU and promised.device not in self.devices:
+                vgpus.append(_promised(promised))
+            if kind.is_on_vf:
                 functions.add(promised.function)
         return GpuState(
             host=self.host,
@@ -134,6 +71,19 @@ class GpuReading:
         )
 
 
+def with_share(state: GpuState, added: Share) -> GpuState:
+    """The state after one more share of the VM that is being placed."""
+    kind = kind_of(added.sharing)
+    return replace(
+        state,
+        lease_holders=(*state.lease_holders, "this VM"),
+        given=(*state.given, added.profile),
+        whole="this VM" if kind.takes is Takes.CARD else state.whole,
+        functions=state.functions | {added.function} if kind.is_on_vf else state.functions,
+        vgpus=(*state.vgpus, _promised(added)) if kind.takes is Takes.VGPU else state.vgpus,
+    )
+
+
 def read_gpu(
     host: str,
     facts: HostFacts,
@@ -145,7 +95,8 @@ def read_gpu(
 ) -> GpuReading:
     """Work out what the facts and the host's layout say of a GPU. declared: the entries of the layout."""
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
-    found = existing_vgpus(gpu)
+    live = live_gpu(gpu, facts)
+    found = live.vgpus
     on_functions = {one.function for one in found if one.function != gpu.address}
     return GpuReading(
         host=host,
@@ -158,7 +109,7 @@ def read_gpu(
         busy_percent=busy_percent,
         constraints=constraints_of(gpu, constraints) if constraints is not NO_HOST_CONSTRAINTS else NO_GPU_CONSTRAINTS,
         declared=declared_of(gpu, facts.gpus, declared),
-        obstacle=find_obstacle(gpu, facts),
+        obstacle=find_obstacle(live),
     )
 
 
@@ -174,6 +125,10 @@ def constraints_of(gpu: Gpu, constraints: HostConstraints) -> GpuConstraints:
     return GpuConstraints(labels=labels, quarantine=quarantine, speed=speed)
 
 
+def _promised(share: Share) -> HeldVgpu:
+    return HeldVgpu(share.profile, share.framebuffer_mib, seen=False, start=share.placement_start)
+
+
 def _held(type_id: str | None, gpu: Gpu, board: catalog.Board | None) -> HeldVgpu:
     if type_id is None:
         return HeldVgpu(None, None, seen=True)
@@ -184,22 +139,6 @@ def _held(type_id: str | None, gpu: Gpu, board: catalog.Board | None) -> HeldVgp
     if known is not None:
         return HeldVgpu(known.name, known.fb_mib, seen=True)
     return HeldVgpu(offered.name if offered else None, None, seen=True)
-
-
-def framebuffer_of(offered: VgpuType, board: catalog.Board | None) -> int | None:
-    """The framebuffer of a type: as the host says, else as the catalogue knows it."""
-    if offered.framebuffer_mib is not None or board is None:
-        return offered.framebuffer_mib
-    known = catalog.type_by_name(board, catalog.short_name(offered.name))
-    return known.fb_mib if known else None
-
-
-def max_instances_of(offered: VgpuType, board: catalog.Board | None) -> int | None:
-    """How many of a type an empty GPU takes: as the host says, else as the catalogue knows it."""
-    if offered.max_instances is not None or board is None:
-        return offered.max_instances
-    known = catalog.type_by_name(board, catalog.short_name(offered.name))
-    return known.max_instances if known else None
 
 
 def _number(type_id: str) -> str:

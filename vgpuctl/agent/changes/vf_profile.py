@@ -3,32 +3,33 @@
 
 from vgpuctl.agent.changes import letting_go
 from vgpuctl.agent.changes.refusal import vgpu_refused
-from vgpuctl.agent.facts import pci, vgpu_profile
+from vgpuctl.agent.facts import pci, vf_profile
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
-from vgpuctl.agent.facts.vgpu_profile import NO_TYPE
+from vgpuctl.agent.facts.vf_profile import NO_TYPE
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.steps import Change, SetVgpuType
+from vgpuctl.agent.wire.sharing import SetVfProfile
+from vgpuctl.agent.wire.steps import Change
 
 
-def ensure(host: Host, step: SetVgpuType, *, dry_run: bool) -> Change:
+def ensure(host: Host, step: SetVfProfile, *, dry_run: bool) -> Change:
     """Bring a VF's `current_vgpu_type` to one decimal id; another type that is set is removed first.
 
-    Raises Problem: `no-vgpu-profile` when the VF has no such file, `held` while a process has it open,
+    Raises Problem: `no-vgpu-interface` when the VF has no such file, `held` while a process has it open,
     `type-not-creatable` (dry run), `vgpu-refused` with errno, resource manager code and the kernel's lines.
     """
-    address, wanted = step.address, vgpu_profile.check_type(step.type_id)
+    address, wanted = step.address, vf_profile.check_type(step.type_id)
     pci.require(host, address)
-    path = vgpu_profile.current_path(address)
+    path = vf_profile.current_path(address)
     if not host.exists(path):
         raise Problem(
-            ProblemCode.NO_VGPU_PROFILE,
+            ProblemCode.NO_VGPU_INTERFACE,
             f"{address} is no VF with vendor-specific VFIO: it has no nvidia/current_vgpu_type",
             path=path,
             errno="ENOENT",
         )
-    before = vgpu_profile.read_current(host, address)
+    before = vf_profile.read_current(host, address)
     if before == wanted:
         return Change(step.op, address, before, before, changed=False)
     nodes = OpenNodes(host)
@@ -51,28 +52,28 @@ def ensure(host: Host, step: SetVgpuType, *, dry_run: bool) -> Change:
 
 
 def _clear(host: Host, address: str) -> None:
-    path = vgpu_profile.current_path(address)
+    path = vf_profile.current_path(address)
     what = f"clearing the vGPU of {address}"
     with host.kernel_log() as log:
         if not letting_go.write_until_gone(
-            host, path, NO_TYPE, what=what, is_gone=lambda: vgpu_profile.read_current(host, address) == NO_TYPE
+            host, path, NO_TYPE, what=what, is_gone=lambda: vf_profile.read_current(host, address) == NO_TYPE
         ):
             _check_read_back(host, address, NO_TYPE, log.lines())
 
 
 def _check_read_back(host: Host, address: str, wanted: str, kernel_lines: "tuple[str, ...]") -> None:
-    after = vgpu_profile.read_current(host, address)
+    after = vf_profile.read_current(host, address)
     if after != wanted:
         raise Problem(
             ProblemCode.READ_BACK_DIFFERS,
             f"{address} accepted the vGPU type {wanted} but reads {after}",
-            path=vgpu_profile.current_path(address),
+            path=vf_profile.current_path(address),
             kernel_lines=kernel_lines,
         )
 
 
 def _check_creatable(host: Host, address: str, wanted: str) -> None:
-    creatable = vgpu_profile.read_creatable(host, address)
+    creatable = vf_profile.read_creatable(host, address)
     if wanted not in creatable:
         offered = ", ".join(sorted(creatable, key=int)) or "none"
         raise Problem(

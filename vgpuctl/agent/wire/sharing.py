@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sharing kinds by name, and the steps that make and remove their vGPUs. Python 3.9, standard library only.
+
+The names are a closed set; what is special about each kind is answered by `vgpuctl.sharing`.
+"""
+
+from enum import Enum
+from typing import ClassVar, Optional, Tuple, Union
+
+from vgpuctl.agent.wire.values import dataclass
+
+
+class Sharing(str, Enum):
+    """One way to give a VM a GPU or a share of it."""
+
+    PASSTHROUGH = "passthrough"
+    MDEV = "mdev"
+    MDEV_VF = "mdev-vf"
+    VF_PROFILE = "vf-profile"
+    VF = "vf"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def is_asked_for_by_name(self) -> bool:
+        """Tell whether users name the kind itself; of the other kinds they name a profile."""
+        return self in (Sharing.PASSTHROUGH, Sharing.VF)
+
+
+@dataclass(frozen=True)
+class CreateMdev:
+    """Create the mediated device `uuid` of `type_id` under `parent` (a PF or a VF)."""
+
+    op: ClassVar[str] = "mdev.create"
+    parent: str
+    type_id: str
+    uuid: str
+
+    @property
+    def device(self) -> str:
+        """The vGPU that the step is about: the UUID of an mdev, or a VF."""
+        return self.uuid
+
+    @property
+    def made(self) -> Optional[Tuple[str, str]]:
+        """Function and type id of the vGPU that the step makes, None if it removes one."""
+        return self.parent, self.type_id
+
+    @property
+    def foreseen(self) -> Tuple[Optional[str], Optional[str]]:
+        """State before and after the step, for a dry run of a device that cannot be read yet."""
+        return None, f"{self.parent} {self.type_id}"
+
+
+@dataclass(frozen=True)
+class DeleteMdev:
+    """Remove the mediated device `uuid`; waits while the driver still winds it down."""
+
+    op: ClassVar[str] = "mdev.delete"
+    uuid: str
+
+    @property
+    def device(self) -> str:
+        """As for CreateMdev."""
+        return self.uuid
+
+    @property
+    def made(self) -> Optional[Tuple[str, str]]:
+        """As for CreateMdev."""
+        return None
+
+    @property
+    def foreseen(self) -> Tuple[Optional[str], Optional[str]]:
+        """As for CreateMdev."""
+        return self.uuid, None
+
+
+@dataclass(frozen=True)
+class SetVfProfile:
+    """Write a decimal vGPU type id to a VF's current_vgpu_type; "0" removes the vGPU (with retries)."""
+
+    op: ClassVar[str] = "vf-profile.set"
+    address: str
+    type_id: str
+
+    @property
+    def device(self) -> str:
+        """As for CreateMdev."""
+        return self.address
+
+    @property
+    def made(self) -> Optional[Tuple[str, str]]:
+        """As for CreateMdev."""
+        return None if self.type_id == "0" else (self.address, self.type_id)
+
+    @property
+    def foreseen(self) -> Tuple[Optional[str], Optional[str]]:
+        """As for CreateMdev."""
+        return "0", self.type_id
+
+
+VgpuStep = Union[CreateMdev, DeleteMdev, SetVfProfile]
+VGPU_STEPS = (CreateMdev, DeleteMdev, SetVfProfile)

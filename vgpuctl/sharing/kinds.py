@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sharing kinds. They are asked in this order, which is that of the reference's first table, passthrough first."""
+
+from collections.abc import Mapping
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.model.layout import LayoutKind
+from vgpuctl.model.lease import Share
+from vgpuctl.sharing import mdev, passthrough, plain_vf, vf_profile
+from vgpuctl.sharing.kind import SharingKind, Takes, VgpuKind
+from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
+
+VGPU_KINDS: tuple[VgpuKind, ...] = (vf_profile.KIND, mdev.ON_VF, mdev.ON_CARD)
+KINDS: tuple[SharingKind, ...] = (passthrough.KIND, *VGPU_KINDS, plain_vf.KIND)
+VGPU_LAYOUTS: frozenset[LayoutKind] = frozenset[LayoutKind]().union(*(kind.layouts for kind in VGPU_KINDS))
+
+_BY_NAME: Mapping[str, SharingKind] = {kind.sharing: kind for kind in KINDS}
+_CARDS = frozenset(str(kind.sharing) for kind in KINDS if kind.takes is Takes.CARD)
+_VGPU_BY_NAME: Mapping[str, VgpuKind] = {kind.sharing: kind for kind in VGPU_KINDS}
+
+
+def kind_of(sharing: Sharing) -> SharingKind:
+    """The kind of this name."""
+    return _BY_NAME[sharing]
+
+
+def vgpu_kind_of(vgpu: ExistingVgpu) -> VgpuKind:
+    """The kind of a vGPU that exists or is wanted."""
+    return _VGPU_BY_NAME[vgpu.sharing]
+
+
+def vgpu_kind_on(gpu: Gpu) -> VgpuKind | None:
+    """The kind of vGPU that the GPU offers now, None when it offers none."""
+    return next((kind for kind in VGPU_KINDS if kind.sharing in gpu.sharing), None)
+
+
+def takes_card(share: Share) -> bool:
+    """True if the share is a whole card."""
+    return _BY_NAME[share.sharing].takes is Takes.CARD
+
+
+def without_cards(sharing: tuple[str, ...]) -> tuple[str, ...]:
+    """The kinds among those that a GPU offers that hand out a part of it."""
+    return tuple(one for one in sharing if one not in _CARDS)
+
+
+def offers_card(gpu: Gpu) -> bool:
+    """True if the GPU can be handed out as a whole now."""
+    return any(one in _CARDS for one in gpu.sharing)
+
+
+def existing_vgpus(gpu: Gpu) -> list[ExistingVgpu]:
+    """Every vGPU that exists on the GPU, whoever made it."""
+    return [vgpu for kind in VGPU_KINDS for vgpu in kind.existing(gpu)]
+
+
+def live_gpu(gpu: Gpu, facts: HostFacts) -> LiveGpu:
+    """A GPU of these facts with its vGPUs."""
+    return LiveGpu(gpu, facts, tuple(existing_vgpus(gpu)))

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One GPU's answer to one wanted share: the kind that the request names is asked, or the vGPU kind that the GPU has."""
+
+from vgpuctl.sharing.declared import refuse_use
+from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.kinds import VGPU_LAYOUTS, kind_of, vgpu_kind_on
+from vgpuctl.sharing.offer import Answer, Refusal, ShareRequest
+from vgpuctl.sharing.refusals import declared_otherwise, refuse_labels
+from vgpuctl.sharing.vgpu import refuse_without_vgpu
+
+
+def ask(wanted: ShareRequest, state: GpuState) -> Answer:
+    """Offer shares or refuse: every path that places, counts or explains asks here.
+
+    A model that cannot serve the request says so; any other GPU serves it only if its layout does.
+    """
+    refusal = refuse_labels(wanted, state)
+    if refusal is not None:
+        return refusal
+    sharing = wanted.request.sharing
+    kind = vgpu_kind_on(state.gpu) if sharing is None else kind_of(sharing)
+    answer = refuse_without_vgpu(wanted, state) if kind is None else kind.offers(wanted, state)
+    if isinstance(answer, Refusal) and answer.code.is_of_the_model():
+        return answer
+    reason = refuse_use(state.declared, VGPU_LAYOUTS if sharing is None else kind_of(sharing).layouts)
+    return answer if reason is None else declared_otherwise(reason, state)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part that all kinds of vGPUs have in common: types, offers and checks; and a GPU that offers no vGPU."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Container
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
+from vgpuctl.agent.wire.sharing import Sharing, VgpuStep
+from vgpuctl.model.layout import LayoutKind
+from vgpuctl.model.lease import Share
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.declared import Declared, refuse_type, refuse_use
+from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.live_checks import carrier_surprise, type_surprise, vf_surprise
+from vgpuctl.sharing.mixed_size import first_start
+from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
+from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
+from vgpuctl.sharing.plan import Plan
+from vgpuctl.sharing.refusals import can_do_vgpu, declared_otherwise, numa_node, refuse_unusable
+from vgpuctl.sharing.vgpu_types import fitting_types, left_after, refuse_missing_type, usable_types
+from vgpuctl.sharing.virtual_functions import free_vgpu_function, next_free
+
+
+class Vgpu(ABC):
+    """A kind of vGPU. needs_group: True if the VF itself goes to the VM, and so needs an IOMMU group.
+
+    Where MIG-backed types can be created is asked of the type, for every kind alike (vgpu_types.py).
+    """
+
+    sharing: Sharing
+    takes = Takes.VGPU
+    is_on_vf = True
+    is_bound_by_libvirt = False
+    layouts = frozenset((LayoutKind.VGPU, LayoutKind.MIG_VGPU))
+    needs_group = False
+
+    @abstractmethod
+    def make(self, vgpu: ExistingVgpu) -> VgpuStep:
+        """The step that makes the vGPU."""
+
+    @abstractmethod
+    def remove(self, vgpu: ExistingVgpu) -> VgpuStep:
+        """The step that removes the vGPU."""
+
+    @abstractmethod
+    def describe_make(self, vgpu: ExistingVgpu, profile: str) -> str:
+        """Say in words that the vGPU is made."""
+
+    def refuse_host(self, facts: HostFacts) -> Refusal | None:
+        """Any host can."""
+        return None
+
+    def refuse_declared(self, declared: Declared, gpu: Gpu, profile: str) -> str | None:
+        """A layout may allow some types only."""
+        return refuse_use(declared, self.layouts) or refuse_type(declared, gpu, profile)
+
+    def offers(self, wanted: ShareRequest, state: GpuState) -> Answer:
+        """One offer per framebuffer size that fits the request and can still be created."""
+        named = fitting_types(wanted.request, state)
+        if not named:
+            return refuse_missing_type(wanted, state)
+        reasons = [refuse_type(state.declared, state.gpu, catalog.short_name(one.name)) for one in named]
+        fitting = [one for one, reason in zip(named, reasons, strict=True) if reason is None]
+        if not fitting:
+            return declared_otherwise(reasons[0] or "", state)
+        refusal = refuse_unusable(state)
+        if refusal is not None:
+            return refusal
+        types = usable_types(wanted, fitting, state)
+        if isinstance(types, Refusal):
+            return types
+        function = self.refuse_host(state.facts) or self._free_function(state)
+        if isinstance(function, Refusal):
+            return function
+        return [self._offer(offered, function, state) for offered in types]
+
+    def same_on(self, example: Share, gpu: Gpu, taken: Container[str]) -> Share | None:
+        """The same type, on the function that this GPU would use."""
+        function = gpu.address
+        if self.is_on_vf:
+            function = next_free(gpu, taken, needs_group=self.needs_group).address
+        return Share(
+            gpu.address,
+            example.sharing,
+            example.profile,
+            function,
+            example.type_id,
+            framebuffer_mib=example.framebuffer_mib,
+            numa_node=example.numa_node,
+            placement_start=example.placement_start,
+        )
+
+    def named(self, share: Share, identity: str) -> Share:
+        """The device is the VF."""
+        return share
+
+    def check(self, wanted: Share, live: LiveGpu) -> str | None:
+        """Compare libvirt, VF and type with those of the placement."""
+        refusal = self.refuse_host(live.facts)
+        if refusal is not None:
+            return refusal.reason
+        surprise = None
+        if self.is_on_vf:
+            surprise = vf_surprise(wanted, live) or carrier_surprise(wanted, live.gpu)
+        return surprise or type_surprise(wanted, live.gpu)
+
+    def check_kept(self, held: Share, live: LiveGpu) -> str | None:
+        """A vGPU that a VM kept is nobody else's."""
+        return None
+
+    def with_first_drivers(self, share: Share, gpu: Gpu) -> Share:
+        """The function stays on its driver."""
+        return share
+
+    def build(self, wanted: Share, gpu: Gpu) -> Plan:
+        """Make the vGPU. Raises ValueError for a share without type."""
+        if wanted.type_id is None:
+            raise ValueError(f"the share {wanted.profile} on {wanted.function} has no type id")
+        vgpu = ExistingVgpu(wanted.gpu, wanted.sharing, wanted.function, wanted.type_id, wanted.mdev_uuid)
+        return Plan(
+            steps=(self.make(vgpu),), undo=(self.remove(vgpu),), summary=(self.describe_make(vgpu, wanted.profile),)
+        )
+
+    def _free_function(self, state: GpuState) -> str | Refusal:
+        """The PF, or the free VF that was used longest ago."""
+        if not self.is_on_vf:
+            return state.gpu.address
+        return free_vgpu_function(state, needs_group=self.needs_group)
+
+    def _offer(self, offered: VgpuType, function: str, state: GpuState) -> Offer:
+        size = framebuffer_of(offered, state.board)
+        carries = any(held.framebuffer_mib == size for held in state.vgpus)
+        return Offer(
+            Share(
+                gpu=state.gpu.address,
+                sharing=self.sharing,
+                profile=catalog.short_name(offered.name),
+                function=function,
+                type_id=offered.type_id,
+                framebuffer_mib=size,
+                numa_node=numa_node(state.gpu),
+                placement_start=first_start(offered, state),
+            ),
+            (size or 0, 0 if carries else 1, left_after(offered, state)),
+        )
+
+    def _as_found(self, gpu: Gpu, vgpu: ExistingVgpu) -> Share | str | None:
+        """The share that an existing vGPU is, or the reason why it is not known."""
+        if vgpu.type_id is None:
+            return f"its mdev {vgpu.mdev_uuid} does not exist"
+        offered = next((one for one in gpu.types if one.type_id == vgpu.type_id), None)
+        board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+        name = catalog.short_name(offered.name) if offered is not None else None
+        if name is None and board is not None and (by_id := catalog.type_by_id(board, vgpu.type_id)) is not None:
+            name = by_id.name
+        if name is None:
+            return f"the type {vgpu.type_id} of {vgpu.vfio_device} is not known"
+        known = catalog.type_by_name(board, name) if board is not None else None
+        size = offered.framebuffer_mib if offered is not None else None
+        return Share(
+            gpu=gpu.address,
+            sharing=self.sharing,
+            profile=name,
+            function=vgpu.function,
+            type_id=vgpu.type_id,
+            mdev_uuid=vgpu.mdev_uuid,
+            framebuffer_mib=size if size is not None or known is None else known.fb_mib,
+            numa_node=numa_node(gpu),
+        )
+
+
+def refuse_without_vgpu(wanted: ShareRequest, state: GpuState) -> Refusal:
+    """Say why a GPU that offers no vGPU now does not: its model, its state, or its driver."""
+    gpu = state.gpu
+    if state.board is not None and (not can_do_vgpu(state.board) or not _board_could(wanted, state)):
+        return refuse_missing_type(wanted, state)
+    refusal = refuse_unusable(state)
+    if refusal is not None:
+        return refusal
+    if gpu.driver != "nvidia":
+        found = f"it is bound to {gpu.driver}" if gpu.driver else "no driver is bound"
+        return Refusal(Code.DRIVER, f"{found}; vGPUs need the driver nvidia", "bind the GPU to nvidia (vGPU manager)")
+    on_vfs = state.board is None or state.board.interface == "sriov-vf"
+    if gpu.total_vfs and not gpu.vfs and on_vfs:
+        if not state.facts.iommu_active:
+            return Refusal(
+                Code.NO_IOMMU,
+                "the host's IOMMU is off, and the vGPU driver enables no VFs without it",
+                "switch VT-d or AMD-Vi on in the firmware and on the kernel's command line, then reboot",
+            )
+        return Refusal(
+            Code.VFS_NOT_ENABLED,
+            f"0 of its {gpu.total_vfs} VFs are enabled",
+            f"enable them: `sriov-manage -e {gpu.address}`",
+        )
+    return Refusal(
+        Code.DRIVER,
+        "its driver nvidia offers no vGPU types, so it is not the vGPU manager",
+        "install NVIDIA's vGPU manager for KVM",
+    )
+
+
+def _board_could(wanted: ShareRequest, state: GpuState) -> bool:
+    """Whether the catalogue knows a type of this model that the request could mean."""
+    if state.board is None:
+        return True
+    if wanted.request.profile is not None:
+        return catalog.type_by_name(state.board, wanted.request.profile) is not None
+    return True

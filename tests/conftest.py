@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def regenerate(request: pytest.FixtureRequest) -> bool:
-    """Whether golden files are rewritten."""
+    """True if golden files are rewritten."""
     return bool(request.config.getoption("--regenerate"))
 
 

@@ -56,7 +56,7 @@ class KernelHost:
         return code, output.decode(errors="replace"), b"".join(errors).decode(errors="replace")
 
     def restore_pristine(self) -> None:
-        """Remove every VM, volume, vGPU, mdev and VF, and give every card back to its first driver."""
+        """Remove all VMs, volumes, vGPUs, mdevs and VFs; rebind every card to its first driver."""
         code, output, errors = self.run(_RESTORE)
         assert code == 0, f"the host was not restored:\n{output}\n{errors}"
 

@@ -52,7 +52,7 @@ for folder in {private}; do
     mkdir -p "$folder"
     mount --bind {root}"$folder" "$folder"
 done
-# A /dev without kvm: where it exists and does not serve, libvirt probes QEMU anew at every call.
+# A /dev without kvm: where it exists and does not work, libvirt probes QEMU again at every call.
 mount -t tmpfs none {root}/dev
 cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty {root}/dev
 mkdir {root}/dev/pts {root}/dev/shm

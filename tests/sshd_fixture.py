@@ -114,7 +114,7 @@ class LoopbackSshd:
 
     @property
     def log(self) -> str:
-        """What sshd has logged."""
+        """The log of sshd."""
         path = self.folder / "sshd.log"
         return path.read_text(errors="replace") if path.exists() else ""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab makes of a board of the catalogue, the same for emulated and simulated hosts."""
+"""The lab's view of a board of the catalogue, the same for emulated and simulated hosts."""
 
 import difflib
 import re
@@ -53,7 +53,7 @@ def interfaces(board: Board) -> tuple[str, ...]:
 
 
 def total_vfs(board: Board) -> int:
-    """What `sriov_totalvfs` says as far as it is known, else the least that the board's types need; 0 for unknown."""
+    """The value of `sriov_totalvfs` where known, else the least that the board's types need; 0 for unknown."""
     known = board.sriov
     return (known.totalvfs or max(known.presets, default=0) or known.min_vfs or 0) if known else 0
 
@@ -110,7 +110,7 @@ def _own_type_ids() -> dict[str, int]:
 
 
 def _has_in_order(key: str, name: str) -> bool:
-    """Whether the words of a name begin words of a key in their order: `a100-40` for `nvidia-a100-pcie-40gb`."""
+    """True if the words of a name begin words of a key in their order: `a100-40` for `nvidia-a100-pcie-40gb`."""
     words = iter(key.split("-"))
     wanted = re.findall(r"[a-z0-9]+", name.lower())
     return bool(wanted) and all(any(_begins(word, one) for word in words) for one in wanted)

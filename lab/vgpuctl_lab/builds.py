@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is compiled or made once for the lab and kept in its cache: kernel module, NVML, libvirt's shim, empty disk."""
+"""Builds that the lab makes once and keeps in its cache: kernel module, NVML, libvirt's shim, empty disk."""
 
 import hashlib
 import shutil

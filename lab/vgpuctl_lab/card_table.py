@@ -13,7 +13,7 @@ _CLASS_VGA_CONTROLLER = "030000"
 _CLASS_3D_CONTROLLER = "030200"
 _CLASS_OTHER_DISPLAY = "038000"
 _CLASS_HD_AUDIO = "040300"
-# What the types' licences are called by the driver: published output of `nvidia-smi vgpu -s -v`.
+# The driver's names of the types' licences: published output of `nvidia-smi vgpu -s -v`.
 _LICENSES = {
     "Q": "Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0",
     "B": "GRID-Virtual-PC,2.0;Quadro-Virtual-DWS,5.0;GRID-Virtual-WS,2.0;GRID-Virtual-WS-Ext,2.0",
@@ -24,7 +24,7 @@ _ENGINES = ("sm", "ce", "dec", "enc", "jpeg", "ofa")
 
 
 def card_table(shape: HostShape) -> str:
-    """What the host writes to `/proc/vgpulab/cards`, by bus, which is the order that NVML numbers GPUs in."""
+    """The host's text for `/proc/vgpulab/cards`, ordered by bus, as NVML numbers GPUs."""
     by_bus = sorted(zip(shape.buses, shape.cards, strict=True), key=lambda one: one[0])
     return "".join(f"{line}\n" for bus, card in by_bus for line in _card(shape, bus, card))
 
@@ -64,7 +64,7 @@ def _card(shape: HostShape, bus: int, card: Card) -> Iterator[str]:
 
 
 def _nvidia_keys(shape: HostShape, address: str, card: Card, table: MigTable | None) -> dict[str, object]:
-    """What NVML tells about the card, and its modes."""
+    """NVML's values of the card, and its modes."""
     board = card.board
     keys: dict[str, object] = {
         "uuid": boards.gpu_uuid(shape.name, address),

@@ -33,11 +33,11 @@ class CardInterface(StrEnum):
 
     @property
     def module_word(self) -> str:
-        """What the module's card table calls it."""
+        """Its name in the module's card table."""
         return {"mdev": "mdev-pf", "passthrough": "none"}.get(self.value, self.value)
 
     def has_virtual_functions(self) -> bool:
-        """Whether the card's shares sit on SR-IOV virtual functions."""
+        """True if the card's shares sit on SR-IOV virtual functions."""
         return self in (CardInterface.MDEV_VF, CardInterface.VF_PROFILE, CardInterface.VF)
 
 
@@ -61,7 +61,7 @@ class Card:
 
     @property
     def virtual_functions(self) -> int:
-        """What `sriov_totalvfs` says; 0 without SR-IOV."""
+        """The value of `sriov_totalvfs`; 0 without SR-IOV."""
         if not self.interface.has_virtual_functions():
             return 0
         return min(total_vfs(self.board) or 16, MOST_VIRTUAL_FUNCTIONS)

@@ -15,7 +15,7 @@ Active = tuple[str, str | None, int]
 
 @dataclass(frozen=True)
 class FaultKind:
-    """One kind. of_card: it ails a card, else the host. value: what the number means; default: when none is given."""
+    """One kind. of_card: True for a fault of a card. value: meaning of the number; default: its default."""
 
     name: str
     of_card: bool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes an emulated host this host: its name, accounts, SSH keys, libvirt settings and cards."""
+"""The identity of an emulated host: its name, accounts, SSH keys, libvirt settings and cards."""
 
 import uuid
 from pathlib import Path
@@ -109,7 +109,7 @@ def ensure_key(path: Path, comment: str) -> str:
 def host_files(
     folder: LabFolder, shape: HostShape, module: Path, shim: Path, nvml: Path, libvirt_cache: Path | None
 ) -> dict[str, tuple[bytes, int]]:
-    """Files under `/run/lab` in the host: content and mode. What lies in `etc/` goes over the host's /etc.
+    """Files under `/run/lab` in the host: content and mode. Files in `etc/` are laid over the host's /etc.
 
     libvirt_cache: a folder with what libvirt found out about QEMU on an earlier start, None when there was none.
     """

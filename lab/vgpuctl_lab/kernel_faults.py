@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of emulated hosts: those of cards through the kernel module, those of the host over SSH and QMP.
 
-What was set is on record beside the host's disk until it is ended or the host starts anew.
+An active fault is recorded in the host's folder until it ends or the host starts again.
 """
 
 import json
@@ -152,7 +152,7 @@ def begin(lab: LabFolder, host: str, kind: str, value: int, card: str | None, *,
         known = active(lab, host)
     if kind == "power-off":
         record.process.end(grace_s=5)
-        # What else ailed it was in its memory; the next start removes what fills the disk.
+        # The other faults were in its memory; the next start removes the file that fills the disk.
         known = []
     elif kind == "network":
         _set_links(lab, host, up=False)
@@ -172,7 +172,7 @@ def end(lab: LabFolder, host: str, chosen: Sequence[Active]) -> None:
         record = _record(lab, host)
         lifecycle.up([parse_host(record.shape)], folder=lab, memory_mib=record.memory_mib)
         return
-    # What cuts the host off ends first, or the others could not be reached.
+    # A fault that cuts the host off ends first, or the others could not be reached.
     if "network" in kinds:
         _set_links(lab, host, up=True)
         _write(lab, host, known := [one for one in known if one[0] != "network"])
@@ -236,7 +236,7 @@ def _wait_for_sshd(lab: LabFolder, host: str, limit_s: float) -> None:
 
 
 def _sshd_answers(port: int) -> bool:
-    """Whether the host's sshd says its version; QEMU takes the connection also when nobody listens behind it."""
+    """True if the host's sshd says its version; QEMU takes the connection also when nobody listens behind it."""
     try:
         with socket.create_connection((ADDRESS, port), timeout=5) as connection:
             return connection.recv(4) == b"SSH-"
@@ -262,7 +262,7 @@ def _path(lab: LabFolder, host: str) -> Path:
 
 
 def _card(shape: HostShape, kind: str, wanted: str | None) -> str:
-    """The card that a fault of a card ails: the named one, else the first that can have it."""
+    """The card of a fault: the named one, else the first that can have it."""
     of_nvidia = [
         (f"0000:{bus:02x}:00.0", card)
         for bus, card in zip(shape.buses, shape.cards, strict=True)

@@ -21,7 +21,7 @@ _LONGEST_LATENCY_MS = 60_000
 
 @dataclass(frozen=True)
 class LabFile:
-    """What the file asks for. shapes: hosts with a kernel, of memory_mib each; simulated_count: 0 for none."""
+    """The content of the file. shapes: hosts with a kernel, of memory_mib each; simulated_count: 0 for none."""
 
     shapes: tuple[HostShape, ...]
     memory_mib: int

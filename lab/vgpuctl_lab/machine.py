@@ -41,7 +41,7 @@ _KERNEL_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Machine:
-    """What one QEMU is started with. accelerator: `tcg` or `kvm`. folder: of its files. port: 0 for any free one.
+    """The parameters of one QEMU. accelerator: `tcg` or `kvm`. folder: of its files. port: 0 for any free one.
 
     number: of the host in its lab, from 1; its address between the hosts follows from it.
     """
@@ -58,7 +58,7 @@ class Machine:
 
     @property
     def console_log(self) -> Path:
-        """What the host wrote to its serial console since its process started."""
+        """The host's output on its serial console since its process started."""
         return self.folder / "console.log"
 
     def command(self) -> list[str]:

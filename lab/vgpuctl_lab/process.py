@@ -29,7 +29,7 @@ class RecordedProcess:
     boot_id: str
 
     def is_running(self) -> bool:
-        """Whether exactly this process still runs."""
+        """True if exactly this process still runs."""
         return _identity(self.pid) == self
 
     def end(self, *, grace_s: float) -> None:
@@ -79,7 +79,7 @@ def _identity(pid: int) -> RecordedProcess | None:
 
 
 def boot_id() -> str:
-    """Which boot of this machine this is."""
+    """The id of this machine's boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

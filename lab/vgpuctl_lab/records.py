@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lab knows of its hosts between two commands, and the inventory made from it."""
+"""The lab's records of its hosts between two commands, and the inventory made from them."""
 
 import dataclasses
 import json
@@ -43,7 +43,7 @@ class LabHost:
 
 @dataclass(frozen=True)
 class HostRecord:
-    """What is written beside a host's disk. port: 0 until QEMU said it. seconds: None until the host answered.
+    """The record of a host in its folder. port: 0 until QEMU said it. seconds: None until the host answered.
 
     number: of the host in its lab, from 1, as long as it has a disk.
     """

@@ -90,7 +90,7 @@ class FakeKernel(Host):
         return self.link_name(f"/sys/bus/pci/devices/{address}/driver")
 
     def bind(self, address: str, driver: str | None) -> None:
-        """Set or take away the driver link."""
+        """Set or remove the driver link."""
         link = self.place(f"{machine.device_path(address)}/driver")
         link.unlink(missing_ok=True)
         if driver is not None:

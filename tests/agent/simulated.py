@@ -83,7 +83,7 @@ class Machine:
         return found
 
     def gpu(self) -> Gpu:
-        """What the agent reads of the card."""
+        """The agent's reading of the card."""
         return read_facts(self.host).gpus[0]
 
     def layout(self) -> list[str]:

@@ -12,7 +12,7 @@ from vgpuctl.agent.wire.steps import SetHugepages, SetServiceActive
 
 POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 PAGES = {POOL: "4\n", "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages": "3\n"}
-# systemctl with one unit, whose state is a file beside it; `stuck.service` never starts.
+# systemctl with one unit, whose state is a file in its folder; `stuck.service` never starts.
 SYSTEMCTL = """
 import pathlib, sys
 words = [word for word in sys.argv[1:] if not word.startswith("-")]

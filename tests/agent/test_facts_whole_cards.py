@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps a card from being given away as a whole, and functions that cannot be read, as the agent reads them."""
+"""Obstacles to giving a whole card away, and unreadable functions, as the agent reads them."""
 
 from pathlib import Path
 

@@ -38,7 +38,7 @@ def _classes(module: Any) -> tuple[Any, Any]:
 
 
 def _answer(use: Callable[[Any, Any, Any], object], module: Any) -> object:
-    """What a use of the two classes returns, or the kind of error that it raises."""
+    """The result of a use of the two classes, or the kind of its error."""
     try:
         return use(*_classes(module), module)
     except (AttributeError, TypeError) as error:

@@ -137,7 +137,7 @@ def test_the_agent_ends_in_the_middle_of_a_wait_when_stdin_closes(agent_file: Pa
 
 
 class LocalProcess:
-    """What the client needs of a remote process."""
+    """The parts of a remote process that the client needs."""
 
     def __init__(self, argv: Sequence[str], environment: dict[str, str]) -> None:
         self.received = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one `create-vm` costs on a lab host: SSH logins, round trips, bytes and our own CPU seconds.
+"""The cost of one `create-vm` on a lab host: SSH logins, round trips, bytes and our own CPU seconds.
 
 Needs a running lab (`make demo`, then `. scripts/demo-environment`). A bare SSH login that runs `true` over the same
 library is measured in the same run; the ratio goes to docs/performance.md.

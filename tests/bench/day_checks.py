@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold after every step of a replayed day, judged without the product's rules.
+"""Invariants after every step of a replayed day, checked without the product's rules.
 
 The store is read for what it promises (VMs, leases, the ledger, quotas, reservations), the machines' own files and the
 agent for what is there, and the catalogue for what a card takes. Each check yields one sentence per fault.
@@ -46,7 +46,7 @@ class Seen:
         return next((vm for vm in self.vms if (vm.request.tenant, vm.request.name) == (tenant, name)), None)
 
     def waits(self, tenant: str, name: str) -> bool:
-        """Whether a VM waits in the queue."""
+        """True if a VM waits in the queue."""
         return any((one.request.tenant, one.request.name) == (tenant, name) for one in self.queue)
 
 
@@ -107,7 +107,7 @@ def in_machine(machine: MachineFolder) -> set[Device]:
 
 
 def _leased(leases: Sequence[Lease]) -> list[Device]:
-    """What the leases have made. A whole card is the host's again while its VM is stopped: libvirt manages it."""
+    """The devices of the leases. A whole card is the host's again while its VM is stopped: libvirt manages it."""
     return [
         (one.share.vfio_device, _number(one.share.type_id) if one.share.type_id else "vfio-pci")
         for one in leases
@@ -177,7 +177,7 @@ def _quotas(seen: Seen) -> Iterator[str]:
 
 
 def _gpu_hours(before: Seen, seen: Seen, now: float) -> Iterator[str]:
-    """Whoever got a share in this step had GPU-hours left in this month."""
+    """Every tenant that got a share in this step had GPU-hours left in this month."""
     old = {lease.id for lease in before.leases}
     month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0).timestamp()
     for tenant in {lease.tenant for lease in seen.leases if lease.id not in old}:

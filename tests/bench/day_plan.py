@@ -47,7 +47,7 @@ class TenantPlan:
 
 @dataclass
 class Day:
-    """What is planned. pool: the hosts that only some tenants may use."""
+    """The plan. pool: the hosts that only some tenants may use."""
 
     tenants: list[TenantPlan] = field(default_factory=list)
     pool: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ def plan_day(shapes: Sequence[Shape], scale: Scale, seed: int) -> Day:
 
 
 def offers(card: CardShape) -> list[str]:
-    """What tenants ask of a card: whole, or its larger vGPU types of one series."""
+    """Requests of tenants for a card: whole, or its larger vGPU types of one series."""
     board = catalog.board_by_pci(card.vendor, card.device, card.subsystem)
     assert board is not None, f"{card.model} is not in the catalogue"
     if card.interface == PASSTHROUGH:

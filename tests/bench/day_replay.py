@@ -144,7 +144,7 @@ class Replay:
         return seen
 
     def _is_possible(self, step: Step, seen: Seen) -> bool:
-        """Whether what a step works on is there, as far as the day went."""
+        """True if what a step works on is there, as far as the day went."""
         vm = seen.vm(step.tenant, step.name)
         if step.kind in ("delete", "again"):
             return vm is not None or seen.waits(step.tenant, step.name)
@@ -177,7 +177,7 @@ class Replay:
             self._count(kind, json.loads(done.out))
 
     def _fix(self, step: Step) -> None:
-        """What an operator does after a command died."""
+        """The operator's work after a command died."""
         repairing = ("repair",) if step.kill % 3 else ROUND
         done = self._run("fix", repairing, kill=0)
         if done.code:
@@ -236,7 +236,7 @@ class Replay:
         return found
 
     def _states(self) -> dict[str, dict[str, Any]]:
-        """Every machine's state, without counters that only go up; a card without VFs has none, however it says so."""
+        """Every machine's state, without counters that only go up; a card without VFs has none."""
         found = {}
         for name, machine in self._machines.items():
             state = dataclasses.asdict(machine.state().lasting())

@@ -37,7 +37,7 @@ _LAYOUT = "vgpu: {version: 1, gpus: [{match: all, kind: vgpu}]}\n"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run cost. memory_mib: the largest sum over its processes of what they alone have (PSS)."""
+    """The cost of one run. memory_mib: the largest sum over its processes of what they alone have (PSS)."""
 
     wall_s: float
     cpu_s: float

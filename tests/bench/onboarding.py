@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What onboarding costs: a tenant with a VPC and 10 VMs on simulated hosts, and many tenants with 5 networks each.
+"""The cost of onboarding: a tenant with a VPC and 10 VMs on simulated hosts, and many tenants with 5 networks each.
 
 A real OVN central and, for the VMs, simulated hosts are started for it. Wall time and our own CPU seconds are printed;
 the second tells more on a machine that does other things too.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run `vgpuctl` and kill -9 or interrupt it right after a side effect; told by argv: which, then its arguments.
 
-Which is a number, the n-th side effect of all, or a name, the first return of that function. `int:WHICH` sends
+WHICH is a number, the n-th side effect of all, or a name, the first return of that function. `int:WHICH` sends
 SIGINT instead, then SIGTERM and SIGINT after every later side effect: an operator who loses patience. `stop:WHICH`
 sends SIGSTOP instead: the run stands still there until it gets SIGCONT.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the host itself says, asked without any of our code: sysfs, virsh and /proc over plain SSH."""
+"""The host's own evidence, read without any of our code: sysfs, virsh and /proc over plain SSH."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ PYTHON
 
 
 class FleetWitness:
-    """What the simulated machines' own files say, all hosts at once."""
+    """The simulated machines' own files, of all hosts at once."""
 
     def __init__(self, folder: lab.LabFolder) -> None:
         self._folder = folder

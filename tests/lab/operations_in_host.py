@@ -56,7 +56,7 @@ def link(path: str) -> str:
 
 
 def types(function: str) -> dict[str, int]:
-    """What the mdev types of a function say is available."""
+    """The available counts of a function's mdev types."""
     folder = f"/sys/class/mdev_bus/{function}/mdev_supported_types"
     return {name: int(read(f"{folder}/{name}/available_instances")) for name in os.listdir(folder)}
 
@@ -126,7 +126,7 @@ def attach(line: str) -> str:
 
 
 def another(line: str) -> str:
-    """What another process than this one, which may hold devices, is answered."""
+    """The answer to another process than this one, which may hold devices."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -150,7 +150,7 @@ def hold(path: str) -> str:
 
 
 def kernel_log() -> list[str]:
-    """What the kernel has said since these operations began."""
+    """The kernel's log since these operations began."""
     lines: list[str] = []
     while True:
         try:

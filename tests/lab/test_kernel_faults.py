@@ -37,7 +37,7 @@ def healthy(kernel_host: KernelHost) -> Iterator[KernelHost]:
 
 
 def test_faults_are_felt_listed_and_ended_in_one_go(healthy: KernelHost, do: Do) -> None:
-    """[3.1], [4.2], [9.6] Cards, libvirt, disk and network ail at once; the network ends first."""
+    """[3.1], [4.2], [9.6] Faults of cards, libvirt, disk and network at once; the network's ends first."""
     name, folder = healthy.name, healthy.folder
     asked: list[tuple[str, int | None, str | None]] = [
         ("refuse", 0x40, T4),

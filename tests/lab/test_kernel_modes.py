@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MIG, mixed sizes, scheduler and faults in the emulated host's kernel, on boards that have them.
 
-The module is loaded anew with a table of other boards, of few VFs, and afterwards with the host's own.
+The module is loaded again with a table of other boards, of few VFs, and afterwards with the host's own.
 The numbers in brackets are sections of the project's host interface reference; the rules themselves are compared with
 the catalogue in tests/unit/lab/test_kernel_rules.py.
 """
@@ -96,7 +96,7 @@ def _words(line: str) -> dict[str, str]:
 
 
 def test_an_ampere_boards_mode_waits_for_a_reset_while_somebody_uses_the_gpu(a100: Card, do: Do) -> None:
-    """[5.1] NVML's activation status 19; the caller's own open device is no use; a reset needs an idle GPU, too."""
+    """[5.1] NVML's activation status 19; the caller's own open device does not count; a reset needs an idle GPU."""
     address = a100.address
     answers = do(
         ["hold", "/dev/nvidia0"],

@@ -358,7 +358,7 @@ def test_every_gpu_is_described_as_text_and_as_xml(smi: Smi, module: ModuleDoubl
 
 
 def test_the_help_lists_every_option_that_is_known_and_no_other_is_taken(smi: Smi) -> None:
-    """What reads each option: nvml_library/README.md."""
+    """The readers of each option: nvml_library/README.md."""
     listed = set(re.findall(r"(?<![-\w])--?[a-zA-Z][a-z-]*", smi("-h")))
     described = re.findall(r"^\| `([^|]*)` \|", (NVML_SOURCES / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert listed == {word for row in described for word in re.findall(r"(?<![-\w])--?[a-zA-Z][a-z-]*", row)}

@@ -44,7 +44,7 @@ def _connection(folder: lab.LabFolder, name: str) -> Connection:
 
 
 def _truth(folder: lab.LabFolder) -> list[State]:
-    """What every machine holds now, without counters that only go up."""
+    """The present state of every machine, without counters that only go up."""
     return [machine(folder, name).state().lasting() for name in lab.simulated.names(folder=folder)]
 
 

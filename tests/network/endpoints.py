@@ -98,13 +98,13 @@ class Endpoint:
         return int(received[0].split(",")[1].split()[0]) if received else 0
 
     def hears_nothing_from(self, address: str, *, source: str | None = None) -> bool:
-        """Whether none of two packets comes back within seconds."""
+        """True if none of two packets comes back within seconds."""
         more = f"-I {source}" if source else ""
         command = f"busybox ping -c 2 -i 0.2 -w 4 {more} {address}"
         return " 0 packets received" in run(self.host, f"ip netns exec {self.name} {command} 2>&1 || true")
 
     def asks(self, address: str, port: int = 80, *, limit_s: int = 20) -> str:
-        """What a server says on a connection; nothing when there is none."""
+        """The answer of a server to a connection; nothing without one."""
         command = f"busybox nc -w {limit_s} {address} {port}"
         return run(self.host, f"ip netns exec {self.name} {command} </dev/null || true")
 
@@ -139,7 +139,7 @@ def outside_pings(host: KernelHost, address: str) -> int:
 
 
 def outside_asks(host: KernelHost, address: str, port: int) -> str:
-    """What a server says on a connection from outside."""
+    """The answer of a server to a connection from outside."""
     return Endpoint(host, "outside", "", "", "", "", 0).asks(address, port)
 
 

@@ -142,7 +142,7 @@ class World:
             )
 
     def findings(self, host: str) -> list[str]:
-        """What check-hosts finds of OVN on a host."""
+        """The findings of check-hosts about OVN on a host."""
         done = self.operator.run("check-hosts", "--limit", host, "--json")
         (checked,) = yaml.safe_load(done.out)
         return [f"{one['check']}: {one['read']}" for one in checked["findings"] if one["check"] in CHECKS]

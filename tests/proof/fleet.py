@@ -84,7 +84,7 @@ class ProofFleet:
         with self.services() as services:
             for name in lab.simulated.names(folder=self.layouts.folder):
                 machine = dataclasses.asdict(self.layouts.machine(name).state().lasting())
-                # A card without VFs, or with MIG off, says so or says nothing.
+                # A card without VFs, or with MIG off, may have no entry for them.
                 machine["vf_counts"] = {card: count for card, count in machine["vf_counts"].items() if count}
                 machine["mig_modes"] = {card: modes for card, modes in machine["mig_modes"].items() if any(modes)}
                 hypervisor = services.host(name).hypervisor

@@ -133,7 +133,7 @@ def run_case(name: str, content: bytes, folder: Path, *, limit_s: float) -> tupl
 
 
 def work(arguments: argparse.Namespace, first: int, step: int) -> Iterator[dict[str, Any]]:
-    """Run every `step`th case; yields what failed, and at last the counts."""
+    """Run every `step`th case; yield the failures, and the counts last."""
     counts: Counter[str] = Counter()
     slowest = (0.0, -1)
     with tempfile.TemporaryDirectory(prefix="vgpuctl-fuzz-") as temporary:
@@ -157,7 +157,7 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Run all workers and tell what they found."""
+    """Run all workers and report their findings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)

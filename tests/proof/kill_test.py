@@ -150,7 +150,7 @@ class KillTest:
             self._blame(f"{' '.join(words)} ended with {done.code}: {done.err.strip()}")
 
     def _fix(self, after: str) -> None:
-        """What an operator does after a command died; then nothing may be wrong."""
+        """The operator's work after a command died; then nothing may be wrong."""
         done = run(self._fleet.operator, "repair", "--json")
         if done.code:
             self._blame(f"repair after {after} ended with {done.code}: {done.err.strip()} {done.out.strip()}")

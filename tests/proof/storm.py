@@ -106,7 +106,7 @@ class Storm:
         fleet.operator.does("list-gpus", "--refresh")
 
     def run(self, rounds: int, commands: int) -> None:
-        """So many rounds, then delete everything."""
+        """Run the rounds, then delete everything."""
         for number in range(1, rounds + 1):
             with ThreadPoolExecutor(OPERATORS) as pool:
                 list(pool.map(lambda operator: operator.work(commands), self._operators))

@@ -23,7 +23,7 @@ def _card_type(board: str, name: str) -> CardType | None:
 
 
 class RuleBroken(Exception):
-    """What the resource manager would refuse; `code` is its RM code."""
+    """A refusal of the resource manager; `code` is its RM code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code:#x}: {text}")
@@ -100,7 +100,7 @@ class EmulatedGpu:
         return rules.Pool(tuple(pairs), self.is_mixed)
 
     def can_create(self, name: str) -> bool:
-        """Whether one more of this type could be created anywhere on the card."""
+        """True if one more of this type could be created anywhere on the card."""
         key = next((one for one in self.functions if one not in self.vgpus), None) if self.on_vfs else "a-new-uuid"
         return key is not None and self.refusal(name, key) is None
 

@@ -101,7 +101,7 @@ def _cores(first: int, cpus: int, threads: int) -> tuple[str, ...]:
 
 
 def taking(memory_mib: int, page_kib: int | None = None, *, vcpus: int = 0) -> Footprint:
-    """What a VM takes that is on no certain node."""
+    """The charge of a VM without a certain node."""
     return Footprint(GuestMemory(memory_mib, page_kib), vcpus)
 
 

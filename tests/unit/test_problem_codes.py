@@ -21,7 +21,7 @@ def _trees() -> dict[str, ast.Module]:
 
 
 def _texts_in_a_codes_place(tree: ast.Module) -> Iterator[ast.expr]:
-    """What is given to `Problem(…)` or `code=` as a code, and what the code of a caught problem is compared with."""
+    """The codes given to `Problem(…)` or `code=`, and those that caught problems are compared with."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
             yield from node.args[:1]

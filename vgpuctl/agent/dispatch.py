@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each call of the protocol does. The rooms behind a call are imported when it comes, so the start is quick."""
+"""The calls of the protocol. The modules behind a call are imported on its first use, so the start is quick."""
 
 from contextlib import nullcontext
 from typing import List, Tuple, Union

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine: the only file that reads, writes or runs anything on it. Its root may be a test's folder.
 
-What a file's text means is left to `facts`; what may be written, to `changes`.
+`facts` interprets the texts; `changes` decides what may be written.
 """
 
 import errno as errnos
@@ -59,7 +59,7 @@ class Host:
         return text
 
     def read_optional(self, path: str) -> Optional[str]:
-        """Return a file's text without the newline at its end, None when there is no such file."""
+        """Return a file's text without the newline at its end, None for a missing file."""
         try:
             with open(self.path(path), "rb") as file:
                 return file.read().decode(errors="replace").rstrip("\n")
@@ -81,7 +81,7 @@ class Host:
         return names
 
     def listdir_optional(self, path: str) -> Optional[List[str]]:
-        """Return a folder's names in order, None when there is no such folder."""
+        """Return a folder's names in order, None for a missing folder."""
         try:
             return sorted(os.listdir(self.path(path)))
         except (FileNotFoundError, NotADirectoryError):
@@ -218,7 +218,7 @@ class Host:
             os.close(descriptor)
 
     def read_bytes(self, path: str) -> Optional[bytes]:
-        """Return a file's bytes from the disk, None when there is no such file."""
+        """Return a file's bytes from the disk, None for a missing file."""
         try:
             with open(self.path(path), "rb") as file:
                 return file.read()

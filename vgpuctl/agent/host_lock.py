@@ -45,7 +45,7 @@ def _open(folder: str, name: str) -> int:
     try:
         os.makedirs(folder, mode=0o755)
     except FileExistsError:
-        # An earlier agent made it. Whose folder it is, and with what mode, is checked below on the open folder.
+        # An earlier agent made it. Owner and mode are checked below on the open folder.
         pass
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

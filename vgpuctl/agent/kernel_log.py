@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel said since a moment, from /dev/kmsg; nothing where the log may not be read.
+"""The kernel's log since a moment, from /dev/kmsg; nothing where the log may not be read.
 
 Kernel: Documentation/ABI/testing/dev-kmsg (one record a read, EPIPE when records were overwritten).
 """

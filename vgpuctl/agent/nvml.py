@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVML through the bundled pynvml: opened, closed, and its errors as Problems. What it tells is for `facts`.
+"""NVML through the bundled pynvml: opened, closed, and its errors as Problems. `facts` reads through it.
 
 `Nvml.open` answers with a problem's text where the library or the driver is missing; such a host is read without it.
 It is closed before anything else wants a GPU: whoever has NVML initialised has the GPUs' nodes open.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes data/catalog.json from the three YAML files beside it: `python -m vgpuctl.catalog.build`.
+"""Makes data/catalog.json from the three YAML files in its folder: `python -m vgpuctl.catalog.build`.
 
 The YAML files are the source, with their comments and references; reading them takes a hundred times as long.
 """

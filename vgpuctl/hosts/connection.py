@@ -162,7 +162,7 @@ class Connection:
         become: bool | None = None,
         timeout_s: float = 120.0,
     ) -> str:
-        """Write a file on the host in one round: temporary name beside it, size checked, then renamed.
+        """Write a file on the host in one round: temporary name in its folder, size checked, then renamed.
 
         path: absolute, or `~/...` of the user who writes it. folder_mode: makes a missing folder with this mode.
         Returns the absolute path. Raises CommandFailed.

@@ -24,11 +24,11 @@ class Together(StrEnum):
     PREFER_TOGETHER = "prefer-together"
 
     def is_preference(self) -> bool:
-        """Whether the VM is placed all the same when it cannot be had."""
+        """True if the VM is also placed without it."""
         return self in (Together.PREFER_APART, Together.PREFER_TOGETHER)
 
     def is_apart(self) -> bool:
-        """Whether no two members are on one host, rather than all on one."""
+        """True if no two members are on one host, rather than all on one."""
         return self in (Together.APART, Together.PREFER_APART)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user asks for with `--gpu`: what, not how (design, section 5)."""
+"""The GPUs that a user asks for with `--gpu`: what, not how (design, section 5)."""
 
 import re
 from dataclasses import dataclass

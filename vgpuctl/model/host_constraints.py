@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the inventory says of hosts and GPUs for placing, and what no host can say of itself."""
+"""Facts for placing that only the inventory can have: labels, quarantine, maintenance of hosts and GPUs."""
 
 from dataclasses import dataclass
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class LayoutKind(StrEnum):
-    """What one GPU can be declared to be."""
+    """The kinds of a declared GPU."""
 
     PASSTHROUGH = "passthrough"
     VGPU = "vgpu"
@@ -21,7 +21,7 @@ class LayoutKind(StrEnum):
 
 
 class SizeMode(StrEnum):
-    """Whether the vGPUs of one GPU share one size or may differ (reference 3.3)."""
+    """True if the vGPUs of one GPU share one size or may differ (reference 3.3)."""
 
     EQUAL = "equal-size"
     MIXED = "mixed-size"
@@ -35,17 +35,17 @@ class SchedulerPolicy(StrEnum):
     FIXED_SHARE = "fixed-share"
 
     def works_with_mixed_size(self) -> bool:
-        """Whether the driver takes the policy while sizes are mixed (reference 3.3)."""
+        """True if the driver takes the policy while sizes are mixed (reference 3.3)."""
         return self is not SchedulerPolicy.FIXED_SHARE
 
     def has_time_slice(self) -> bool:
-        """Whether a time slice means anything to the policy."""
+        """True if a time slice means anything to the policy."""
         return self is not SchedulerPolicy.BEST_EFFORT
 
 
 @dataclass(frozen=True)
 class GpuMatch:
-    """Which GPUs an entry is for: one of the fields is set, or none for all.
+    """The GPUs of an entry: one of the fields is set, or none for all.
 
     address: `dddd:bb:dd.f`. uuid: `GPU-…`, compared without case. board: a model's name as the catalogue knows it
     (`A40`, `h100`), or `vendor:device` in hex.
@@ -159,7 +159,7 @@ Layout = PassthroughLayout | VgpuLayout | MigLayout | MigVgpuLayout | VfLayout |
 
 @dataclass(frozen=True)
 class GpuLayout:
-    """What the matched GPUs are to be. origin: `FILE:LINE` of the entry, for messages."""
+    """The layout of the matched GPUs. origin: `FILE:LINE` of the entry, for messages."""
 
     match: GpuMatch
     layout: Layout
@@ -197,7 +197,7 @@ class NetworkLayout:
 
     @property
     def uses_tls(self) -> bool:
-        """Whether a database is reached over TLS."""
+        """True if a database is reached over TLS."""
         return any(one.startswith("ssl:") for one in self.southbound)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A share, the device one VM gets, and the lease, the store's row that says so (design, section 7)."""
+"""A share (the device one VM gets) and its lease in the store (design, section 7)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,11 +18,11 @@ class LeaseState(StrEnum):
     GONE = "gone"
 
     def holds_device(self) -> bool:
-        """Whether the device counts as taken."""
+        """True if the device counts as taken."""
         return self is not LeaseState.GONE
 
     def is_attached(self) -> bool:
-        """Whether the device is built for its VM, which is what usage is counted from."""
+        """True if the device is built for its VM, which is what usage is counted from."""
         return self in (LeaseState.BUILT, LeaseState.RUNNING)
 
 

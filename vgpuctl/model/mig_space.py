@@ -54,7 +54,7 @@ def exceeded(slices: int, parts: Sequence[Part]) -> tuple[Limit, Part] | None:
 
 
 def search(wanted: Sequence[tuple[Part, Sequence[int]]], taken: int = 0) -> list[int] | None:
-    """Find a start for every instance, from its own list of starts; None when there is no way.
+    """Find a start for every instance, from its own list of starts; None when they do not fit.
 
     taken: a bit for each slot that is not free. Limits are not looked at. Depth first in the order given; states of
     the slots from which the rest did not fit are remembered.
@@ -84,7 +84,7 @@ def search(wanted: Sequence[tuple[Part, Sequence[int]]], taken: int = 0) -> list
 
 @dataclass(frozen=True)
 class Space:
-    """What instances lie in: a GPU's memory slots, or a GPU instance's compute slices.
+    """The space of instances: a GPU's memory slots, or a GPU instance's compute slices.
 
     slices: of compute that there are. placed: (part, start) of each instance.
     """
@@ -94,7 +94,7 @@ class Space:
     placed: tuple[tuple[Part, int], ...] = ()
 
     def fits_at(self, part: Part, start: int) -> bool:
-        """Whether one more instance can begin at a start of its profile."""
+        """True if one more instance can begin at a start of its profile."""
         return self._allows(part) and self._is_free(part, start)
 
     def remaining(self, part: Part) -> int:

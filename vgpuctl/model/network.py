@@ -12,7 +12,7 @@ from vgpuctl.model.vm import host_name_of
 
 SMALLEST_PREFIX, LARGEST_PREFIX = 8, 29
 DEFAULT_MTU = 1500
-# What Geneve leaves of it; the hosts' layouts may say otherwise (model.layout.NetworkLayout.guest_mtu).
+# The rest after Geneve's header; the hosts' layouts may say otherwise (model.layout.NetworkLayout.guest_mtu).
 DEFAULT_TUNNEL_MTU = 1442
 
 
@@ -24,7 +24,7 @@ class Backend(StrEnum):
 
 
 class NetworkState(StrEnum):
-    """What the store knows of a network; `ready` was read back from its backend."""
+    """The state of a network in the store; `ready` was read back from its backend."""
 
     CREATING = "creating"
     READY = "ready"
@@ -44,7 +44,7 @@ class AddressKind(StrEnum):
 class NetworkRequest:
     """One network as asked for; the same request again means: no change.
 
-    dns: resolvers given to the guests, none for the backend's own. isolated: no way out of the network. host: where a
+    dns: resolvers given to the guests, none for the backend's own. isolated: without a gateway. host: where a
     libvirt network is, None for OVN.
     """
 

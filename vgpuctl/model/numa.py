@@ -65,7 +65,7 @@ NO_TUNING = Tuning()
 
 
 class Footprint(NamedTuple):
-    """What a guest takes of its host when it runs.
+    """The part of its host that a running guest takes.
 
     nodes: None where it was not recorded, as of a VM of an older vgpuctl. gpu_nodes: the NUMA nodes of its GPUs, by
     which what is not recorded is counted.

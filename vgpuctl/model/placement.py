@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scheduler is asked with, and what it answers."""
+"""Questions to the scheduler and its answers."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from vgpuctl.model.numa import GuestNodes
 
 
 class NodePromise(NamedTuple):
-    """What the store's VMs have of one NUMA node, whether or not they ran when the host was read.
+    """The part of one NUMA node that the store's VMs have, running or not.
 
     shared_vcpus: those that float. pins: the CPU of each pinned vCPU. memory_mib: by page size in KiB, 0 for ordinary
     memory.

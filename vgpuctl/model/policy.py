@@ -11,7 +11,7 @@ USUAL_THRESHOLD_PERCENT = 80
 
 
 class PolicyName(StrEnum):
-    """What a placement is judged by."""
+    """The criterion of a placement."""
 
     FRAGMENTATION = "fragmentation"
     BINPACK = "binpack"

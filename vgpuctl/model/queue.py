@@ -19,7 +19,7 @@ class QueuePolicy(StrEnum):
 
 
 class QueueKind(StrEnum):
-    """What is waited for: a new VM, a new gang, or the start of a VM or a gang that was preempted."""
+    """The work of an entry: a new VM, a new gang, or the start of a preempted VM or gang."""
 
     CREATE = "create"
     START = "start"
@@ -71,7 +71,7 @@ class QueueEntry:
 
     @property
     def name(self) -> str:
-        """What messages call it: the VMs' names, with their tenant's."""
+        """Its name in messages: the VMs' names, with their tenant's."""
         return f"{self.request.tenant}.{self.vm_names}"
 
     @property

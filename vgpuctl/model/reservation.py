@@ -38,7 +38,7 @@ class Reservation:
         return self.begin + count * self.every_s, self.end + count * self.every_s
 
     def overlaps(self, begin: float, end: float) -> bool:
-        """Whether any of its windows has a part in a range; the end may be infinite."""
+        """True if any of its windows has a part in a range; the end may be infinite."""
         window = self.window_after(begin)
         return window is not None and window[0] < end
 
@@ -49,5 +49,5 @@ class Reservation:
         return [(self.begin + number * self.every_s, self.end + number * self.every_s) for number in range(count)]
 
     def is_over(self, at: float) -> bool:
-        """Whether no window is left."""
+        """True if no window is left."""
         return self.window_after(at) is None

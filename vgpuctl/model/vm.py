@@ -17,28 +17,28 @@ _VM_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class Firmware(StrEnum):
-    """What the guest boots with."""
+    """The firmware of the guest."""
 
     BIOS = "bios"
     UEFI = "uefi"
 
 
 class Hold(StrEnum):
-    """What happens to the VM's GPU shares when it is stopped."""
+    """The fate of the VM's GPU shares when it is stopped."""
 
     KEEP = "keep"
     RELEASE = "release"
 
 
 class Preemption(StrEnum):
-    """What happens to a VM that is preempted."""
+    """The fate of a preempted VM."""
 
     STOP = "stop"
     REQUEUE = "requeue"
 
 
 class VmState(StrEnum):
-    """What the store knows of a VM; `running` was read back from libvirt."""
+    """The state of a VM in the store; `running` was read back from libvirt."""
 
     CREATING = "creating"
     RUNNING = "running"
@@ -77,7 +77,7 @@ class CloudInit:
         return replace(self, licence_token=other.licence_token)
 
     def is_wanted(self) -> bool:
-        """Whether there is anything to seed."""
+        """True if there is anything to seed."""
         return any((self.ssh_authorized_keys, self.user_data, self.network_config, self.hostname, self.licence_token))
 
 
@@ -126,7 +126,7 @@ class VmRequest:
 
     @property
     def memory(self) -> GuestMemory:
-        """What its guest takes of the host's memory when it runs."""
+        """The host memory that its running guest takes."""
         return GuestMemory(self.memory_mib, self.hugepages_kib)
 
 
@@ -171,7 +171,7 @@ class Vm:
 
     @property
     def is_adopted(self) -> bool:
-        """Whether somebody else defined its domain, whose definition vgpuctl never writes."""
+        """True if somebody else defined its domain, whose definition vgpuctl never writes."""
         return self.request.domain is not None
 
 

@@ -33,7 +33,7 @@ from vgpuctl.sharing.occupancy import ExistingVgpu
 
 @dataclass(frozen=True)
 class AsFound:
-    """What each GPU is already, as entries of a layout; and the GPUs that no entry describes, with the reason."""
+    """The present state of each GPU as entries of a layout; and the GPUs without an entry, with the reason."""
 
     entries: tuple[GpuLayout, ...]
     left: tuple[tuple[str, str], ...]

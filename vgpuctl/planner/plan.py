@@ -94,7 +94,7 @@ def plan_release(held: Share, facts: HostFacts | None) -> Plan:
 
 
 def is_unread(facts: HostFacts, held: Share) -> bool:
-    """Whether the facts do not show a device since it could not be read."""
+    """True if the facts do not show a device since it could not be read."""
     if any(one.address in (held.gpu, held.function) for one in facts.unread_functions):
         return True
     gpu = gpu_at(facts, held.gpu)

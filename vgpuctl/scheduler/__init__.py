@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which host and which GPU a VM gets. Pure: the host's last facts and the store's leases in, a placement out."""
+"""The choice of host and GPU for a VM. Pure: the host's last facts and the store's leases in, a placement out."""
 
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.fleet import Fleet

@@ -73,9 +73,9 @@ def count_more(request: VmRequest, capacities: Sequence[HostCapacity], leases: I
 def defragment(
     request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease], vms: Sequence[PlacedVm]
 ) -> Defragmented:
-    """How many more fit if the VMs were placed anew, the largest first, and which would be elsewhere then.
+    """The VMs that fit after a new placement of all VMs, the largest first, and the VMs that would move.
 
-    What no lease explains stays where it is. Hosts, labels and groups that the VMs require are kept. When a VM finds no
+    Devices without a lease stay. Hosts, labels and groups that the VMs require are kept. When a VM finds no
     place in the new order, or no more fit than do now, nothing moves.
     """
     now = count_more(request, capacities, leases)

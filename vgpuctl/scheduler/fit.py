@@ -51,13 +51,13 @@ def fit(wants: Sequence[ShareRequest], states: Sequence[GpuState], scorer: Score
 
 
 def given_for_conditions(wants: Sequence[ShareRequest], fitting: Fit) -> int:
-    """What is given for the wants that name conditions, where the smallest comes first."""
+    """The shares for requests with conditions, the smallest first."""
     pairs = zip(wants, fitting.shares, strict=True)
     return sum(one.framebuffer_mib or 0 for wanted, one in pairs if by_conditions(wanted))
 
 
 def by_conditions(wanted: ShareRequest) -> bool:
-    """Whether the want names conditions and no type."""
+    """True if the want names conditions and no type."""
     return wanted.request.profile is None and wanted.request.sharing is None
 
 
@@ -116,7 +116,7 @@ class _ShareSearch:
 
 
 def _given(states: Mapping[str, GpuState]) -> frozenset[tuple[str, str, int]]:
-    """What was given in this search, without which VF: two ways to the same state are one state."""
+    """The shares given in this search, whatever their VF: two ways to the same state are one state."""
     return frozenset(
         (address, profile, state.given.count(profile))
         for address, state in states.items()

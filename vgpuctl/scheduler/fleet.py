@@ -71,7 +71,7 @@ class Fleet:
         return len(self._classes.examples)
 
     def put(self, capacity: HostCapacity, leases: Iterable[Lease] = ()) -> None:
-        """Add a host, or say anew what was read of it and which leases are on it."""
+        """Add a host, or replace its reading and its leases."""
         name = capacity.name
         if name in self.hosts:
             self.remove(name)
@@ -365,7 +365,7 @@ class Fleet:
 
 
 def _hides(host: FleetHost, request_class: RequestClass, reach: NodeReach) -> bool:
-    """Whether the host has room that its rounded state does not show."""
+    """True if the host has room that its rounded state does not show."""
     need, exact = request_class.need, host.rooms_for(request_class)
     rounded = host.rounded(request_class.page_kib, has_gpus=request_class.has_gpus)
     if not exact:

@@ -23,7 +23,7 @@ from vgpuctl.sharing.whole_card import find_obstacle
 
 @dataclass(frozen=True)
 class GpuReading:
-    """What the facts alone say of one GPU, worked out once: leases come and go on top of it.
+    """The reading of one GPU by facts alone, computed once; leases come and go on top of it.
 
     vgpus: those the host showed. functions: VFs that carry or serve something. devices: what a lease must name to be
     one of those vGPUs.
@@ -114,7 +114,7 @@ def read_gpu(
 
 
 def constraints_of(gpu: Gpu, constraints: HostConstraints) -> GpuConstraints:
-    """What the entries that match a GPU say together; where two give a value, the narrower one counts."""
+    """The merged entries that match a GPU; where two give a value, the narrower one counts."""
     labels = constraints.labels
     quarantine, speed = None, None
     for entry in sorted(constraints.gpus, key=lambda one: one.match.rank):

@@ -23,7 +23,7 @@ from vgpuctl.scheduler.node_choice import Cells, Need, NodeReach, choose_cells
 
 
 def need_of(request: VmRequest, keeping: GuestNodes | None = None) -> Need:
-    """What a VM needs of a host. keeping: what its guest has seen so far, for a VM that starts again."""
+    """The needs of a VM on a host. keeping: what its guest has seen so far, for a VM that starts again."""
     unit_mib = max(1, (request.hugepages_kib or 0) // 1024)
     has_vnuma = keeping is not None and keeping.has_vnuma
     sizes = tuple((cell.vcpus, cell.memory_mib) for cell in keeping.cells) if keeping is not None and has_vnuma else ()
@@ -31,7 +31,7 @@ def need_of(request: VmRequest, keeping: GuestNodes | None = None) -> Need:
 
 
 def rooms_of(books: Sequence[NodeBooks], page_kib: int | None, *, has_gpus: bool) -> tuple[NodeRoom, ...]:
-    """What one more VM can have of each node. has_gpus: VMs with GPUs are pinned where the host pins."""
+    """The part of each node that one more VM can have. has_gpus: VMs with GPUs are pinned where the host pins."""
     return tuple([one.room(page_kib, pinned=has_gpus) for one in books])
 
 
@@ -84,7 +84,7 @@ def nodes_on(
 
 
 def missing_on(facts: HostFacts, footprint: Footprint) -> str | None:
-    """What a VM was placed on that the host, read again, does not have: `no CPUs 8, 9`; None when all is there."""
+    """The missing part of a VM's place on the host read again: `no CPUs 8, 9`; None when all is there."""
     page_kib, there = footprint.memory.page_kib, guest_nodes(facts)
     nodes = {node.number: node for node in there}
     if footprint.nodes is not None:
@@ -114,12 +114,12 @@ def floating_cpus(capacity: HostCapacity) -> dict[int, tuple[int, ...]]:
 
 
 def footprint_of(request: VmRequest, placement: Placement) -> Footprint:
-    """What a VM that is placed there takes when it runs."""
+    """The charge of a VM placed there while it runs."""
     gpu_nodes = tuple(one.numa_node for one in placement.shares if one.numa_node is not None)
     return Footprint(request.memory, request.vcpus, placement.nodes, gpu_nodes)
 
 
 def footprint_of_vm(vm: Vm, leases: Sequence[Lease]) -> Footprint:
-    """What a VM that is there takes when it runs. leases: its own."""
+    """The charge of an existing VM while it runs. leases: its own."""
     gpu_nodes = tuple(one.share.numa_node for one in leases if one.share.numa_node is not None)
     return Footprint(vm.request.memory, vm.request.vcpus, vm.nodes, gpu_nodes)

@@ -29,7 +29,7 @@ _Key = TypeVar("_Key", int, tuple[int, ...])
 
 
 class NodeRoom(NamedTuple):
-    """What one more VM can have of a node: vCPUs, and memory of one page size. gpus: how many sit at the node."""
+    """The part of a node for one more VM: vCPUs, and memory of one page size. gpus: how many sit at the node."""
 
     number: int
     vcpus: int
@@ -95,7 +95,7 @@ def cpu_numbers(cpus: str) -> tuple[int, ...]:
 
 
 class NodeBooks:
-    """What one node, or a whole host with one node, has and has promised."""
+    """The amounts and promises of one node, or of a whole host with one node."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class NodeBooks:
         return tuple(sorted(free or self.cpus))
 
     def room(self, page_kib: int | None, *, pinned: bool) -> NodeRoom:
-        """What one more VM can have."""
+        """The part for one more VM."""
         vcpus = self.room_pinned() if pinned and self.pins_guests else self.room_shared()
         return NodeRoom(self.number, vcpus, self.room_mib(page_kib or ORDINARY), self.gpus)
 

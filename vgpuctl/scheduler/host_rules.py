@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the host as a whole must have: the wanted name, vCPUs, memory or huge pages, and a GPU at all."""
+"""Requirements on the host as a whole: the wanted name, vCPUs, memory or huge pages, and a GPU at all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ def _refuse_unmounted(request: VmRequest, facts: HostFacts) -> Refusal | None:
 
 @dataclass(frozen=True)
 class NodeLeft:
-    """What one NUMA node has left for one more VM. most_vcpus, most_memory_mib: when there is no VM.
+    """The rest of one NUMA node for one more VM. most_vcpus, most_memory_mib: without any VM.
 
     page_kib: of which huge pages the memory is, None for ordinary memory.
     """
@@ -101,7 +101,7 @@ class NodeLeft:
 
 
 def left_on(request: VmRequest, capacity: HostCapacity) -> tuple[NodeLeft, ...]:
-    """What each NUMA node of a host has left for a VM of this kind."""
+    """The rest of each NUMA node of a host for a VM of this kind."""
     return tuple(_left(one, request) for one in books_of(capacity))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host as it would be read if one of its GPUs went to mixed-size mode, with its vGPUs made anew there."""
+"""A host's reading if one of its GPUs went to mixed-size mode, with its vGPUs made again there."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ def with_mixed_sizes(
     """Each host with one more GPU in mixed-size mode: its leases, the GPU, and the VMs that have to stop for it.
 
     Only GPUs that take no part of the request for the sizes of their vGPUs alone, those with the fewest VMs first. What
-    no lease explains cannot be made anew, so such a GPU stays as it is.
+    no lease explains cannot be made again, so such a GPU stays as it is.
     """
     for _, name, address in _refused_for_sizes(request, fleet)[:MOST_GPUS]:
         host = fleet.hosts[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which NUMA nodes of a host one VM gets. A VM is near its GPUs where it can be, and on as few nodes as will do."""
+"""The NUMA nodes of a VM: near its GPUs where possible, and as few nodes as suffice."""
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
@@ -23,7 +23,7 @@ class NodeReach(IntEnum):
 
 
 class Need(NamedTuple):
-    """What a VM needs. unit_mib: its memory on a node is a multiple of this.
+    """The needs of a VM. unit_mib: its memory on a node is a multiple of this.
 
     sizes: vCPUs and MiB of each cell of a VM whose guest has NUMA nodes already. is_flat: its guest has none and gets
     none, so that several nodes are the last resort.
@@ -50,8 +50,8 @@ Cells = tuple[CellSize, ...]
 def choose_cells(need: Need, gpu_nodes: Sequence[int], rooms: Sequence[NodeRoom], reach: NodeReach) -> Cells | None:
     """The part of the VM on each node, None when the rooms do not take it within this reach.
 
-    gpu_nodes: the nodes of its GPUs, without those that are no guest's. rooms: one for each node of the host.
-    What fits in some rooms fits in larger ones.
+    gpu_nodes: the nodes of its GPUs, without those kept from guests. rooms: one for each node of the host.
+    A VM that fits in some rooms fits in larger ones.
     """
     if len(rooms) == 1:
         return _whole(need, rooms)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reservations mean for a request now: which GPUs they keep from it, and what would help in time."""
+"""The effect of reservations on a request now: the GPUs they keep from it, and remedies in time."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def promised_leases(
 def rejections_with_promises(
     request: VmRequest, fleet: Fleet, without: Fleet, promises: Sequence[Booking], now: float
 ) -> list[Rejection]:
-    """Why each GPU or host cannot take the request, where what only a reservation keeps from it says so.
+    """The reason of each GPU or host for its refusal; a reservation's own refusals are marked.
 
     fleet: with what is promised; without: with the leases alone.
     """

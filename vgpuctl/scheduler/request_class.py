@@ -23,7 +23,7 @@ from vgpuctl.sharing.offers import ask
 
 
 class IndexKey(NamedTuple):
-    """Which index answers: of GPUs or hosts, whether the loads are part of a state, and whether GPUs' places are.
+    """The index that answers: of GPUs or hosts, with or without loads and GPUs' places in a state.
 
     page_kib: of which huge pages the room is, None for ordinary memory. has_gpus: whether VMs with GPUs ask, which are
     pinned where the host pins. reach: whether only a GPU's own NUMA node is part of its state, or all of the host.
@@ -92,7 +92,7 @@ class RequestClass:
         return self._offer_on(number, state) is not None
 
     def price_on(self, number: int, state: GpuState, free: float) -> Price | None:
-        """What a single share costs on a GPU of this class; None when it takes none. free: of the host's GPUs."""
+        """The cost of a single share on a GPU of this class; None when it takes none. free: of the host's GPUs."""
         key = (number, free)
         if key not in self._prices:
             offer = self._offer_on(number, state)
@@ -114,7 +114,7 @@ class RequestClass:
         return answer[0].share
 
     def may_fit(self, cards: Sequence[tuple[int, GpuState]]) -> bool:
-        """Whether the GPUs of a host take each of the wants alone as often as it is wanted; cards: class and state."""
+        """True if the GPUs of a host take each of the wants alone as often as it is wanted; cards: class and state."""
         for (wanted, times), counts in zip(self._different, self._counts, strict=True):
             left = times
             for number, state in cards:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scores allowed placements under a policy, the best first. What is allowed is decided elsewhere."""
+"""Scores allowed placements under a policy, the best first. Other modules decide what is allowed."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ MOST_BUSES = 1e6
 
 @dataclass(frozen=True)
 class FleetView:
-    """What policies know beside facts and leases.
+    """The inputs of policies beside facts and leases.
 
     last_host: where the VM before was placed, for `round-robin`. utilisation_percent: as measured, by host name and
     GPU address, for `least-utilised`; a GPU that is not there counts as idle.
@@ -44,7 +44,7 @@ NOTHING_MORE = FleetView()
 
 
 def view_of(request: VmRequest, capacities: Sequence[HostCapacity], last_host: str | None) -> FleetView:
-    """What the policies of a request look at.
+    """The inputs of a request's policies.
 
     Utilisation is left out where none asks for it, because it makes GPUs differ that are equal otherwise.
     """
@@ -126,7 +126,7 @@ class Scorer:
     def price_of_all(
         self, shares: Sequence[Share], waste: tuple[int, ...], states: Mapping[str, GpuState], *, size_mib: int
     ) -> Price:
-        """What all shares of one VM cost on one host. states: all its GPUs, by address, as they were before."""
+        """The cost of all shares of one VM on one host. states: all its GPUs, by address, as they were before."""
         missing = sum(self.missing(states[one.gpu].constraints.labels) for one in shares)
         if self.is_least_waste and shares:
             all_whole = all(takes_card(one) for one in shares)
@@ -152,15 +152,15 @@ class Scorer:
         return sum(pairs) / len(pairs) if pairs else 0.0
 
     def wants_closeness(self) -> bool:
-        """Whether several GPUs of one VM should be near each other."""
+        """True if several GPUs of one VM should be near each other."""
         return PolicyName.TOPOLOGY in self.policy.names
 
     def wants_loads(self) -> bool:
-        """Whether it matters how much of a host is taken."""
+        """True if it matters how much of a host is taken."""
         return any(name in _OF_HOST for name in self.policy.names)
 
     def takes_turns(self) -> bool:
-        """Whether equal hosts take turns rather than go by name."""
+        """True if equal hosts take turns rather than go by name."""
         return PolicyName.ROUND_ROBIN in self.policy.names
 
     @property
@@ -196,7 +196,7 @@ class Scorer:
 
 
 def used_part(state: GpuState) -> float:
-    """How much of a GPU is taken, 0 to 1, by framebuffer or, where that is not known, by functions."""
+    """The used part of a GPU, 0 to 1, by framebuffer or, where that is unknown, by functions."""
     if state.whole is not None:
         return 1.0
     memory = memory_of(state)
@@ -233,7 +233,7 @@ _OF_HOST: dict[PolicyName, Callable[[float], float]] = {PolicyName.BINPACK: _fre
 
 
 def _broken_up(offer: Offer, state: GpuState) -> float:
-    """What a share costs under `fragmentation` beside other policies: half for a GPU opened, half for what is left."""
+    """The cost of a share under `fragmentation` beside other policies: half for an opened GPU, half for the rest."""
     takes = kind_of(offer.share.sharing).takes
     if takes is Takes.CARD:
         return float(offer.waste[0])

@@ -2,7 +2,7 @@
 """An index of a fleet by state: members (hosts or GPUs) in an equal state share one entry.
 
 A decision looks at what is new since the same question was asked last, so its cost does not follow the size of the
-fleet. What a state is and what it costs is the caller's.
+fleet. The caller defines states and costs.
 """
 
 import heapq
@@ -48,8 +48,8 @@ class _Queue(Generic[Price]):
     """The answers to one question: a heap of (cost, first name, class number), up to `position` in the log.
 
     prices: the cost of each class in the heap. rounds: when it was asked, see `doubt_answers`.
-    backlog: numbers that are to be asked or told their name anew, the newest last.
-    A name in the heap may be one that has left, and a cost one that was asked anew since; both are put right when they
+    backlog: numbers to ask or name again, the newest last.
+    A name in the heap may be one that has left, and a cost one that was computed again; both are put right when they
     come to the top.
     """
 
@@ -67,7 +67,7 @@ class StateIndex(Generic[State, Price]):
         """most_asked: how many new states that will do one decision looks at, the newest first;
 
         the others wait for the next decision on the same question. None for all, which makes every answer the best.
-        After `doubt_answers` it is also how many old answers one decision asks for anew.
+        After `doubt_answers` it is also the number of old answers that one decision computes again.
         """
         self._most_asked = most_asked
         self._class_of: dict[str, _StateClass[State]] = {}
@@ -125,7 +125,7 @@ class StateIndex(Generic[State, Price]):
         self._queues.clear()
 
     def doubt_answers(self) -> None:
-        """The costs have changed a little: what was worked out is asked anew where it comes out best."""
+        """The costs have changed a little: earlier results are computed again where they come out best."""
         self._round += 1
 
     def choose(self, key: Hashable, cost: Cost[State, Price]) -> tuple[str, State] | None:

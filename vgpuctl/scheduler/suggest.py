@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user may have meant by a type or model that no host has."""
+"""Suggestions for a type or model that no host has."""
 
 import difflib
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would have to change so that a request fits: each change is tried with the rules that place VMs."""
+"""Changes that would make a request fit: each is tried with the rules that place VMs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class FittingChange:
 def changes_that_admit(
     request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease], vms: Sequence[Candidate]
 ) -> list[FittingChange]:
-    """Changes that admit a request that fits nowhere, the nearest first; empty when none of those tried does.
+    """Changes that admit a request that fits nowhere, the nearest first; empty when no tried change does.
 
     Tried one by one: what the request itself insists on, what the inventory forbids, and VMs that go (the fewest, of
     all that are given).

@@ -64,5 +64,5 @@ class Code(StrEnum):
         )
 
     def is_of_the_model(self) -> bool:
-        """Whether the GPU's model cannot serve the request, whatever its state is."""
+        """True if the GPU's model cannot serve the request, whatever its state is."""
         return self in (Code.WRONG_BOARD, Code.NO_SUCH_TYPE)

@@ -25,7 +25,7 @@ _ONLY_USE = {
 
 @dataclass(frozen=True)
 class Declared:
-    """What is declared for one GPU. entry: None when nothing is.
+    """The declaration for one GPU. entry: None without one.
 
     doubt: why the entry cannot be told, as a sentence without subject; the GPU then serves nothing.
     """
@@ -35,7 +35,7 @@ class Declared:
 
     @property
     def is_passthrough(self) -> bool:
-        """Whether the GPU is declared to be given away as a whole."""
+        """True if the GPU is declared to be given away as a whole."""
         return self.entry is not None and self.entry.layout.kind is LayoutKind.PASSTHROUGH
 
     def remedy(self, host: str) -> str:
@@ -76,7 +76,7 @@ def refuse_use(declared: Declared, layouts: Collection[LayoutKind]) -> str | Non
 
 
 def refuse_type(declared: Declared, gpu: Gpu, name: str) -> str | None:
-    """Say why a GPU that serves vGPUs serves none of this type (its short name), None when it does.
+    """Give the reason why a vGPU type (its short name) is not served by a GPU with vGPUs, None when it is.
 
     Vgpus that the layout keeps ready in equal-size mode leave no room for another size.
     """

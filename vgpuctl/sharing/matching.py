@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which entry of a layout is for which GPU: the narrowest that fits (address or UUID, then board, then all)."""
+"""Match of GPUs and entries of a layout: the narrowest that fits (address or UUID, then board, then all)."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def entries_for(gpu: Gpu, entries: Sequence[GpuLayout]) -> list[GpuLayout]:
 
 
 def fits(match: GpuMatch, gpu: Gpu) -> bool:
-    """Whether a match means this GPU. A GPU that its vendor's driver does not have has no UUID to match."""
+    """True if a match means this GPU. A GPU that its vendor's driver does not have has no UUID to match."""
     if match.address is not None:
         return match.address == gpu.address
     if match.uuid is not None:

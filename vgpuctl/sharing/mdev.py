@@ -57,7 +57,7 @@ class MediatedDevice(Vgpu):
         )
 
     def check(self, wanted: Share, live: LiveGpu) -> str | None:
-        """Its own UUID on the right parent is no surprise: an earlier run made it."""
+        """Its own UUID on the right parent is fine: an earlier run made it."""
         for existing in live.vgpus:
             if existing.mdev_uuid is not None and existing.mdev_uuid == wanted.mdev_uuid:
                 if (existing.function, existing.type_id) == (wanted.function, wanted.type_id):

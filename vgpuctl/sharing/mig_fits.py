@@ -40,7 +40,7 @@ class MigFits:
         self.best_start: Callable[[str, int], tuple[float, int] | None] = cache(self._find_start)
 
     def _find_start(self, name: str, mask: int) -> tuple[float, int] | None:
-        """What creating an instance loses at the best start, and that start; None when it does not fit."""
+        """The loss of creating an instance at the best start, and that start; None when it does not fit."""
         profile = self.profiles[name]
         found = [
             (self.value(mask) - self.value(mask | profile.window(start)), start)

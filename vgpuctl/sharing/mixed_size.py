@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixed-size mode (reference 3.3): a vGPU of a size begins at certain places only, and overlaps no other.
 
-The driver takes the first place that is free. The host tells which are; promises that it has not seen are taken off.
+The driver takes the first place that is free. The host lists them; promises that it has not seen are subtracted.
 """
 
 from vgpuctl import catalog
@@ -42,7 +42,7 @@ def count_left(starts: tuple[int, ...], size: int) -> int:
 
 
 def _range_of(held: HeldVgpu, state: GpuState, taken: list[Range]) -> Range | None:
-    """What an unseen vGPU takes: where it was promised, else the first place for its type."""
+    """The place of an unseen vGPU: the promised one, else the first for its type."""
     offered = next((one for one in state.gpu.types if catalog.short_name(one.name) == held.name), None)
     if offered is None:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one GPU answers to one wanted share: offers, or a refusal."""
+"""The answer of one GPU to one share request: offers, or a refusal."""
 
 from dataclasses import dataclass
 

@@ -12,7 +12,7 @@ from vgpuctl.sharing.vgpu import refuse_without_vgpu
 def ask(wanted: ShareRequest, state: GpuState) -> Answer:
     """Offer shares or refuse: every path that places, counts or explains asks here.
 
-    A model that cannot serve the request says so; any other GPU serves it only if its layout does.
+    A model that cannot serve the request refuses it; any other GPU serves it only if its layout does.
     """
     refusal = refuse_labels(wanted, state)
     if refusal is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the planner answers."""
+"""The planner's answer."""
 
 from dataclasses import dataclass
 

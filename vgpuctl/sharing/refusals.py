@@ -85,5 +85,5 @@ def memory_mib(gpu: Gpu, board: catalog.Board | None) -> int:
 
 
 def can_do_vgpu(board: catalog.Board | None) -> bool:
-    """Whether the model has vGPU types at all."""
+    """True if the model has vGPU types at all."""
     return board is not None and bool(catalog.types_of(board))

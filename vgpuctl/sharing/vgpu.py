@@ -203,7 +203,7 @@ def refuse_without_vgpu(wanted: ShareRequest, state: GpuState) -> Refusal:
 
 
 def _board_could(wanted: ShareRequest, state: GpuState) -> bool:
-    """Whether the catalogue knows a type of this model that the request could mean."""
+    """True if the catalogue knows a type of this model that the request could mean."""
     if state.board is None:
         return True
     if wanted.request.profile is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which vGPU types a GPU can still take: the resource manager's rules (reference 2.2) over facts and leases."""
+"""The vGPU types that a GPU can still take: the resource manager's rules (reference 2.2) over facts and leases."""
 
 from collections.abc import Sequence
 
@@ -234,7 +234,7 @@ def _time_sliced(state: GpuState) -> list[HeldVgpu]:
 
 
 def _mixes_sizes(state: GpuState) -> bool:
-    """Whether sizes may differ on this GPU: mixed-size mode, or where the host shows it otherwise, as Intel GVT-g."""
+    """True if sizes may differ on this GPU: mixed-size mode, or where the host shows it otherwise, as Intel GVT-g."""
     if state.gpu.heterogeneous is not None:
         return state.gpu.heterogeneous
     sizes = {held.framebuffer_mib for held in state.vgpus if held.seen and held.framebuffer_mib is not None}

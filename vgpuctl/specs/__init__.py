@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users write. Reading a file comes first; what a file means is left to the floors above."""
+"""Files and flags that users write: reading and checking. The floors above use the result."""

@@ -159,7 +159,7 @@ class _Extent:
 
 
 class _Budget:
-    """What one document has used. anchors: extent of each anchor that has ended."""
+    """The budget used by one document. anchors: extent of each anchor that has ended."""
 
     def __init__(self) -> None:
         self.anchors: dict[str, _Extent] = {}

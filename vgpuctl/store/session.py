@@ -25,7 +25,7 @@ class Session(
     HostRecordRows,
     ImageRows,
 ):
-    """What `Store.transaction()` and `Store.reading()` give: tenants with quotas and usage, pools, VMs, volumes,
+    """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,
     networks, leases, reclaimed quota, hosts, images, the queue, events and the journal.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends

@@ -40,7 +40,7 @@ KINDS = (
 @click.argument("host")
 @click.argument("kind", required=False, type=click.Choice(KINDS))
 @click.argument("value", required=False, metavar="[VALUE]")
-@click.option("--card", metavar="ADDRESS", help="The GPU that ails, as 0000:41:00.0.  [default: the first NVIDIA GPU]")
+@click.option("--card", metavar="ADDRESS", help="GPU with the fault, as 0000:41:00.0.  [default: the first NVIDIA GPU]")
 @click.option("--clear", is_flag=True, help="End the fault, of any card; without KIND every fault of the host.")
 @click.option("--list", "listed", is_flag=True, help="Only list the faults that the host has.")
 @options.as_json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What systemd would do for a simulated host at boot: run the enabled oneshot units before libvirt."""
+"""systemd's part at the boot of a simulated host: run the enabled oneshot units before libvirt."""
 
 import asyncio
 import os

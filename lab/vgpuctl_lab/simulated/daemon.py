@@ -143,7 +143,7 @@ class LabDaemon:
             libvirtd.wait()
         self._lab.control_socket.unlink(missing_ok=True)
 
-    # What the lab's commands ask
+    # Questions of the lab's commands
 
     async def _take_client(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Read one JSON line: a question of the lab's commands, or a host's virt-ssh-helper, whose bytes follow."""

@@ -10,7 +10,7 @@ from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
 
 Active = tuple[str, str | None, int]
-# What the lab daemon has to apply; the agent sees the others by itself.
+# Faults that the lab daemon applies; the agent sees the others by itself.
 _AT_LISTENERS = ("libvirtd", "sshd", "network", "power-off")
 _OF_HOST = (*_AT_LISTENERS, "disk-full", "clock-skew")
 

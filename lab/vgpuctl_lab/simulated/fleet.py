@@ -39,7 +39,7 @@ _PACKAGE = _SOURCES.parent
 # The options before -u take no argument, those of -u, -p and -g do; an assignment is an option too.
 _SUDO = """\
 #!/bin/sh
-# Whoever logs in to a simulated host may change it, so sudo only runs the command.
+# Every login of a simulated host may change it, so sudo only runs the command.
 while [ $# -gt 0 ]; do
     case $1 in
     --) shift; break ;;
@@ -301,7 +301,7 @@ LogLevel ERROR
 
 
 def _versions() -> dict[str, str]:
-    """What this machine's libvirt and QEMU say of themselves; asked once, for all hosts."""
+    """Versions of this machine's libvirt and QEMU; asked once, for all hosts."""
     found = {}
     for program in ("libvirtd", "qemu-system-x86_64"):
         path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
@@ -342,7 +342,7 @@ def _ensure_daemon(lab: SimulatedFolder) -> None:
 
 
 def _is_kept(lab: SimulatedFolder) -> bool:
-    """Whether the lab daemon runs and listens."""
+    """True if the lab daemon runs and listens."""
     processes = lab.read_processes()
     return processes is not None and processes[0].is_running() and lab.control_socket.exists()
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python of a simulated host: it runs the program it is given, and gives an agent a simulated machine.
 
-`lab up` copies it to `bin/python3`. Which host it is on says the login's environment. The agent's file is the one
+`lab up` copies it to `bin/python3`. The login's environment says which host it is on. The agent's file is the one
 every host gets; when it imports `vgpuctl.agent.host`, the class `Host` there is the adapter to the simulated machine.
 """
 

@@ -18,7 +18,7 @@ class SimulatedFolder(LabFolder):
 
     @property
     def programs(self) -> Path:
-        """What every simulated host has on its PATH before this machine's programs."""
+        """Programs of every simulated host on its PATH, before this machine's."""
         return self.path / "bin"
 
     @property
@@ -33,7 +33,7 @@ class SimulatedFolder(LabFolder):
 
     @property
     def daemon_log(self) -> Path:
-        """What the lab daemon said."""
+        """The lab daemon's log."""
         return self.path / "daemon.log"
 
     def read_port(self, name: str) -> int:

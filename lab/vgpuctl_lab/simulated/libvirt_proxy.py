@@ -41,7 +41,7 @@ from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 _DOMAIN_TYPE = re.compile(r"<domain\b[^>]*?\btype=(['\"])(\w+)\1")
 _LIST_ACTIVE, _LIST_INACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 2, 1 << 10, 0
-# What the test driver's undefine knows: managed save and snapshot metadata. The rest it has nothing of.
+# Flags that the test driver's undefine knows: managed save and snapshot metadata.
 _KNOWN_UNDEFINE_FLAGS = 0x3
 # VIR_DOMAIN_DESTROY_GRACEFUL
 _GRACEFUL = 1
@@ -230,7 +230,7 @@ class LibvirtProxy:
             return await self._run(packet, vm_uuid, root.findtext("name", ""), xml, body)
 
     async def _run(self, packet: Packet, vm_uuid: str, name: str, xml: str, body: bytes) -> Packet:
-        """Start a domain once the machine agrees; when libvirt does not, the machine takes back."""
+        """Start a domain once the machine agrees; if libvirt refuses, the machine rolls back."""
         if vm_uuid not in self._machine.state().domains:
             try:
                 domains.start(self._machine, vm_uuid, name, _devices(xml), _pages(xml), _nodes_kib(xml))
@@ -319,7 +319,7 @@ class LibvirtProxy:
 
 
 async def read_packet(reader: StreamReader) -> Packet:
-    """Read one packet. Raises IncompleteReadError at the end, ConnectionError for what is no packet."""
+    """Read one packet. Raises IncompleteReadError at the end, ConnectionError for anything but a packet."""
     length = await reader.readexactly(4)
     (size,) = struct.unpack(">I", length)
     if not 28 <= size <= LONGEST_PACKET:
@@ -375,7 +375,7 @@ def _pages(xml: str) -> tuple[str, int] | None:
 
 
 def _nodes_kib(xml: str) -> dict[str, int]:
-    """How much memory must be on which NUMA node, where the domain says so for one node at a time."""
+    """The memory that the domain binds to single NUMA nodes, by node."""
     root = ElementTree.fromstring(xml)
     cells = {cell.get("id"): int(cell.get("memory", "0")) for cell in root.iterfind("cpu/numa/cell")}
     found = {

@@ -19,7 +19,7 @@ _VIR_ERR_ERROR = 2
 
 
 class Kind(IntEnum):
-    """What a packet is."""
+    """The type of a packet."""
 
     CALL = 0
     REPLY = 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cards the simulated hosts have: `a40:50,t4:20` shares hosts out, the catalogue gives every number."""
+"""Cards of the simulated hosts: `a40:50,t4:20` gives the weights, the catalogue every other number."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found on a host: the four commands that only look, as tables and as JSON."""
+"""Readings of a host: the four commands that only look, as tables and as JSON."""
 
 import json
 from dataclasses import replace

@@ -45,7 +45,7 @@ def _fresh(layouts: LayoutFleet) -> None:
 
 
 def applied(layouts: LayoutFleet, *options: str) -> dict[str, Any]:
-    """What `apply-hosts --json` says of each host, by name."""
+    """The answer of `apply-hosts --json` for each host, by name."""
     done = layouts.operator.run("apply-hosts", *options, "--json")
     return {one["host"]: one for one in json.loads(done.out)["hosts"]}
 
@@ -224,7 +224,7 @@ def test_a_tenants_vm_is_disturbed_only_with_leave_and_runs_again(layouts: Layou
     texts = [(line["outcome"], line["text"]) for line in allowed["lines"]]
     assert ("changed", "stop VM web-1 of acme and release its shares") in texts
     assert ("changed", f"disable the 32 VFs of {GPU}") in texts
-    # Nothing is left for it on this host, and the run says so.
+    # Nothing is left for it on this host, and the run reports it.
     assert ("failed", "start VM web-1 of acme again") in texts
     layouts.declare(sim_001=EQUAL)
     back = applied(layouts)["sim-001"]

@@ -27,7 +27,7 @@ def operator(fleet_operator: Operator) -> Operator:
 
 
 def _networks(fleet: lab.LabFolder, host: str) -> dict[str, dict[str, str]]:
-    """What the host's libvirt has of tenants: network → MAC → address."""
+    """Tenants' addresses in the host's libvirt: network → MAC → address."""
     with libvirt_of(simulated_folder(fleet).inventory, host) as there:
         return {
             network.name(): read_entries(network.XMLDesc(0))

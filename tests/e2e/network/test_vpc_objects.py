@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gateways, groups, balancers and the like by commands: the same rows as by a tenant's file, on a real OVN central."""
+"""Gateways, groups, balancers and peerings by commands: the same rows as by a tenant's file, on a real OVN central."""
 
 from dataclasses import replace
 from pathlib import Path

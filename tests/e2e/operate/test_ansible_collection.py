@@ -154,7 +154,7 @@ def _text(value: Any) -> Any:
 
 
 def inventory(fleet: LayoutFleet, text: str) -> dict[str, Any]:
-    """What ansible-inventory lists of the plugin."""
+    """The plugin's listing in ansible-inventory."""
     file = fleet.operator.home / "tenants.vgpuctl.yml"
     file.write_text(f"plugin: vgpuctl.vgpuctl.vms\n{text}executable: {fleet.operator.home}/vgpuctl\n")
     done = ansible(fleet, "ansible-inventory", "-i", str(file), "--list")

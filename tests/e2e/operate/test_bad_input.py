@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tired operator gets wrong: a clear error with its exit code, never a traceback, and nothing left behind."""
+"""Mistakes of a tired operator: a clear error with its exit code, never a traceback, and nothing left behind."""
 
 import shutil
 import subprocess

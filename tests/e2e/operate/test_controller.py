@@ -33,7 +33,7 @@ def test_a_controller_killed_anywhere_loses_nothing(
 
 
 def _kill_everywhere(operator: Operator, witness: FleetWitness, numbers: tuple[int, ...]) -> None:
-    """Kill a controller after these side effects; the next one brings the VM up all the same."""
+    """Kill a controller after these side effects; the next one still starts the VM."""
     operator.does("create-tenant", "acme")
     operator.does("list-gpus", "--refresh", "--limit", "sim-001")
     before = witness.state()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `-vv` and `--log-file` tell of a command on a simulated host."""
+"""The lines of `-vv` and `--log-file` for a command on a simulated host."""
 
 from pathlib import Path
 

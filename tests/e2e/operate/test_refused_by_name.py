@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cannot be done, or would overwrite something, is refused by its name."""
+"""Impossible or overwriting requests are refused by name."""
 
 from pathlib import Path
 

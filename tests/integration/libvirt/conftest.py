@@ -51,6 +51,6 @@ def storage(hypervisor: Hypervisor) -> Iterator[Storage]:
 
 @pytest.fixture
 def view() -> DomainView:
-    """A guest of 64 MiB without disk: its firmware finds nothing to boot and says so on the serial console."""
+    """A guest of 64 MiB without disk: its firmware reports on the serial console that it finds nothing to boot."""
     made = domain_view(vm(), [], facts(kvm=False))
     return replace(made, memory_mib=64, vcpus=1)

@@ -92,7 +92,7 @@ def test_a_network_of_somebody_else_is_left_alone(networks: LibvirtNetworks, hyp
 
 
 def test_a_nat_network_is_refused_or_started_as_a_whole(networks: LibvirtNetworks, hypervisor: Hypervisor) -> None:
-    """Where the kernel has no NAT libvirt says so; what was defined is found and removed all the same."""
+    """Without NAT in the kernel libvirt reports it; the defined network is still found and removed."""
     network = _network("10.13.0.0/24", "acme", isolated=False)
     try:
         networks.ensure(network, [])

@@ -94,7 +94,7 @@ def test_a_host_may_write_its_own_chassis_and_no_other_s(authority: Authority, g
     guarded.nbctl("ls-add", "front")
 
     def as_host(name: str, *command: str) -> str:
-        """What the southbound database answers to a host's certificate."""
+        """The southbound database's answer to a host's certificate."""
         files = authority.files(name)
         identity = (f"--private-key={files.key}", f"--certificate={files.certificate}", f"--ca-cert={files.authority}")
         remote = f"--db=ssl:127.0.0.1:{guarded.ports['sb']}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a packet of a tenant does, as a real northd's flows say (ovn-trace): same addresses, no spoofing, ways out."""
+"""The path of a tenant's packet by a real northd's flows (ovn-trace): same addresses, no spoofing, gateways."""
 
 import re
 import uuid
@@ -87,7 +87,7 @@ class Traces:
         self.central.sync()
 
     def send(self, vpc: Vpc, vm: str, to: str, match: str = "icmp4.type == 8", **changed: str) -> str:
-        """What becomes of a packet of a VM to an address: the ports it leaves by, empty when it is dropped."""
+        """The ports by which a VM's packet to an address leaves, empty when it is dropped."""
         sender = vpc.ports_by_vm[vm].port
         home = next(one for one in vpc.networks if one.id == sender.network_id)
         neighbours = {

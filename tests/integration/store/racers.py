@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processes of the concurrency tests run; imported by each of them, so it stays small."""
+"""The work of the processes of the concurrency tests; each imports it, so it stays small."""
 
 import os
 import signal

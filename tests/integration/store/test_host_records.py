@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is remembered of a host beside its facts."""
+"""Records of a host that are not facts."""
 
 from tests.integration.store.conftest import Clock
 from vgpuctl.store.store import Store

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written comes back exactly; what cannot be is refused with an error that helps."""
+"""Written values come back exactly; impossible ones are refused with a helpful error."""
 
 import os
 import time

@@ -111,7 +111,7 @@ class Bench(ABC):
                 yield step
 
     def summary(self, kind: str) -> dict[str, Any]:
-        """What the agent said of an empty card, without what is the host's own: addresses, groups, models."""
+        """The agent's answer about an empty card, without the host's own parts: addresses, groups, models."""
         gpu = self._cards[kind]
         modes = {"modes": (gpu.mig, gpu.heterogeneous, gpu.scheduler)} if self.has_nvml else {}
         return {
@@ -263,7 +263,7 @@ class KernelBench(Bench):
         raise AssertionError("a case with a reboot is not for the emulated host")
 
     def install(self, text: str | None) -> None:
-        """Put NVIDIA's list of types on the host, as its driver's package does; None takes it away."""
+        """Put NVIDIA's list of types on the host, as its driver's package does; None removes it."""
         folder = VGPU_CONFIG.rpartition("/")[0]
         remove = f"rm -f {VGPU_CONFIG}; rmdir -p --ignore-fail-on-non-empty {folder}"
         write = f"mkdir -p {folder} && printf %s {shlex.quote(text or '')} > {VGPU_CONFIG}"

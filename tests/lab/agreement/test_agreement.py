@@ -31,7 +31,7 @@ MIX = "a40/vf-profile+a40/mdev-vf+t4+rtx-3090+flex-170"
 WITH_MIG = f"{MIX}+a100-pcie-40gb"
 SSH = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=Path("/dev/null"))
 
-# What a reboot takes is tested on a kernel by tests/lab/test_lab_up.py.
+# The effects of a reboot are tested on a kernel by tests/lab/test_lab_up.py.
 ON_KERNEL = [case for case in CASES if "only" not in case and all(step["do"] != "reboot" for step in case["steps"])]
 ON_DEFAULT_HOST = [case for case in ON_KERNEL if case["card"] != "mig"]
 WITH_MIG_ON_KERNEL = [case for case in ON_KERNEL if case["card"] == "mig"]

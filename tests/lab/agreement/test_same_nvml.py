@@ -48,7 +48,7 @@ CASES: dict[str, tuple[str, tuple[Step, ...]]] = {
 
 
 def state_text(machine: Machine) -> str:
-    """What the kernel module would write of the simulated card's state."""
+    """The kernel module's text for the simulated card's state."""
     state, card = machine.files.state(), machine.card
     current, pending = (int(one) for one in state.mig_mode(card))
     scheduler = modes.scheduler(state, card)

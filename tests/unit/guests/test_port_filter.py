@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest of a tenant's network reaches: packets are judged by the rendered rules, in libvirt's order."""
+"""Destinations that a guest of a tenant's network reaches: the rendered rules decide, in libvirt's order."""
 
 import ipaddress
 from dataclasses import dataclass

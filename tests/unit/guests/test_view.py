@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What domain_view decides and refuses."""
+"""Decisions and refusals of domain_view."""
 
 from dataclasses import replace
 from itertools import pairwise

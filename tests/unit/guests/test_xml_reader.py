@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What libvirt dumps of a domain is read within bounds; anything else is an error that says so."""
+"""libvirt's dump of a domain is read within bounds; anything else is an error."""
 
 import pytest
 

@@ -68,7 +68,7 @@ def vgpu_layouts(draw: st.DrawFn) -> VgpuLayout:
 
 
 def layouts() -> st.SearchStrategy[Layout]:
-    """What one GPU can be."""
+    """The possible layouts of one GPU."""
     return st.one_of(
         st.just(OffLayout()),
         st.sampled_from((PassthroughLayout(), PassthroughLayout("vfio-pci"))),

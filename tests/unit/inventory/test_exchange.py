@@ -69,7 +69,7 @@ def there_and_back(name: str, layout: HostLayout, gpus: Sequence[Gpu] | None = G
 
 
 def wanted_of(layout: HostLayout) -> dict[str, Layout]:
-    """What each of the GPUs is to be."""
+    """The wanted layout of each GPU."""
     return {gpu.address: entry.layout for gpu in GPUS for entry in entries_for(gpu, layout.gpus)}
 
 

@@ -15,7 +15,7 @@ Multiset = tuple[tuple[str, int], ...]
 
 
 class Refused(Exception):
-    """What the driver would answer with `Insufficient Resources` or `In use by another client`."""
+    """A refusal of the driver: `Insufficient Resources` or `In use by another client`."""
 
 
 class Card:
@@ -72,7 +72,7 @@ def all_layouts(key: str) -> list[Multiset]:
         space = rules().space(table, placed)
         taken = frozenset(slot for name, start in placed for slot in range(start, start + space.profiles[name].size))
         layout = tuple(sorted(Counter(name for name, _ in placed).items()))
-        # What still fits depends on the slots and the counts only.
+        # The remaining fits depend on the slots and the counts only.
         if (taken, layout) not in seen:
             seen.add((taken, layout))
             found.add(layout)

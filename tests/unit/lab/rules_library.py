@@ -90,7 +90,7 @@ class Space:
         ]
 
     def fits_at(self, name: str, start: int) -> bool:
-        """Whether one more instance can begin there."""
+        """True if one more instance can begin there."""
         profile = self.profiles[name]
         fits = self.library.mig_fits_at(ctypes.byref(self.space), ctypes.byref(profile), start)
         return start in profile.starts[: profile.start_count] and bool(fits)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users may write after --gpu, and sizes."""
+"""Texts that users may write after --gpu, and sizes."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VMs stand on borrowed quota, and who may ask for it back."""
+"""VMs on borrowed quota, and the tenants that may reclaim it."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

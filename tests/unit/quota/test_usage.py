@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the intervals of the usage ledger add up to."""
+"""Sums of the intervals of the usage ledger."""
 
 import pytest
 from hypothesis import given

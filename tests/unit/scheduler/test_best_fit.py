@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which GPU is chosen when several could: best fit, then names."""
+"""The choice among several possible GPUs: best fit, then names."""
 
 from dataclasses import replace
 

@@ -71,7 +71,7 @@ DEEDS = st.lists(st.tuples(st.sampled_from(REQUESTS), st.integers(0, 7)), max_si
 
 
 class Books:
-    """What a use case keeps: leases and memory by VM."""
+    """The records of a use case: leases and memory by VM."""
 
     def __init__(self) -> None:
         self.made = 0

@@ -399,7 +399,7 @@ def test_no_node_is_oversold_whatever_comes_and_goes(
 
 
 def check(capacity: HostCapacity, held: list[tuple[Placement, list[Lease], Footprint]], ratio: CpuRatio) -> None:
-    """Count anew, from the facts and what each VM was given, that every node carries it."""
+    """Count again, from the facts and each VM's part, that every node carries it."""
     pins: Counter[int] = Counter()
     floating: Counter[int] = Counter()
     memory: Counter[tuple[int, bool]] = Counter()

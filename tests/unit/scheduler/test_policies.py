@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What place() chooses under each policy."""
+"""The choice of place() under each policy."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reservations keep from a request, and what would help in time."""
+"""GPUs that reservations keep from a request, and remedies in time."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VMs are preempted: checked against every other choice, on cards that keep the resource manager's rules."""
+"""The preempted VMs: checked against every other choice, on cards with the resource manager's rules."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -64,7 +64,7 @@ class Fleet:
         return Candidate(one.vm_uuid, one.vm_name, one.host, priority, work_s, NO_FOOTPRINT, (one,))
 
     def fits_without(self, request_gpu: str, gone: tuple[Candidate, ...]) -> bool:
-        """Whether the cards themselves, with these VMs deleted, would take the request; then all is as before."""
+        """True if the cards themselves, with these VMs deleted, would take the request; then all is as before."""
         taken = [(self.keys[one.name], self.keys[one.name][0].vgpus[self.keys[one.name][1]]) for one in gone]
         uuids = {key: gpu.uuids[key] for (gpu, key), _ in taken if key in gpu.uuids}
         for (gpu, key), _ in taken:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is special about a sharing kind stands in its own file: nobody else compares kinds, and few files name one."""
+"""The special rules of a sharing kind stand in its own file: no other compares kinds, and few files name one."""
 
 import ast
 import re

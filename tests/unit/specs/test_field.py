@@ -11,7 +11,7 @@ from vgpuctl.specs.field import Field, Section, Table, Text, Truth, Whole
 
 @dataclass(frozen=True)
 class Shelf:
-    """What a box stands on."""
+    """The base of a box."""
 
     size_mib: int = 1024
     colour: str | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a new field of a VM costs: one row of the table. Flag, file, schema, comparison and docs follow from it."""
+"""The cost of a new field of a VM: one row of the table. Flag, file, schema, comparison and docs follow from it."""
 
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -25,7 +25,7 @@ from vgpuctl.specs.vm import ALL_FIELDS, VM
 
 
 class Watchdog(StrEnum):
-    """What a watchdog does to the guest."""
+    """The action of a watchdog on the guest."""
 
     RESET = "reset"
     POWEROFF = "poweroff"

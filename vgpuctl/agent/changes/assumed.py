@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a dry run believes: that earlier steps of the same run did what they foresaw."""
+"""The assumption of a dry run: earlier steps of the same run had their planned result."""
 
 from typing import Optional, Sequence, Tuple
 

@@ -23,14 +23,14 @@ _UNSET = ("", "(null)")
 
 @dataclass(frozen=True)
 class Binding:
-    """What decides a function's driver: the one it has, and driver_override."""
+    """The two values that decide a function's driver: the present one, and driver_override."""
 
     address: str
     driver: Optional[str]
     override: Optional[str]
 
     def is_wanted(self, driver: Optional[str]) -> bool:
-        """Whether nothing is left to do; without override the kernel has had its choice."""
+        """True if nothing is left to do; without override the kernel has had its choice."""
         return self.override is None if driver is None else self.driver == driver
 
 
@@ -87,7 +87,7 @@ def _bind(host: Host, binding: Binding, driver: Optional[str]) -> None:
 
 
 def _give_back(host: Host, bindings: List[Binding], problem: Problem) -> Problem:
-    """Put functions back on what they had; say so in the problem, also when that fails."""
+    """Rebind functions to their earlier drivers; the problem tells the result."""
     message = problem.message
     for binding in reversed(bindings):
         if _read(host, binding.address) == binding:

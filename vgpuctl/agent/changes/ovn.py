@@ -161,7 +161,7 @@ def ensure_uplink(host: Host, step: SetUplinkBridge, *, dry_run: bool) -> Change
 
 
 def ensure_no_uplink(host: Host, step: TakeOutUplink, *, dry_run: bool) -> Change:
-    """Have an interface of the host in a bridge no more. Raises Problem: `bad-name`, `switch-not-running`,
+    """Remove an interface of the host from a bridge. Raises Problem: `bad-name`, `switch-not-running`,
     `vsctl-refused`.
     """
     _check_names(step.bridge, step.interface)

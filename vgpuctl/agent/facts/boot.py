@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is installed to restore the layout at boot, and what came of it at this boot."""
+"""The files that restore the layout at boot, and the result of this boot."""
 
 import hashlib
 import json

@@ -123,7 +123,7 @@ def _read_gpu(host: Host, address: str, told: Dict[str, Any]) -> GpuDiagnostics:
 
 
 def _ask_nvml(host: Host) -> Dict[str, Dict[str, Any]]:
-    """What NVML tells by address; what this library or GPU has not is left out."""
+    """NVML's values by address, without those that this library or GPU lacks."""
     found: Dict[str, Dict[str, Any]] = {}
     nvml, _problem = Nvml.open(host)
     if nvml is None:
@@ -233,7 +233,7 @@ def _qemu_lines(host: Host, unread: List[str]) -> List[LogLine]:
 
 
 def _has_module(host: Host, kernel: str) -> Optional[bool]:
-    """Whether depmod's list of the running kernel has NVIDIA's module; None where there is no such list."""
+    """True if depmod's list of the running kernel has NVIDIA's module; None without such a list."""
     listed = host.read_optional(f"/lib/modules/{kernel}/modules.dep")
     if listed is None:
         return None
@@ -241,7 +241,7 @@ def _has_module(host: Host, kernel: str) -> Optional[bool]:
 
 
 def _read_secure_boot(host: Host) -> Optional[bool]:
-    """Whether it is on; never on a machine that a BIOS has started, None where the firmware's variable says nothing."""
+    """True if it is on; never on a machine that a BIOS has started, None where the firmware's variable says nothing."""
     if not host.exists(_FIRMWARE):
         return False
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the host itself shows on a card: its primary display and its console (Linux drivers/pci/vgaarb.c, fbcon.c)."""
+"""The host's own use of a card: its primary display and its console (Linux drivers/pci/vgaarb.c, fbcon.c)."""
 
 import re
 from typing import Tuple

@@ -10,7 +10,7 @@ from vgpuctl.agent.facts.nvml_mig import NvmlMig
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.facts import GpuInstance, Holder, MigFacts
 
-# What gpu_instance_id reads where MIG is off.
+# The value of gpu_instance_id where MIG is off.
 _NO_INSTANCE = 0xFFFFFFFF
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVIDIA's driver tells outside NVML: its version and its /proc entries (reference 3.1)."""
+"""Facts of NVIDIA's driver outside NVML: its version and its /proc entries (reference 3.1)."""
 
 import re
 from typing import Dict, Optional

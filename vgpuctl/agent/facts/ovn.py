@@ -68,13 +68,13 @@ def _has_certificate(host: Host) -> bool:
 
 
 def is_running(host: Host, part: str) -> bool:
-    """Whether the process of a part is there, by the number it left."""
+    """True if the process of a part is there, by the number it left."""
     pid = (host.read_optional(PID_FILES[part]) or "").strip()
     return pid.isdigit() and host.exists(f"/proc/{pid}")
 
 
 def read_database(host: Host) -> Tuple[Chassis, Tuple[BridgeFacts, ...]]:
-    """What Open vSwitch's database says of the chassis, and its bridges. Raises Problem `unreadable`."""
+    """The chassis and its bridges in Open vSwitch's database. Raises Problem `unreadable`."""
     root, bridges, ports, _tunnels = _select(host)
     settings = _map(root["external_ids"])
     names = {_uuid(port): str(port["name"]) for port in ports}
@@ -144,7 +144,7 @@ def read_tunnels(host: Host) -> Tuple[str, List[Tunnel]]:
 
 
 def _ask_role(host: Host, remote: str) -> Optional[bool]:
-    """Whether the southbound database's listener has the role `ovn-controller` (ovn-sb(5), Connection).
+    """True if the southbound database's listener has the role `ovn-controller` (ovn-sb(5), Connection).
 
     None for a remote without TLS, where certificates say nothing, and without an answer. A listener of the server's
     command line has no row, and no role.
@@ -166,7 +166,7 @@ def _ask_role(host: Host, remote: str) -> Optional[bool]:
 
 
 def _select(host: Host) -> Tuple[Mapping[str, Any], List[Any], List[Any], List[Any]]:
-    """The root row, the bridges, the ports and the tunnels' interfaces, in one transaction (RFC 7047, 5.2.2)."""
+    """Read the root row, bridges, ports and the tunnels' interfaces in one transaction (RFC 7047, 5.2.2)."""
     columns = ["type", "options", "ofport", "bfd_status"]
     wanted: Tuple[Tuple[str, List[Any], List[str]], ...] = (
         ("Open_vSwitch", [], ["external_ids", "ssl"]),

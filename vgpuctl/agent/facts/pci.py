@@ -35,12 +35,12 @@ class Function:
     is_virtual: bool
 
     def is_gpu(self) -> bool:
-        """Whether this is a physical function of a GPU that tenants can be given."""
+        """True if this is a physical function of a GPU that tenants can be given."""
         return self.vendor_id in GPU_VENDORS and self.pci_class.startswith(GPU_CLASSES) and not self.is_virtual
 
 
 def folder(address: str) -> str:
-    """Return a function's folder. Raises Problem `bad-address` for anything that is no address."""
+    """Return a function's folder. Raises Problem `bad-address` for any other text."""
     if not _ADDRESS.fullmatch(address):
         raise Problem(ProblemCode.BAD_ADDRESS, f"{address!r} is not a PCI address like 0000:41:00.0")
     return f"{DEVICES}/{address}"

@@ -18,7 +18,7 @@ _MEMORY_STEP_MIB = 4096
 
 @dataclass(frozen=True)
 class Description:
-    """What a source that is not the device's own folder says of a type."""
+    """Facts of a type from another source than the device's own folder."""
 
     full_name: str
     framebuffer_mib: Optional[int]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What restores a host's layout at boot: the files that are installed, and what came of it. Python 3.9.
+"""The restore of a host's layout at boot: installed files, and their result. Python 3.9.
 
 On the host: FOLDER has the agent, the manifest, the shares and the unit; systemd finds the unit by a link.
 """
@@ -25,7 +25,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class ManifestGpu:
-    """Which card the steps are for; another one in its place gets none of them. uuid: None where none was told."""
+    """The card of the steps; another card in its place gets none of them. uuid: None where unknown."""
 
     address: str
     vendor_id: str
@@ -53,7 +53,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class BootFiles:
-    """What is installed. shares: those that exist now and are to exist after a boot, with the GPU they are on."""
+    """The installed manifest. shares: those that exist now and must exist after a boot, with their GPU."""
 
     manifest: Manifest
     shares: Tuple[ManifestStep, ...]
@@ -62,7 +62,7 @@ class BootFiles:
 
 @dataclass(frozen=True)
 class BootFacts:
-    """What is installed and what came of it. manifest: the sha256 of the installed file.
+    """The installed files and the result of the boot. manifest: the sha256 of the installed file.
 
     is_enabled: systemd's links lead to the unit. restored_boot_id: of the boot that the result is of, None where there
     is none. restored_manifest: the sha256 that was restored. problems: sentences. shares: devices that were made again.

@@ -60,7 +60,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class UnitDiagnostics:
-    """What systemd says of one unit, in its own words: LoadState, ActiveState, Result."""
+    """systemd's state of one unit, in its own words: LoadState, ActiveState, Result."""
 
     name: str
     load: str

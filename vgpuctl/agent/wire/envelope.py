@@ -54,7 +54,7 @@ class Problem(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of the agent.
+    """A request to the agent.
 
     call: one of CALLS. steps belong to `apply`, boot to `boot`, certificate to its own, dry_run to all
     three. target belongs to `holders` (a PCI address or an mdev's UUID) and to `image` (an absolute path).
@@ -72,7 +72,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the agent answers.
+    """An answer of the agent.
 
     writes: how often this agent process has written to the machine so far. changes: what `apply` did, also
     before a problem stopped it.

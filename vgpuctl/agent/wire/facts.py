@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent reads from a host, as frozen values that travel as JSON. Python 3.9, standard library only.
+"""Facts of a host, as frozen values that travel as JSON. Python 3.9, standard library only.
 
 Addresses are `dddd:bb:dd.f` in lower case. Sizes carry their unit in the name. `None` means that the host
 does not say; a value that could not be read is a Problem of the whole request or a line in `problems`,
@@ -215,7 +215,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class UnreadFunction:
-    """A PCI function of which the kernel did not tell what it is; it may be a GPU."""
+    """A PCI function of an unknown class; it may be a GPU."""
 
     address: str
     problem: str

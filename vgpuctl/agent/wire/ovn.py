@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent reads of Open vSwitch and OVN on a host. Python 3.9, standard library only."""
+"""Facts of Open vSwitch and OVN on a host. Python 3.9, standard library only."""
 
 from typing import Optional, Tuple
 
@@ -17,7 +17,7 @@ KEY, CERTIFICATE, AUTHORITY = (f"{FOLDER}/{name}.pem" for name in ("key", "certi
 
 @dataclass(frozen=True)
 class CertificateFiles:
-    """What a host shows OVN's databases, and whose word it takes for theirs; PEM texts. The key is never shown."""
+    """A host's identity for OVN's databases, and the authority it trusts; PEM texts. The key is never shown."""
 
     certificate: str
     authority: str
@@ -73,7 +73,7 @@ class TunnelDiagnostics:
 
 @dataclass(frozen=True)
 class OvnDiagnostics:
-    """Whether OVN works on the host.
+    """True if OVN works on the host.
 
     connection: what ovn-controller says of its database, `connected` at best. has_role: whether the database holds the
     host to OVN's role for hosts, None where it was not asked.

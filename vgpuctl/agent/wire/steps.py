@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wanted changes an agent can be asked for, each with its undo's shape. Python 3.9, standard library only.
 
-A step travels as {"op": OP, **fields}. Every step is idempotent: asked again, it changes nothing and says so.
+A step travels as {"op": OP, **fields}. Every step is idempotent: a second time it reports no change.
 """
 
 from typing import ClassVar, Optional, Tuple, Union
@@ -51,7 +51,7 @@ class SetMigMode:
 
     Nothing is reset by this step: where the GPU answers that the mode is pending, the agent raises Problem
     "mig-mode-pending" and leaves it pending; ResetGpu commits it. Switching off is refused while VFs are enabled.
-    A GPU where current and pending both are as wanted is no change.
+    Nothing changes where current and pending mode are as wanted.
     """
 
     op: ClassVar[str] = "mig.set-mode"
@@ -64,7 +64,7 @@ class ResetGpu:
     """Reset a GPU through its own driver, as `nvidia-smi --gpu-reset` does, so that a pending MIG mode counts.
 
     Needs that no process has the GPU open. Every VF, GPU instance and vGPU of it is gone afterwards (reference 5.1).
-    A GPU with no pending MIG mode is no change. For vfio-pci's function reset see ResetFunction.
+    Nothing changes on a GPU without a pending MIG mode. For vfio-pci's function reset see ResetFunction.
     """
 
     op: ClassVar[str] = "gpu.reset"
@@ -164,7 +164,7 @@ class SetHugepages:
 
 @dataclass(frozen=True)
 class Chassis:
-    """What Open vSwitch's database says of the host as OVN's chassis; empty text for what is not set.
+    """The host as OVN's chassis in Open vSwitch's database; empty text for unset values.
 
     remote: OVN's southbound databases, comma between them. encapsulation, address: of the tunnels. mappings:
     ovn-bridge-mappings, `NETWORK:BRIDGE` with commas. uses_tls: whether the certificate of wire.ovn is used.
@@ -265,7 +265,7 @@ STEPS = (
 
 @dataclass(frozen=True)
 class Change:
-    """What a step did. before/after: the value read before and read back after, as text."""
+    """The result of a step. before/after: the value read before and read back after, as text."""
 
     op: str
     target: str

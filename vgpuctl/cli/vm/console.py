@@ -26,7 +26,7 @@ from vgpuctl.cli.support.output import print_document, print_json, print_raw, sa
 def command(name: str, tenant: str, only_log: bool, raw: bool, force: bool, as_json: bool, **where: Any) -> None:
     """Connect this terminal to a VM's serial console; Ctrl-] leaves it.
 
-    Colours and cursor movements of the guest are obeyed; window titles, the clipboard, printing and the like are not.
+    Colours and cursor movements of the guest are obeyed; window titles, the clipboard, and printing are not.
     With --log every control sequence is shown as text, such as `\\x1b`. --raw passes everything on as it is.
     With --json (which needs --log) the console's text is one JSON string.
     """

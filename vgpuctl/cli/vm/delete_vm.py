@@ -15,7 +15,7 @@ from vgpuctl.model.plural import counted
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @options.tenant
 @options.yes
-@click.option("--if-exists", is_flag=True, help="A VM that is not there is no error.")
+@click.option("--if-exists", is_flag=True, help="Ignore VMs that do not exist.")
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=30.0)
 @options.dry_run
 @options.inventory

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks look at, and the questions that several of them ask."""
+"""The input of the checks, and questions that several of them ask."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Examined:
         return (gpu for gpu in self.facts.gpus if gpu.vendor_id == NVIDIA)
 
     def layout_of(self, gpu: Gpu) -> Layout | None:
-        """What the GPU is declared to be, None when nothing or more than one thing is declared."""
+        """The GPU's declared layout, None without one or with several."""
         entries = entries_for(gpu, self.layout.gpus) if self.layout else []
         return entries[0].layout if len(entries) == 1 else None
 
@@ -70,7 +70,7 @@ class Examined:
         return layout.kind if layout is not None else None
 
     def is_for_vgpus(self, gpu: Gpu) -> bool:
-        """Whether vGPUs are declared for the GPU, or there already."""
+        """True if vGPUs are declared for the GPU, or there already."""
         return self.kind_of(gpu) in (LayoutKind.VGPU, LayoutKind.MIG_VGPU) or bool(gpu.types)
 
     def diagnostics_of(self, gpu: Gpu) -> GpuDiagnostics:
@@ -78,11 +78,11 @@ class Examined:
         return next((one for one in self.diagnostics.gpus if one.address == gpu.address), GpuDiagnostics(gpu.address))
 
     def unit(self, name: str) -> UnitDiagnostics | None:
-        """What systemd says of a unit, None where systemd was not asked."""
+        """systemd's state of a unit, None where systemd was not asked."""
         return next((one for one in self.diagnostics.units if one.name == name), None)
 
     def said(self, check: CheckId) -> list[str]:
-        """What the logs say of a check, with the log's name."""
+        """Log lines for a check, with the log's name."""
         return [f"{line.source}: {line.text}" for line in self.diagnostics.lines if line.check == check]
 
 
@@ -92,6 +92,6 @@ def board_of(gpu: Gpu) -> Board | None:
 
 
 def name_of(gpu: Gpu) -> str:
-    """What people call the GPU."""
+    """The GPU's name for people."""
     board = board_of(gpu)
     return board.name if board is not None else gpu.name or f"{gpu.vendor_id}:{gpu.device_id}"

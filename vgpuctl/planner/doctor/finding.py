@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check answers."""
+"""The answer of a check."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -100,7 +100,7 @@ def vf_quarantined(seen: Examined) -> Iterator[Finding]:
 
 
 def _has_room(gpu: Gpu) -> bool:
-    """Whether a VF is free, or vGPUs sit on the GPU itself."""
+    """True if a VF is free, or vGPUs sit on the GPU itself."""
     carrying = {vgpu.function for vgpu in existing_vgpus(gpu)}
     return not gpu.vfs or any(one.address not in carrying for one in gpu.vfs)
 

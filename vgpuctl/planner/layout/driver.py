@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which driver a GPU is on: its vendor's for everything but whole cards (reference 1.2 and 9, rows 3 and 5)."""
+"""The driver of a GPU: its vendor's for everything but whole cards (reference 1.2 and 9, rows 3 and 5)."""
 
 from vgpuctl.agent.wire.steps import BindDriver
 from vgpuctl.agent.wire.vf_health import PF_STUB
@@ -12,12 +12,12 @@ _FOREIGN = ("nouveau", "nova", "nova_core")
 
 
 def is_on_vendor_driver(work: GpuWork) -> bool:
-    """Whether the vendor's driver has the GPU, so that what only it tells can be believed."""
+    """True if the vendor's driver has the GPU, so that what only it tells can be believed."""
     return work.gpu.driver not in (None, VFIO_PCI, PF_STUB, *_FOREIGN)
 
 
 def ensure_vendor_driver(work: GpuWork) -> None:
-    """Bring the GPU to its vendor's driver. What is on it otherwise is disturbed: a VM that has the whole card."""
+    """Bring the GPU to its vendor's driver. That disturbs a VM that has the whole card."""
     gpu = work.gpu
     if is_on_vendor_driver(work):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the layout says of the host around its GPUs: kernel arguments, huge pages, uplinks, services."""
+"""The layout of the host around its GPUs: kernel arguments, huge pages, uplinks, services."""
 
 from collections.abc import Sequence
 

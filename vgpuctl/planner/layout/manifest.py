@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way from a fresh boot to the layout a host is in now, for the unit that restores it (reference 9, boot order).
 
-VFs, GPU instances, mixed sizes and the scheduler do not outlive a boot; what does is no change when asked again.
+VFs, GPU instances, mixed sizes and the scheduler do not outlive a boot; a step for anything else changes nothing.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MIG on or off (reference 5.1). Whether a change needs a reset only the GPU knows; a pending one says so."""
+"""MIG on or off (reference 5.1). Only the GPU knows if a change needs a reset; its pending mode shows it."""
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.steps import DestroyGpuInstance, ResetGpu, SetMigMode

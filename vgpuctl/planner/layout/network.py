@@ -88,7 +88,7 @@ def network_steps(layout: HostLayout, facts: HostFacts) -> list[Step]:
 
 
 def wanted_chassis(layout: HostLayout, network: NetworkLayout, found: OvnFacts) -> Chassis:
-    """What Open vSwitch's database is to say. Mappings stay as they are where no uplink is declared."""
+    """The wanted content of Open vSwitch's database. Mappings stay as they are without a declared uplink."""
     declared = ",".join(f"{name}:{bridge_name(name)}" for name, _interface in layout.uplinks)
     return Chassis(
         network.chassis,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the planner answers for one host."""
+"""The planner's answer for one host."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -25,7 +25,7 @@ class Phase(IntEnum):
     SHARES = 11
 
     def needs_driver_alone(self) -> bool:
-        """Whether a step of this phase fails while another program has the GPU open (reference 9, row 6)."""
+        """True if a step of this phase fails while another program has the GPU open (reference 9, row 6)."""
         return self in (Phase.DRIVER, Phase.TEAR_DOWN, Phase.MIG_MODE, Phase.VIRTUAL_FUNCTIONS, Phase.HAND_OVER)
 
 
@@ -45,12 +45,12 @@ class Disturbed:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the store knows nothing of it."""
+        """True if the store knows nothing of it."""
         return self.lease is None
 
     @property
     def is_running(self) -> bool:
-        """Whether a process has the device open."""
+        """True if a process has the device open."""
         return bool(self.holders)
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class PlannedStep:
 
     @property
     def needs_reset(self) -> bool:
-        """Whether it resets a GPU, which is done only when allowed."""
+        """True if it resets a GPU, which is done only when allowed."""
         return isinstance(self.step, ResetGpu)
 
 
@@ -128,12 +128,12 @@ class HostPlan:
 
     @property
     def is_in_layout(self) -> bool:
-        """Whether nothing differs and nothing stands in the way."""
+        """True if nothing differs and nothing stands in the way."""
         return not self.differences and not self.obstacles
 
     @property
     def undo(self) -> tuple[Step, ...]:
-        """What rolls all steps back, the last one first."""
+        """The undo of all steps, the last one first."""
         return tuple(step for planned in reversed(self.steps) for step in planned.undo)
 
     @property
@@ -145,5 +145,5 @@ class HostPlan:
 
     @property
     def needs_reset(self) -> bool:
-        """Whether a step resets a GPU."""
+        """True if a step resets a GPU."""
         return any(planned.needs_reset for planned in self.steps)

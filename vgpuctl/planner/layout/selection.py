@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which steps of a plan may be taken: a GPU whose steps disturb somebody, or reset it, needs leave for that."""
+"""The permitted steps of a plan: steps that disturb a VM or reset a GPU need permission."""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for all vGPUs of a GPU: equal or mixed sizes (reference 3.3), scheduler (3.4), types allowed."""
+"""Settings for all vGPUs of a GPU: equal or mixed sizes (reference 3.3), scheduler (3.4), allowed types."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from vgpuctl.sharing.kinds import existing_vgpus
 
 
 def ensure_size_mode(work: GpuWork, mode: SizeMode | None) -> None:
-    """Bring mixed-size mode on or off for the whole GPU. None leaves it as it is, unless new VFs take it away."""
+    """Switch mixed-size mode on or off for the whole GPU. None leaves it as it is, unless new VFs reset it."""
     wanted = _wanted(mode, work.gpu.heterogeneous)
     if wanted is None:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is being planned for one GPU: its state as it will be after the steps so far, and what was found on the way."""
+"""The plan in progress for one GPU: its state after the steps so far, and the findings."""
 
 from collections.abc import Collection, Sequence
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which MIG instances a board can have at once, where each goes, and the way from what is there to what is wanted."""
+"""MIG instances that a board can have at once, their places, and the steps to a wanted set."""
 
 from vgpuctl.planner.mig_geometry.devices import (
     describe_compute,

@@ -25,7 +25,7 @@ def split_name(name: str) -> tuple[str, int]:
 
 
 def part_problem(name: str) -> str | None:
-    """Why there is no such part of a GPU instance, None for a whole one and for a part that is known."""
+    """The reason why a part of a GPU instance does not exist, None for a whole one and for a known part."""
     profile, part = split_name(name)
     if not part or _fits([part], slices_of(profile)):
         return None
@@ -97,7 +97,7 @@ def _packed(wanted: Sequence[tuple[int, ...]], slices: int) -> list[tuple[int, .
 
 
 def _fits(slices_wanted: Sequence[int], slices: int) -> bool:
-    """Whether compute instances of these slices, the largest first, fit a GPU instance."""
+    """True if compute instances of these slices, the largest first, fit a GPU instance."""
     known = {
         one.slices: Part(f"{one.slices}c", one.slices, one.slices, one.placement_starts, one.max_count)
         for one in catalog.compute_instance_profiles(slices)

@@ -15,7 +15,7 @@ from vgpuctl.planner.mig_geometry.table import GeometryTable
 
 @dataclass(frozen=True)
 class GeometryPlan:
-    """What to do: first destroy, then create in this order. keep and destroy are in the order of their slots."""
+    """The plan: first destroy, then create in this order. keep and destroy are in the order of their slots."""
 
     keep: tuple[GpuInstance, ...] = ()
     destroy: tuple[GpuInstance, ...] = ()
@@ -24,7 +24,7 @@ class GeometryPlan:
 
 @dataclass(frozen=True)
 class Impossible:
-    """Why there is no way. in_use: the instances in use that stand against it. nearest: profiles that would do."""
+    """The reason why no plan exists. in_use: the blocking instances. nearest: profiles that would fit."""
 
     code: str
     reason: str
@@ -72,7 +72,7 @@ def _choices(existing: Sequence[GpuInstance]) -> Iterator[tuple[GpuInstance, ...
 
 
 def _rest(wanted: Sequence[WantedInstance], kept: Sequence[GpuInstance]) -> list[WantedInstance] | None:
-    """What of `wanted` is still to be made beside `kept`, None when a kept one is not wanted.
+    """The part of `wanted` that is missing from `kept`, None when a kept one is not wanted.
 
     A kept instance stands for the wanted one of its start, else for one without a start.
     """

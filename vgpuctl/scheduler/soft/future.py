@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the future would still get out of a host: the value that the policy `fragmentation` keeps highest, in GPUs.
+"""The expected future use of a host in GPUs: the value that the policy `fragmentation` keeps highest.
 
 The future is the distribution of typical requests, given or counted as they arrive. The value has two parts:
 what the free parts of the GPUs are worth when expected shares are packed into them (packing.py beside this file), less
 where the host lacks the CPUs or the memory to use them; and, at a small price for each, how many of every typical
-request alone would still fit. The fewer of a request the fleet has room for the dearer it is, so empty hosts are kept
+request alone would still fit. The less room the fleet has for a request, the higher its price, so empty hosts are kept
 for those that want many GPUs.
 """
 
@@ -63,7 +63,7 @@ class Future:
         self._of_types: dict[frozenset[Demand], OnBoard] = {}
 
     def price_anew(self, states: Iterable[tuple[HostState, int]]) -> None:
-        """Make each typical request dearer the fewer of it alone the fleet has room for.
+        """Raise the price of each typical request as the fleet's room for it alone shrinks.
 
         states: those of the fleet's hosts, each with their number.
         """
@@ -81,7 +81,7 @@ class Future:
         return board.value(state.cpu, state.memory_mib, board.room_on(state.gpus))
 
     def loss(self, before: HostState, after: HostState) -> float:
-        """What is given up by going from one state of a host to the other."""
+        """The loss of going from one state of a host to the other."""
         return self.value(before) - self.value(after)
 
     def on_board(self, board: str) -> "OnBoard":
@@ -124,7 +124,7 @@ class OnBoard:
         return zip(self._requests, map(min, counts, limits), strict=False)
 
     def value(self, cpu: int, memory_mib: int, room: Room) -> float:
-        """What is free of a host is worth this. room: from `room_on`."""
+        """The worth of the free part of a host. room: from `room_on`."""
         rest = (cpu // CPU_STEP, memory_mib // MEMORY_STEP_MIB)
         limits, backed = self._by_rest.get(rest) or self._limits_for(rest)
         counts, worth = room
@@ -132,7 +132,7 @@ class OnBoard:
         return sum(map(mul, self._prices, map(min, counts, limits)), usable)
 
     def room_on(self, gpus: GpusFree) -> Room:
-        """What the GPUs have room for."""
+        """The requests that the GPUs have room for."""
         room = self._by_gpus.get(gpus)
         if room is None:
             sums = map(sum, zip(*map(self._counts_on_gpu, gpus), strict=True))
@@ -146,7 +146,7 @@ class OnBoard:
         return room
 
     def value_of_gpu(self, free: GpuFree) -> float:
-        """What a GPU of a host without limits is worth."""
+        """The worth of a GPU of a host without limits."""
         value = self._gpu_values.get(free)
         if value is None:
             _make_room(self._gpu_values)
@@ -155,7 +155,7 @@ class OnBoard:
         return value
 
     def loss_on_gpu(self, free: GpuFree, demand: Demand) -> float:
-        """What a GPU with this much free gives up by taking a share, whatever CPUs and memory its host has.
+        """The loss of a GPU with this much free by taking a share, whatever CPUs and memory its host has.
 
         It orders the GPUs of one host as `loss` does where those do not limit, for a small part of the work.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Soft sharing: GPUs as divisible amounts. What a request takes of a host, and what is free there."""
+"""Soft sharing: GPUs as divisible amounts. The amounts of a request, and the free amounts of a host."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ GpusFree = tuple[GpuFree, ...]
 
 
 class Demand(NamedTuple):
-    """What one VM takes of a host.
+    """The amounts that one VM takes of a host.
 
     cpu: thousandths of a CPU. share: compute of each of `gpus` different GPUs, in thousandths (1000: the whole GPU).
     gpu_memory_mib: memory of each GPU. boards: models that will do, empty for any.
@@ -29,7 +29,7 @@ class Demand(NamedTuple):
 
 
 class HostState(NamedTuple):
-    """What is free of a host; which host it is does not matter, so equal hosts are equal.
+    """The free amounts of a host, without its name, so that equal hosts are equal.
 
     utilisation_percent: as measured, for the policy `least-utilised`.
     """
@@ -42,7 +42,7 @@ class HostState(NamedTuple):
 
 
 def fits(demand: Demand, state: HostState) -> bool:
-    """Whether the host can take the demand, by the rules of soft sharing."""
+    """True if the host can take the demand, by the rules of soft sharing."""
     return bool(choices(demand, state))
 
 

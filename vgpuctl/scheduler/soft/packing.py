@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the free part of a GPU is worth when it is to be filled with the shares that are expected.
+"""The worth of the free part of a GPU, to be filled with the expected shares.
 
 The worth of a share size is its dual price in the fractional bin packing of the expected shares into GPUs: the part of
 a GPU that one share more costs when all are packed as well as they can be. So 810 of 1000 may be worth a whole GPU,

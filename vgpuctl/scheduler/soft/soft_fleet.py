@@ -88,7 +88,7 @@ class SoftFleet:
         gpus: list[GpuFree],
         utilisation_percent: int = 0,
     ) -> None:
-        """Add a host with what is free there, or tell anew what is. cpu: in thousandths."""
+        """Add a host with its free amounts, or replace them. cpu: in thousandths."""
         if name not in self._hosts:
             bisect.insort(self._names, name)
         self._hosts[name] = _Host(board, cpu, memory_mib, list(gpus), utilisation_percent)
@@ -102,7 +102,7 @@ class SoftFleet:
         self._changes_left -= 1
 
     def state_of(self, name: str) -> HostState:
-        """What is free of a host."""
+        """The free amounts of a host."""
         return self._index.state_of(name)
 
     def place(self, demand: Demand) -> SoftPlacement | None:
@@ -200,7 +200,7 @@ class SoftFleet:
         self._left.clear()
 
     def _left_of_gpus(self, demand: Demand, state: HostState, board: OnBoard) -> Room | None:
-        """What the rest of the GPUs has room for; None when the demand does not fit on them."""
+        """The room of the other GPUs; None when the demand does not fit on them."""
         found = choices(demand, state)
         return board.room_on(after(demand, state, self._least_loss(demand, state, found)).gpus) if found else None
 
@@ -241,7 +241,7 @@ class SoftFleet:
 
 
 def _free(left: HostState, _policy: Policy) -> float:
-    """What is free of the host's GPUs, less where it is one piece, and a little for its CPUs."""
+    """The free part of the host's GPUs, less where it is one piece, and a little for its CPUs."""
     gpus = sum(share for share, _ in left.gpus) / WHOLE
     pieces = sum(share * share for share, _ in left.gpus) / WHOLE**2
     return gpus - pieces / 8 + left.cpu / 1e6

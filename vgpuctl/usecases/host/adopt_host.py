@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose a domain is. name: of the VM, None for the domain's own."""
+    """The tenant of a domain. name: of the VM, None for the domain's own."""
 
     tenant: str
     name: str | None = None
@@ -57,7 +57,7 @@ class LeftAlone:
 
 @dataclass(frozen=True)
 class Adoption:
-    """What became of a host. shares: idle vGPUs (an mdev's UUID, or a VF) that are the layout's now.
+    """The result for a host. shares: idle vGPUs (an mdev's UUID, or a VF) that are the layout's now.
 
     variable: what stands under `vgpu:`; text: a file of host_vars with it. changed: whether the store was or would be.
     """

@@ -30,12 +30,12 @@ class CheckedHost:
 
     @property
     def has_drifted(self) -> bool:
-        """Whether anything is not as declared, or not as before the reboot."""
+        """True if anything is not as declared, or not as before the reboot."""
         return bool(self.since_reboot) or (self.plan is not None and not self.plan.is_in_layout)
 
     @property
     def is_healthy(self) -> bool:
-        """Whether no check found an error; warnings and notes do not count."""
+        """True if no check found an error; warnings and notes do not count."""
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
 
 

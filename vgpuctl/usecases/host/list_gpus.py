@@ -45,6 +45,6 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
 
 
 def board_name(gpu: Gpu) -> str:
-    """What the driver calls the GPU, else the catalogue, else its PCI ids."""
+    """The driver's name of the GPU, else the catalogue's, else its PCI ids."""
     board = board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     return gpu.name or (board.name if board is not None else f"{gpu.vendor_id}:{gpu.device_id}")

@@ -28,12 +28,12 @@ def show_inventory(services: Services, limit: str | None) -> Sequence[InventoryH
 
 
 def list_like_ansible(services: Services, limit: str | None) -> dict[str, dict[str, Any]]:
-    """What `ansible-inventory --list` prints for the same sources and limit, keys in order."""
+    """The output of `ansible-inventory --list` for the same sources and limit, keys in order."""
     return services.inventory.as_ansible_list(limit)
 
 
 def inventory_warnings(services: Services) -> Sequence[str]:
-    """What the inventory says that may not be meant; complete once the variables were read."""
+    """The inventory's warnings about probable mistakes; complete once the variables were read."""
     return services.inventory.warnings
 
 

@@ -29,7 +29,7 @@ def apply_hosts(
 
     serial: batch sizes, see rollout.parse_serial. most_failures: how many hosts may fail before no further one is
     begun; None for no limit, or none at all where there are batches. tell: called with every line as it happens, by
-    one thread at a time. What goes wrong on a host is in its result.
+    one thread at a time. A host's failure is in its result.
     """
     budget = FailureBudget(0 if most_failures is None and serial else most_failures)
     lock = threading.Lock()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Tool(StrEnum):
-    """Whose files are read and written."""
+    """Tools whose files are read and written."""
 
     MIG_PARTED = "mig-parted"
     VGPU_DEVICE_MANAGER = "vgpu-device-manager"
@@ -33,7 +33,7 @@ class Tool(StrEnum):
 class ImportedLayout:
     """A layout, what stands under `vgpu:` for it, a file of host_vars with it, and what was left out.
 
-    remarks: what the named host does not have of it; it was imported all the same.
+    remarks: imported entries that the named host does not have.
     """
 
     layout: HostLayout

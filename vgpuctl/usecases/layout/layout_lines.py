@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run over the fleet tells: a line per step and a recap per host, as people know them from Ansible."""
+"""Output of a run over the fleet: a line per step and a recap per host, as in Ansible."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _NO_LOGIN = (HostUnreachable, HostKeyUnknown, HostKeyChanged, AuthenticationFail
 
 
 class LineOutcome(StrEnum):
-    """What became of one thing."""
+    """The outcome of one step."""
 
     OK = "ok"
     CHANGED = "changed"
@@ -72,7 +72,7 @@ class AppliedHost:
 
     @property
     def is_unreachable(self) -> bool:
-        """Whether nobody could log in."""
+        """True if nobody could log in."""
         return isinstance(self.error, _NO_LOGIN)
 
     def count(self, outcome: LineOutcome) -> int:

@@ -47,12 +47,12 @@ from vgpuctl.usecases.vm.stop_vm import stop_vm
 
 _MOST_ROUNDS = 8
 _SHUTDOWN_TIMEOUT_S = 60.0
-# The mode was taken and waits for a reset: the host read again says so, and the reset is a step of the next plan.
+# The mode is set and waits for a reset: the next reading shows it, and the reset is a step of the next plan.
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a run may do.
+    """Permissions of a run.
 
     check: plan and write nothing. disrupt: stop known VMs that are in the way, and start them again. reset: reset
     GPUs whose pending mode needs it. undo: roll back what was done on a host whose run failed. boot: install what
@@ -108,7 +108,7 @@ class LayoutRun:
         return AppliedHost(self._host, tuple(self._lines), self._differences, undo, writes, error)
 
     def _is_told(self, failure: VgpuctlError) -> bool:
-        """Whether lines say it already: those of a step that failed, or of what stands in the layout's way."""
+        """True if lines say it already: those of a step that failed, or of what stands in the layout's way."""
         told = {line.reason for line in self._lines if line.outcome is LineOutcome.FAILED}
         return failure.message in told or (isinstance(failure, LayoutRefused) and bool(failure.context))
 

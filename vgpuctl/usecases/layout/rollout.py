@@ -53,6 +53,6 @@ class FailureBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether more hosts failed than may."""
+        """True if more hosts failed than may."""
         with self._lock:
             return self._most is not None and self._failed > self._most

@@ -38,7 +38,7 @@ NOWHERE = "-"
 
 @dataclass(frozen=True)
 class Search:
-    """What was found, by host and in the order of Kind, and the errors of those that did not answer."""
+    """The leftovers by host and in the order of their kinds, and the errors of hosts without an answer."""
 
     found: tuple[Garbage, ...]
     failures: tuple[tuple[str, VgpuctlError], ...]
@@ -154,7 +154,7 @@ def _alone_on(services: Services, host: str) -> Iterator[None]:
 
 
 def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list[_Found]:
-    """What is garbage on one host, with what deletes it.
+    """The leftovers of one host, each with its deletion.
 
     The host is read before the store: what a run makes in between is in the store by then, for its row comes first.
     """
@@ -189,7 +189,7 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
 
 
 def _stray_domains(session: Session, host: str, domains: Sequence[DomainFact]) -> list[tuple[DomainFact, Garbage]]:
-    """Domains that carry our metadata and are no VM of the store; those of others are none of this."""
+    """Domains with our metadata that are not VMs of the store. Foreign domains are ignored."""
     known = {vm.uuid for vm in session.vms()}
     tenants = {tenant.name for tenant in session.tenants()}
     found = []

@@ -21,7 +21,7 @@ from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
 
 @dataclass(frozen=True)
 class Repair:
-    """One thing that does not fit together. outcome: `finished`, `rolled back`, `noted`, `would …` or `failed: why`."""
+    """One disagreement of the witnesses. outcome: `finished`, `rolled back`, `noted`, `would …` or `failed: why`."""
 
     subject: str
     host: str

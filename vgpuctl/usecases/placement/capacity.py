@@ -60,7 +60,7 @@ class Capacity:
 def capacity(services: Services, request: VmRequest, *, after_defrag: bool = False, refresh: bool = False) -> Capacity:
     """Count with the rules that place VMs. request.tenant: whose pools count, empty for every host.
 
-    Raises NotFound for the tenant, InventoryError when there is no host, UsageError for a type that nobody knows.
+    Raises NotFound for the tenant, InventoryError without any host, UsageError for an unknown type.
     """
     closed: dict[str, str] = {}
     if request.tenant:

@@ -32,7 +32,7 @@ from vgpuctl.usecases.support.survey import survey
 
 @dataclass(frozen=True)
 class GpuAnswer:
-    """What one GPU, or a whole host (gpu None), says. code None: it could take part of the request or all of it."""
+    """The answer of one GPU, or of a whole host (gpu None). code None: it takes at least a part of the request."""
 
     host: str
     gpu: str | None
@@ -63,9 +63,9 @@ class ExplainedVm:
 
 
 def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, refresh: bool = False) -> ExplainedVm:
-    """Answer for a request, or for a VM of the store as if it came anew. Writes nothing but the cache of facts.
+    """Answer for a request, or for a VM of the store as a new one. Writes only the cache of facts.
 
-    Raises NotFound for the tenant, InventoryError when there is no host, UsageError for a type that nobody knows.
+    Raises NotFound for the tenant, InventoryError without any host, UsageError for an unknown type.
     """
     with services.store.reading() as session:
         session.tenant(request.tenant)
@@ -112,7 +112,7 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
 
 
 def _but_own(bookings: Sequence[Booking], promises: Sequence[Booking]) -> list[Booking]:
-    """What is taken, and what is promised to others."""
+    """The shares that are taken, and those promised to others."""
     return [*(one for one in bookings if one.vm_uuid is not None), *promises]
 
 

@@ -77,7 +77,7 @@ def capacity_of(
 
 
 def declared_gpus(inventory: "Inventory | None", name: str) -> tuple[GpuLayout, ...]:
-    """What the host's layout says of its GPUs; nothing without an inventory. Raises InventoryError."""
+    """The entries of the host's layout; none without an inventory. Raises InventoryError."""
     layout = None if inventory is None else inventory.layout(name)
     return () if layout is None else layout.gpus
 
@@ -85,7 +85,7 @@ def declared_gpus(inventory: "Inventory | None", name: str) -> tuple[GpuLayout, 
 def cached_capacities(session: "Session", inventory: "Inventory | None" = None) -> list[HostCapacity]:
     """The hosts whose facts are in the store; with an inventory only its hosts, with what it says of them.
 
-    A host of which the inventory says something wrong is left out; whoever reads the hosts says so (survey).
+    A host with an error in the inventory is left out; the survey reports it.
     """
     promises = read_promises(session)
     names = None if inventory is None else set(inventory.select(None))

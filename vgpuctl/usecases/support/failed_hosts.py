@@ -88,6 +88,6 @@ class FailedHosts:
         self._services.say(f"{name} failed and is left out: {error.said_of(name)}")
 
     def _is_left(self, requests: Sequence[VmRequest]) -> bool:
-        """Whether rolling back left something, so that the store still has a row."""
+        """True if rolling back left something, so that the store still has a row."""
         with self._services.store.reading() as session:
             return any(session.vm(one.tenant, one.name) is not None for one in requests)

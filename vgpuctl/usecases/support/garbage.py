@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gc finds: one thing on a host or in OVN that vgpuctl made and no object of the store has."""
+"""A leftover that gc finds: made by vgpuctl on a host or in OVN, and unknown to the store."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class GarbageKind(StrEnum):
-    """What can be garbage, in the order in which it is deleted."""
+    """The kinds of leftovers, in the order of their deletion."""
 
     DOMAIN = "domain"
     VOLUME = "volume"

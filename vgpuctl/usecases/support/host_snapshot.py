@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host looked like before a reboot, and what of it is not back."""
+"""A host's state before a reboot, and the parts that are not back."""
 
 import msgspec
 
@@ -56,7 +56,7 @@ def saved_snapshot(services: Services, host: str) -> Snapshot | None:
 
 
 def compare(before: Snapshot, now: Snapshot) -> tuple[Difference, ...]:
-    """What is not as it was. Another kernel or driver is a difference too: GPUs behave otherwise under it."""
+    """The differences to the snapshot. Another kernel or driver counts too: GPUs behave otherwise under it."""
     found = [
         Difference(None, subject, str(was), str(is_now))
         for subject, was, is_now in (

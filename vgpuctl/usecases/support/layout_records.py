@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the store keeps of a host's layout: shares it made, and restarts that an interrupted run left pending."""
+"""Records of a host's layout in the store: its shares, and pending restarts of an interrupted run."""
 
 import json
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _PENDING = "pending-restarts"
 
 @dataclass(frozen=True)
 class PendingRestarts:
-    """What a run stopped and has to start again. services: by name. vms: (tenant, name)."""
+    """Services and VMs that a run stopped and must start again. services: by name. vms: (tenant, name)."""
 
     services: tuple[str, ...] = ()
     vms: tuple[tuple[str, str], ...] = ()
@@ -27,7 +27,7 @@ class PendingRestarts:
 def shares_made(services: Services, host: str, facts: HostFacts) -> frozenset[str]:
     """The mdevs and VFs whose vGPU a layout made, in this boot of the host and still of the same type.
 
-    What a layout made before the boot counts where the boot's unit made it again.
+    Shares made before the boot count where the boot's unit made them again.
     """
     with services.store.reading() as session:
         made = _read_shares(session, host, facts.boot_id)
@@ -85,7 +85,7 @@ def keep_pending_restarts(services: Services, host: str, left: PendingRestarts) 
 
 
 def _read_shares(session: Session, host: str, boot_id: str | None) -> dict[str, str]:
-    """What was made in a boot; None for the last boot that anything was made in."""
+    """The shares made in a boot; boot None: the last one with any."""
     record = session.host_record(host, _SHARES)
     content = json.loads(record.content) if record else {}
     return dict(content["made"]) if content and boot_id in (None, content["boot_id"]) else {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which run is working on a VM right now: an intent in the store, so that `repair` knows a dead run from a live one."""
+"""The run that works on a VM now: an intent in the store, by which `repair` tells dead runs from live ones."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -55,5 +55,5 @@ def reclaim_subject(requests: Sequence[VmRequest]) -> str:
 
 
 def may_run(operation: Operation) -> bool:
-    """Whether the run behind an intent may be alive; one on another machine counts as alive, its machine must say."""
+    """True if the run behind an intent may be alive; one on another machine counts as alive, its machine must say."""
     return is_running(operation) is not False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a use case works with: inventory, store and one session per host, each opened when first needed.
+"""Services of a use case: inventory, store and one session per host, each opened on first use.
 
 The concrete classes are named in vgpuctl.wiring; here stands only how they are shared and closed.
 """
@@ -124,7 +124,7 @@ class Services:
 
     @property
     def has_northbound(self) -> bool:
-        """Whether OVN's northbound database was named."""
+        """True if OVN's northbound database was named."""
         return self._open_northbound is not None
 
     @property
@@ -173,7 +173,7 @@ class Services:
             return self._sessions[name]
 
     def is_connected(self, name: str) -> bool:
-        """Whether the SSH connection of a host was opened by this command and still works."""
+        """True if the SSH connection of a host was opened by this command and still works."""
         session = self._sessions.get(name)
         return session is not None and session.connection.is_open
 

@@ -27,7 +27,7 @@ from vgpuctl.usecases.vm.gc_volumes import OLD_ENDINGS
 
 @dataclass(frozen=True)
 class Belongings:
-    """What a tenant has."""
+    """The objects of a tenant."""
 
     tenant: str
     vms: tuple[Vm, ...]
@@ -52,7 +52,7 @@ class Belongings:
 
 
 def belongings(services: Services, tenant: str) -> Belongings:
-    """What the store knows of a tenant. Raises NotFound."""
+    """The objects of a tenant in the store. Raises NotFound."""
     with services.store.reading() as session:
         session.tenant(tenant)
         return Belongings(

@@ -84,7 +84,7 @@ def _refuse_what_differs(services: Services, wanted: TenantFile) -> None:
 
 
 def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[ObjectOutcome]:
-    """What onboard would do. Writes nothing."""
+    """Plan the changes of onboard. Writes nothing."""
     gone = REMOVED if prune else KEPT
     name = wanted.tenant
     with services.store.reading() as session:

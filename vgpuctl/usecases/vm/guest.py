@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several commands do with a VM's domain on its host. Every function may be repeated."""
+"""Common work of several commands on a VM's domain. Every function may be repeated."""
 
 import time
 from collections.abc import Sequence
@@ -136,5 +136,5 @@ def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
 
 
 def is_held(host: HostSession, vm: Vm, lease: Lease) -> bool:
-    """Whether this VM's QEMU has the share's VFIO device open."""
+    """True if this VM's QEMU has the share's VFIO device open."""
     return any(holder.vm_uuid == vm.uuid for holder in host.agent.holders(lease.share.vfio_device))

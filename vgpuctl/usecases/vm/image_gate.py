@@ -100,7 +100,7 @@ def path_on(host: HostSession, image: Image) -> str:
 def inspect(host: HostSession, image: Image, path: str, *, with_digest: bool = False) -> ImageFile:
     """Read an image's file on a host and compare it with the declared format.
 
-    Raises ImageMissing, and ImageRejected when it is no file, or is a qcow2 file that stands on other files.
+    Raises ImageMissing, and ImageRejected for anything but a file, or for a qcow2 file with a backing file.
     """
     try:
         file = host.agent.image(path, with_digest=with_digest)

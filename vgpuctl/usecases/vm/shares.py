@@ -110,7 +110,7 @@ def build_shares(host: HostSession, steps: Sequence[Step], undo: Sequence[Step],
 
 
 def _targets(step: Step) -> tuple[str, ...]:
-    """What a step changes: a vGPU by its device, a service or pool by its name, else functions by their addresses."""
+    """The object of a step: a vGPU by its device, a service or pool by its name, else functions by their addresses."""
     if isinstance(step, VGPU_STEPS):
         return (step.device,)
     if isinstance(step, SetServiceActive):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What starting and ending a VM does to the machine: its QEMU holds devices, libvirt moves functions to vfio-pci."""
+"""The effects of starting and ending a VM: its QEMU holds devices, libvirt binds functions to vfio-pci."""
 
 import time
 from collections.abc import Mapping, Sequence

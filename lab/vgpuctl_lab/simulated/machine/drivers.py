@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which driver a function is on, and what goes away with it (reference 1.2, 3.1)."""
+"""The driver of a function, and the state that goes with it (reference 1.2, 3.1)."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ class Drivers:
         return None
 
     def can_configure_vfs(self, function: str) -> bool:
-        """Whether the function's driver has a `sriov_configure` hook; NVIDIA's has none."""
+        """True if the function's driver has a `sriov_configure` hook; NVIDIA's has none."""
         return self._state.drivers.get(function) in _WITH_SRIOV_CONFIGURE
 
     def bind(self, driver: str, function: str) -> None:
@@ -120,7 +120,7 @@ class Drivers:
         return f"{card.vendor} {device}" in self._state.stub_ids
 
     def _is_kept_from_drivers(self, function: str) -> bool:
-        """Whether sriov_drivers_autoprobe is 0 for this VF; only an override gets through (Linux pci-driver.c)."""
+        """True if sriov_drivers_autoprobe is 0 for this VF; only an override gets through (Linux pci-driver.c)."""
         card = self.card_of(function)
         return card is not None and card.address in self._state.no_autoprobe and function in self._state.vfs_of(card)
 

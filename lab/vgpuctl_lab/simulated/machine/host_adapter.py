@@ -37,16 +37,16 @@ class SimulatedHost(Host):
         self._real: dict[str, str] = {}
 
     def read_optional(self, path: str) -> str | None:
-        """Return a file's text, None when there is no such file. Raises Problem, as ENXIO where the driver says so."""
+        """Return a file's text, None for a missing file. Raises Problem, as ENXIO where the driver does."""
         content = self._tree_now().get(self._resolve(path))
         if isinstance(content, Unreadable):
             error = OSError(content.errno, os.strerror(content.errno))
             raise self.unreadable(path, error) from error
-        # What the tree does not have may lie on the machine's disk, which is real.
+        # Files outside the tree may lie on the machine's disk, which is real.
         return content if isinstance(content, str) else super().read_optional(path)
 
     def listdir_optional(self, path: str) -> list[str] | None:
-        """Return a folder's names in order, None when there is no such folder."""
+        """Return a folder's names in order, None for a missing folder."""
         self._tree_now()
         names = self._children.get(self._resolve(path))
         on_disk = super().listdir_optional(path)
@@ -98,7 +98,7 @@ class SimulatedHost(Host):
                 state.owners.pop(path, None)
 
     def is_root(self) -> bool:
-        """Whoever logs in may change the machine."""
+        """Every login may change the machine."""
         return True
 
     def now(self) -> float:
@@ -134,7 +134,7 @@ class SimulatedHost(Host):
         return f"/usr/sbin/{base}" if base in (*self.machine.shape.versions, *_PROGRAMS) else None
 
     def echo(self, remotes: Sequence[str], sizes: Sequence[int], *, timeout_s: float) -> dict[str, int]:
-        """What each tunnel carries; all of it unless somebody said otherwise."""
+        """The traffic that each tunnel carries; all by default."""
         carries = self.machine.state().ovn.tunnels
         return {
             one: max((size for size in sizes if size <= carries.get(one, max(sizes))), default=0) for one in remotes

@@ -216,7 +216,7 @@ class SimulatedKernel:
         self._drivers.probe(text.strip())
 
     def _unbind_lock(self, function: str, text: str) -> None:
-        """A refused lock is no error of the write: the writer reads the value back."""
+        """A refused lock does not fail the write: the writer reads the value back."""
         locks = self._state.unbind_locks
         if not number(text):
             if function in locks:

@@ -54,7 +54,7 @@ def reset(state: State, card: CardShape) -> None:
 
 
 def forget(state: State, card: CardShape) -> None:
-    """What a reset takes, and what goes with the driver when VFs change (reference 3.1)."""
+    """State lost by a reset, and with the driver when VFs change (reference 3.1)."""
     state.instances = [one for one in state.instances if one.card != card.address]
     state.mixed_sizes = [address for address in state.mixed_sizes if address != card.address]
 
@@ -81,7 +81,7 @@ def set_mixed_sizes(state: State, card: CardShape, instance: GpuInstance | None,
 
 
 def has_mixed_sizes(state: State, card: CardShape, instance: GpuInstance | None) -> bool:
-    """Whether a card, or one of its GPU instances, has mixed-size mode now."""
+    """True if a card, or one of its GPU instances, has mixed-size mode now."""
     if not card.mixes_sizes or state.mig_mode(card)[0] != (instance is not None):
         return False
     # Only where an instance takes several vGPUs.
@@ -165,7 +165,7 @@ def destroy_compute(state: State, card: CardShape, instance: GpuInstance, comput
 
 
 def is_instance_used(state: State, card: CardShape, instance: GpuInstance) -> bool:
-    """Whether a vGPU or a process is in it; a compute instance alone keeps it, but is no use of it."""
+    """True if a vGPU or a process is in it; a compute instance alone keeps it, but does not use it."""
     return bool(instance.pids) or any(vgpu.instance == instance.id for vgpu in state.vgpus_of(card))
 
 

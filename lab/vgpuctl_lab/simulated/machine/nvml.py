@@ -45,7 +45,7 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
     # The library
 
     def init(self) -> None:
-        """nvmlInit: without a card on the driver, its module is loaded all the same."""
+        """nvmlInit: it also loads the driver's module when no card is on it."""
         if not self.has_driver():
             raise NvmlError(CONSTANTS["NVML_ERROR_DRIVER_NOT_LOADED"])
         self.is_open = True

@@ -227,7 +227,7 @@ def _compute_info(profile: MigProfile, part: ComputeProfile, *, with_name: bool)
 
 
 def _of(reference: Any) -> Any:
-    """What `ctypes.byref` refers to; the thing itself when it is given as such."""
+    """The target of `ctypes.byref`; any other argument itself."""
     return getattr(reference, "_obj", reference)
 
 

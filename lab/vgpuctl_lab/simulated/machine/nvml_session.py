@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every function of the simulated NVML starts from: the machine's state now, and the card of a handle."""
+"""The start of every function of the simulated NVML: the machine's state now, and the card of a handle."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ class Session:
         return self.machine.state()
 
     def has_driver(self) -> bool:
-        """Whether NVIDIA's driver is loaded."""
+        """True if NVIDIA's driver is loaded."""
         return any(is_nvidia(card) for card in self.machine.shape.cards)
 
     def cards(self) -> list[CardShape]:

@@ -7,12 +7,12 @@ from vgpuctl_lab.simulated.machine import nvidia_smi, ovn, sriov_manage, systemc
 from vgpuctl_lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
 
-# What a shell on the host finds on its PATH; the agent finds more.
+# Programs on the PATH of a shell on the host; the agent finds more.
 PROGRAMS = ("nvidia-smi", "sriov-manage", "systemctl")
 
 
 def run_program(machine: MachineFolder, argv: Sequence[str]) -> tuple[int, str, str]:
-    """Run a program: (exit status, stdout, stderr); 127 when the machine has none of this name."""
+    """Run a program: (exit status, stdout, stderr); 127 for an unknown name."""
     program = argv[0].rpartition("/")[2]
     if program in machine.shape.versions and list(argv[1:]) == ["--version"]:
         return 0, machine.shape.versions[program] + "\n", ""
@@ -33,7 +33,7 @@ def run_program(machine: MachineFolder, argv: Sequence[str]) -> tuple[int, str, 
 
 
 def has_nvidia(machine: MachineFolder) -> bool:
-    """Whether the host has NVIDIA's driver and programs."""
+    """True if the host has NVIDIA's driver and programs."""
     return any(is_nvidia(card) for card in machine.shape.cards)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a card's sensors say: made up, but the same for the same state, and in proportion to the VMs that run."""
+"""Values of a card's sensors: made up, equal for equal states, in proportion to the running VMs."""
 
 import zlib
 
@@ -21,7 +21,7 @@ def vgpu_percent(state: State, vgpu: Vgpu) -> int:
 
 
 def power_mw(state: State, card: CardShape) -> int:
-    """What a card draws, 0 when its board's figure is not known."""
+    """The power draw of a card, 0 where its board's figure is unknown."""
     share = _IDLE_SHARE + (1 - _IDLE_SHARE) * utilization_percent(state, card) / 100
     return round(card.power_w * 1000 * share)
 

@@ -24,7 +24,7 @@ _MOST_GIB = 512
 
 @dataclass(frozen=True)
 class Pool:
-    """What vGPUs share: a card without MIG, or one GPU instance. vgpus: with their types."""
+    """The space that vGPUs share: a card without MIG, or one GPU instance. vgpus: with their types."""
 
     vgpus: tuple[tuple[Vgpu, VgpuType], ...]
     mixes_sizes: bool
@@ -45,7 +45,7 @@ class Pool:
         return OK if len(self.vgpus) < most else INSUFFICIENT_RESOURCES
 
     def is_free(self, placement: int, size: int) -> bool:
-        """Whether a range is free; after a deletion it is only when all of it is."""
+        """True if a range is free; after a deletion it is only when all of it is."""
         return all(
             placement + size <= vgpu.placement or vgpu.placement + each.placement_size <= placement
             for vgpu, each in self.vgpus
@@ -64,7 +64,7 @@ class Pool:
 
 
 class Ruling:
-    """What one card can take as it stands. without: a vGPU to be thought away, because it is about to move."""
+    """The present space of one card. without: a vGPU to ignore, because it is about to move."""
 
     def __init__(self, state: State, card: CardShape, *, without: Vgpu | None = None) -> None:
         self._state = state
@@ -88,7 +88,7 @@ class Ruling:
         return self._answers[wanted.type_id]
 
     def available(self, function: str, wanted: VgpuType) -> int:
-        """What `available_instances` says on this function; a VF can only say 0 or 1."""
+        """The value of `available_instances` on this function; 0 or 1 on a VF."""
         if self.status(function, wanted)[0] != OK:
             return 0
         return 1 if is_on_vfs(self._card) else wanted.max_instances - len(self._vgpus)
@@ -191,5 +191,5 @@ def removal_errno(shape: Shape, state: State, card: CardShape, vgpu: Vgpu) -> in
 
 
 def is_on_vfs(card: CardShape) -> bool:
-    """Whether the card's vGPUs sit on virtual functions, one on each."""
+    """True if the card's vGPUs sit on virtual functions, one on each."""
     return card.interface in (MDEV_VF, VF_PROFILE)

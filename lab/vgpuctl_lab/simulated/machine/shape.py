@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does not change in a simulated host's life: its cards, processors and versions, as `machine.json`."""
+"""The constant parts of a simulated host: its cards, processors and versions, as `machine.json`."""
 
 import dataclasses
 import json
@@ -66,7 +66,7 @@ class MigProfile:
 
 @dataclass(frozen=True)
 class Mig:
-    """What a card with MIG has. needs_reset: a change of mode waits while the card is used, and outlives a reboot."""
+    """The MIG properties of a card. needs_reset: a mode change waits while the card is used, and outlives a reboot."""
 
     memory_slots: int
     slices: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes in a simulated host's life: one small file, the host's only truth, replaced as a whole under a lock."""
+"""The state of a simulated host: one small file, its only truth, replaced as a whole under a lock."""
 
 import dataclasses
 import fcntl
@@ -20,7 +20,7 @@ from vgpuctl_lab.simulated.machine.shape import read as read_shape
 
 FIRST_MDEV_GROUP = 100_000
 FIRST_PID = 10_000
-# What a vGPU host has: of clients that hold the cards only what its owner starts. nvidia-vgpud ends by itself.
+# Services of a vGPU host: clients that hold the cards run only if its owner starts them. nvidia-vgpud ends itself.
 _SERVICES = {
     "libvirtd.service": True,
     "nvidia-dcgm.service": False,
@@ -205,7 +205,7 @@ class State:
         return [vgpu for vgpu in self.vgpus if vgpu.card == card.address]
 
     def mig_mode(self, card: CardShape) -> tuple[bool, bool]:
-        """Whether MIG is on and whether it will be."""
+        """True if MIG is on and whether it will be."""
         current, pending = self.mig_modes.get(card.address, (False, False))
         return current, pending
 
@@ -246,7 +246,7 @@ class State:
         return None
 
     def is_used(self, card: CardShape) -> bool:
-        """Whether some VM has a vGPU of the card open."""
+        """True if some VM has a vGPU of the card open."""
         return any(self.holder_of(vgpu) is not None for vgpu in self.vgpus_of(card))
 
 
@@ -355,5 +355,5 @@ def make(folder: Path, shape: Shape) -> MachineFolder:
 
 
 def is_nvidia(card: CardShape) -> bool:
-    """Whether the card follows NVIDIA's rules."""
+    """True if the card follows NVIDIA's rules."""
     return card.vendor == NVIDIA

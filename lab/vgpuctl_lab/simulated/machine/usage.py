@@ -15,7 +15,7 @@ MANAGER = "nvidia-vgpu-mgr"
 
 
 def is_used(state: State, card: CardShape) -> bool:
-    """Whether some program other than a VM holds the card, or it is said to be busy."""
+    """True if some program other than a VM holds the card, or it is said to be busy."""
     return bool(state.fault(card, "busy")) or any(one.card == card.address for one in state.running())
 
 

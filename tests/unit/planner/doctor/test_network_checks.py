@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ails one of OVN's chassis, provoked in what was read of the host."""
+"""Failures of one of OVN's chassis, provoked in the facts of the host."""
 
 from dataclasses import replace
 

@@ -41,7 +41,7 @@ VF_COUNTS = {"nvidia-a40": 32, "nvidia-a100-pcie-40gb": 16, "nvidia-rtx-pro-6000
 
 
 class Refused(Exception):
-    """What the host would answer instead of doing the step."""
+    """The host's answer instead of doing the step."""
 
 
 class SimulatedGpu:
@@ -79,7 +79,7 @@ class SimulatedGpu:
         self.holders[device] = Holder(4711, "qemu-system-x86")
 
     def wipe(self) -> None:
-        """What a change of VFs or a reset takes with it."""
+        """State that a change of VFs or a reset removes."""
         if self.holders or (self.card and any(one.in_use for one in self.card.instances)):
             raise Refused("in use by another client")
         if self.vf_types or self.mdevs:

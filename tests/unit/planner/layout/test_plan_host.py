@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host's plan says: obstacles, whom steps disturb, which entry counts, and the host around its GPUs."""
+"""A host's plan: obstacles, disturbed VMs, the entry that counts, and the host around its GPUs."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which steps may be taken: a GPU that somebody is on, or that needs a reset, waits for leave; the others do not."""
+"""The permitted steps: a GPU in use, or one that needs a reset, waits for permission; the others do not."""
 
 from vgpuctl.agent.wire.steps import ResetGpu, SetServiceActive, SetVirtualFunctions
 from vgpuctl.planner.layout import Disturbed, HostPlan, LayoutObstacle, Phase, PlannedStep, select_steps

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every layout of every MIG board of the catalogue: set, read, compare, and back; and what is no layout is refused."""
+"""Every layout of every MIG board of the catalogue: set, read, compare, and back; anything else is refused."""
 
 import random
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What free parts of GPUs are worth: dual prices of a bin packing, checked against what such prices must be."""
+"""The worth of free parts of GPUs: dual prices of a bin packing, checked by the properties of such prices."""
 
 from itertools import pairwise
 

@@ -31,7 +31,7 @@ HOSTS: dict[str, Host] = {
 
 
 class Books:
-    """What is free, kept apart from the scheduler."""
+    """The free amounts, kept apart from the scheduler."""
 
     def __init__(self) -> None:
         self.free: dict[str, Host] = {name: (*host[:3], list(host[3])) for name, host in HOSTS.items()}

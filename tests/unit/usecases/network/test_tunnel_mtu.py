@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What guests' packets may be follows from the layouts of all chassis."""
+"""The MTU of guests follows from the layouts of all chassis."""
 
 from pathlib import Path
 

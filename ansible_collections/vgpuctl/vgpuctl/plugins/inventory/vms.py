@@ -61,7 +61,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable):
     NAME = "vgpuctl.vgpuctl.vms"
 
     def verify_file(self, path: str) -> bool:
-        """Whether the file is for this plugin."""
+        """True if the file is for this plugin."""
         return bool(super().verify_file(path)) and path.endswith(("vgpuctl.yml", "vgpuctl.yaml"))
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:

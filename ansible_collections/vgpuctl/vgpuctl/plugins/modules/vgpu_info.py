@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What vgpuctl knows of hosts, GPUs, tenants and VMs."""
+"""Facts of hosts, GPUs, tenants and VMs."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def _diff(hosts: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """What was found and what is declared, host by host."""
+    """The found and the declared values, host by host."""
     return [
         {
             "before_header": host["host"],

@@ -151,7 +151,7 @@ class _Run:
             file.write_text(json.dumps(spec))
             dry = ("--dry-run",) if self._module.check_mode else ()
             (made,) = self._vgpuctl.read("create-vm", "-f", str(file), *dry, on_hosts=True)
-        # One that is there is not rendered again; a dry run that needs others to give way has victims and no XML.
+        # An existing VM is not rendered again; a dry run that needs preemptions has victims and no XML.
         is_new = made["xml"] is not None or bool(made["victims"])
         if not (is_new and self._module.check_mode):
             self._vm, self._leases = made["vm"], made["leases"]

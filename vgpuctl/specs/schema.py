@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from vgpuctl.specs.field import Choice, Document, Field, Table, Truth, Whole, default_at, is_optional
-from vgpuctl.specs.tenant import AMOUNTS, HEAD, IN_FILE, IN_NETWORKS, NETWORK
+from vgpuctl.specs.network import NETWORK
+from vgpuctl.specs.tenant import AMOUNTS, HEAD, IN_FILE, IN_NETWORKS
 from vgpuctl.specs.vm import TENANT_VM, VM, VmSecret
 from vgpuctl.specs.vpc_objects import ObjectKind, Written
 

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.model.network import Backend, NetworkRequest, parse_address, parse_cidr
+from vgpuctl.model.network import Backend, NetworkRequest
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmRequest, check_name
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.resources import parse_amount, parse_resource
 from vgpuctl.specs.document import read_document
-from vgpuctl.specs.field import Choice, Field, Table, Text, Truth, Whole
+from vgpuctl.specs.field import Field, Table, Text, Whole
 from vgpuctl.specs.flags import read_text
+from vgpuctl.specs.network import NETWORK, build_network
 from vgpuctl.specs.reading import read_file_entry, read_value
 from vgpuctl.specs.secret_file import SecretFiles
 from vgpuctl.specs.value import Value
@@ -46,23 +47,6 @@ HEAD = Table(
         Field("pools", Text(check_name), "Pool of hosts that the tenant may use", is_list=True),
         Field("priority", VM.field("priority").type, "Priority of VMs that name none"),
         Field("ssh_keys", Text(), "SSH public key of VMs that name none", is_list=True),
-    ),
-)
-
-
-def _parse_cidr(text: str, /, *, what: str) -> str:
-    return str(parse_cidr(text, what=what))
-
-
-NETWORK = Table(
-    "a network",
-    NetworkRequest,
-    (
-        Field("cidr", Text(_parse_cidr), "Addresses of the network, for example 10.0.0.0/24", is_required=True),
-        Field("dns", Text(parse_address), "Resolver for the guests", is_list=True),
-        Field("isolated", Truth(), "No way out of the network"),
-        Field("backend", Choice(Backend), "What carries the network", default="the operator's"),
-        Field("host", Text(), "Host of a libvirt network"),
     ),
 )
 IN_FILE = tuple(kind for kind in KINDS if kind.written is not Written.IN_NETWORKS)
@@ -105,9 +89,7 @@ def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequ
 def _network(value: Value, name: str, tenant: str, *, default_backend: Backend) -> NetworkRequest:
     values = read_file_entry(NETWORK, value, beside=[kind.section for kind in IN_NETWORKS])
     with value.located():
-        check_name(name, what="network name")
-    backend = Backend.LIBVIRT if values.get("host") else default_backend
-    return NETWORK.build({"name": name, "tenant": tenant, "backend": backend} | values)
+        return build_network(name, tenant, values, default_backend=default_backend)
 
 
 def _objects(entries: dict[str, Value]) -> Iterator[VpcSpec]:

@@ -28,6 +28,7 @@ from vgpuctl.model.vpc import (
     VpcSpec,
 )
 from vgpuctl.model.vpc_text import describe_ports, describe_rule, parse_forwarded, parse_ports, parse_rule, parse_source
+from vgpuctl.specs import comparison
 from vgpuctl.specs.field import Choice, Field, Table, Text, Whole, show
 from vgpuctl.specs.flags import read_flags, read_text
 
@@ -304,13 +305,7 @@ def without_given(spec: VpcSpec) -> VpcSpec:
 
 def list_differences(there: VpcSpec, wanted: VpcSpec) -> list[str]:
     """One line per field that differs: `vm_port: 80 there, 8080 wanted`."""
-    kind = KIND_OF[there.kind]
-    one, other = kind.words(there), kind.words(wanted)
-    return [
-        f"{each.key}: {one[each.path]} there, {other[each.path]} wanted"
-        for each in kind.fields
-        if getattr(there, each.path) != getattr(wanted, each.path)
-    ]
+    return comparison.list_differences(KIND_OF[there.kind].table, there, wanted)
 
 
 def describe(spec: VpcSpec) -> str:

@@ -6,26 +6,15 @@ from typing import Any
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.field_options import field_options
 from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.specs.network import NETWORK, read_network_flags
 
 
 @click.command("create-network")
 @click.argument("name")
 @options.network_tenant
-@click.option("--cidr", required=True, metavar="CIDR", help="IPv4 addresses of the network, /8 to /29: 10.0.0.0/24.")
-@click.option(
-    "--dns",
-    multiple=True,
-    metavar="ADDRESS",
-    help="DNS resolver for the VMs, several times; default: the host's.",
-)
-@click.option("--isolated", is_flag=True, help="Allow traffic only between VMs of the network.")
-@click.option(
-    "--backend",
-    type=click.Choice(["libvirt", "ovn"]),
-    help="libvirt on one host, or OVN on all hosts; default: ovn if VGPUCTL_OVN_NORTHBOUND is set and --host is not.",
-)
-@click.option("--host", metavar="NAME", help="Host of a libvirt network; default: the only host of the inventory.")
+@field_options(NETWORK, are_required=True)
 @options.dry_run
 @options.inventory
 @options.limit
@@ -35,14 +24,9 @@ from vgpuctl.cli.support.output import print_json, say
 def command(
     name: str,
     tenant: str,
-    cidr: str,
-    dns: tuple[str, ...],
-    isolated: bool,
-    backend: str | None,
-    host: str | None,
     dry_run: bool,
     as_json: bool,
-    **where: Any,
+    **given: Any,
 ) -> None:
     """Create a network for a tenant's VMs.
 
@@ -50,15 +34,13 @@ def command(
 
     Run the command again to finish an interrupted run; otherwise it changes nothing.
     """
-    from vgpuctl.cli.support.services import services
-    from vgpuctl.model.network import Backend, NetworkRequest
+    from vgpuctl.cli.support.services import services, take_service_options
+    from vgpuctl.model.network import Backend
     from vgpuctl.usecases.network.create_network import create_network
 
-    with services(**where) as opened:
-        default = Backend.OVN if opened.has_northbound and host is None else Backend.LIBVIRT
-        request = NetworkRequest(
-            name, tenant, cidr, dns, isolated=isolated, backend=Backend(backend) if backend else default, host=host
-        )
+    with services(**take_service_options(given)) as opened:
+        default = Backend.OVN if opened.has_northbound else Backend.LIBVIRT
+        request = read_network_flags(name, tenant, given, default_backend=default)
         created = create_network(opened, request, dry_run=dry_run)
     if as_json:
         print_json({"changed": created.changed and not dry_run, "network": created.network})

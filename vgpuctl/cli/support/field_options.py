@@ -12,21 +12,25 @@ from vgpuctl.specs.field import Choice, Field, Table, Truth, Type, Whole
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def field_options(table: Table[Any]) -> Callable[[Command], Command]:
-    """Add one option per field that has a flag. A flag that is not given is passed as None, or as () for a list."""
+def field_options(table: Table[Any], *, are_required: bool = False) -> Callable[[Command], Command]:
+    """Add one option per field that has a flag. A flag that is not given is passed as None, or as () for a list.
+
+    are_required: demand the flags of required fields, where no file can hold them instead.
+    """
 
     def decorate(function: Command) -> Command:
-        for option in reversed(list(_options(table))):
+        for option in reversed(list(_options(table, are_required=are_required))):
             function = option(function)
         return function
 
     return decorate
 
 
-def _options(table: Table[Any]) -> Iterator[Callable[[Command], Command]]:
+def _options(table: Table[Any], *, are_required: bool) -> Iterator[Callable[[Command], Command]]:
     for field in table.fields:
         if field.flag is not None:
-            yield field_option(field, default=table.written_default(field))
+            is_required = are_required and field.is_required
+            yield field_option(field, default=table.written_default(field), is_required=is_required)
 
 
 def field_option(field: Field, *, default: str | None, is_required: bool = False) -> Callable[[Command], Command]:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-, delete- and list-external-network(s): the networks that tenants' gateways lead to."""
+"""create-external-network: the network that tenants' gateways lead to."""
 
 import ipaddress
 from dataclasses import replace
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.network import parse_address
-from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.usecases.network.network_backends import refuse_without_ovn
 from vgpuctl.usecases.support.services import Services
@@ -30,10 +29,6 @@ def create_external_network(services: Services, network: ExternalNetwork) -> str
 
 def _checked(network: ExternalNetwork) -> ExternalNetwork:
     """Accept a network whose addresses fit together. Raises UsageError."""
-    check_name(network.name, what="external network")
-    check_name(network.physical_network, what="physical network")
-    for chassis in network.chassis:
-        check_name(chassis, what="chassis")
     subnet = _network(network.cidr, what="--cidr")
     gateway, first, last = (
         parse_address(text, what=what)

@@ -5,9 +5,10 @@ import uuid
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import NetworkDiffers, NetworkInUse, StateError, UsageError
-from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, parse_address, parse_cidr
+from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState
 from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import PeeringSpec
+from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.network.vpc import carried
@@ -58,10 +59,7 @@ def finish_creation(services: Services, network: Network) -> Network:
 
 def complete_request(services: Services, request: NetworkRequest) -> NetworkRequest:
     """Check a request, and fill in the host from the inventory. Raises UsageError."""
-    check_name(request.name, what="network name")
     check_name(request.tenant, what="tenant")
-    cidr = str(parse_cidr(request.cidr))
-    dns = tuple(parse_address(address, what="--dns") for address in request.dns)
     host = request.host
     if request.backend is Backend.OVN and host is not None:
         raise UsageError(f"network {request.name} is carried by OVN and is on every host", hint="leave --host out")
@@ -73,7 +71,7 @@ def complete_request(services: Services, request: NetworkRequest) -> NetworkRequ
                 hint="a libvirt network is on one host: give it with --host",
             )
         host = services.host(host or names[0]).name
-    return replace(request, cidr=cidr, dns=dns, host=host)
+    return replace(request, host=host)
 
 
 def find_existing(services: Services, request: NetworkRequest) -> Network | None:
@@ -96,15 +94,6 @@ def find_existing(services: Services, request: NetworkRequest) -> Network | None
             hint="run `vgpuctl delete-network` or `vgpuctl repair`, then this command again",
         )
     return network
-
-
-def list_differences(there: NetworkRequest, wanted: NetworkRequest) -> list[str]:
-    """One line per field that differs: `cidr: 10.0.0.0/24 there, 10.0.1.0/24 wanted`."""
-    return [
-        f"{field}: {getattr(there, field)!s} there, {getattr(wanted, field)!s} wanted"
-        for field in ("cidr", "dns", "isolated", "backend", "host")
-        if getattr(there, field) != getattr(wanted, field)
-    ]
 
 
 def refuse_overlap(network: Network, session: Session) -> None:

@@ -10,6 +10,7 @@ from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmState
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.limits import changed as changed_quotas
+from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network import create_network as networks
 from vgpuctl.usecases.network.delete_network import delete_network
@@ -101,7 +102,7 @@ def _plan(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator[Ob
             yield ObjectOutcome("network", request.name, CREATED, (request.cidr,))
             continue
         complete = networks.complete_request(services, request)
-        differences = networks.list_differences(network.request, complete)
+        differences = list_differences(network.request, complete)
         is_ready = network.state is NetworkState.READY
         word = DIFFERS if differences else UNCHANGED if is_ready else CHANGED
         yield ObjectOutcome("network", request.name, word, tuple(differences))

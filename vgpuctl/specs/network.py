@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of networks: a tenant's network, in a file or by flags, and an external network of the operator."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vgpuctl.errors import UsageError
+from vgpuctl.model.network import Backend, NetworkRequest, parse_address, parse_cidr
+from vgpuctl.model.vm import check_name
+from vgpuctl.model.vpc import ExternalNetwork
+from vgpuctl.specs import comparison
+from vgpuctl.specs.field import Choice, Compared, Field, Table, Text, Truth, Whole
+from vgpuctl.specs.flags import read_flags
+
+
+def _parse_cidr(text: str, /, *, what: str) -> str:
+    return str(parse_cidr(text, what=what))
+
+
+def _parse_pool(text: str, /, *, what: str) -> tuple[str, str]:
+    first, dash, last = text.partition("-")
+    if not dash:
+        raise UsageError(f"{what} {text!a} is not FIRST-LAST", hint="for example 203.0.113.10-203.0.113.99")
+    return first, last
+
+
+NETWORK = Table(
+    "a network",
+    NetworkRequest,
+    (
+        Field(
+            "cidr",
+            Text(_parse_cidr),
+            "IPv4 addresses of the network, /8 to /29: 10.0.0.0/24",
+            flag="--cidr",
+            metavar="CIDR",
+            is_required=True,
+        ),
+        Field(
+            "dns",
+            Text(parse_address),
+            "DNS resolver for the VMs",
+            flag="--dns",
+            metavar="ADDRESS",
+            is_list=True,
+            default="the host's",
+        ),
+        Field("isolated", Truth(), "Allow traffic only between VMs of the network", flag="--isolated"),
+        Field(
+            "backend",
+            Choice(Backend),
+            "libvirt on one host, or OVN on all hosts",
+            flag="--backend",
+            default="ovn if VGPUCTL_OVN_NORTHBOUND is set and there is no host",
+        ),
+        Field(
+            "host",
+            Text(),
+            "Host of a libvirt network",
+            flag="--host",
+            metavar="NAME",
+            default="the only host of the inventory",
+        ),
+    ),
+)
+EXTERNAL_NETWORK = Table(
+    "an external network",
+    ExternalNetwork,
+    (
+        Field("cidr", Text(), "Provider's network: 203.0.113.0/24", flag="--cidr", metavar="CIDR", is_required=True),
+        Field(
+            "gateway",
+            Text(),
+            "Address of the provider's router",
+            flag="--gateway",
+            metavar="ADDRESS",
+            is_required=True,
+        ),
+        Field(
+            "pool",
+            Text(_parse_pool),
+            "First and last address for tenants",
+            "first",
+            "--pool",
+            "FIRST-LAST",
+            is_required=True,
+            parts=("last",),
+            compared=Compared.NEVER,
+        ),
+        Field(
+            "physical_network",
+            Text(check_name),
+            "Its name in the hosts' ovn-bridge-mappings",
+            flag="--physical-network",
+            metavar="NAME",
+            is_required=True,
+        ),
+        Field("vlan", Whole(1, 4094), "VLAN of the physical network", flag="--vlan", default="untagged"),
+        Field(
+            "chassis",
+            Text(check_name),
+            "system-id of a host for gateways, best first",
+            flag="--chassis",
+            metavar="ID",
+            is_list=True,
+        ),
+        Field(
+            "management", Text(), "Network that no tenant may reach", flag="--management", metavar="CIDR", is_list=True
+        ),
+    ),
+)
+
+
+def build_network(name: str, tenant: str, values: Mapping[str, Any], *, default_backend: Backend) -> NetworkRequest:
+    """Make a request from the values of its attributes; a network with a host is libvirt's. Raises UsageError."""
+    check_name(name, what="network name")
+    backend = Backend.LIBVIRT if values.get("host") else default_backend
+    return NETWORK.build({"name": name, "tenant": tenant, "backend": backend, **values})
+
+
+def read_network_flags(name: str, tenant: str, given: Mapping[str, Any], *, default_backend: Backend) -> NetworkRequest:
+    """Make a request from the flags of create-network. Raises UsageError."""
+    return build_network(name, tenant, read_flags(NETWORK.fields, given), default_backend=default_backend)
+
+
+def read_external_network_flags(name: str, given: Mapping[str, Any]) -> ExternalNetwork:
+    """Make an external network from the flags of create-external-network. Raises UsageError."""
+    check_name(name, what="external network")
+    return EXTERNAL_NETWORK.build({"name": name, **read_flags(EXTERNAL_NETWORK.fields, given)})
+
+
+def list_differences(there: NetworkRequest, wanted: NetworkRequest) -> list[str]:
+    """One line per field that differs: `cidr: 10.0.0.0/24 there, 10.0.1.0/24 wanted`."""
+    return comparison.list_differences(NETWORK, there, wanted)

@@ -91,7 +91,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(operator: Operator, f
         assert (refused["reference"], said in refused["message"]) == (reference, True), refused
     refused = operator.is_refused(*there, "--isolated")
     assert refused["reference"] == "network-differs"
-    assert refused["context"] == ["isolated: False there, True wanted"]
+    assert refused["context"] == ["isolated: no there, yes wanted"]
     refused = operator.is_refused("create-vm", "a", "--tenant", "acme", "--network", "there", "--host", "sim-001")
     assert "network acme.there is on sim-002" in refused["message"]
     assert operator.is_refused("show-network", "ther", "--tenant", "acme")["hint"] == "did you mean there?"

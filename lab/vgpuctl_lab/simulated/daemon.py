@@ -161,7 +161,7 @@ class LabDaemon:
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
         except (ValueError, KeyError, ConnectionError):
-            pass
+            pass  # A client that says nothing we know, or has gone, gets its connection closed.
         finally:
             writer.close()
 

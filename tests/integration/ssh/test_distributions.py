@@ -176,7 +176,7 @@ def test_the_command_is_told_the_key_and_may_judge_it(sshd: LoopbackSshd, tmp_pa
     path = program(tmp_path, "keys", script)
     settings = sshd.settings(f"UserKnownHostsFile {tmp_path}/none\nKnownHostsCommand {path} %H %I %t %K %f")
     with Connection(sshd.target(), settings=settings) as connection:
-        connection.open()
+        assert connection.run(["echo", "trusted"], timeout_s=10).stdout == b"trusted\n"
 
 
 def test_another_key_from_the_command_is_a_changed_one(sshd: LoopbackSshd, tmp_path: Path) -> None:

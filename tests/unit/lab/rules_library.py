@@ -139,22 +139,26 @@ class Gpu:
                 self.used.append(instance.contents.id)
         return status
 
-    def remove(self, index: int) -> None:
-        """Delete the vGPU of this place in the order of creation."""
-        pool = self.gpu.pool
+    def remove(self, index: int, instance: int | None = None) -> None:
+        """Delete the vGPU of this place in the order of creation, on the GPU itself or in a GPU instance."""
+        pool = self._pool(instance)
         for later in range(index, pool.count - 1):
             pool.vgpus[later] = pool.vgpus[later + 1]
         pool.count -= 1
 
     def placed(self, instance: int | None = None) -> list[tuple[int, int]]:
         """Placement and size of every vGPU, in the order of creation."""
-        pools = {one.id: one.pool for one in self.gpu.instances[: self.gpu.instance_count]}
-        pool = self.gpu.pool if instance is None else pools[instance]
+        pool = self._pool(instance)
         return [(one.placement, one.size) for one in pool.vgpus[: pool.count]]
 
     def instances_used(self) -> list[int]:
         """The instance that each vGPU got, in the order of creation."""
         return self.used
+
+    def _pool(self, instance: int | None) -> _Pool:
+        pools: dict[int, _Pool] = {one.id: one.pool for one in self.gpu.instances[: self.gpu.instance_count]}
+        found: _Pool = self.gpu.pool if instance is None else pools[instance]
+        return found
 
     def _ask(self, wanted: catalog.CatalogType) -> tuple[int, Any]:
         instance = ctypes.POINTER(_Instance)()
@@ -248,5 +252,5 @@ def _profile(entry: catalog.MigProfile, table: catalog.MigTable) -> _Profile:
 
 def _type(entry: catalog.CatalogType) -> _Type:
     gi_profile = -1 if entry.gi_profile_id is None else entry.gi_profile_id
-    size = entry.placement_size or entry.fb_mib // 1024
+    size = entry.placement_size or max(entry.fb_mib // 1024, 1)
     return _Type(entry.fb_mib, entry.max_instances, size, gi_profile, entry.max_per_gi or 0)

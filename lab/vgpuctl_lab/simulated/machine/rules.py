@@ -31,16 +31,14 @@ class Pool:
 
     def status(self, wanted: VgpuType) -> int:
         """RM's answer to one more vGPU of a type."""
+        # Equal size means equal framebuffer, whatever the series.
+        if self.vgpus and not self.mixes_sizes and self.vgpus[0][1].framebuffer_mib != wanted.framebuffer_mib:
+            return NOT_SUPPORTED
         if len(self.vgpus) >= (_MOST_VGPUS if wanted.gi_profile is None else _MOST_PER_INSTANCE):
             return INSUFFICIENT_RESOURCES
         # In mixed-size mode places count, and the type's maximum does not.
         if self.mixes_sizes:
             return INSUFFICIENT_RESOURCES if self.place(wanted) is None else OK
-        if not self.vgpus:
-            return OK
-        # Equal size means equal framebuffer, whatever the series.
-        if self.vgpus[0][1].framebuffer_mib != wanted.framebuffer_mib:
-            return NOT_SUPPORTED
         most = wanted.max_instances if wanted.gi_profile is None else wanted.max_per_instance
         return OK if len(self.vgpus) < most else INSUFFICIENT_RESOURCES
 

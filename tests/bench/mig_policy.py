@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 
-from vgpuctl.sharing.mig_fits import InstanceProfile, MigFits
+from vgpuctl.scheduler.soft.mig_fits import InstanceProfile, MigFits
 
 SHAPES = {
     "1g.10gb": (1, (0, 1, 2, 3, 4, 5, 6)),

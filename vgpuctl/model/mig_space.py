@@ -23,7 +23,11 @@ class Part:
     size: int
     starts: tuple[int, ...]
     max_count: int
-    takes_media: bool = False
+
+    @property
+    def takes_media(self) -> bool:
+        """True if the profile has the media engines, by the end of its name."""
+        return self.name.endswith(("+me", "+me.all"))
 
 
 class Limit(StrEnum):

@@ -10,7 +10,7 @@ from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.units import format_mib
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu, framebuffer_of, max_instances_of
-from vgpuctl.sharing.mig_fits import InstanceProfile, MigFits
+from vgpuctl.sharing.mig_remedy import remedy_without_instance
 from vgpuctl.sharing.mixed_size import count_left, starts_left
 from vgpuctl.sharing.offer import Refusal, ShareRequest
 
@@ -78,7 +78,7 @@ def refuse_type(offered: VgpuType, state: GpuState) -> Refusal | None:
         return Refusal(
             Code.NO_MIG_INSTANCE,
             f"no MIG instance is left that takes {offered.name}",
-            _room_for_instance(profile_of(offered, state), state) or "delete a VM that uses one",
+            remedy_without_instance(profile_of(offered, state), state) or "delete a VM that uses one",
         )
     if offered.creatable_starts is not None:
         size = framebuffer_of(offered, state.board) or 0
@@ -104,7 +104,7 @@ def refuse_missing_type(wanted: ShareRequest, state: GpuState) -> Refusal:
         return Refusal(
             Code.NO_MIG_INSTANCE,
             f"{known.name} needs a MIG instance {known.gi_profile}, and the GPU has none",
-            _room_for_instance(known.gi_profile, state),
+            remedy_without_instance(known.gi_profile, state),
         )
     if known is not None:
         blocking = _blocking_sizes(known.fb_mib, state)
@@ -128,32 +128,6 @@ def profile_of(offered: VgpuType, state: GpuState) -> str | None:
     """The GPU-instance profile that a MIG-backed type sits in, as the catalogue knows it."""
     known = catalog.type_by_name(state.board, catalog.short_name(offered.name)) if state.board else None
     return known.gi_profile if known else None
-
-
-def _room_for_instance(profile: str | None, state: GpuState) -> str | None:
-    """How the GPU could get an instance of this profile: where one fits beside those that are there.
-
-    None when nothing fits, however the idle instances lie.
-    """
-    mig = state.gpu.mig
-    if profile is None or mig is None or not mig.current or not mig.profiles:
-        return f"switch MIG on and create a GPU instance {profile}" if profile else None
-    shapes = {one.name: InstanceProfile(one.name, one.size, one.starts) for one in mig.profiles}
-    if profile not in shapes:
-        return None
-    fits = MigFits(shapes)
-    taken = busy = 0
-    for instance in mig.instances:
-        window = ((1 << instance.size) - 1) << instance.start
-        taken |= window
-        busy |= window if instance.in_use else 0
-    best = fits.best_start(profile, taken)
-    if best is not None:
-        return f"create a GPU instance {profile} at slot {best[1]}, where it leaves the most room for others"
-    best = fits.best_start(profile, busy)
-    if best is None:
-        return None
-    return f"delete the idle GPU instances that overlap slot {best[1]}, and create a {profile} there"
 
 
 def left_after(offered: VgpuType, state: GpuState) -> int:

@@ -228,7 +228,6 @@ def _mig(board: Board) -> Mig | None:
             each.placement_starts,
             each.placement_size,
             each.gi_id_base or 0,
-            bool({"me", "me.all"} & set(each.attributes)),
             tuple(count or 0 for count in (each.sm, each.ce, each.dec, each.enc, each.jpeg, each.ofa)),
             tuple(
                 ComputeProfile(one.id, one.slices, one.max_count, one.placement_starts)

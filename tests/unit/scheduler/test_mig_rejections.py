@@ -21,15 +21,18 @@ def some(gpu: Gpu, **changes: object) -> HostCapacity:
 
 def mig(*instances: GpuInstance) -> HostCapacity:
     """An A100 in MIG mode with these instances, none of which takes what is asked."""
-    shapes = {
-        "1g.5gb": (1, (0, 1, 2, 3, 4, 5, 6)),
-        "2g.10gb": (2, (0, 2, 4)),
-        "3g.20gb": (4, (0, 4)),
-        "7g.40gb": (8, (0,)),
-    }
+    table = catalog.mig_table(catalog.board("nvidia-a100-pcie-40gb"))
+    assert table is not None
     profiles = tuple(
-        MigProfileFacts(name, number, int(name[0]), starts, size, len(starts))
-        for number, (name, (size, starts)) in enumerate(shapes.items())
+        MigProfileFacts(
+            one.name,
+            one.id or 0,
+            one.compute_slices,
+            one.placement_starts or (),
+            one.placement_size or 0,
+            one.max_count,
+        )
+        for one in table.profiles
     )
     return some(A100, mig_mode="enabled", types=(), mig=MigFacts(True, True, instances, profiles))
 
@@ -42,8 +45,20 @@ def mig(*instances: GpuInstance) -> HostCapacity:
         (
             "A100-3-20C",
             mig(GpuInstance(1, "1g.5gb", 6, 1, in_use=True), GpuInstance(2, "2g.10gb", 2, 2, in_use=False)),
-            "delete the idle GPU instances that overlap slot 0, and create a 3g.20gb there",
+            "delete GPU instance 2 (2g.10gb at slot 2, idle), then create a 3g.20gb at slot 0",
         ),
+        (
+            "A100-4-20C",
+            mig(
+                GpuInstance(1, "1g.5gb", 6, 1, in_use=False),
+                GpuInstance(2, "1g.5gb", 0, 1, in_use=False),
+                GpuInstance(3, "made-up", 3, 1, in_use=False),
+            ),
+            "delete GPU instance 2 (1g.5gb at slot 0, idle) and GPU instance 3 (made-up at slot 3, idle), then create"
+            " a 4g.20gb at slot 0",
+        ),
+        ("A100-1-5CME", mig(GpuInstance(1, "1g.5gb", 6, 1, in_use=True)), "create a GPU instance 1g.5gb+me at slot 4"),
+        ("A100-1-5CME", mig(GpuInstance(1, "1g.5gb+me", 6, 1, in_use=True)), None),
         ("A100-7-40C", mig(GpuInstance(1, "1g.5gb", 6, 1, in_use=True)), None),
         ("A100-1-5C", some(A100, types=()), "switch MIG on and create a GPU instance 1g.5gb"),
     ],

@@ -39,7 +39,7 @@ def table_of_board(board: catalog.Board) -> GeometryTable | None:
     for profile in found.profiles:
         size = profile.placement_size or profile.memory_slices
         starts = profile.placement_starts or tuple(range(0, slots - size + 1, size))
-        profiles.append(_part(profile.name, profile.compute_slices, size, starts, profile.max_count))
+        profiles.append(Part(profile.name, profile.compute_slices, size, starts, profile.max_count))
     compute_slices = found.compute_slices or max(profile.slices for profile in profiles)
     return GeometryTable(board.name, slots, compute_slices, tuple(profiles), found.memory_slots is not None)
 
@@ -48,7 +48,7 @@ def table_of(mig: MigFacts, board: catalog.Board | None, *, name: str) -> Geomet
     """The table of a live GPU: what its driver tells counts more than the catalogue. None when neither knows one."""
     if not mig.profiles:
         return table_of_board(board) if board is not None else None
-    profiles = tuple(_part(one.name, one.compute_slices, one.size, one.starts, one.max_count) for one in mig.profiles)
+    profiles = tuple(Part(one.name, one.compute_slices, one.size, one.starts, one.max_count) for one in mig.profiles)
     slots = max(max(one.starts, default=0) + one.size for one in profiles)
     return GeometryTable(name, slots, max(one.slices for one in profiles), profiles)
 
@@ -66,7 +66,3 @@ def name_in(table: GeometryTable, board: catalog.Board | None, profile: str) -> 
         if profile in names:
             return next((name for name in names if name in table.by_name), profile)
     return profile
-
-
-def _part(name: str, slices: int, size: int, starts: tuple[int, ...], max_count: int) -> Part:
-    return Part(name, slices, size, starts, max_count, takes_media=name.endswith(("+me", "+me.all")))

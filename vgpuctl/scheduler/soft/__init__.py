@@ -3,5 +3,6 @@
 
 No command uses it. Kubernetes clusters share GPUs so, and its user will be a scheduler extender for them; the HTTP
 service and the reading of nodes and pods are missing. Until then only the benchmarks in tests/bench run it
-(`decisions.py`, `openb_policy.py`). The rest of the package must not import it (`[tool.importlinter]`).
+(`decisions.py`, `openb_policy.py`, and `mig_policy.py` for MIG instances). The rest of the package must not import it
+(`[tool.importlinter]`).
 """

@@ -194,7 +194,7 @@ def compute_space(mig: Mig, instance: GpuInstance) -> Space:
 
 def part_of(profile: MigProfile) -> Part:
     """A GPU-instance profile as the rule sees it."""
-    return Part(profile.name, profile.slices, profile.size, profile.starts, profile.max_count, profile.takes_media)
+    return Part(profile.name, profile.slices, profile.size, profile.starts, profile.max_count)
 
 
 def _choose(space: Space, part: Part, wanted: int | None, *, is_compute: bool) -> int:

@@ -46,8 +46,8 @@ class ComputeProfile:
 class MigProfile:
     """A GPU-instance profile: id as `nvidia-smi mig -lgip` prints it, nvml: NVML's constant.
 
-    slices: of compute; starts, size: memory slots. An instance's id is id_base + start / size. takes_media: of these
-    profiles a card takes one instance. engines: sm, ce, dec, enc, jpeg, ofa.
+    slices: of compute; starts, size: memory slots. An instance's id is id_base + start / size.
+    engines: sm, ce, dec, enc, jpeg, ofa.
     """
 
     profile_id: int
@@ -59,7 +59,6 @@ class MigProfile:
     starts: tuple[int, ...]
     size: int
     id_base: int
-    takes_media: bool
     engines: tuple[int, ...]
     computes: tuple[ComputeProfile, ...]
 

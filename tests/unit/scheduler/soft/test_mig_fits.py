@@ -4,7 +4,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpuctl.sharing.mig_fits import InstanceProfile, MigFits
+from vgpuctl.scheduler.soft.mig_fits import InstanceProfile, MigFits
 
 PROFILES = {
     one.name: one

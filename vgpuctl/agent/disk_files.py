@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of the machine's disk: images, configuration, logs, and the agent's own."""
+
+import os
+import stat
+import sys
+from typing import BinaryIO, Optional
+
+from vgpuctl.agent.file_problems import put_problem, read_problem
+from vgpuctl.agent.machine_root import MachineRoot
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
+
+
+class DiskFiles(MachineRoot):
+    """The files of the disk under a root. A file is written whole, or not at all."""
+
+    def read_bytes(self, path: str) -> Optional[bytes]:
+        """Return a file's bytes from the disk, None for a missing file."""
+        try:
+            with open(self.path(path), "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise read_problem(path, error) from error
+
+    def read_tail(self, path: str, size: int = 1 << 18) -> str:
+        """Return the end of a file that may be large, nothing where it cannot be read."""
+        try:
+            with open(self.path(path), "rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - size))
+                return file.read(size).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def open_image(self, path: str) -> BinaryIO:
+        """Open a regular file or block device of the disk for reading. Raises OSError, Problem `not-an-image`."""
+        # O_NONBLOCK: the open of a pipe must not wait for a writer.
+        descriptor = os.open(self.path(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
+            os.close(descriptor)
+            raise Problem(ProblemCode.NOT_AN_IMAGE, f"{path} is neither a file nor a block device", path=path)
+        return os.fdopen(descriptor, "rb")
+
+    def disk_link(self, path: str) -> Optional[str]:
+        """Return the text of a symbolic link on the disk, None when there is none."""
+        try:
+            return os.readlink(self.path(path))
+        except OSError:
+            return None
+
+    def own_program(self) -> bytes:
+        """Return the agent's own file."""
+        path = sys.argv[0]
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise read_problem(path, error) from error
+
+    def owner_of(self, path: str) -> Optional[int]:
+        """Return the user id that owns a file of the disk, None where there is none."""
+        try:
+            return os.stat(self.path(path)).st_uid
+        except OSError:
+            return None
+
+    def user_id(self, name: str) -> int:
+        """Return the id of a user of the machine. Raises Problem `no-such-user`."""
+        import pwd
+
+        try:
+            return pwd.getpwnam(name).pw_uid
+        except KeyError:
+            raise Problem(ProblemCode.NO_SUCH_USER, f"this host has no user {name}") from None
+
+    def give(self, descriptor: int, path: str, owner: int) -> None:
+        """Give an open file to a user. Raises OSError; a simulated machine answers here."""
+        if owner:
+            os.fchown(descriptor, owner, -1)
+
+    def put_file(self, path: str, data: bytes, mode: int, *, owner: int = 0) -> None:
+        """Write a whole file of the disk: first under another name in its folder, then renamed. Raises Problem.
+
+        mode: whatever the umask is; a new folder above it gets 0755. owner: a user id; a file of root's stays its
+        writer's.
+        """
+        self.writes += 1
+        place = self.path(path)
+        temporary = f"{place}.{os.getpid()}"
+        try:
+            _make_folders(os.path.dirname(place))
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                self.give(descriptor, path, owner)
+                os.fchmod(descriptor, mode)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, place)
+        except OSError as error:
+            raise put_problem(path, error) from error
+
+    def put_link(self, path: str, target: str) -> None:
+        """Make a symbolic link of the disk, in place of what is there. Raises Problem."""
+        self.writes += 1
+        place = self.path(path)
+        temporary = f"{place}.{os.getpid()}"
+        try:
+            _make_folders(os.path.dirname(place))
+            os.symlink(target, temporary)
+            os.rename(temporary, place)
+        except OSError as error:
+            raise put_problem(path, error) from error
+
+    def remove_file(self, path: str) -> bool:
+        """Remove a file of the disk. Returns whether it was there. Raises Problem."""
+        try:
+            os.unlink(self.path(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise put_problem(path, error) from error
+        self.writes += 1
+        return True
+
+
+def _make_folders(place: str) -> None:
+    """Make what is missing of a folder, with 0755 whatever the umask is. Raises OSError."""
+    if os.path.isdir(place):
+        return
+    _make_folders(os.path.dirname(place))
+    try:
+        os.mkdir(place)
+    except FileExistsError:
+        return
+    os.chmod(place, 0o755)

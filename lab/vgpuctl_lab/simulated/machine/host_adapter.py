@@ -91,6 +91,8 @@ class SimulatedHost(Host):
 
     def give(self, descriptor: int, path: str, owner: int) -> None:
         """Give a file to a user of the machine."""
+        if self.machine.state().owners.get(path, 0) == owner:
+            return
         with self.machine.change() as state:
             if owner:
                 state.owners[path] = owner

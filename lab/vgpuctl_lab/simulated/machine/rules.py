@@ -3,6 +3,7 @@
 
 import errno
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,6 +70,7 @@ class Ruling:
         self._card = card
         self._vgpus = [vgpu for vgpu in state.vgpus_of(card) if vgpu is not without]
         self._answers: dict[int, tuple[int, GpuInstance | None]] = {}
+        self._on_free_vf: list[VgpuType] | None = None
 
     def status(self, function: str, wanted: VgpuType | None) -> tuple[int, GpuInstance | None]:
         """RM's answer to a request for one vGPU of this type on this function, and the GPU instance it goes to."""
@@ -90,6 +92,14 @@ class Ruling:
         if self.status(function, wanted)[0] != OK:
             return 0
         return 1 if is_on_vfs(self._card) else wanted.max_instances - len(self._vgpus)
+
+    def creatable(self, function: str) -> Sequence[VgpuType]:
+        """The types of which this function can take a vGPU; every free VF of a card has the same ones."""
+        if function in self._used:
+            return ()
+        if self._on_free_vf is None:
+            self._on_free_vf = [each for each in self._card.types if self.available(function, each)]
+        return self._on_free_vf
 
     def pool(self, instance: GpuInstance | None) -> Pool:
         """The pool of a GPU instance, or of the whole card."""

@@ -311,7 +311,7 @@ class MachineFolder:
     def write(self, state: State) -> None:
         """Replace the state as a whole."""
         temporary = self.folder / "state.json.new"
-        temporary.write_text(json.dumps(dataclasses.asdict(state), separators=(",", ":")))
+        temporary.write_text(json.dumps(state, default=vars, separators=(",", ":")))
         temporary.replace(self.folder / "state.json")
 
     def reboot(self) -> None:

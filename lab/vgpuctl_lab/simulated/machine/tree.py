@@ -270,7 +270,7 @@ def _add_profile(tree: Tree, state: State, card: CardShape, function: str, rulin
     folder = f"{device(function)}/nvidia"
     vgpu = next((each for each in state.vgpus if each.function == function), None)
     lines = ["ID    : vGPU Name"]
-    lines += [f"{each.type_id:<6}: {each.full_name}" for each in card.types if ruling.available(function, each)]
+    lines += [f"{each.type_id:<6}: {each.full_name}" for each in ruling.creatable(function)]
     tree[f"{folder}/creatable_vgpu_types"] = "\n".join(lines)
     tree[f"{folder}/current_vgpu_type"] = str(vgpu.type_id if vgpu else 0)
     tree[f"{folder}/gpu_instance_id"] = str(_instance(vgpu)) if vgpu else Unreadable(errno.ENXIO)

@@ -25,6 +25,8 @@ from vgpuctl.model.vm import VmRequest
 REQUEST_VERSION = 9
 SHARE_VERSION = 2
 RESERVATION_VERSION = 1
+_ROWS_KEPT = 4096
+"""Values that stay decoded: a command that creates many VMs reads the rows of all others again for each."""
 
 _Value = TypeVar("_Value")
 
@@ -34,6 +36,7 @@ def encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
+@functools.lru_cache(maxsize=_ROWS_KEPT)
 def decode_request(text: str, version: int, *, what: str) -> VmRequest:
     """Read a VM's request. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, REQUEST_VERSION, what=what)
@@ -48,6 +51,7 @@ def decode_requests(text: str, version: int, *, what: str) -> tuple[VmRequest, .
     return _decode(text, tuple[VmRequest, ...], what=what)
 
 
+@functools.lru_cache(maxsize=_ROWS_KEPT)
 def decode_share(text: str, version: int, *, what: str) -> Share:
     """Read a lease's share. Raises StoreUnusable for a newer version or a damaged row."""
     _check_version(version, SHARE_VERSION, what=what)

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, select
 
 from vgpuctl.store import codec, tables
 from vgpuctl.store.rows import Rows
@@ -26,12 +26,8 @@ class HostRecordRows(Rows):
 
     def save_host_record(self, host: str, kind: str, content: str) -> None:
         """Write a record, in place of the one there was."""
-        self._insert_if_absent(_RECORDS, host=host, kind=kind, content="", at=self._clock())
-        self._write(
-            update(_RECORDS)
-            .where(_RECORDS.c.host == host, _RECORDS.c.kind == kind)
-            .values(content=codec.plain_text(content), at=self._clock())
-        )
+        text = codec.plain_text(content)
+        self._put(_RECORDS, {"host": host, "kind": kind}, content=text, at=self._clock())
 
     def host_record(self, host: str, kind: str) -> HostRecord | None:
         """One record, None when there is none."""

@@ -17,18 +17,13 @@ _HOSTS = tables.hosts
 class HostRows(Rows):
     """Keep and hand out facts, count generations."""
 
-    def save_facts(self, host: str, facts: HostFacts, at: float) -> int:
-        """Keep what was read from a host at `at` (seconds since the epoch, UTC). Returns the host's generation.
+    def save_facts(self, host: str, facts: HostFacts, at: float) -> None:
+        """Keep what was read from a host at `at` (seconds since the epoch, UTC).
 
         The last one to save wins; `at` is only shown, since hosts' clocks can be wrong.
         """
-        self._ensure_host(host)
-        self._write(
-            update(_HOSTS)
-            .where(_HOSTS.c.name == host)
-            .values(facts=codec.encode(facts), facts_shape=codec.facts_shape(), read_at=at)
-        )
-        return self.generation(host)
+        shape = codec.facts_shape()
+        self._put(_HOSTS, {"name": host, "generation": 0}, facts=codec.encode(facts), facts_shape=shape, read_at=at)
 
     def facts(self, host: str) -> CachedFacts | None:
         """Cached facts of one host; None when there are none that this version of vgpuctl can use."""
@@ -52,13 +47,13 @@ class HostRows(Rows):
 
         Raises ConcurrentChange when somebody did: what was decided from the old sight must be decided again.
         """
-        self._ensure_host(host)
         changed = self._write(
             update(_HOSTS)
             .where(_HOSTS.c.name == host, _HOSTS.c.generation == seen)
             .values(generation=_HOSTS.c.generation + 1)
         )
-        if changed.rowcount != 1:
+        is_new = changed.rowcount == 0 and seen == 0 and self._insert_if_absent(_HOSTS, name=host, generation=1)
+        if changed.rowcount == 0 and not is_new:
             raise ConcurrentChange(
                 f"another run changed the leases of host {host} since they were read",
                 hint="run the same command again; it reads the store again",
@@ -67,14 +62,11 @@ class HostRows(Rows):
 
     def _count_change(self, host: str) -> None:
         """Count a change to the host's leases, whatever was seen."""
-        self._ensure_host(host)
-        self._write(update(_HOSTS).where(_HOSTS.c.name == host).values(generation=_HOSTS.c.generation + 1))
+        if not self._insert_if_absent(_HOSTS, name=host, generation=1):
+            self._write(update(_HOSTS).where(_HOSTS.c.name == host).values(generation=_HOSTS.c.generation + 1))
 
     def _cached(self, row: Row[Any]) -> CachedFacts:
         return CachedFacts(row.name, row.read_at, row.generation, row.facts, self._facts_reader)
-
-    def _ensure_host(self, host: str) -> None:
-        self._insert_if_absent(_HOSTS, name=host, generation=0)
 
 
 def _usable_facts() -> Any:

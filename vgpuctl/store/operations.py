@@ -58,10 +58,14 @@ class OperationRows(Rows):
     def end_own_operations(self, subject: str) -> None:
         """Take away the notes of this process on a subject, in the transaction that makes its rows final."""
         process = this_process()
-        for one in self.open_operations():
-            is_own = (one.pid, one.hostname, one.process_start) == (process.pid, process.hostname, process.start)
-            if is_own and one.subject == codec.plain_text(subject):
-                self.end_operation(one.id)
+        self._write(
+            delete(_OPERATIONS).where(
+                _OPERATIONS.c.subject == codec.plain_text(subject),
+                _OPERATIONS.c.pid == process.pid,
+                _OPERATIONS.c.hostname == process.hostname,
+                _OPERATIONS.c.process_start == process.start,
+            )
+        )
 
     def end_dead_operations(self, subject: str) -> None:
         """Take away the notes of runs on a subject that are known to be dead."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Common parts of the sessions of all subjects: running a statement, refusing writes, translating errors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Executable, Row, Table
@@ -53,13 +53,21 @@ class Rows:
 
     def _insert_if_absent(self, table: Table, **values: object) -> bool:
         """Insert a row unless its primary key exists. Returns whether it was inserted."""
+        statement = self._insert(table).values(**values).on_conflict_do_nothing()
+        return self._write(statement.returning(*table.primary_key)).first() is not None
+
+    def _put(self, table: Table, new: Mapping[str, object], **values: object) -> None:
+        """Set values of a row, or insert it. new: its primary key, and values that only a new row gets."""
+        statement = self._insert(table).values(**new, **values)
+        self._write(statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values))
+
+    def _insert(self, table: Table) -> Any:
+        """The database's own INSERT, which knows ON CONFLICT."""
         if self._connection.dialect.name == "postgresql":
             from sqlalchemy.dialects import postgresql  # slow to import, so only where it is used
 
-            added = postgresql.insert(table).values(**values).on_conflict_do_nothing()
-            return self._write(added.returning(*table.primary_key)).first() is not None
-        statement = sqlite.insert(table).values(**values).on_conflict_do_nothing()
-        return self._write(statement.returning(*table.primary_key)).first() is not None
+            return postgresql.insert(table)
+        return sqlite.insert(table)
 
     def _run(self, statement: Executable, *, conflict: str | None) -> CursorResult[Any]:
         if self.failure is not None:

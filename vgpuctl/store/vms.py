@@ -79,21 +79,15 @@ class VmRows(QueueRows):
         The declared time of a VM begins when it begins to run. kept_until: when the shares of a stopped one are given
         back, None for never. A VM that runs, or is being deleted, no longer waits for its start in the queue.
         """
-        was_stopped = any(
-            row.state == VmState.STOPPED.value for row in self._read(select(_VMS.c.state).where(_VMS.c.uuid == uuid))
-        )
-        self._change_vm(uuid, state=state.value, problem=_problem(problem))
+        values: dict[str, object] = {"state": state.value, "problem": _problem(problem)}
+        if state is VmState.STOPPED:
+            values["ends_at"] = kept_until
+        elif state is VmState.RUNNING:
+            for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid)):
+                values["ends_at"] = self._end_of(row)
+        self._change_vm(uuid, **values)
         if state in (VmState.RUNNING, VmState.DELETING):
             self._drop_start_of(uuid)
-        if state is VmState.STOPPED:
-            self._change_vm(uuid, ends_at=kept_until)
-        elif state is VmState.RUNNING:
-            if was_stopped:
-                self._change_vm(uuid, ends_at=None)
-            for row in self._read(select(_VMS).where(_VMS.c.uuid == uuid, _VMS.c.ends_at.is_(None))):
-                duration_s = _vm(row).request.duration_s
-                if duration_s is not None:
-                    self._change_vm(uuid, ends_at=self._clock() + duration_s)
 
     def set_vm_notice(self, uuid: str, notice: PreemptionNotice | None) -> None:
         """Set the notice that a VM is preempted at the end of its grace period; None withdraws it. Raises NotFound."""
@@ -144,6 +138,13 @@ class VmRows(QueueRows):
             )
         self._drop_start_of(uuid)
         return self._write(delete(_VMS).where(_VMS.c.uuid == uuid)).rowcount == 1
+
+    def _end_of(self, row: Row[Any]) -> float | None:
+        """When the declared time of a VM ends that runs from now on; the end of a stopped one was of its shares."""
+        if row.ends_at is not None and row.state != VmState.STOPPED.value:
+            return float(row.ends_at)
+        duration_s = _vm(row).request.duration_s
+        return None if duration_s is None else self._clock() + duration_s
 
     def _drop_start_of(self, uuid: str) -> None:
         for row in self._read(select(_VMS.c.tenant, _VMS.c.name).where(_VMS.c.uuid == uuid)):

@@ -95,9 +95,10 @@ def with_promises(session: Session, leases: Sequence[Lease], request: VmRequest,
 
 def promises_to_others(session: Session, now: float, vm: Vm | None = None) -> list[Booking]:
     """Windows of all reservations from now on, without those of the reservation that a VM uses."""
-    own = None if vm is None else vm.uuid
-    users = {_booking_name(one): one.vm_uuid for one in session.reservations()}
-    return [one for one in _promises(session, now) if own is None or users.get(one.name) != own]
+    reservations = session.reservations()
+    if vm is not None:
+        reservations = [one for one in reservations if one.vm_uuid != vm.uuid]
+    return _promises(session, reservations, now)
 
 
 def refuse_for_reservation(
@@ -152,7 +153,7 @@ def bookings_of(session: Session) -> list[Booking]:
             )
         )
     taken = [replace(own[0], shares=tuple(one.shares[0] for one in own)) for own in by_vm.values()]
-    return taken + _promises(session, session.now())
+    return taken + _promises(session, session.reservations(), session.now())
 
 
 def describe(reservation: Reservation) -> str:
@@ -161,11 +162,11 @@ def describe(reservation: Reservation) -> str:
     return f"{_text(reservation.gpus)} {window}" + ("" if reservation.every_s is None else ", repeated")
 
 
-def _promises(session: Session, now: float) -> list[Booking]:
-    """The windows of every reservation, from now on; without the present one where a VM uses it."""
-    holding = {lease.vm_uuid for lease in session.leases()}
+def _promises(session: Session, reservations: Sequence[Reservation], now: float) -> list[Booking]:
+    """The windows of reservations, from now on; without the present one where a VM uses it."""
+    holding = {lease.vm_uuid for lease in session.leases()} if reservations else set()
     found = []
-    for one in session.reservations():
+    for one in reservations:
         for begin, end in one.windows():
             is_used = begin <= now < end and one.vm_uuid in holding
             if end > now and not is_used:

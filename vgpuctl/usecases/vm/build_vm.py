@@ -54,11 +54,11 @@ def build_vm(
     """
     host = services.host(vm.host)
     facts = host.agent.facts()
-    leases = check_leases(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
-    with services.store.transaction() as session:
-        session.save_facts(vm.host, facts, at=facts.read_at)
-        for lease in leases:
-            session.set_lease_share(lease.id, lease.share)
+    reserved, leases = leases, check_leases(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
+    if leases != reserved:
+        with services.store.transaction() as session:
+            for lease in leases:
+                session.set_lease_share(lease.id, lease.share)
     guest.check_nodes(vm, facts)
     images = images_on(services, host, vm, remember=True)
     guest.check(host, vm, attachment, images)
@@ -69,6 +69,7 @@ def build_vm(
     steps, undo = plan_leases(leases, facts)
     build_shares(host, steps, undo, undoing)
     with services.store.transaction() as session:
+        session.save_facts(vm.host, facts, at=facts.read_at)
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.BUILT)
     services.say(f"{vm.domain_name}: {counted(len(leases), 'share')} built")

@@ -302,6 +302,21 @@ def test_facts_that_did_not_change_are_decoded_once(store: Store) -> None:
     assert read() == second
 
 
+def test_rows_of_vms_and_leases_that_did_not_change_are_decoded_once(store: Store) -> None:
+    created = vm()
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        session.add_vm(created)
+        session.reserve("gpu1", 0, [lease(vf_share("0000:41:00.4"), vm_uuid=created.uuid)])
+        first_vm, first_lease = session.vms()[0], session.leases()[0]
+        assert session.vms()[0].request is first_vm.request
+        assert session.leases()[0].share is first_lease.share
+        session.set_vm_request(created.uuid, replace(created.request, memory_mib=created.request.memory_mib + 1))
+        session.set_lease_share(first_lease.id, vf_share("0000:41:00.5"))
+        assert session.vms()[0].request.memory_mib == created.request.memory_mib + 1
+        assert session.leases()[0].share.device == "0000:41:00.5"
+
+
 def test_facts_of_another_shape_count_as_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with store.transaction() as session:
         with monkeypatch.context() as patched:

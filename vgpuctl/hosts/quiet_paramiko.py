@@ -4,6 +4,7 @@ that this room raises."""
 
 import functools
 import logging
+import sys
 import warnings
 
 
@@ -14,6 +15,11 @@ def load_paramiko() -> None:
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     logger.setLevel(logging.CRITICAL)
+    # A third of the import is `invoke`, which paramiko does without: only its own reader of ssh_config, not used here,
+    # runs `Match exec` with it.
+    sys.modules.setdefault("invoke", None)  # type: ignore[arg-type]  # None: an import of it fails
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import paramiko  # noqa: F401 (imported for its effect on sys.modules)
+    if sys.modules.get("invoke") is None:
+        sys.modules.pop("invoke", None)

@@ -123,19 +123,19 @@ def _relieve(capacity: HostCapacity, vms: Sequence[PlacedVm]) -> HostCapacity:
 
 def _as_it_is(vm: PlacedVm) -> VmRequest:
     """The request for what the VM has, where it named conditions."""
-    wanted = []
+    gpus = []
     position = 0
     for gpu in vm.request.gpus:
         held = vm.leases[position : position + gpu.count]
         position += gpu.count
         if gpu.profile is not None or gpu.sharing is not None or not held:
-            wanted.append(gpu)
+            gpus.append(gpu)
         else:
-            wanted.extend(
+            gpus.extend(
                 replace(gpu, count=1, profile=one.share.profile, minimum_memory_mib=None, exact_memory_mib=None)
                 for one in held
             )
-    return replace(vm.request, gpus=tuple(wanted))
+    return replace(vm.request, gpus=tuple(gpus))
 
 
 def _moved(lease: Lease, placement: Placement, index: int) -> Lease:

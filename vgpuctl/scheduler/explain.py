@@ -44,7 +44,7 @@ def explain(
 
 def rejections_of(fleet: Fleet, request: VmRequest) -> list[Rejection]:
     """One for each GPU that can take no part of the request, or for the whole host, by host name and address."""
-    wants = share_requests_of(request)
+    share_requests = share_requests_of(request)
     there = fleet.hosts_of_group(request)
     rejections: list[Rejection] = []
     for name in sorted(fleet.hosts):
@@ -52,7 +52,7 @@ def rejections_of(fleet: Fleet, request: VmRequest) -> list[Rejection]:
         if grouped is not None:
             rejections.append(_rejection(name, None, grouped))
         else:
-            rejections.extend(_on_host(fleet.hosts[name], request, wants))
+            rejections.extend(_on_host(fleet.hosts[name], request, share_requests))
     if request.host is not None and request.host not in fleet.hosts:
         unknown = Refusal(
             Code.HOST_UNKNOWN, "no host of this name was read", "run `vgpuctl list-hosts` to see the hosts"
@@ -81,7 +81,7 @@ def _refuse_group(name: str, request: VmRequest, there: Sequence[str]) -> Refusa
     return None
 
 
-def _on_host(host: FleetHost, request: VmRequest, wants: Sequence[ShareRequest]) -> list[Rejection]:
+def _on_host(host: FleetHost, request: VmRequest, share_requests: Sequence[ShareRequest]) -> list[Rejection]:
     name = host.capacity.name
     refusal = refuse_host(request, host.capacity, host.nodes)
     if refusal is not None:
@@ -89,24 +89,24 @@ def _on_host(host: FleetHost, request: VmRequest, wants: Sequence[ShareRequest])
     rejections: list[Rejection] = []
     usable: list[GpuState] = []
     for state in host.states:
-        answers = [ask(wanted, state) for wanted in dict.fromkeys(wants)]
+        answers = [ask(share_request, state) for share_request in dict.fromkeys(share_requests)]
         refusals = [answer for answer in answers if isinstance(answer, Refusal)]
         if len(refusals) < len(answers):
             usable.append(state)
         elif refusals:
             rejections.append(_rejection(name, state.gpu.address, refusals[0]))
-    if usable and len(wants) > 1 and fit(wants, usable) is None:
-        rejections.append(_rejection(name, None, _not_together(wants, usable)))
+    if usable and len(share_requests) > 1 and fit(share_requests, usable) is None:
+        rejections.append(_rejection(name, None, _not_together(share_requests, usable)))
     return rejections
 
 
-def _not_together(wants: Sequence[ShareRequest], states: Sequence[GpuState]) -> Refusal:
-    """Say how many of the wanted shares the host's GPUs take together."""
-    most = next((count for count in range(len(wants) - 1, 0, -1) if fit(wants[:count], states)), 0)
-    missing = wants[most].what
+def _not_together(share_requests: Sequence[ShareRequest], states: Sequence[GpuState]) -> Refusal:
+    """Say how many of the shares the host's GPUs take together."""
+    most = next((count for count in range(len(share_requests) - 1, 0, -1) if fit(share_requests[:count], states)), 0)
+    missing = share_requests[most].what
     return Refusal(
         Code.NOT_TOGETHER,
-        f"its GPUs take {most} of the {len(wants)} wanted together; no place is left for {missing}",
+        f"its GPUs take {most} of the {len(share_requests)} wanted together; no place is left for {missing}",
         "ask for fewer GPUs, or delete a VM on this host",
     )
 

@@ -29,48 +29,54 @@ class Fit:
     waste: Waste
 
 
-def fit(wants: Sequence[ShareRequest], states: Sequence[GpuState], scorer: Scorer = USUAL_SCORER) -> Fit | None:
+def fit(
+    share_requests: Sequence[ShareRequest], states: Sequence[GpuState], scorer: Scorer = USUAL_SCORER
+) -> Fit | None:
     """The shares for every want on these GPUs of one host, None when they do not go together.
 
     Whole cards are chosen first and conditions last, since those have the most ways to be met. Under `topology` the
     search starts from each GPU, and the choice whose GPUs are nearest each other is taken.
     """
     by_address = {state.gpu.address: state for state in states}
-    if scorer.wants_closeness() and len(wants) > 1:
-        starts = [_search(wants, by_address, scorer, start) for start in by_address]
+    if scorer.wants_closeness() and len(share_requests) > 1:
+        starts = [_search(share_requests, by_address, scorer, start) for start in by_address]
         found = [one for one in starts if one is not None]
         if found:
             return min(
                 found,
-                key=lambda one: (given_for_conditions(wants, one), scorer.apart(one.shares, by_address), one.waste),
+                key=lambda one: (
+                    given_for_conditions(share_requests, one),
+                    scorer.apart(one.shares, by_address),
+                    one.waste,
+                ),
             )
-    fitting = _search(wants, by_address, scorer)
+    fitting = _search(share_requests, by_address, scorer)
     if fitting is None and scorer != USUAL_SCORER:
-        return _search(wants, by_address, USUAL_SCORER)
+        return _search(share_requests, by_address, USUAL_SCORER)
     return fitting
 
 
-def given_for_conditions(wants: Sequence[ShareRequest], fitting: Fit) -> int:
+def given_for_conditions(share_requests: Sequence[ShareRequest], fitting: Fit) -> int:
     """The shares for requests with conditions, the smallest first."""
-    pairs = zip(wants, fitting.shares, strict=True)
-    return sum(one.framebuffer_mib or 0 for wanted, one in pairs if by_conditions(wanted))
+    pairs = zip(share_requests, fitting.shares, strict=True)
+    return sum(one.framebuffer_mib or 0 for share_request, one in pairs if by_conditions(share_request))
 
 
-def by_conditions(wanted: ShareRequest) -> bool:
+def by_conditions(share_request: ShareRequest) -> bool:
     """True if the want names conditions and no type."""
-    return wanted.request.profile is None and wanted.request.sharing is None
+    return share_request.request.profile is None and share_request.request.sharing is None
 
 
 def _search(
-    wants: Sequence[ShareRequest], states: Mapping[str, GpuState], scorer: Scorer, start: str | None = None
+    share_requests: Sequence[ShareRequest], states: Mapping[str, GpuState], scorer: Scorer, start: str | None = None
 ) -> Fit | None:
-    order = sorted(range(len(wants)), key=lambda index: (_ways(wants[index]), index))
-    search = _ShareSearch([wants[index] for index in order], scorer, start)
+    order = sorted(range(len(share_requests)), key=lambda index: (_ways(share_requests[index]), index))
+    search = _ShareSearch([share_requests[index] for index in order], scorer, start)
     chosen = search.choose(0, states)
     if chosen is None:
         return None
-    by_want = dict(zip(order, chosen, strict=True))
-    offers = [by_want[index] for index in range(len(wants))]
+    by_index = dict(zip(order, chosen, strict=True))
+    offers = [by_index[index] for index in range(len(share_requests))]
     return Fit(tuple(offer.share for offer in offers), _add([offer.waste for offer in offers]))
 
 
@@ -81,14 +87,14 @@ class _ShareSearch:
     dead_ends: (want, what was given) that is known to lead nowhere.
     """
 
-    wants: Sequence[ShareRequest]
+    share_requests: Sequence[ShareRequest]
     scorer: Scorer
     start: str | None
     dead_ends: set[tuple[int, frozenset[tuple[str, str, int]]]] = field(default_factory=set)
     tries: int = 0
 
     def choose(self, index: int, states: Mapping[str, GpuState]) -> list[Offer] | None:
-        if index == len(self.wants):
+        if index == len(self.share_requests):
             return []
         given = _given(states)
         if (index, given) in self.dead_ends:
@@ -109,10 +115,10 @@ class _ShareSearch:
         for state in states.values():
             if index == 0 and self.start not in (None, state.gpu.address):
                 continue
-            answer = ask(self.wants[index], state)
+            answer = ask(self.share_requests[index], state)
             if not isinstance(answer, Refusal):
                 found.extend(answer)
-        return self.scorer.in_order(found, states, by_size=by_conditions(self.wants[index]))
+        return self.scorer.in_order(found, states, by_size=by_conditions(self.share_requests[index]))
 
 
 def _given(states: Mapping[str, GpuState]) -> frozenset[tuple[str, str, int]]:
@@ -124,11 +130,11 @@ def _given(states: Mapping[str, GpuState]) -> frozenset[tuple[str, str, int]]:
     )
 
 
-def _ways(wanted: ShareRequest) -> int:
+def _ways(share_request: ShareRequest) -> int:
     """Whole cards come first and conditions last."""
-    if wanted.request.sharing is not None:
-        return 0 if kind_of(wanted.request.sharing).takes is Takes.CARD else 1
-    return 2 if wanted.request.profile is not None else 3
+    if share_request.request.sharing is not None:
+        return 0 if kind_of(share_request.request.sharing).takes is Takes.CARD else 1
+    return 2 if share_request.request.profile is not None else 3
 
 
 def _add(wastes: Sequence[Waste]) -> Waste:

@@ -305,7 +305,7 @@ class Fleet:
         rooms = host.rooms_for(request_class)
         if not rooms or not may_take(request_class.need, rooms):
             return None
-        if len(request_class.wants) != 1:
+        if len(request_class.share_requests) != 1:
             fitting = request_class.fit_on(host.states, host.labels, rooms, reach)
             return (
                 None if fitting is None else (self._compared(request_class, fitting.price, host.models), host.name, "")

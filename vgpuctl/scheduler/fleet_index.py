@@ -85,10 +85,10 @@ class GpuIndex:
             self._known.clear()
             self._askers.clear()
         self._known.add(request_class.number)
-        (wanted,) = request_class.wants
-        if wanted in self._askers:
+        (share_request,) = request_class.share_requests
+        if share_request in self._askers:
             return
-        self._askers[wanted] = request_class
+        self._askers[share_request] = request_class
         out = [number for number, is_useful in self._is_useful.items() if not is_useful]
         useful = {number for number in out if request_class.could_use(number, self._classes.examples[number])}
         if useful:

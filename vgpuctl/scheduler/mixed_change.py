@@ -52,7 +52,7 @@ def _refused_for_sizes(request: VmRequest, fleet: Fleet) -> list[tuple[int, str,
             continue
         for state in host.states:
             can_mix = state.gpu.heterogeneous is False and state.board is not None and state.board.mixed_size
-            answers = [ask(wanted, state) for wanted in share_requests_of(request)] if can_mix else []
+            answers = [ask(share_request, state) for share_request in share_requests_of(request)] if can_mix else []
             if any(isinstance(one, Refusal) and one.code is Code.EQUAL_SIZE for one in answers):
                 found.append((len(set(state.lease_holders)), name, state.gpu.address))
     return sorted(found)

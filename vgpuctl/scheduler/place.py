@@ -140,11 +140,11 @@ def _line(rejection: Rejection, titles: Mapping[tuple[str, str], str]) -> str:
 
 def _message(request: VmRequest) -> str:
     vm = f"VM {request.tenant}/{request.name}"
-    wants = share_requests_of(request)
-    if not wants:
+    share_requests = share_requests_of(request)
+    if not share_requests:
         return f"no host can take {vm}"
     what = ", ".join(gpu.text for gpu in request.gpus)
-    if len(wants) == 1:
+    if len(share_requests) == 1:
         return f"no GPU can take {what} for {vm}"
     return f"no host can take {what} together for {vm}"
 

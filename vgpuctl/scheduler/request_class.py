@@ -41,13 +41,13 @@ class IndexKey(NamedTuple):
 
 def share_requests_of(request: VmRequest) -> list[ShareRequest]:
     """One ShareRequest per share, in the request's order."""
-    wants: list[ShareRequest] = []
+    share_requests: list[ShareRequest] = []
     for gpu in request.gpus:
         boards = None
         if gpu.board is not None:
             boards = frozenset(board.key for board in catalog.boards_named(gpu.board))
-        wants.extend([ShareRequest(gpu, boards, request.constraints.required)] * gpu.count)
-    return wants
+        share_requests.extend([ShareRequest(gpu, boards, request.constraints.required)] * gpu.count)
+    return share_requests
 
 
 class Fitting(NamedTuple):
@@ -66,11 +66,11 @@ class RequestClass:
         self.scorer = scorer
         self.need = need_of(request)
         self.page_kib = request.hugepages_kib
-        self.wants = share_requests_of(request)
+        self.share_requests = share_requests_of(request)
         self._required = request.constraints.required
         self.takes_turns = scorer.takes_turns()
-        several = len(self.wants) != 1
-        self.has_gpus = bool(self.wants)
+        several = len(self.share_requests) != 1
+        self.has_gpus = bool(self.share_requests)
         with_places = several and scorer.wants_closeness()
         self.index = IndexKey(
             of_hosts=several,
@@ -81,14 +81,14 @@ class RequestClass:
             with_untouched=scorer.is_least_waste and not several,
         )
         self.indexes = tuple(self.index._replace(reach=reach) for reach in NodeReach)
-        self.compares_models = scorer.is_least_waste and any(map(_may_be_any_model, self.wants))
-        self._different = list(Counter(self.wants).items())
+        self.compares_models = scorer.is_least_waste and any(map(_may_be_any_model, self.share_requests))
+        self._different = list(Counter(self.share_requests).items())
         self._best: dict[int, Offer | None] = {}
         self._prices: dict[tuple[int, float], Price | None] = {}
         self._counts: list[dict[int, int]] = [{} for _ in self._different]
 
     def could_use(self, number: int, state: GpuState) -> bool:
-        """True if a GPU of this class, in this state, gives the single share that is wanted."""
+        """True if a GPU of this class, in this state, gives the one share that is asked for."""
         return self._offer_on(number, state) is not None
 
     def price_on(self, number: int, state: GpuState, free: float) -> Price | None:
@@ -98,7 +98,7 @@ class RequestClass:
             offer = self._offer_on(number, state)
             price = None
             if offer is not None:
-                price = self.scorer.price_of(offer, state, free, by_size=by_conditions(self.wants[0]))
+                price = self.scorer.price_of(offer, state, free, by_size=by_conditions(self.share_requests[0]))
             self._prices[key] = price
         return self._prices[key]
 
@@ -109,17 +109,17 @@ class RequestClass:
         share = kind_of(offer.share.sharing).same_on(offer.share, card.reading.gpu, card.functions)
         if share is not None:
             return share
-        answer = ask(self.wants[0], card.state)
+        answer = ask(self.share_requests[0], card.state)
         assert not isinstance(answer, Refusal)
         return answer[0].share
 
     def may_fit(self, cards: Sequence[tuple[int, GpuState]]) -> bool:
-        """True if the GPUs of a host take each of the wants alone as often as it is wanted; cards: class and state."""
-        for (wanted, times), counts in zip(self._different, self._counts, strict=True):
+        """True if the GPUs of a host take each share request alone, as often as it is asked. cards: class and state."""
+        for (share_request, times), counts in zip(self._different, self._counts, strict=True):
             left = times
             for number, state in cards:
                 if number not in counts:
-                    counts[number] = _most(wanted, state, times)
+                    counts[number] = _most(share_request, state, times)
                 left -= counts[number]
                 if left <= 0:
                     break
@@ -135,7 +135,7 @@ class RequestClass:
         labels: the host's. rooms: of its nodes. Where the GPUs that are best are at nodes that do not take the VM, the
         GPUs of each node alone are looked at.
         """
-        if not self.wants:
+        if not self.share_requests:
             cells = choose_cells(self.need, (), rooms, reach)
             if cells is None or not labels.issuperset(self._required):
                 return None
@@ -145,22 +145,22 @@ class RequestClass:
             return None
         at_one_node = ([state for state in states if state.gpu.numa_node == room.number] for room in rooms)
         for some in (states, *(at_one_node if len(rooms) > 1 else ())):
-            found = fit(self.wants, some, self.scorer)
+            found = fit(self.share_requests, some, self.scorer)
             if found is None:
                 continue
             cells = choose_cells(self.need, nodes_of(found.shares), rooms, reach)
             if cells is not None:
-                size_mib = given_for_conditions(self.wants, found)
+                size_mib = given_for_conditions(self.share_requests, found)
                 price = self.scorer.price_of_all(found.shares, found.waste, _by_address(states), size_mib=size_mib)
                 return Fitting(price, found.shares, cells)
         return None
 
     def _offer_on(self, number: int, state: GpuState) -> Offer | None:
         if number not in self._best:
-            answer = ask(self.wants[0], state)
+            answer = ask(self.share_requests[0], state)
             offer = None
             if not isinstance(answer, Refusal):
-                by_size = by_conditions(self.wants[0])
+                by_size = by_conditions(self.share_requests[0])
                 offer = self.scorer.in_order(answer, {state.gpu.address: state}, by_size=by_size)[0]
             self._best[number] = offer
         return self._best[number]
@@ -171,24 +171,24 @@ def nodes_of(shares: Iterable[Share]) -> list[int]:
     return [one.numa_node for one in shares if one.numa_node is not None]
 
 
-def _may_be_any_model(wanted: ShareRequest) -> bool:
-    return wanted.request.profile is None and wanted.boards is None
+def _may_be_any_model(share_request: ShareRequest) -> bool:
+    return share_request.request.profile is None and share_request.boards is None
 
 
 def _by_address(states: Iterable[GpuState]) -> dict[str, GpuState]:
     return {state.gpu.address: state for state in states}
 
 
-def _most(wanted: ShareRequest, state: GpuState, times: int) -> int:
-    """How many of one want a GPU takes when nothing else is wanted of it, counted up to `times`.
+def _most(share_request: ShareRequest, state: GpuState, times: int) -> int:
+    """How many of one share request a GPU takes when nothing else is asked of it, counted up to `times`.
 
     For a want that names conditions this is `times` as soon as it takes one: which types go together is not counted.
     """
     for count in range(times):
-        answer = ask(wanted, state)
+        answer = ask(share_request, state)
         if isinstance(answer, Refusal):
             return count
-        if by_conditions(wanted):
+        if by_conditions(share_request):
             return times
         state = with_share(state, answer[0].share)
     return times

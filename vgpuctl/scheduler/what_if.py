@@ -135,12 +135,12 @@ def _vcpus(host: FleetHost, request: VmRequest) -> list[int]:
 
 
 def _fewer(fleet: Fleet, request: VmRequest) -> FittingChange | None:
-    """The first of its wanted GPUs, as many as fit."""
-    wanted = [replace(gpu, count=1) for gpu in request.gpus for _ in range(gpu.count)]
-    for count in range(len(wanted) - 1, 0, -1):
-        placement = fleet.place(replace(request, gpus=tuple(wanted[:count])))
+    """The first of its GPUs, as many as fit."""
+    gpus = [replace(gpu, count=1) for gpu in request.gpus for _ in range(gpu.count)]
+    for count in range(len(gpus) - 1, 0, -1):
+        placement = fleet.place(replace(request, gpus=tuple(gpus[:count])))
         if placement is not None:
-            return FittingChange(1, f"it wanted {count} of its {len(wanted)} GPUs", placement)
+            return FittingChange(1, f"it wanted {count} of its {len(gpus)} GPUs", placement)
     return None
 
 

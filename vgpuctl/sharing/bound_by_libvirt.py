@@ -59,10 +59,10 @@ def drivers_of(gpu: Gpu) -> Mapping[str, str | None]:
     }
 
 
-def bind_back(wanted: Share, drivers: Mapping[str, str | None]) -> tuple[BindDriver, ...]:
+def bind_back(share: Share, drivers: Mapping[str, str | None]) -> tuple[BindDriver, ...]:
     """One step per first driver, for the functions that `drivers` does not show on it already."""
     away: dict[str, list[str]] = {}
-    for function, driver in wanted.first_drivers:
+    for function, driver in share.first_drivers:
         if drivers.get(function) != driver:
             away.setdefault(driver, []).append(function)
     return tuple(BindDriver(tuple(functions), driver) for driver, functions in away.items())

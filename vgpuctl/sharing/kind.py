@@ -73,7 +73,7 @@ class SharingKind(Protocol):
     def refuse_declared(self, declared: Declared, gpu: Gpu, profile: str) -> str | None:
         """Say why the declared layout keeps the GPU from serving a share. The planner asks it again."""
 
-    def offers(self, wanted: ShareRequest, state: GpuState) -> Answer:
+    def offers(self, share_request: ShareRequest, state: GpuState) -> Answer:
         """Offer the shares that the GPU can give now, or refuse. The free function is chosen here."""
 
     def same_on(self, example: Share, gpu: Gpu, taken: Container[str]) -> Share | None:
@@ -87,7 +87,7 @@ class SharingKind(Protocol):
     def named(self, share: Share, identity: str) -> Share:
         """The share with the UUID of its device, for kinds whose devices have one of ours."""
 
-    def check(self, wanted: Share, live: LiveGpu) -> str | None:
+    def check(self, share: Share, live: LiveGpu) -> str | None:
         """Say why the live GPU no longer offers the share, None when it does."""
 
     def check_kept(self, held: Share, live: LiveGpu) -> str | None:
@@ -96,7 +96,7 @@ class SharingKind(Protocol):
     def with_first_drivers(self, share: Share, gpu: Gpu) -> Share:
         """The share with the drivers that its functions have before libvirt binds them."""
 
-    def build(self, wanted: Share, gpu: Gpu) -> Plan:
+    def build(self, share: Share, gpu: Gpu) -> Plan:
         """Steps that make the device, and their undo. Raises ValueError for a share that has no name or type yet."""
 
     def release(self, held: Share, gpu: Gpu | None) -> Plan:

@@ -8,25 +8,25 @@ from vgpuctl.model.lease import Share
 from vgpuctl.sharing.occupancy import LiveGpu, describe_holders, vf_at
 
 
-def type_surprise(wanted: Share, gpu: Gpu) -> str | None:
+def type_surprise(share: Share, gpu: Gpu) -> str | None:
     """Why the type cannot be created now: it is gone, its id is another (drivers differ), or none is left."""
-    offered = next((one for one in gpu.types if short_name(one.name) == wanted.profile), None)
+    offered = next((one for one in gpu.types if short_name(one.name) == share.profile), None)
     if offered is None:
-        return f"GPU {gpu.address} does not offer {wanted.profile} now"
-    if offered.type_id != wanted.type_id:
-        return f"{wanted.profile} is type {offered.type_id} now, not {wanted.type_id}"
+        return f"GPU {gpu.address} does not offer {share.profile} now"
+    if offered.type_id != share.type_id:
+        return f"{share.profile} is type {offered.type_id} now, not {share.type_id}"
     if gpu.holders:
         return f"GPU {gpu.address} is held by {describe_holders(gpu.holders)}"
     if offered.creatable < 1:
-        return f"GPU {gpu.address} can create no more {wanted.profile}"
+        return f"GPU {gpu.address} can create no more {share.profile}"
     return None
 
 
-def vf_surprise(wanted: Share, live: LiveGpu) -> str | None:
+def vf_surprise(share: Share, live: LiveGpu) -> str | None:
     """Why the VF cannot be used now: it is gone, or carries or serves something already."""
-    function = vf_at(live.gpu, wanted.function)
+    function = vf_at(live.gpu, share.function)
     if function is None:
-        return f"GPU {live.gpu.address} has no VF {wanted.function} any more"
+        return f"GPU {live.gpu.address} has no VF {share.function} any more"
     if function.problem is not None:
         return function.problem
     if function.holders:
@@ -37,9 +37,9 @@ def vf_surprise(wanted: Share, live: LiveGpu) -> str | None:
     return None
 
 
-def carrier_surprise(wanted: Share, gpu: Gpu) -> str | None:
+def carrier_surprise(share: Share, gpu: Gpu) -> str | None:
     """Why NVIDIA's driver makes no vGPU on the VF now: it is sick or in quarantine."""
-    function = vf_at(gpu, wanted.function)
+    function = vf_at(gpu, share.function)
     if function is None:
         return None
     if function.quarantine is not None:

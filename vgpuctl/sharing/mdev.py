@@ -56,14 +56,14 @@ class MediatedDevice(Vgpu):
             vfs=tuple(replace(one, mdev_uuid=None) if one.mdev_uuid in uuids else one for one in gpu.vfs),
         )
 
-    def check(self, wanted: Share, live: LiveGpu) -> str | None:
+    def check(self, share: Share, live: LiveGpu) -> str | None:
         """Its own UUID on the right parent is fine: an earlier run made it."""
         for existing in live.vgpus:
-            if existing.mdev_uuid is not None and existing.mdev_uuid == wanted.mdev_uuid:
-                if (existing.function, existing.type_id) == (wanted.function, wanted.type_id):
+            if existing.mdev_uuid is not None and existing.mdev_uuid == share.mdev_uuid:
+                if (existing.function, existing.type_id) == (share.function, share.type_id):
                     return None
-                return f"mdev {wanted.mdev_uuid} exists already, of type {existing.type_id} on {existing.function}"
-        return super().check(wanted, live)
+                return f"mdev {share.mdev_uuid} exists already, of type {existing.type_id} on {existing.function}"
+        return super().check(share, live)
 
     def release(self, held: Share, gpu: Gpu | None) -> Plan:
         """Delete the mdev if it exists. A share without UUID was never made."""

@@ -9,17 +9,17 @@ from vgpuctl.sharing.refusals import declared_otherwise, refuse_labels
 from vgpuctl.sharing.vgpu import refuse_without_vgpu
 
 
-def ask(wanted: ShareRequest, state: GpuState) -> Answer:
+def ask(share_request: ShareRequest, state: GpuState) -> Answer:
     """Offer shares or refuse: every path that places, counts or explains asks here.
 
     A model that cannot serve the request refuses it; any other GPU serves it only if its layout does.
     """
-    refusal = refuse_labels(wanted, state)
+    refusal = refuse_labels(share_request, state)
     if refusal is not None:
         return refusal
-    sharing = wanted.request.sharing
+    sharing = share_request.request.sharing
     kind = vgpu_kind_on(state.gpu) if sharing is None else kind_of(sharing)
-    answer = refuse_without_vgpu(wanted, state) if kind is None else kind.offers(wanted, state)
+    answer = refuse_without_vgpu(share_request, state) if kind is None else kind.offers(share_request, state)
     if isinstance(answer, Refusal) and answer.code.is_of_the_model():
         return answer
     reason = refuse_use(state.declared, VGPU_LAYOUTS if sharing is None else kind_of(sharing).layouts)

@@ -40,9 +40,9 @@ class Passthrough(BoundByLibvirt):
         """A card that the host shows something on needs to be declared."""
         return refuse_use(declared, self.layouts) or refuse_display(declared, gpu)
 
-    def offers(self, wanted: ShareRequest, state: GpuState) -> Answer:
+    def offers(self, share_request: ShareRequest, state: GpuState) -> Answer:
         """The card, when nobody uses any part of it and its IOMMU group is its own."""
-        refusal = refuse_board(wanted, state) or refuse_unusable(state)
+        refusal = refuse_board(share_request, state) or refuse_unusable(state)
         refusal = refusal or _refuse_promised(state) or _refuse_obstacle(state) or _refuse_display(state)
         if refusal is not None:
             return refusal
@@ -51,14 +51,14 @@ class Passthrough(BoundByLibvirt):
         share = self._share(state.gpu, memory_of(state), companions)
         return [Offer(share, (1 if could_be_shared else 0, memory_of(state), 0))]
 
-    def check(self, wanted: Share, live: LiveGpu) -> str | None:
+    def check(self, share: Share, live: LiveGpu) -> str | None:
         """Compare use, sharing, isolation and companions with those of the placement."""
         gpu = live.gpu
         obstacle = find_obstacle(live)
         if obstacle is not None:
             return f"GPU {gpu.address}: {obstacle.reason}"
         companions = tuple(companion.address for companion in gpu.companions)
-        if set(companions) != set(wanted.companions):
+        if set(companions) != set(share.companions):
             return f"GPU {gpu.address} has the companions {', '.join(companions) or 'none'} now"
         return None
 
@@ -67,16 +67,16 @@ class Passthrough(BoundByLibvirt):
         obstacle = find_obstacle(live)
         return None if obstacle is None else obstacle.reason
 
-    def build(self, wanted: Share, gpu: Gpu) -> Plan:
+    def build(self, share: Share, gpu: Gpu) -> Plan:
         """No step; the undo brings every function back to its first driver, should libvirt not have done so.
 
         libvirt's unbinding would wait for nvidia-persistenced, so where that has the card open the agent binds it
         before: the agent stops the daemon meanwhile, and libvirt takes a card that is on vfio-pci as it is.
         """
-        functions = ", ".join((wanted.function, *wanted.companions))
+        functions = ", ".join((share.function, *share.companions))
         return Plan(
-            steps=(BindDriver((wanted.function,), VFIO_PCI),) if gpu.persistence else (),
-            undo=bind_back(wanted, {}),
+            steps=(BindDriver((share.function,), VFIO_PCI),) if gpu.persistence else (),
+            undo=bind_back(share, {}),
             summary=(f"libvirt binds {functions} to vfio-pci when the VM starts",),
         )
 

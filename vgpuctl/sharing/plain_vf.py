@@ -37,9 +37,9 @@ class PlainVf(BoundByLibvirt):
         """The layout is all that counts."""
         return refuse_use(declared, self.layouts)
 
-    def offers(self, wanted: ShareRequest, state: GpuState) -> Answer:
+    def offers(self, share_request: ShareRequest, state: GpuState) -> Answer:
         """The free VF of the lowest number, alone in its IOMMU group."""
-        refusal = refuse_board(wanted, state) or self._refuse_kind(state) or refuse_unusable(state)
+        refusal = refuse_board(share_request, state) or self._refuse_kind(state) or refuse_unusable(state)
         if refusal is not None:
             return refusal
         gpu = state.gpu
@@ -64,25 +64,25 @@ class PlainVf(BoundByLibvirt):
         opens = 0 if len(free) < len(gpu.vfs) else 1
         return [Offer(share, (share.framebuffer_mib or 0, opens, len(free) - 1))]
 
-    def check(self, wanted: Share, live: LiveGpu) -> str | None:
+    def check(self, share: Share, live: LiveGpu) -> str | None:
         """Compare the VF with that of the placement."""
-        surprise = vf_surprise(wanted, live)
+        surprise = vf_surprise(share, live)
         if surprise is not None:
             return surprise
-        function = vf_at(live.gpu, wanted.function)
+        function = vf_at(live.gpu, share.function)
         if not live.facts.iommu_active or function is None or function.iommu_group is None:
-            return f"VF {wanted.function} is in no IOMMU group"
+            return f"VF {share.function} is in no IOMMU group"
         return None
 
     def check_kept(self, held: Share, live: LiveGpu) -> str | None:
         """Nobody else takes a VF that is leased."""
         return None
 
-    def build(self, wanted: Share, gpu: Gpu) -> Plan:
+    def build(self, share: Share, gpu: Gpu) -> Plan:
         """No step; the undo brings the VF back to its first driver, should libvirt not have done so."""
         return Plan(
-            undo=bind_back(wanted, {}),
-            summary=(f"libvirt binds VF {wanted.function} to vfio-pci when the VM starts",),
+            undo=bind_back(share, {}),
+            summary=(f"libvirt binds VF {share.function} to vfio-pci when the VM starts",),
         )
 
     def release(self, held: Share, gpu: Gpu | None) -> Plan:

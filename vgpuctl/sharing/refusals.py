@@ -10,22 +10,22 @@ from vgpuctl.sharing.occupancy import describe_holders
 from vgpuctl.sharing.offer import Refusal, ShareRequest
 
 
-def refuse_board(wanted: ShareRequest, state: GpuState) -> Refusal | None:
+def refuse_board(share_request: ShareRequest, state: GpuState) -> Refusal | None:
     """Refuse a GPU of another model than the one asked for."""
-    name = wanted.request.board
-    if wanted.boards is None or name is None:
+    name = share_request.request.board
+    if share_request.boards is None or name is None:
         return None
-    if state.board is not None and state.board.key in wanted.boards:
+    if state.board is not None and state.board.key in share_request.boards:
         return None
-    beyond_catalog = state.board is None or not wanted.boards
+    beyond_catalog = state.board is None or not share_request.boards
     if beyond_catalog and state.gpu.name is not None and has_words(words_of(state.gpu.name), words_of(name)):
         return None
     return Refusal(Code.WRONG_BOARD, f"it is {state.title}, not {name}")
 
 
-def refuse_labels(wanted: ShareRequest, state: GpuState) -> Refusal | None:
+def refuse_labels(share_request: ShareRequest, state: GpuState) -> Refusal | None:
     """Refuse a GPU without the labels that the VM requires."""
-    missing = [label for label in wanted.labels if label not in state.constraints.labels]
+    missing = [label for label in share_request.labels if label not in state.constraints.labels]
     if not missing:
         return None
     return Refusal(

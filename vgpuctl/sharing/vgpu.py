@@ -56,11 +56,11 @@ class Vgpu(ABC):
         """A layout may allow some types only."""
         return refuse_use(declared, self.layouts) or refuse_type(declared, gpu, profile)
 
-    def offers(self, wanted: ShareRequest, state: GpuState) -> Answer:
+    def offers(self, share_request: ShareRequest, state: GpuState) -> Answer:
         """One offer per framebuffer size that fits the request and can still be created."""
-        named = fitting_types(wanted.request, state)
+        named = fitting_types(share_request.request, state)
         if not named:
-            return refuse_missing_type(wanted, state)
+            return refuse_missing_type(share_request, state)
         reasons = [refuse_type(state.declared, state.gpu, catalog.short_name(one.name)) for one in named]
         fitting = [one for one, reason in zip(named, reasons, strict=True) if reason is None]
         if not fitting:
@@ -68,7 +68,7 @@ class Vgpu(ABC):
         refusal = refuse_unusable(state)
         if refusal is not None:
             return refusal
-        types = usable_types(wanted, fitting, state)
+        types = usable_types(share_request, fitting, state)
         if isinstance(types, Refusal):
             return types
         function = self.refuse_host(state.facts) or self._free_function(state)
@@ -96,15 +96,15 @@ class Vgpu(ABC):
         """The device is the VF."""
         return share
 
-    def check(self, wanted: Share, live: LiveGpu) -> str | None:
+    def check(self, share: Share, live: LiveGpu) -> str | None:
         """Compare libvirt, VF and type with those of the placement."""
         refusal = self.refuse_host(live.facts)
         if refusal is not None:
             return refusal.reason
         surprise = None
         if self.is_on_vf:
-            surprise = vf_surprise(wanted, live) or carrier_surprise(wanted, live.gpu)
-        return surprise or type_surprise(wanted, live.gpu)
+            surprise = vf_surprise(share, live) or carrier_surprise(share, live.gpu)
+        return surprise or type_surprise(share, live.gpu)
 
     def check_kept(self, held: Share, live: LiveGpu) -> str | None:
         """A vGPU that a VM kept is nobody else's."""
@@ -114,13 +114,13 @@ class Vgpu(ABC):
         """The function stays on its driver."""
         return share
 
-    def build(self, wanted: Share, gpu: Gpu) -> Plan:
+    def build(self, share: Share, gpu: Gpu) -> Plan:
         """Make the vGPU. Raises ValueError for a share without type."""
-        if wanted.type_id is None:
-            raise ValueError(f"the share {wanted.profile} on {wanted.function} has no type id")
-        vgpu = ExistingVgpu(wanted.gpu, wanted.sharing, wanted.function, wanted.type_id, wanted.mdev_uuid)
+        if share.type_id is None:
+            raise ValueError(f"the share {share.profile} on {share.function} has no type id")
+        vgpu = ExistingVgpu(share.gpu, share.sharing, share.function, share.type_id, share.mdev_uuid)
         return Plan(
-            steps=(self.make(vgpu),), undo=(self.remove(vgpu),), summary=(self.describe_make(vgpu, wanted.profile),)
+            steps=(self.make(vgpu),), undo=(self.remove(vgpu),), summary=(self.describe_make(vgpu, share.profile),)
         )
 
     def _free_function(self, state: GpuState) -> str | Refusal:
@@ -171,11 +171,11 @@ class Vgpu(ABC):
         )
 
 
-def refuse_without_vgpu(wanted: ShareRequest, state: GpuState) -> Refusal:
+def refuse_without_vgpu(share_request: ShareRequest, state: GpuState) -> Refusal:
     """Say why a GPU that offers no vGPU now does not: its model, its state, or its driver."""
     gpu = state.gpu
-    if state.board is not None and (not can_do_vgpu(state.board) or not _board_could(wanted, state)):
-        return refuse_missing_type(wanted, state)
+    if state.board is not None and (not can_do_vgpu(state.board) or not _board_could(share_request, state)):
+        return refuse_missing_type(share_request, state)
     refusal = refuse_unusable(state)
     if refusal is not None:
         return refusal
@@ -202,10 +202,10 @@ def refuse_without_vgpu(wanted: ShareRequest, state: GpuState) -> Refusal:
     )
 
 
-def _board_could(wanted: ShareRequest, state: GpuState) -> bool:
+def _board_could(share_request: ShareRequest, state: GpuState) -> bool:
     """True if the catalogue knows a type of this model that the request could mean."""
     if state.board is None:
         return True
-    if wanted.request.profile is not None:
-        return catalog.type_by_name(state.board, wanted.request.profile) is not None
+    if share_request.request.profile is not None:
+        return catalog.type_by_name(state.board, share_request.request.profile) is not None
     return True

@@ -17,7 +17,7 @@ from vgpuctl.sharing.offer import Refusal, ShareRequest
 _SERIES_ORDER = {"Q": 0, "C": 1, "B": 2, "A": 3}
 
 
-def usable_types(wanted: ShareRequest, fitting: Sequence[VgpuType], state: GpuState) -> list[VgpuType] | Refusal:
+def usable_types(share_request: ShareRequest, fitting: Sequence[VgpuType], state: GpuState) -> list[VgpuType] | Refusal:
     """Of the types that fit the request, those that can be created once more, one per framebuffer size.
 
     Without any: why the smallest that fits cannot.
@@ -30,7 +30,7 @@ def usable_types(wanted: ShareRequest, fitting: Sequence[VgpuType], state: GpuSt
             usable.setdefault((framebuffer_of(offered, state.board), gpu_instance_slices(offered.name)), offered)
         elif first is None:
             first = refusal
-    return list(usable.values()) or first or refuse_missing_type(wanted, state)
+    return list(usable.values()) or first or refuse_missing_type(share_request, state)
 
 
 def fitting_types(request: GpuRequest, state: GpuState) -> list[VgpuType]:
@@ -97,9 +97,9 @@ def refuse_type(offered: VgpuType, state: GpuState) -> Refusal | None:
     )
 
 
-def refuse_missing_type(wanted: ShareRequest, state: GpuState) -> Refusal:
+def refuse_missing_type(share_request: ShareRequest, state: GpuState) -> Refusal:
     """Say why the GPU offers no type that the request means."""
-    known = _catalog_type(wanted.request, state)
+    known = _catalog_type(share_request.request, state)
     if known is not None and known.is_mig_backed:
         return Refusal(
             Code.NO_MIG_INSTANCE,
@@ -119,9 +119,9 @@ def refuse_missing_type(wanted: ShareRequest, state: GpuState) -> Refusal:
         )
     offered = sorted({catalog.short_name(one.name) for one in state.gpu.types})
     if not offered:
-        return Refusal(Code.NO_SUCH_TYPE, f"{state.title} has no vGPU type that fits {wanted.what}")
+        return Refusal(Code.NO_SUCH_TYPE, f"{state.title} has no vGPU type that fits {share_request.what}")
     shown = ", ".join(offered[:4]) + (f" and {len(offered) - 4} more" if len(offered) > 4 else "")
-    return Refusal(Code.NO_SUCH_TYPE, f"no type of it fits {wanted.what}; it has {shown}")
+    return Refusal(Code.NO_SUCH_TYPE, f"no type of it fits {share_request.what}; it has {shown}")
 
 
 def profile_of(offered: VgpuType, state: GpuState) -> str | None:

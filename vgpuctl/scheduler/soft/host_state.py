@@ -51,13 +51,13 @@ def choices(demand: Demand, state: HostState) -> list[tuple[int, ...]]:
 
     A demand of several GPUs takes those with the least left that can give it.
     """
-    wanted, share, memory_mib = demand.gpus, demand.share, demand.gpu_memory_mib
+    count, share, memory_mib = demand.gpus, demand.share, demand.gpu_memory_mib
     if demand.cpu > state.cpu or demand.memory_mib > state.memory_mib:
         return []
-    if not wanted:
+    if not count:
         return [()]
     gpus = state.gpus
-    if len(gpus) < wanted or gpus[wanted - 1][0] < share or (demand.boards and state.board not in demand.boards):
+    if len(gpus) < count or gpus[count - 1][0] < share or (demand.boards and state.board not in demand.boards):
         return []
     first: dict[GpuFree, int] = {}
     able: list[int] = []
@@ -67,9 +67,9 @@ def choices(demand: Demand, state: HostState) -> list[tuple[int, ...]]:
         if free[1] >= memory_mib:
             first.setdefault(free, position)
             able.append(position)
-    if wanted == 1:
+    if count == 1:
         return [(position,) for position in first.values()]
-    return [tuple(able[-wanted:])] if len(able) >= wanted else []
+    return [tuple(able[-count:])] if len(able) >= count else []
 
 
 def after(demand: Demand, state: HostState, positions: tuple[int, ...]) -> HostState:

@@ -49,34 +49,35 @@ class GpuRequest:
         return match["what"].strip() if match else self.text
 
 
-def parse_gpu_request(text: str) -> GpuRequest:
-    """Read one `--gpu` value. Raises UsageError that names the forms."""
+def parse_gpu_request(text: str, *, what: str = "--gpu") -> GpuRequest:
+    """Read one `--gpu` value. what: the option or field, for the error. Raises UsageError that names the forms."""
     if len(text) > _LONGEST:
-        raise _bad(f"{text[:_LONGEST]}…")
+        raise _bad(f"{what} {text[:_LONGEST] + '…'!r}")
+    what = f"{what} {text!r}"
     stripped = text.strip()
     match = _COUNTED.fullmatch(stripped)
     if match is None or (match["before"] and match["after"]):
-        raise _bad(text)
-    count = _count(text, match["before"] or match["after"] or "1")
+        raise _bad(what)
+    count = _count(what, match["before"] or match["after"] or "1")
     if "=" in match["what"]:
-        return _parse_conditions(stripped, match["what"].strip(), count)
+        return _parse_conditions(what, stripped, match["what"].strip(), count)
     kind, colon, board = match["what"].partition(":")
     if not _NAME.fullmatch(kind) or (colon and not _NAME.fullmatch(board)):
-        raise _bad(text)
+        raise _bad(what)
     if kind in _ASKED_BY_NAME:
         return GpuRequest(stripped, count, sharing=Sharing(kind), board=board or None)
     if colon:
-        raise _bad(text)
+        raise _bad(what)
     return GpuRequest(stripped, count, profile=kind)
 
 
-def _count(text: str, written: str) -> int:
+def _count(what: str, written: str) -> int:
     if not 1 <= int(written) <= MOST_GPUS:
-        raise UsageError(f"--gpu {text!r} asks for {written} GPUs", hint=f"one VM can have 1 to {MOST_GPUS}")
+        raise UsageError(f"{what} asks for {written} GPUs", hint=f"one VM can have 1 to {MOST_GPUS}")
     return int(written)
 
 
-def _parse_conditions(text: str, conditions: str, count: int) -> GpuRequest:
+def _parse_conditions(what: str, text: str, conditions: str, count: int) -> GpuRequest:
     """Read `memory>=16GiB,series=Q`. text: the whole value, with its count."""
     minimum: int | None = None
     exact: int | None = None
@@ -84,7 +85,7 @@ def _parse_conditions(text: str, conditions: str, count: int) -> GpuRequest:
     for condition in (part.strip() for part in conditions.split(",")):
         memory = _MEMORY.fullmatch(condition)
         if memory:
-            size = parse_mib(memory["size"], what=f"--gpu {text!r}: memory")
+            size = parse_mib(memory["size"], what=f"{what}: memory")
             if memory["how"] == ">=":
                 minimum = size
             else:
@@ -93,11 +94,11 @@ def _parse_conditions(text: str, conditions: str, count: int) -> GpuRequest:
             series = condition[7:]
         else:
             raise UsageError(
-                f"--gpu {text!r}: {condition!r} is not a condition",
+                f"{what}: {condition!r} is not a condition",
                 hint="use memory>=SIZE, memory=SIZE, series=A|B|C|Q",
             )
     return GpuRequest(text, count, minimum_memory_mib=minimum, exact_memory_mib=exact, series=series)
 
 
-def _bad(text: str) -> UsageError:
-    return UsageError(f"--gpu {text!r} cannot be read", hint=f"write {_FORMS}")
+def _bad(what: str) -> UsageError:
+    return UsageError(f"{what} cannot be read", hint=f"write {_FORMS}")

@@ -49,8 +49,12 @@ class Policy:
 DEFAULT_POLICY = Policy()
 
 
-def parse_policy(text: str) -> Policy:
-    """Read a policy. Weights are relative; one left out is 1. Raises UsageError that names the policies."""
+def parse_policy(text: str, *, what: str | None = None) -> Policy:
+    """Read a policy. Weights are relative; one left out is 1. Raises UsageError that names the policies.
+
+    what: the option or field, for the error.
+    """
+    what = what or f"policy {text!r}"
     parts: list[tuple[PolicyName, float]] = []
     threshold = USUAL_THRESHOLD_PERCENT
     for part in text.split("+"):
@@ -59,35 +63,31 @@ def parse_policy(text: str) -> Policy:
         try:
             name = PolicyName(name_text)
         except ValueError:
-            raise UsageError(
-                f"policy {text!r}: {name_text!a} is no policy", hint=f"use {', '.join(PolicyName)}"
-            ) from None
+            raise UsageError(f"{what}: {name_text!a} is no policy", hint=f"use {', '.join(PolicyName)}") from None
         if name in (known for known, _ in parts):
-            raise UsageError(f"policy {text!r} names {name} twice", hint="name each policy once")
+            raise UsageError(f"{what} names {name} twice", hint="name each policy once")
         if at:
-            threshold = _threshold(text, name, threshold_text)
-        parts.append((name, _weight(text, weight_text) if colon else 1.0))
+            threshold = _threshold(what, name, threshold_text)
+        parts.append((name, _weight(what, weight_text) if colon else 1.0))
     total = sum(weight for _, weight in parts)
     return Policy(tuple((name, weight / total) for name, weight in parts), threshold)
 
 
-def _weight(text: str, written: str) -> float:
+def _weight(what: str, written: str) -> float:
     try:
         weight = float(written) if written.isascii() and "_" not in written else math.nan
     except ValueError:
         weight = math.nan
     if not 0 < weight <= 1e6:
-        raise UsageError(f"policy {text!r}: {written!a} is no weight", hint="use a number above 0, as in spread:0.3")
+        raise UsageError(f"{what}: {written!a} is no weight", hint="use a number above 0, as in spread:0.3")
     return weight
 
 
-def _threshold(text: str, name: PolicyName, written: str) -> int:
+def _threshold(what: str, name: PolicyName, written: str) -> int:
     if name is not PolicyName.LEAST_UTILISED:
         raise UsageError(
-            f"policy {text!r}: {name} has no threshold", hint=f"only {PolicyName.LEAST_UTILISED} has one, in percent"
+            f"{what}: {name} has no threshold", hint=f"only {PolicyName.LEAST_UTILISED} has one, in percent"
         )
     if not (written.isascii() and written.isdigit() and len(written) <= 3 and int(written) <= 100):
-        raise UsageError(
-            f"policy {text!r}: {written!a} is no threshold", hint="use 0 to 100 percent, as in least-utilised@80"
-        )
+        raise UsageError(f"{what}: {written!a} is no threshold", hint="use 0 to 100 percent, as in least-utilised@80")
     return int(written)

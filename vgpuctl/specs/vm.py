@@ -33,10 +33,6 @@ _NOT_IN_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _NOT_IN_DOCUMENT = re.compile(r"[\x00\ud800-\udfff]")
 
 
-def _parse_gpu(text: str, /, *, what: str) -> GpuRequest:
-    return parse_gpu_request(text)
-
-
 def _show_gpu(gpu: GpuRequest) -> str:
     return gpu.text
 
@@ -46,7 +42,7 @@ def _parse_network(text: str, /, *, what: str) -> str | None:
 
 
 def _parse_policy(text: str, /, *, what: str) -> str:
-    return str(parse_policy(text))
+    return str(parse_policy(text, what=what))
 
 
 def _parse_label(text: str, /, *, what: str) -> tuple[str, str]:
@@ -74,7 +70,7 @@ VM = Table(
         Field("tenant", Text(), "Tenant that owns the VM", flag="--tenant", metavar="NAME"),
         Field(
             "gpus",
-            Text(_parse_gpu, _show_gpu),
+            Text(parse_gpu_request, _show_gpu),
             "GPU shares: A40-8Q, 2*L40S-48Q, passthrough, passthrough:H100*4, vf:BOARD, '2*memory>=16GiB'",
             flag="--gpu",
             metavar="WHAT",

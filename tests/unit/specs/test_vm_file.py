@@ -37,6 +37,9 @@ def test_several_documents_and_a_list_are_read_alike(tmp_path: Path) -> None:
     [
         ("name: web-1\nmemroy: 4GiB\n", "vm.yml:2: vm.memroy is not a key of a VM", "did you mean memory?"),
         ("name: web-1\nvcpus: two\n", "vm.yml:2: vm.vcpus is 'two', text, not a whole number", None),
+        ('name: web-1\ngpus:\n- A40-8Q\n- A40-"\n', "vm.yml:4: vm.gpus[1] 'A40-\"' cannot be read", "a profile"),
+        ("name: web-1\ngpus: [20*A40]\n", "vm.yml:2: vm.gpus[0] '20*A40' asks for 20 GPUs", "1 to 16"),
+        ("name: web-1\npolicy: best\n", "vm.yml:2: vm.policy: 'best' is no policy", "use fragmentation"),
         ("name: web-1\nvcpus: 0\n", "vm.yml:2: vm.vcpus is 0", "it can be 1 to 512"),
         ("name: web-1\nfirmware: uefy\n", "vm.yml:2: vm.firmware is 'uefy'", "did you mean uefi?"),
         ("name: web-1\n---\nname: web-2\ndisk:\n  siez: 1GiB\n", "vm.yml:5: vm.disk.siez is not", "did you mean size?"),

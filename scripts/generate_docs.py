@@ -6,9 +6,11 @@ With --check nothing is written, and the exit code is 1 when a page is not what 
 """
 
 import difflib
+import functools
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,12 +19,21 @@ from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.cli.main import command
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
+from vgpuctl.specs.chassis import CHASSIS
+from vgpuctl.specs.field import Table
 from vgpuctl.specs.fields_page import describe_fields
+from vgpuctl.specs.layout import GPU, LAYOUT, MATCH
+from vgpuctl.specs.placing import GPU_PLACING, PLACING
 from vgpuctl.specs.schema import SCHEMAS
 from vgpuctl.specs.vm import VM
 
-_TABLE_BEGINS = "<!-- fields: made by scripts/generate_docs.py -->"
-_TABLE_ENDS = "<!-- end of fields -->"
+_TABLES: dict[str, tuple[Table[Any], ...]] = {
+    "vm-file": (VM,),
+    "layout": (LAYOUT, GPU, MATCH),
+    "networks": (CHASSIS,),
+    "placement": (PLACING, GPU_PLACING),
+}
+"""Pages written by hand, and their tables of fields."""
 ROOT = Path(__file__).parents[1]
 
 
@@ -35,19 +46,20 @@ def pages() -> dict[Path, str]:
         made.update(_command_pages(commands, name, command.get_command(context, name), context))
     made[ROOT / "docs" / "errors.md"] = _errors_page()
     made[ROOT / "docs" / "doctor.md"] = _doctor_page()
-    vm_file = ROOT / "docs" / "vm-file.md"
-    made[vm_file] = _with_table(vm_file.read_text(encoding="utf-8"), describe_fields(VM))
+    for name, tables in _TABLES.items():
+        page = ROOT / "docs" / f"{name}.md"
+        made[page] = functools.reduce(_with_table, tables, page.read_text(encoding="utf-8"))
     for name, schema in SCHEMAS.items():
         text = json.dumps(schema(), indent=2, ensure_ascii=False)
         made[ROOT / "docs" / "schemas" / f"{name}.json"] = text + "\n"
     return made
 
 
-def _with_table(page: str, table: str) -> str:
-    """The page with the table between its two marks."""
-    before, _, rest = page.partition(_TABLE_BEGINS)
-    _, _, after = rest.partition(_TABLE_ENDS)
-    return f"{before}{_TABLE_BEGINS}\n{table}\n{_TABLE_ENDS}{after}"
+def _with_table(page: str, table: Table[Any]) -> str:
+    """The page with the table between its two marks. Raises ValueError for a page that lacks them."""
+    begin, end = f"<!-- fields of {table.name}: made by scripts/generate_docs.py -->", "<!-- end of fields -->"
+    first = page.index(begin)
+    return f"{page[:first]}{begin}\n{describe_fields(table)}\n{page[page.index(end, first) :]}"
 
 
 def _command_pages(folder: Path, name: str, one: click.Command | None, parent: click.Context) -> dict[Path, str]:

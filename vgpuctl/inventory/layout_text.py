@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from vgpuctl.inventory.layout import VARIABLE
+from vgpuctl.model.guest_memory import exact_page_size
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -20,9 +20,7 @@ from vgpuctl.model.layout import (
     WantedInstance,
 )
 from vgpuctl.planner.mig_geometry import devices_of
-
-_KIB_PER_MIB = 1024
-_KIB_PER_GIB = 1 << 20
+from vgpuctl.specs.layout import LAYOUT_VARIABLE
 
 
 def layout_variable(layout: HostLayout) -> dict[str, Any]:
@@ -33,7 +31,7 @@ def layout_variable(layout: HostLayout) -> dict[str, Any]:
     if layout.stop_services:
         content["stop_services"] = list(layout.stop_services)
     if layout.hugepages:
-        content["hugepages"] = {_page_size(size_kib): count for size_kib, count in layout.hugepages}
+        content["hugepages"] = {exact_page_size(size_kib): count for size_kib, count in layout.hugepages}
     if layout.uplinks:
         content["uplinks"] = dict(layout.uplinks)
     if layout.gpus:
@@ -43,12 +41,8 @@ def layout_variable(layout: HostLayout) -> dict[str, Any]:
 
 def layout_yaml(layout: HostLayout) -> str:
     """A file of `host_vars` that declares the layout."""
-    text: str = yaml.safe_dump({VARIABLE: layout_variable(layout)}, sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump({LAYOUT_VARIABLE: layout_variable(layout)}, sort_keys=False, allow_unicode=True)
     return text
-
-
-def _page_size(size_kib: int) -> str:
-    return f"{size_kib // _KIB_PER_GIB}GiB" if size_kib % _KIB_PER_GIB == 0 else f"{size_kib // _KIB_PER_MIB}MiB"
 
 
 def _gpu(entry: GpuLayout) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from vgpuctl.errors import InventoryError
-from vgpuctl.inventory import connection, host_constraints, layout, listing, patterns, sources
+from vgpuctl.inventory import connection, host_variables, listing, patterns, sources
 from vgpuctl.inventory.tree import Group, InventoryTree, TreeHost, VariableSet
 from vgpuctl.inventory.variable_files import VariableFiles
 from vgpuctl.model.host_constraints import HostConstraints
@@ -91,14 +91,14 @@ class Inventory:
 
         Raises InventoryError with the file and line that set what is wrong.
         """
-        return layout.layout_of(host, self._merged(self._host(host)))
+        return host_variables.layout_of(host, self._merged(self._host(host)))
 
     def constraints(self, host: str) -> HostConstraints:
         """The content of a host's variable `vgpu_placing` (docs/placement.md).
 
         Raises InventoryError with the file and line that set what is wrong.
         """
-        return host_constraints.constraints_of(host, self._merged(self._host(host)))
+        return host_variables.constraints_of(host, self._merged(self._host(host)))
 
     def as_ansible_list(self, limit: str | None = None) -> dict[str, dict[str, Any]]:
         """The output of `ansible-inventory --list [--limit LIMIT]`, secrets included; keys are in order."""

@@ -9,7 +9,9 @@ from enum import StrEnum
 from vgpuctl.errors import UsageError
 from vgpuctl.model.policy import parse_policy
 
-_LABEL = re.compile(r"(?P<key>[A-Za-z0-9][A-Za-z0-9._/-]{0,62})=(?P<value>[A-Za-z0-9][A-Za-z0-9._/-]{0,62})")
+LABEL_PART = r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}"
+"""The key or the value of a label, as a regular expression."""
+_LABEL = re.compile(f"(?P<key>{LABEL_PART})=(?P<value>{LABEL_PART})")
 _GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 Label = tuple[str, str]

@@ -6,15 +6,23 @@ A table says what a field is called, what it accepts and where the model keeps i
 """
 
 import dataclasses
+import functools
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+from vgpuctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from vgpuctl.specs.value import Value
 
 Model = TypeVar("Model")
+_hints_of: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)
 
 
 class Parse(Protocol):
@@ -33,13 +41,27 @@ def plain_text(text: str, /, *, what: str) -> str:
 class Text:
     """One line of text. show: writes the model's value as a user would. takes_numbers: a file may hold `4096` as well.
 
-    pattern: a regular expression (of JSON schema) for editors; `parse` decides.
+    pattern: a regular expression (of JSON schema) for editors; `parse` decides. hint: of the error for a value that is
+    no text. table: a file may hold a mapping of these fields as well.
     """
 
     parse: Parse = plain_text
     show: Callable[[Any], str] = str
     takes_numbers: bool = False
     pattern: str | None = None
+    hint: str | None = None
+    table: "Table[Any] | None" = None
+
+
+def text_like(pattern: str, meaning: str, *, hint: str | None = None) -> Text:
+    """A text that fits a regular expression. meaning: of such a text, for the error: `a PCI address`."""
+
+    def parse(text: str, /, *, what: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise UsageError(f"{what} is {text!r}, not {meaning}", hint=hint)
+        return text
+
+    return Text(parse, pattern=f"^(?:{pattern})$")
 
 
 @dataclass(frozen=True)
@@ -48,6 +70,15 @@ class Whole:
 
     lowest: int
     highest: int
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number between two bounds, both included. scale: the model keeps so many times the number, as a whole one."""
+
+    lowest: float
+    highest: float
+    scale: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +100,18 @@ class Document:
     parse: Parse = plain_text
 
 
-Type = Text | Whole | Truth | Choice | Document
+@dataclass(frozen=True)
+class Named:
+    """A mapping of names to values, or to lists of them. keep: what the model has, from the sorted pairs."""
+
+    names: Text
+    values: "Type"
+    are_lists: bool = False
+    keep: Callable[[list[tuple[Any, Any]]], Any] = tuple
+
+
+Type: TypeAlias = "Text | Whole | Number | Truth | Choice | Document | Named | Table[Any]"
+"""A table is a mapping with fields of its own."""
 
 
 class Compared(StrEnum):
@@ -79,6 +121,15 @@ class Compared(StrEnum):
     IF_GIVEN = "if-given"
     """A specification that leaves the field out accepts any value."""
     NEVER = "never"
+
+
+class Repeated(StrEnum):
+    """When a list of a file has an item twice."""
+
+    DROPPED = "dropped"
+    COUNTED = "counted"
+    """An item twice means two."""
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True)
@@ -91,7 +142,10 @@ class Field:
     command line a flag that may be given several times. flag_names_file: the flag's value is a file whose text counts,
     as always for a Document. default: as a user would write it, where the model's own default does not say it.
     example: for the docs. parts: attributes beside `attribute`, for a parser that returns one value for each.
-    is_set: of a list, the order means nothing, and the model has it sorted. may_repeat: an item twice means two.
+    is_set: of a list, the order means nothing, and the model has it sorted. at_least_one: an empty list is refused.
+    may_stand_alone: a file may hold one item itself in place of the list. words: values with a meaning of their own,
+    such as `all` or false, and what the model keeps for them. kinds: of the entries that may have the field, in a table
+    with `kinds_by`; empty for all.
     """
 
     key: str
@@ -108,7 +162,11 @@ class Field:
     compared: Compared = Compared.ALWAYS
     parts: tuple[str, ...] = ()
     is_set: bool = False
-    may_repeat: bool = False
+    repeated: Repeated = Repeated.DROPPED
+    at_least_one: bool = False
+    may_stand_alone: bool = False
+    words: Mapping[str | bool, Any] = dataclasses.field(default_factory=dict)
+    kinds: tuple[StrEnum, ...] = ()
 
     @property
     def path(self) -> str:
@@ -148,13 +206,19 @@ class Section:
 class Table(Generic[Model]):
     """All fields of one thing that users write.
 
-    name: of the thing, for errors: `VM`. model: the frozen dataclass that it becomes.
+    name: of the thing, for the docs: `a VM`. model: the frozen dataclass that it becomes. exactly_one: of the keys is
+    given. kinds_by: the key whose value says which other keys an entry may have. make: the value of an entry of a
+    file, from its fields' values, where it takes more than the model; raises InventoryError for fields that contradict
+    each other.
     """
 
     name: str
     model: type[Model]
     fields: tuple[Field, ...]
     sections: tuple[Section, ...] = ()
+    exactly_one: bool = False
+    kinds_by: str | None = None
+    make: "Callable[[dict[str, Any], Value], Any] | None" = None
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -163,18 +227,51 @@ class Table(Generic[Model]):
 
     def field(self, key: str) -> Field:
         """The field of a key. Raises KeyError."""
-        return next(field for field in self.fields if field.key == key)
+        return self._fields_by_key[key]
+
+    @cached_property
+    def _fields_by_key(self) -> dict[str, Field]:
+        return {field.key: field for field in self.fields}
 
     def inside(self, section: Section) -> tuple[Field, ...]:
         """The fields of a section."""
         return tuple(field for field in self.fields if field.key.startswith(f"{section.key}."))
+
+    @cached_property
+    def required(self) -> dict[str, tuple[str, ...]]:
+        """The required keys of the outer mapping, at "", and of each section, at its key."""
+        found: dict[str, tuple[str, ...]] = dict.fromkeys(("", *(section.key for section in self.sections)), ())
+        for field in self.fields:
+            section, _, key = field.key.rpartition(".")
+            found[section] += (key,) * field.is_required
+        return found
+
+    def kinds_of(self, key: str) -> tuple[StrEnum, ...]:
+        """The kinds of entries that may have a key of the outer mapping; empty for all."""
+        return next(field.kinds for field in self.fields if field.key.partition(".")[0] == key)
+
+    @cached_property
+    def by_kind(self) -> "Mapping[StrEnum, Table[Model]]":
+        """The table of each kind of entry; empty where all entries have the same fields."""
+        by = self.field(self.kinds_by).type if self.kinds_by is not None else None
+        return {kind: self._of_kind(kind) for kind in by.members} if isinstance(by, Choice) else {}
+
+    def _of_kind(self, kind: StrEnum) -> "Table[Model]":
+        fields = tuple(field for field in self.fields if not field.kinds or kind in field.kinds)
+        return dataclasses.replace(self, fields=fields, kinds_by=None)
+
+    def may_be_empty(self, field: Field) -> bool:
+        """True if a key without a value means None. A word for None has to be written."""
+        if field.is_required or self.exactly_one or None in field.words.values():
+            return False
+        return is_optional(self.model, field.path.split("."))
 
     def written_default(self, field: Field) -> str | None:
         """The default as a user would write it; None where leaving the field out means none."""
         if field.default is not None or field.is_required or field.is_list:
             return field.default
         value = default_at(self.model, field.path.split("."))
-        return None if value in (None, (), "") else show(field.type, value)
+        return None if value in (None, (), "", frozenset()) else show(field.type, value)
 
     def build(self, values: Mapping[str, Any]) -> Model:
         """Make the model's value. values: by attribute, nested as the model is; what is missing has its default."""
@@ -205,12 +302,12 @@ def is_optional(model: type[Any], path: list[str]) -> bool:
     """True if an attribute of a dataclass may be None, through nested dataclasses."""
     for name in path[:-1]:
         model = class_of(model, name)
-    return type(None) in typing.get_args(typing.get_type_hints(model)[path[-1]])
+    return type(None) in typing.get_args(_hints_of(model)[path[-1]])
 
 
 def class_of(model: type[Any], attribute: str) -> type[Any]:
     """The dataclass of an attribute that holds one, or one or None. Raises KeyError for another attribute."""
-    hint = typing.get_type_hints(model)[attribute]
+    hint = _hints_of(model)[attribute]
     members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     for member in members:
         if dataclasses.is_dataclass(member) and isinstance(member, type):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from vgpuctl.errors import UsageError
-from vgpuctl.specs.field import Choice, Field, Table, Text, Truth, Whole
+from vgpuctl.specs.field import Choice, Document, Field, Repeated, Table, Text
 
 
 def read_flags(
@@ -32,7 +32,7 @@ def read_text(field: Field, text: Any) -> Any:
     """One value as a command gets it. Raises UsageError."""
     if isinstance(field.type, Choice):
         return field.type.members(text)
-    if isinstance(field.type, Whole | Truth):
+    if not isinstance(field.type, Text | Document):
         return text
     one = text.strip() if field.names_file and isinstance(field.type, Text) else text
     return field.type.parse(one, what=field.flag or field.key)
@@ -51,7 +51,7 @@ def refuse_lone_flags(table: Table[Any], given: Mapping[str, Any]) -> None:
 
 def collect(field: Field, made: list[Any]) -> tuple[Any, ...]:
     """The values of a list: each once, unless a repetition means something."""
-    if field.may_repeat:
+    if field.repeated is Repeated.COUNTED:
         return tuple(made)
     return tuple(sorted(set(made)) if field.is_set else dict.fromkeys(made))
 
@@ -60,5 +60,7 @@ def store_value(values: dict[str, Any], field: Field, value: Any) -> None:
     """Put a value at its attribute; a field with parts has one value for each."""
     way, _, last = field.path.rpartition(".")
     inner = values.setdefault(way, {}) if way else values
-    several = value if field.parts and value is not None else (value,)
-    inner.update(zip((last, *field.parts), several, strict=value is not None))
+    if field.parts and value is not None:
+        inner.update(zip((last, *field.parts), value, strict=True))
+    else:
+        inner[last] = value

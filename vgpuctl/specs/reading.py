@@ -4,9 +4,41 @@
 from collections.abc import Sequence
 from typing import Any
 
-from vgpuctl.specs.field import Choice, Document, Field, Table, Truth, Type, Whole, default_at, is_optional
+from vgpuctl.specs.field import (
+    Choice,
+    Document,
+    Field,
+    Named,
+    Number,
+    Repeated,
+    Table,
+    Text,
+    Truth,
+    Type,
+    Whole,
+    default_at,
+)
 from vgpuctl.specs.flags import collect, store_value
 from vgpuctl.specs.value import Value
+
+
+def check_version(root: Value, version: int) -> None:
+    """Refuse a file of another schema before any of its keys."""
+    entries = root.mapping()
+    if "version" not in entries:
+        raise root.refuse("has no 'version'", hint=f"begin it with `version: {version}`")
+    found = entries["version"].whole(0, 1 << 31)
+    if found != version:
+        raise entries["version"].refuse(f"is {found}", hint=f"this vgpuctl reads version {version}")
+
+
+def read_entry(table: Table[Any], entry: Value) -> Any:
+    """Read one entry of a file into what the table makes of it. Raises InventoryError with file, line and key."""
+    values = read_file_entry(table, entry)
+    if table.make is not None:
+        return table.make(values, entry)
+    with entry.located():
+        return table.build(values)
 
 
 def read_file_entry(table: Table[Any], entry: Value, *, beside: Sequence[str] = ()) -> dict[str, Any]:
@@ -14,55 +46,119 @@ def read_file_entry(table: Table[Any], entry: Value, *, beside: Sequence[str] = 
 
     Raises InventoryError with file, line and key; an unknown key names the nearest.
     """
+    if table.kinds_by is not None:
+        table = _table_of_kind(table, table.field(table.kinds_by), entry)
     values: dict[str, Any] = {}
     sections = {section.key: section for section in table.sections}
-    for key, value in entry.fields((*table.keys, *beside), required=_required(table, "")).items():
+    entries = entry.fields((*table.keys, *beside), required=table.required[""])
+    if table.exactly_one and len(entries) != 1:
+        raise entry.refuse(f"has {' and '.join(entries) or 'no key'}", hint=f"give one of {', '.join(table.keys)}")
+    for key, value in entries.items():
         if key in beside:
             continue
         if key not in sections:
-            _put(values, table, table.field(key), value)
+            field = table.field(key)
+            store_value(values, field, read_field(table, field, value))
         elif value.content is not None:
             section = sections[key]
             values.setdefault(section.path, {})
             known = [field.key.removeprefix(f"{key}.") for field in table.inside(section)]
-            for inner, inner_value in value.fields(known, required=_required(table, f"{key}.")).items():
-                _put(values, table, table.field(f"{key}.{inner}"), inner_value)
+            for inner, inner_value in value.fields(known, required=table.required[key]).items():
+                field = table.field(f"{key}.{inner}")
+                store_value(values, field, read_field(table, field, inner_value))
     return values
 
 
-def _put(values: dict[str, Any], table: Table[Any], field: Field, value: Value) -> None:
-    path = field.path.split(".")
-    if value.content is None and not field.is_required and is_optional(table.model, path):
-        store_value(values, field, None)
-    elif value.content == "" and default_at(table.model, path) == "":
-        store_value(values, field, "")
-    elif field.is_list:
-        store_value(values, field, collect(field, [read_value(field.type, item) for item in value.items()]))
-    else:
-        store_value(values, field, read_value(field.type, value))
+def _table_of_kind(table: Table[Any], by: Field, entry: Value) -> Table[Any]:
+    """The table of the entry's kind. Refuses keys that belong to other kinds, and a missing one of this kind."""
+    entries = entry.mapping()
+    if by.key not in entries:
+        raise entry.refuse(f"has no {by.key!r}")
+    kind = read_field(table, by, entries[by.key])
+    own = table.by_kind[kind]
+    for key, value in entries.items():
+        if key in table.keys and key not in own.keys:
+            listed = ", ".join(one for one in own.keys if table.kinds_of(one)) or "no keys of its own"
+            raise value.refuse(
+                f"contradicts {by.key} {kind}: {key!r} belongs to {' and '.join(table.kinds_of(key))}",
+                hint=f"{kind} can have {listed}; or change the {by.key}",
+            )
+    for key in own.required[""]:
+        if table.kinds_of(key) and key not in entries:
+            raise entry.refuse(f"is of {by.key} {kind} and has no {key!r}")
+    return own
+
+
+def read_field(table: Table[Any], field: Field, value: Value) -> Any:
+    """Read the value of one field. Raises InventoryError with file, line and key."""
+    for word, kept in field.words.items():
+        if isinstance(value.content, type(word)) and value.content == word:
+            return kept
+    if value.content is None and table.may_be_empty(field):
+        return None
+    if value.content == "" and not field.is_required and default_at(table.model, field.path.split(".")) == "":
+        return ""
+    if field.is_list:
+        return _read_list(field, value)
+    if isinstance(field.type, Table) and field.words and isinstance(value.content, str):
+        forms = (f"{{{one.key}: {one.example}}}" for one in field.type.fields)
+        words = (f"`{word}`" for word in field.words)
+        raise value.refuse(f"is {value.content!r}", hint=f"write {' or '.join((*words, *forms))}")
+    return read_value(field.type, value)
+
+
+def _read_list(field: Field, value: Value) -> tuple[Any, ...]:
+    is_alone = field.may_stand_alone and not isinstance(value.content, list)
+    items = [value] if is_alone else value.items()
+    if field.at_least_one and not items:
+        raise value.refuse("is an empty list", hint="give one item" if field.is_required else "leave it out")
+    made: list[Any] = []
+    for item in items:
+        one = read_value(field.type, item)
+        if field.repeated is Repeated.REFUSED and one in made:
+            raise item.refuse(f"is {one!r} a second time")
+        made.append(one)
+    return collect(field, made)
 
 
 def read_value(kind: Type, value: Value) -> Any:
     """Read one value of a file. Raises InventoryError with file, line and key."""
+    if isinstance(kind, Text | Document):
+        return _read_text(kind, value)
     if isinstance(kind, Whole):
         return value.whole(kind.lowest, kind.highest)
+    if isinstance(kind, Number):
+        number = value.number(kind.lowest, kind.highest)
+        return number if kind.scale is None else round(number * kind.scale)
     if isinstance(kind, Truth):
         return value.truth()
     if isinstance(kind, Choice):
         return value.choice(kind.members)
+    return _read_named(kind, value) if isinstance(kind, Named) else read_entry(kind, value)
+
+
+def _read_text(kind: Text | Document, value: Value) -> Any:
     if isinstance(kind, Document):
         text = value.document()
+    elif kind.table is not None and isinstance(value.content, dict):
+        return read_entry(kind.table, value)
     elif kind.takes_numbers and isinstance(value.content, int | float) and not isinstance(value.content, bool):
         text = str(value.content)
     else:
-        text = value.text()
+        text = value.text(hint=kind.hint)
     with value.located():
-        return kind.parse(text, what=value.name)
+        return kind.parse(text, what=value.words)
 
 
-def _required(table: Table[Any], prefix: str) -> list[str]:
-    return [
-        field.key.removeprefix(prefix)
-        for field in table.fields
-        if field.is_required and field.key.startswith(prefix) and "." not in field.key.removeprefix(prefix)
-    ]
+def _read_named(kind: Named, value: Value) -> Any:
+    found: dict[Any, Any] = {}
+    for name, one in value.mapping().items():
+        with one.located():
+            key = kind.names.parse(name, what=one.words)
+        if key in found:
+            raise one.refuse("means the same as another key")
+        if kind.are_lists:
+            found[key] = tuple(read_value(kind.values, item) for item in one.items())
+        else:
+            found[key] = read_value(kind.values, one)
+    return kind.keep(sorted(found.items()))

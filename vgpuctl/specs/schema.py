@@ -1,11 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON schema of what users write, made from the tables of fields, for editors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 from typing import Any
 
-from vgpuctl.specs.field import Choice, Document, Field, Table, Truth, Whole, default_at, is_optional
+from vgpuctl.specs.field import (
+    Choice,
+    Document,
+    Field,
+    Named,
+    Number,
+    Repeated,
+    Table,
+    Truth,
+    Type,
+    Whole,
+    default_at,
+)
+from vgpuctl.specs.layout import LAYOUT, LAYOUT_VARIABLE
 from vgpuctl.specs.network import NETWORK
+from vgpuctl.specs.placing import PLACING, PLACING_VARIABLE
 from vgpuctl.specs.tenant import AMOUNTS, HEAD, IN_FILE, IN_NETWORKS
 from vgpuctl.specs.vm import TENANT_VM, VM, VmSecret
 from vgpuctl.specs.vpc_objects import ObjectKind, Written
@@ -50,6 +65,19 @@ def tenant_file_schema() -> dict[str, Any]:
     return {"$schema": DIALECT, "title": "Tenant's file of vgpuctl"} | schema
 
 
+def layout_file_schema() -> dict[str, Any]:
+    """The schema of a file of host_vars or group_vars, which may hold other variables too."""
+    return {
+        "$schema": DIALECT,
+        "title": "Variables of hosts and groups of vgpuctl",
+        "type": "object",
+        "properties": {
+            LAYOUT_VARIABLE: _or_empty(schema_of(LAYOUT)),
+            PLACING_VARIABLE: _or_empty(schema_of(PLACING)),
+        },
+    }
+
+
 def _schema_of_section(kind: ObjectKind) -> dict[str, Any]:
     """The schema of the key that holds the objects of one kind."""
     if kind.written is Written.BY_NAME:
@@ -62,10 +90,7 @@ def _schema_of_object(kind: ObjectKind, fields: tuple[Field, ...]) -> dict[str, 
     """One object: a mapping of its fields, or the value itself of a single one."""
     if len(fields) > 1:
         return _mapping(kind.table, "", fields)
-    schema = schema_of_field(fields[0], kind.table)
-    if kind.item is not None:
-        schema["items"] = {"anyOf": [schema["items"], schema_of(kind.item)]}
-    return schema
+    return schema_of_field(fields[0], kind.table)
 
 
 def schema_of(table: Table[Any]) -> dict[str, Any]:
@@ -75,7 +100,22 @@ def schema_of(table: Table[Any]) -> dict[str, Any]:
         inside = _mapping(table, f"{section.key}.", table.inside(section))
         schema["properties"][section.key] = {"description": section.help} | _or_empty(inside)
     schema["properties"] = {key: schema["properties"][key] for key in table.keys}
+    if table.exactly_one:
+        schema |= {"minProperties": 1, "maxProperties": 1}
+    if table.kinds_by is not None:
+        schema["required"] = [key for key in schema["required"] if not table.kinds_of(key)]
+        schema["allOf"] = list(_conditions(table, table.field(table.kinds_by)))
     return schema
+
+
+def _conditions(table: Table[Any], by: Field) -> Iterator[dict[str, Any]]:
+    """For each kind of entry: the keys that it must have, and those that it cannot have."""
+    for kind, own in table.by_kind.items():
+        then: dict[str, Any] = {"properties": {key: False for key in table.keys if key not in own.keys}}
+        required = [field.key for field in own.fields if field.kinds and field.is_required and "." not in field.key]
+        if required:
+            then["required"] = required
+        yield {"if": {"properties": {by.key: _one_of([kind])}, "required": [by.key]}, "then": then}
 
 
 def _mapping(table: Table[Any], prefix: str, fields: tuple[Field, ...]) -> dict[str, Any]:
@@ -91,35 +131,54 @@ def _mapping(table: Table[Any], prefix: str, fields: tuple[Field, ...]) -> dict[
 
 def schema_of_field(field: Field, table: Table[Any]) -> dict[str, Any]:
     """The schema of one field's value."""
-    schema = schema_of_value(field)
+    schema = schema_of_value(field.type)
     if field.is_list:
-        schema = {"type": "array", "items": schema}
-    elif not field.is_required and is_optional(table.model, field.path.split(".")):
+        items: dict[str, Any] = {"type": "array", "items": schema}
+        items |= {"minItems": 1} if field.at_least_one else {}
+        items |= {"uniqueItems": True} if field.repeated is Repeated.REFUSED else {}
+        schema = {"anyOf": [schema, items]} if field.may_stand_alone else items
+    elif field.words:
+        schema = {"anyOf": [{"enum": list(field.words)}, schema]}
+    elif table.may_be_empty(field):
         schema = _or_empty(schema)
     default = _default(field, table)
     return {"description": field.help} | ({} if default is None else {"default": default}) | schema
 
 
-def schema_of_value(field: Field) -> dict[str, Any]:
-    """The schema of one value of a field, or of one item of its list."""
-    kind = field.type
-    if isinstance(kind, Whole):
-        return {"type": "integer", "minimum": kind.lowest, "maximum": kind.highest}
+def schema_of_value(kind: Type) -> dict[str, Any]:
+    """The schema of one value, or of one item of a list."""
+    if isinstance(kind, Whole | Number):
+        name = "integer" if isinstance(kind, Whole) else "number"
+        return {"type": name, "minimum": kind.lowest, "maximum": kind.highest}
     if isinstance(kind, Truth):
         return {"type": "boolean"}
     if isinstance(kind, Choice):
-        return {"enum": [member.value for member in kind.members]}
+        return _one_of(kind.members)
     if isinstance(kind, Document):
         return {"type": "string"}
+    if isinstance(kind, Table):
+        return schema_of(kind)
+    if isinstance(kind, Named):
+        values = schema_of_value(kind.values)
+        names = {"propertyNames": {"pattern": kind.names.pattern}} if kind.names.pattern else {}
+        values = {"type": "array", "items": values} if kind.are_lists else values
+        return {"type": "object"} | names | {"additionalProperties": values}
     schema: dict[str, Any] = {"type": ["string", "number"] if kind.takes_numbers else "string"}
-    return schema | ({"pattern": kind.pattern} if kind.pattern else {})
+    schema |= {"pattern": kind.pattern} if kind.pattern else {}
+    return schema if kind.table is None else {"anyOf": [schema, schema_of(kind.table)]}
+
+
+def _one_of(members: Iterable[StrEnum]) -> dict[str, Any]:
+    """Members of a closed set; a bare `off` is false for an editor with YAML 1.1."""
+    names: list[Any] = [member.value for member in members]
+    return {"enum": [*names, False] if "off" in names else names}
 
 
 def _default(field: Field, table: Table[Any]) -> Any:
     """The default as JSON: a number or a truth value itself, anything else as a user would write it."""
-    if field.default is not None:
+    if field.default is not None or field.is_required:
         return None
-    if isinstance(field.type, Whole | Truth):
+    if isinstance(field.type, Whole | Number | Truth):
         return default_at(table.model, field.path.split("."))
     return table.written_default(field)
 
@@ -132,5 +191,9 @@ def _or_empty(schema: dict[str, Any]) -> dict[str, Any]:
     return schema | {"type": [*(kinds if isinstance(kinds, list) else [kinds]), "null"]}
 
 
-SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"vm": vm_file_schema, "tenant": tenant_file_schema}
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "vm": vm_file_schema,
+    "tenant": tenant_file_schema,
+    "layout": layout_file_schema,
+}
 """The kinds of files with a schema."""

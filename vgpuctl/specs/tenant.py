@@ -18,7 +18,7 @@ from vgpuctl.specs.document import read_document
 from vgpuctl.specs.field import Field, Table, Text, Whole
 from vgpuctl.specs.flags import read_text
 from vgpuctl.specs.network import NETWORK, build_network
-from vgpuctl.specs.reading import read_file_entry, read_value
+from vgpuctl.specs.reading import check_version, read_field, read_file_entry
 from vgpuctl.specs.secret_file import SecretFiles
 from vgpuctl.specs.value import Value
 from vgpuctl.specs.vm import TENANT_VM, VM, check_request
@@ -66,11 +66,7 @@ def read_tenant_file(path: Path, *, default_backend: Backend, secrets_from: Sequ
         raise InventoryError(document.warnings[0], hint="write each key once")
     root = Value(document.data, document.origin(), "", name="file", subject="this file")
     entries = root.mapping()
-    if "version" not in entries:
-        raise root.refuse("has no 'version'", hint=f"begin it with `version: {VERSION}`")
-    version = entries["version"].whole(0, 1 << 31)
-    if version != VERSION:
-        raise entries["version"].refuse(f"is {version}", hint=f"this vgpuctl reads version {VERSION}")
+    check_version(root, VERSION)
     head = HEAD.build(read_file_entry(HEAD, root, beside=_BESIDE))
     return TenantFile(
         head.tenant,
@@ -95,7 +91,20 @@ def _network(value: Value, name: str, tenant: str, *, default_backend: Backend) 
 def _objects(entries: dict[str, Value]) -> Iterator[VpcSpec]:
     for kind in KINDS:
         for name, value in _written(kind, entries):
-            yield kind.build(_values(kind.fields, value, name=name, item=kind.item))
+            yield _object(kind, name, value)
+
+
+def _object(kind: ObjectKind, name: str | None, value: Value) -> VpcSpec:
+    """One object: a mapping of its fields, or the value itself of a single one. name: of an object that is a key."""
+    table, given = kind.table, {}
+    if name is not None:
+        table = replace(table, fields=table.fields[1:])
+        with value.located():
+            given = {kind.fields[0].path: read_text(kind.fields[0], name)}
+    if len(table.fields) > 1:
+        return kind.build(given | read_file_entry(table, value))
+    (only,) = table.fields
+    return kind.build(given | {only.path: read_field(table, only, value)})
 
 
 def _written(kind: ObjectKind, entries: dict[str, Value]) -> Iterator[tuple[str | None, Value]]:
@@ -111,33 +120,6 @@ def _written(kind: ObjectKind, entries: dict[str, Value]) -> Iterator[tuple[str 
         yield from _mapping(value)
     elif value is not None:
         yield from ((None, one) for one in (value.items() if kind.written is Written.AS_LIST else [value]))
-
-
-def _values(
-    fields: Sequence[Field], value: Value, *, name: str | None = None, item: Table[Any] | None = None
-) -> dict[str, object]:
-    """The values of fields, by attribute.
-
-    name: the value of the first field, where the file has it as a key. item: fields of a list's items.
-    """
-    if name is not None:
-        with value.located():
-            own = {fields[0].path: read_text(fields[0], name)}
-        return own | _values(fields[1:], value, item=item)
-    if len(fields) == 1:
-        return {fields[0].path: _value(fields[0], value, item)}
-    required = [one.key for one in fields if one.is_required]
-    keys = value.fields([one.key for one in fields], required=required)
-    return {one.path: _value(one, keys[one.key], item) for one in fields if one.key in keys}
-
-
-def _value(field: Field, value: Value, item: Table[Any] | None) -> object:
-    if field.is_list:
-        return tuple(_value(replace(field, is_list=False), one, item) for one in value.items())
-    if item is not None and isinstance(value.content, dict):
-        with value.located():
-            return item.build(_values(item.fields, value))
-    return read_value(field.type, value)
 
 
 def _vms(entries: dict[str, Value], head: Head, files: SecretFiles) -> Iterator[VmRequest]:

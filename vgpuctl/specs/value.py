@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import TypeVar
 
 from vgpuctl.errors import InventoryError, UsageError
@@ -37,21 +38,29 @@ class Value:
     variable: Origin
     host: str
     way: tuple[object, ...] = ()
-    name: str = "vgpu"
-    subject: str = "the layout"
+    name: str = ""
+    subject: str = ""
 
     @property
     def origin(self) -> Origin:
         """Where this value was written."""
         return self.variable.within(*self.way)
 
+    @property
+    def words(self) -> str:
+        """Its name, and the host's where it has one: `vgpu.gpus of host 'gpu1'`."""
+        return f"{self.name} of host {self.host!r}" if self.host else self.name
+
     def refuse(self, what: str, *, hint: str | None = None) -> InventoryError:
         """Build the error `FILE:LINE: NAME of host 'HOST' WHAT`."""
-        whose = f" of host {self.host!r}" if self.host else ""
-        return InventoryError(f"{self.origin}: {self.name}{whose} {what}", hint=hint)
+        return InventoryError(f"{self.origin}: {self.words} {what}", hint=hint)
 
     def mapping(self) -> "dict[str, Value]":
         """The entries of a mapping with text keys, each as a value of its own."""
+        return self._entries
+
+    @cached_property
+    def _entries(self) -> "dict[str, Value]":
         if not isinstance(self.content, dict):
             raise self._wrong_type("a mapping")
         for key in self.content:
@@ -105,16 +114,6 @@ class Value:
             raise self._wrong_type("text", hint="write it as a block: `|`, and the text indented below")
         return str(self.content)
 
-    def texts(self) -> tuple[str, ...]:
-        """A list of texts, each once."""
-        found: list[str] = []
-        for item in self.items():
-            text = item.text()
-            if text in found:
-                raise item.refuse(f"is {text!r} a second time")
-            found.append(text)
-        return tuple(found)
-
     def whole(self, lowest: int, highest: int) -> int:
         """A whole number in these bounds."""
         if not isinstance(self.content, int) or isinstance(self.content, bool):
@@ -140,18 +139,16 @@ class Value:
     def choice(self, choices: type[E]) -> E:
         """One member of a closed set."""
         members = [member.value for member in choices]
-        if not isinstance(self.content, str):
+        # YAML 1.1 reads a bare `off` as false.
+        content = "off" if self.content is False and "off" in members else self.content
+        if not isinstance(content, str):
             raise self._wrong_type("text", hint=f"it can be {', '.join(members)}")
         try:
-            return choices(self.content)
+            return choices(content)
         except ValueError as exc:
-            near = difflib.get_close_matches(self.content, members, n=1)
+            near = difflib.get_close_matches(content, members, n=1)
             hint = f"did you mean {near[0]}?" if near else f"it can be {', '.join(members)}"
-            raise self.refuse(f"is {self.content!r}", hint=hint) from exc
-
-    def counts(self, *, highest: int) -> dict[str, "tuple[int, Value]"]:
-        """A mapping of names to whole numbers of 1 or more, each with its value for errors."""
-        return {name: (value.whole(1, highest), value) for name, value in self.mapping().items()}
+            raise self.refuse(f"is {content!r}", hint=hint) from exc
 
     def _child(self, key: object) -> "Value":
         assert isinstance(self.content, dict | list)

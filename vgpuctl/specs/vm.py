@@ -24,7 +24,7 @@ from vgpuctl.model.units import exact_mib, format_mib, parse_mib
 from vgpuctl.model.vm import Firmware, Preemption, VmRequest, check_name, named_network
 from vgpuctl.specs import comparison
 from vgpuctl.specs.document import YamlDocument, read_documents
-from vgpuctl.specs.field import Choice, Compared, Document, Field, Section, Table, Text, Truth, Whole
+from vgpuctl.specs.field import Choice, Compared, Document, Field, Repeated, Section, Table, Text, Truth, Whole
 from vgpuctl.specs.flags import read_flags, refuse_lone_flags
 from vgpuctl.specs.reading import read_file_entry
 from vgpuctl.specs.value import Value
@@ -75,7 +75,7 @@ VM = Table(
             flag="--gpu",
             metavar="WHAT",
             is_list=True,
-            may_repeat=True,
+            repeated=Repeated.COUNTED,
             example="[A40-8Q]",
         ),
         Field("vcpus", Whole(1, 512), "Number of virtual CPUs", flag="--vcpus", metavar="NUMBER", example="4"),

@@ -35,6 +35,15 @@ from vgpuctl.specs.flags import read_flags, read_text
 _NAME = Text(check_name)
 _PORT = Whole(1, 65535)
 _CHECK = Whole(1, 3600)
+_RULE = Table(
+    "rule",
+    Rule,
+    (
+        Field("protocol", Choice(Protocol), "Protocol"),
+        Field("ports", Text(parse_ports, describe_ports, takes_numbers=True), "Ports: 80, or 8000-8010"),
+        Field("from", Text(parse_source), "Source: a network, or group:NAME", "source"),
+    ),
+)
 
 
 class Written(StrEnum):
@@ -62,8 +71,7 @@ class ObjectKind:
     argument: the argument of create-KIND and delete-KIND, if it is not the first field. given: attributes that the
     store fills in, with their value before. defaults: of attributes that may be left out. same_as: attributes that take
     another one's value. vms: the attribute that names VMs. changed: fields that can change later; changed_list: and the
-    list that changes by its items. item: fields of such an item where a file writes it as a mapping.
-    item_name, item_help: of the commands for single items. to_change: a hint.
+    list that changes by its items. item_name, item_help: of the commands for single items. to_change: a hint.
     """
 
     model: type[Any]
@@ -80,7 +88,6 @@ class ObjectKind:
     vms: str | None = None
     changed: tuple[str, ...] = ()
     changed_list: str | None = None
-    item: Table[Any] | None = None
     item_name: str | None = None
     item_help: str = ""
     to_change: str = "delete it first, or change it in the tenant's file"
@@ -165,7 +172,7 @@ KINDS = (
             _name("name", "Name of the group"),
             Field(
                 "rules",
-                Text(parse_rule, describe_rule),
+                Text(parse_rule, describe_rule, table=_RULE),
                 "Traffic to allow, as PROTOCOL[:PORTS][@FROM]",
                 flag="--rule",
                 metavar="RULE",
@@ -176,15 +183,6 @@ KINDS = (
         "VMs of the group (`create-vm --security-group`) accept only traffic that a rule allows.",
         "Refused while VMs are in them, or rules of other groups name them.",
         changed_list="rules",
-        item=Table(
-            "rule",
-            Rule,
-            (
-                Field("protocol", Choice(Protocol), "Protocol"),
-                Field("ports", Text(parse_ports, describe_ports, takes_numbers=True), "Ports: 80, or 8000-8010"),
-                Field("from", Text(parse_source), "Source: a network, or group:NAME", "source"),
-            ),
-        ),
         item_name="security-rule",
         item_help="A rule is icmp, tcp:80, udp:8000-8010@10.9.0.0/24, or any@group:web for traffic from members of"
         " group web.",

@@ -11,7 +11,7 @@ import pytest
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-@pytest.mark.parametrize("kind", ["vm", "tenant"])
+@pytest.mark.parametrize("kind", ["vm", "tenant", "layout"])
 def test_the_printed_schema_is_the_published_one(kind: str) -> None:
     program = [sys.executable, "-m", "vgpuctl", "show-schema", kind]
     done = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60)

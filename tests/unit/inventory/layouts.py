@@ -102,7 +102,7 @@ def host_layouts() -> st.SearchStrategy[HostLayout]:
         gpus=gpu_layouts(layouts()),
         kernel_arguments=st.sampled_from(((), ("iommu=pt",), ("intel_iommu=on", "iommu=pt"))),
         stop_services=st.sampled_from(((), ("dcgm.service",))),
-        hugepages=st.dictionaries(st.sampled_from((2048, 1 << 20)), st.integers(0, 512)).map(
+        hugepages=st.dictionaries(st.sampled_from((64, 2048, 1 << 20)), st.integers(0, 512)).map(
             lambda pages: tuple(sorted(pages.items()))
         ),
         uplinks=st.sampled_from(((), (("tenants", "ens1f0"),))),

@@ -7,7 +7,7 @@ import pytest
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import load_inventory
-from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, GpuConstraints, HostConstraints
+from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, CpuRatio, GpuConstraints, HostConstraints
 from vgpuctl.model.layout import GpuMatch
 
 
@@ -24,6 +24,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
 labels: {rack: r1, tier: gold}
 policy: least-utilised@50
 maintenance: new fans on Monday
+cpus: {pinned: false, shared: 8}
 gpus:
 - {match: {board: A40}, speed: 0.5}
 - {match: {address: "0000:41:00.0"}, quarantine: true, labels: {link: a}}
@@ -32,6 +33,7 @@ gpus:
         labels=frozenset({("rack", "r1"), ("tier", "gold")}),
         maintenance="new fans on Monday",
         policy="least-utilised@50",
+        cpu_ratio=CpuRatio(None, 8),
         gpus=(
             GpuConstraints(GpuMatch(board="A40"), speed=0.5),
             GpuConstraints(GpuMatch(address="0000:41:00.0"), frozenset({("link", "a")}), "it is in quarantine"),
@@ -40,7 +42,7 @@ gpus:
 
 
 def test_nothing_said_and_false_mean_nothing(tmp_path: Path) -> None:
-    assert read(tmp_path, "maintenance: false") == NO_HOST_CONSTRAINTS
+    assert read(tmp_path, "maintenance: false\ncpus: {}") == NO_HOST_CONSTRAINTS
     (tmp_path / "bare.yml").write_text("g: {hosts: {h1: }}\n")
     assert load_inventory([tmp_path / "bare.yml"]).constraints("h1") is NO_HOST_CONSTRAINTS
 
@@ -50,8 +52,13 @@ def test_nothing_said_and_false_mean_nothing(tmp_path: Path) -> None:
     [
         ("lables: {a: b}", "is not a key of vgpu_placing"),
         ("labels: {a: 1}", "not text"),
-        ("labels: {a b: c}", "cannot be used as a label"),
-        ("policy: best", "is no policy"),
+        ("labels: {a b: c}", "labels.a b of host 'h1' is 'a b', not a part of a label"),
+        ("labels: {a: b c}", "labels.a of host 'h1' is 'b c', not a part of a label"),
+        ("policy: best", "vgpu_placing.policy of host 'h1': 'best' is no policy"),
+        ("cpus: {pinned: 0}", "cpus.pinned of host 'h1' is 0"),
+        ("cpus: {pinned: true}", "not a whole number"),
+        ("cpus: {pinned: }", "is empty, not a whole number"),
+        ("gpus: [{match: {address: }}]", "match.address of host 'h1' is empty, not text"),
         ("gpus: [{speed: 0.5}]", "has no 'match'"),
         ("gpus: [{match: all, speed: 2}]", "is 2"),
         ("maintenance: 3", "not text"),

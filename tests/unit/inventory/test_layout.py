@@ -50,13 +50,13 @@ def test_everything_about_the_host_is_read(tmp_path: Path) -> None:
         "version: 1\n"
         "kernel_arguments: [intel_iommu=on, iommu=pt]\n"
         "stop_services: [dcgm, nvidia-dcgm.service]\n"
-        "hugepages: {1GiB: 64, 2MiB: 0}\n"
+        "hugepages: {1GiB: 64, 2MiB: 0, 64KiB: 8}\n"
         "uplinks: {tenants: ens1f0}\n",
     )
     assert layout == HostLayout(
         kernel_arguments=("intel_iommu=on", "iommu=pt"),
         stop_services=("dcgm.service", "nvidia-dcgm.service"),
-        hugepages=((2048, 0), (1 << 20, 64)),
+        hugepages=((64, 8), (2048, 0), (1 << 20, 64)),
         uplinks=(("tenants", "ens1f0"),),
     )
     assert layout.origin == f"{tmp_path}/host_vars/h1.yml:1"
@@ -265,8 +265,9 @@ def test_every_match_is_read(tmp_path: Path, match: str, read: GpuMatch) -> None
         ("version: 1\nkernel_arguments:\n- a\n- a", 5, "kernel_arguments[1] of host 'h1' is 'a' a second time", None),
         ("version: 1\nstop_services:\n- '; rm'", 4, "not the name of a systemd unit", None),
         ("version: 1\nstop_services: [dcgm, dcgm.service]", 3, "is 'dcgm.service' a second time", None),
-        ("version: 1\nhugepages:\n  3MiB: 1", 4, "is for pages of '3MiB'", "a power of two"),
-        ("version: 1\nhugepages:\n  big: 1", 4, "is for pages of 'big'", None),
+        ("version: 1\nhugepages:\n  3MiB: 1", 4, "3MiB of host 'h1' is '3MiB'", "a power of two"),
+        ("version: 1\nhugepages:\n  big: 1", 4, "is 'big', which is not a size", None),
+        ("version: 1\nhugepages:\n  1GiB: 1\n  1024MiB: 1", 5, "1024MiB of host 'h1' means the same as another", None),
         ("version: 1\nhugepages:\n  2MiB: -1", 4, "hugepages.2MiB of host 'h1' is -1", "0 to"),
         ("version: 1\nuplinks:\n  a: 'ens1 f0'", 4, "not the name of a network interface", None),
         ("version: 1\nuplinks:\n  a: '{{ uplink }}'", 4, "is a jinja template", "!unsafe"),

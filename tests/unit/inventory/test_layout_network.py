@@ -37,7 +37,7 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("{tunnels: 10.0.0.0/24}", "has no 'southbound'"),
-        ("{southbound: [], tunnels: 10.0.0.0/24}", "names no database"),
+        ("{southbound: [], tunnels: 10.0.0.0/24}", "southbound of host 'h1' is an empty list"),
         ("{southbound: 'tcp:192.0.2.1:6642', tunnels: 10.0.0.0/24}", "plain TCP on a routable address"),
         ("{southbound: 'ssl:192.0.2.1', tunnels: 10.0.0.0/24}", "without address and port"),
         ("{southbound: 'unix:relative', tunnels: 10.0.0.0/24}", "not the place of a database"),

@@ -13,9 +13,9 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.inventory.exchange.configs import Frame, export_config, import_config
 from vgpuctl.inventory.exchange.refusal import Left
-from vgpuctl.inventory.layout_kinds import sizes_differ
 from vgpuctl.model.layout import HostLayout, Layout, MigVgpuLayout, SizeMode, VgpuLayout, WantedInstance
 from vgpuctl.specs.document import YamlDocument
+from vgpuctl.specs.layout import sizes_differ
 from vgpuctl.specs.value import Value
 
 _MOST = 256

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
-from vgpuctl.inventory import layout as layout_reader
-from vgpuctl.inventory import layout_kinds, load_inventory
+from vgpuctl.inventory import load_inventory
 from vgpuctl.planner.layout import plan_host
 
 PAGE = (Path(__file__).parents[4] / "docs" / "layout.md").read_text()
@@ -39,9 +38,3 @@ def test_an_example_brings_its_board_into_the_layout(tmp_path: Path, board: str,
     about_gpus = [difference for difference in plan.differences if difference.gpu]
     assert (plan.steps, plan.later, about_gpus) == ((), (), [])
     assert {obstacle.code for obstacle in plan.obstacles} <= {"gpu-missing", "no-such-hugepages"}
-
-
-def test_every_key_of_the_schema_is_on_the_page() -> None:
-    keys = {*layout_reader._KEYS, "match", "kind", *(key for some in layout_kinds._KEYS.values() for key in some)}
-    rows = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
-    assert keys <= rows

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The variables `vgpu` and `vgpu_placing` of a host, as specs/layout.py and specs/placing.py describe them.
+
+As every variable each comes whole from the place that counts most; mappings of several places are not mixed.
+"""
+
+from vgpuctl.inventory.tree import VariableSet
+from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, HostConstraints
+from vgpuctl.model.layout import HostLayout
+from vgpuctl.specs.layout import LAYOUT, LAYOUT_VARIABLE, VERSION
+from vgpuctl.specs.placing import PLACING, PLACING_VARIABLE
+from vgpuctl.specs.reading import check_version, read_entry
+from vgpuctl.specs.value import Value
+
+
+def layout_of(host: str, variables: VariableSet) -> HostLayout | None:
+    """Read a host's layout, None when the host has no variable `vgpu`.
+
+    Raises InventoryError that names file, line, key and host for an unknown key, a wrong type, an unknown version, and
+    for entries that contradict each other.
+    """
+    value = _value(host, variables, LAYOUT_VARIABLE, "the layout")
+    if value is None:
+        return None
+    check_version(value, VERSION)
+    layout: HostLayout = read_entry(LAYOUT, value)
+    return layout
+
+
+def constraints_of(host: str, variables: VariableSet) -> HostConstraints:
+    """Read a host's constraints. Raises InventoryError that names file, line, key and host."""
+    value = _value(host, variables, PLACING_VARIABLE, PLACING_VARIABLE)
+    if value is None:
+        return NO_HOST_CONSTRAINTS
+    constraints: HostConstraints = read_entry(PLACING, value)
+    return constraints
+
+
+def _value(host: str, variables: VariableSet, name: str, subject: str) -> Value | None:
+    content = variables.values.get(name)
+    return None if content is None else Value(content, variables.origins[name], host, name=name, subject=subject)

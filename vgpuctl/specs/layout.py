@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a host's declared layout, the inventory variable `vgpu` (docs/layout.md).
+
+A new key is a row here, an attribute in model/layout.py and the place that uses it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from vgpuctl import catalog
+from vgpuctl.errors import UsageError
+from vgpuctl.model.guest_memory import exact_page_size, parse_page_size
+from vgpuctl.model.layout import (
+    GpuLayout,
+    GpuMatch,
+    HostLayout,
+    Layout,
+    LayoutKind,
+    MigLayout,
+    MigVgpuLayout,
+    OffLayout,
+    PassthroughLayout,
+    SchedulerLayout,
+    SchedulerPolicy,
+    SizeMode,
+    VfLayout,
+    VgpuLayout,
+    WantedInstance,
+)
+from vgpuctl.planner.mig_geometry import instances_of, part_problem, split_name
+from vgpuctl.specs.chassis import CHASSIS
+from vgpuctl.specs.field import (
+    Choice,
+    Field,
+    Named,
+    Number,
+    Repeated,
+    Section,
+    Table,
+    Text,
+    Truth,
+    Whole,
+    text_like,
+)
+from vgpuctl.specs.value import Value
+
+LAYOUT_VARIABLE = "vgpu"
+VERSION = 1
+
+_ADDRESS = re.compile(r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])")
+_LONG_ADDRESS = re.compile(r"0000([0-9a-f]{4}:.*)")
+_UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
+_UNIT = re.compile(r"(?!-)[A-Za-z0-9:_.\\@-]+")
+_UNIT_ENDING = re.compile(r".+\.(?:service|socket|timer|target)")
+_COUNT = Whole(1, 256)
+_WITH_VGPUS = (LayoutKind.VGPU, LayoutKind.MIG_VGPU)
+_WITH_MIG = (LayoutKind.MIG, LayoutKind.MIG_VGPU)
+
+
+class BoundDriver(StrEnum):
+    """Drivers that a whole card can be bound to ahead of a VM."""
+
+    VFIO_PCI = "vfio-pci"
+
+
+@dataclass(frozen=True)
+class WrittenGpu:
+    """An entry of `gpus` as a file has it; each kind has some of the keys."""
+
+    match: GpuMatch
+    kind: LayoutKind
+    driver: BoundDriver | None = None
+    virtual_functions: bool | None = None
+    size_mode: SizeMode | None = None
+    scheduler: SchedulerLayout | None = None
+    types: tuple[str, ...] = ()
+    shares: tuple[tuple[str, int], ...] = ()
+    geometry: tuple[tuple[str, int], ...] = ()
+    placements: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    count: int = 0
+
+
+def _parse_address(text: str, /, *, what: str) -> str:
+    address = text.lower()
+    match = _ADDRESS.fullmatch(_LONG_ADDRESS.sub(r"\1", address))
+    if match is None:
+        raise UsageError(f"{what} is {address!r}, not a PCI address", hint='write "0000:41:00.0"')
+    return f"{match[1] or '0000'}:{match[2]}"
+
+
+def _parse_uuid(text: str, /, *, what: str) -> str:
+    if not _UUID.fullmatch(text):
+        raise UsageError(f"{what} is {text!r}, not a GPU's UUID", hint="`vgpuctl list-gpus --json` shows them")
+    return "GPU-" + text[4:].lower()
+
+
+def _parse_board(text: str, /, *, what: str) -> str:
+    if not _PCI_ID.fullmatch(text.lower()) and not catalog.boards_named(text):
+        raise UsageError(
+            f"{what} is {text!r}, which no board of the catalogue is called",
+            hint="write a model such as A40 or H100, or vendor:device such as 10de:2235",
+        )
+    return text
+
+
+def _parse_device(text: str, /, *, what: str) -> str:
+    if (problem := part_problem(text)) is not None:
+        raise UsageError(f"{what} {problem}")
+    return text
+
+
+def _parse_unit(text: str, /, *, what: str) -> str:
+    name = text if _UNIT_ENDING.fullmatch(text) else f"{text}.service"
+    if not _UNIT.fullmatch(name):
+        raise UsageError(f"{what} is {text!r}, not the name of a systemd unit")
+    return name
+
+
+def _gpu(values: dict[str, Any], entry: Value) -> GpuLayout:
+    one, keys = GPU.build(values), entry.mapping()
+    _check_scheduler(one, keys)
+    _check_types(one, keys)
+    return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin))
+
+
+def _layout_of(one: WrittenGpu, keys: Mapping[str, Value]) -> Layout:
+    vgpus = (one.size_mode, one.scheduler, one.types, one.shares)
+    match one.kind:
+        case LayoutKind.PASSTHROUGH:
+            return PassthroughLayout(None if one.driver is None else str(one.driver))
+        case LayoutKind.VGPU:
+            return VgpuLayout(one.virtual_functions, *vgpus)
+        case LayoutKind.MIG:
+            return MigLayout(_instances(one, keys))
+        case LayoutKind.MIG_VGPU:
+            return MigVgpuLayout(_instances(one, keys), *vgpus)
+        case LayoutKind.VF:
+            return VfLayout(one.count)
+        case LayoutKind.OFF:
+            return OffLayout()
+
+
+def _check_scheduler(one: WrittenGpu, keys: Mapping[str, Value]) -> None:
+    if one.scheduler is None:
+        return
+    policy, inside = one.scheduler.policy, keys["scheduler"].mapping()
+    if one.size_mode is SizeMode.MIXED and not policy.works_with_mixed_size():
+        raise inside["policy"].refuse(
+            f"is {policy}, which contradicts size_mode mixed-size",
+            hint="mixed sizes work with best-effort and equal-share",
+        )
+    if one.scheduler.time_slice_us is not None and not policy.has_time_slice():
+        raise inside["time_slice_ms"].refuse(f"contradicts policy {policy}, which has no time slice")
+
+
+def _check_types(one: WrittenGpu, keys: Mapping[str, Value]) -> None:
+    """Refuse types and shares that the kind cannot have, or that contradict each other."""
+    listed = zip(one.types, keys["types"].items() if one.types else (), strict=True)
+    shares = keys["shares"].mapping() if one.shares else {}
+    is_in_mig = one.kind is LayoutKind.MIG_VGPU
+    for name, value in (*listed, *shares.items()):
+        if catalog.is_mig_backed(name) != is_in_mig:
+            what, kind = ("does not sit", "vgpu") if is_in_mig else ("sits", "mig-vgpu")
+            raise value.refuse(
+                f"contradicts the kind: type {name} {what} in a MIG instance", hint=f"{name} belongs to kind {kind}"
+            )
+    for name, value in shares.items():
+        if one.types and name not in one.types:
+            raise value.refuse(f"contradicts types: {name} is not one of {', '.join(one.types)}")
+    if one.kind is LayoutKind.VGPU and one.size_mode is not SizeMode.MIXED and sizes_differ(list(shares)):
+        raise keys["shares"].refuse(
+            "has types of different sizes, which contradicts equal sizes", hint="declare size_mode: mixed-size"
+        )
+
+
+def sizes_differ(types: Sequence[str]) -> bool:
+    """True if vGPU types are of several sizes on every board that offers them all; False for unknown types."""
+    if len(types) < 2:
+        return False
+    offers = [[catalog.type_by_name(board, name) for name in types] for board in catalog.boards_with_type(types[0])]
+    sizes = [{one.fb_mib for one in offered if one is not None} for offered in offers if None not in offered]
+    return bool(sizes) and all(len(of_board) > 1 for of_board in sizes)
+
+
+def _instances(one: WrittenGpu, keys: Mapping[str, Value]) -> tuple[WantedInstance, ...]:
+    """The instances of `geometry` (device: how many) with `placements` (profile: slots); each slot is for one."""
+    for name, value in keys["geometry"].mapping().items():
+        if split_name(name)[1] and one.kind is LayoutKind.MIG_VGPU:
+            raise value.refuse("is a part of a GPU instance", hint="vGPUs sit in whole instances, without parts")
+    devices = dict(one.geometry)
+    geometry = Counter(instance.profile for instance in instances_of(devices))
+    for name, slots in one.placements:
+        value = keys["placements"].mapping()[name]
+        if name not in geometry:
+            raise value.refuse("is for a profile that the geometry does not have")
+        if len(slots) > geometry[name]:
+            raise value.refuse(f"has {len(slots)} slots, but the geometry has {geometry[name]} of {name}")
+        for number, (slot, item) in enumerate(zip(slots, value.items(), strict=True)):
+            if slot in slots[:number]:
+                raise item.refuse(f"is {slot} a second time")
+    return instances_of(devices, dict(one.placements))
+
+
+def _layout(values: dict[str, Any], entry: Value) -> HostLayout:
+    layout = LAYOUT.build({**values, "origin": str(entry.origin)})
+    found: dict[GpuMatch, Value] = {}
+    for gpu, item in zip(layout.gpus, entry.mapping()["gpus"].items() if layout.gpus else [], strict=True):
+        written = item.mapping()["match"]
+        if found.setdefault(gpu.match, written) is not written:
+            raise written.refuse(
+                f"is for {gpu.match}, as is the entry at {found[gpu.match].origin}", hint="one entry per match"
+            )
+    return layout
+
+
+MATCH = Table(
+    "match",
+    GpuMatch,
+    (
+        Field(
+            "address",
+            Text(_parse_address, hint='quote it: "0000:41:00.0" (YAML reads some addresses as numbers)'),
+            "PCI address; quote it, since YAML reads some addresses as numbers",
+            metavar="DOMAIN:BUS:DEVICE.FUNCTION",
+            example='"0000:41:00.0"',
+        ),
+        Field("uuid", Text(_parse_uuid), "UUID, as `list-gpus --json` shows it", metavar="UUID", example="GPU-…"),
+        Field(
+            "board",
+            Text(_parse_board),
+            "Model as people call it (A40, H100, RTX PRO 6000), or VENDOR:DEVICE (10de:2235)",
+            metavar="MODEL",
+            example="A40",
+        ),
+    ),
+    exactly_one=True,
+)
+MATCH_FIELD = Field("match", MATCH, "GPUs of the entry", is_required=True, words={"all": GpuMatch()})
+GPU = Table(
+    "vgpu.gpus",
+    WrittenGpu,
+    (
+        MATCH_FIELD,
+        Field("kind", Choice(LayoutKind), "Use of the GPUs; it decides which other keys they have", is_required=True),
+        Field(
+            "driver",
+            Choice(BoundDriver),
+            "Driver to bind the card to now; without it libvirt binds the card when a VM starts",
+            kinds=(LayoutKind.PASSTHROUGH,),
+        ),
+        Field(
+            "virtual_functions",
+            Truth(),
+            "Put vGPUs on VFs; without it, as the board needs",
+            kinds=(LayoutKind.VGPU,),
+        ),
+        Field(
+            "size_mode",
+            Choice(SizeMode),
+            "Sizes of the vGPUs of one GPU, or of one MIG instance: equal or mixed",
+            kinds=_WITH_VGPUS,
+        ),
+        Field(
+            "scheduler.policy",
+            Choice(SchedulerPolicy),
+            "How vGPUs share the time of a GPU",
+            is_required=True,
+            kinds=_WITH_VGPUS,
+        ),
+        Field(
+            "scheduler.time_slice_ms",
+            Number(1, 30, scale=1000),
+            "Time slice in milliseconds, not with best-effort; without it, the driver's",
+            "scheduler.time_slice_us",
+            kinds=_WITH_VGPUS,
+        ),
+        Field(
+            "types",
+            Text(),
+            "vGPU types that may exist; others are reported as a difference and left alone",
+            metavar="TYPE",
+            is_list=True,
+            at_least_one=True,
+            repeated=Repeated.REFUSED,
+            default="every type",
+            kinds=_WITH_VGPUS,
+        ),
+        Field(
+            "shares",
+            Named(Text(), _COUNT),
+            "Least number of vGPUs of each type, which exist before any VM asks for them",
+            metavar="TYPE to number",
+            kinds=_WITH_VGPUS,
+        ),
+        Field(
+            "geometry",
+            Named(Text(_parse_device), _COUNT),
+            "MIG devices; {} is MIG without instances; parts such as 1c.2g.10gb only with kind mig",
+            metavar="MIG device to number",
+            is_required=True,
+            kinds=_WITH_MIG,
+        ),
+        Field(
+            "placements",
+            Named(Text(), Whole(0, 63), are_lists=True),
+            "Memory slots at which GPU instances of a profile begin; other instances go where they fit",
+            metavar="MIG profile to list of slots",
+            kinds=_WITH_MIG,
+        ),
+        Field("count", _COUNT, "Number of VFs", is_required=True, kinds=(LayoutKind.VF,)),
+    ),
+    (Section("scheduler", "The vGPU scheduler"),),
+    kinds_by="kind",
+    make=_gpu,
+)
+LAYOUT = Table(
+    "vgpu",
+    HostLayout,
+    (
+        Field("version", Whole(VERSION, VERSION), "Version of this schema", is_required=True),
+        Field("gpus", GPU, "Declared GPUs, one entry for each match", is_list=True),
+        Field(
+            "kernel_arguments",
+            text_like(
+                r"[^\s\"']+(?:\"[^\"]*\")?",
+                "one kernel argument",
+                hint="write one kernel argument per item, such as iommu=pt",
+            ),
+            "Words that the running kernel's command line must hold; a reboot fixes a missing one",
+            metavar="WORD",
+            is_list=True,
+            repeated=Repeated.REFUSED,
+        ),
+        Field(
+            "stop_services",
+            Text(_parse_unit),
+            "Units to stop while drivers, MIG modes and VFs change, and to start again; only those that run",
+            metavar="UNIT",
+            is_list=True,
+            repeated=Repeated.REFUSED,
+        ),
+        Field(
+            "hugepages",
+            Named(Text(parse_page_size, exact_page_size), Whole(0, 1 << 30)),
+            "Huge pages over all NUMA nodes, for VMs with --hugepages: {1GiB: 64, 2MiB: 0}",
+            metavar="page size to number",
+        ),
+        Field(
+            "uplinks",
+            Named(Text(), text_like(r"[^\s/:]{1,15}", "the name of a network interface")),
+            "Interface of the host for each physical network; with `network`, each becomes a bridge",
+            metavar="network to interface",
+        ),
+        Field("network", CHASSIS, "The host as one of OVN's chassis (docs/networks.md)"),
+    ),
+    make=_layout,
+)

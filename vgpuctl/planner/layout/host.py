@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from vgpuctl.agent.wire.facts import HostFacts, ServiceFacts
 from vgpuctl.agent.wire.steps import SetHugepages, SetServiceActive
+from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.layout import HostLayout, LayoutKind
-from vgpuctl.model.units import format_mib
 from vgpuctl.planner.layout.network import plan_network
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Phase, PlannedStep
 
@@ -79,9 +79,9 @@ def _hugepages(layout: HostLayout, facts: HostFacts) -> HostPlan:
     differences: list[Difference] = []
     obstacles: list[LayoutObstacle] = []
     for size_kib, count in layout.hugepages:
-        size, pool = format_mib(size_kib // 1024), pools.get(size_kib)
+        size, pool = format_page_size(size_kib), pools.get(size_kib)
         if pool is None:
-            offered = ", ".join(format_mib(one // 1024) for one in sorted(pools)) or "none"
+            offered = ", ".join(format_page_size(one) for one in sorted(pools)) or "none"
             reason = f"the kernel has no huge pages of {size}; it has {offered}"
             obstacles.append(LayoutObstacle(None, "no-such-hugepages", reason, origin=layout.origin))
             continue

@@ -375,8 +375,9 @@ def test_huge_pages_that_vms_use_are_not_taken_away() -> None:
     facts = SimulatedHost().facts()
     assert facts.hugepages is not None
     facts = replace(facts, hugepages=(replace(facts.hugepages[0], total=8, free=2),))
-    codes = [one.code for one in plan_host(HostLayout(hugepages=((2048, 4), (1 << 20, 1))), facts).obstacles]
-    assert codes == ["hugepages-in-use", "no-such-hugepages"]
+    obstacles = plan_host(HostLayout(hugepages=((64, 1), (2048, 4))), facts).obstacles
+    assert [one.code for one in obstacles] == ["no-such-hugepages", "hugepages-in-use"]
+    assert obstacles[0].reason == "the kernel has no huge pages of 64 KiB; it has 2 MiB"
 
 
 def test_the_vgpu_manager_is_started_where_vgpus_are_declared() -> None:

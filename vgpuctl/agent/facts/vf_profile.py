@@ -38,9 +38,16 @@ def read_set(host: Host, address: str) -> Optional[str]:
 
 def read_creatable(host: Host, address: str) -> Dict[str, str]:
     """Return {type id: name} of what a VF can still take; empty when nothing (only the header is left)."""
-    lines = host.read(f"{pci.folder(address)}/nvidia/creatable_vgpu_types").splitlines()
+    return _creatable(_read_list(host, address))
+
+
+def _read_list(host: Host, address: str) -> str:
+    return host.read(f"{pci.folder(address)}/nvidia/creatable_vgpu_types")
+
+
+def _creatable(text: str) -> Dict[str, str]:
     found = {}
-    for line in lines:
+    for line in text.splitlines():
         type_id, colon, name = line.partition(":")
         if colon and type_id.strip().isdigit():
             found[type_id.strip()] = name.strip()
@@ -69,15 +76,19 @@ def read_types(
     `described` (vgpuConfig.xml, NVML).
     """
     names = {type_id: description.full_name for type_id, description in described.items()}
-    listed: Dict[str, int] = {}
+    # All free VFs of a card have the same list: how many have which one.
+    lists: Dict[str, int] = {}
     for vf in vfs:
-        if not is_offered(host, vf.address):
-            continue
-        with mdev.noted(note, f"VF {vf.address}"):
-            for type_id, name in read_creatable(host, vf.address).items():
-                names[type_id] = name
-                if vgpu_types.is_free(vf):
-                    listed[type_id] = listed.get(type_id, 0) + 1
+        if is_offered(host, vf.address):
+            with mdev.noted(note, f"VF {vf.address}"):
+                text = _read_list(host, vf.address)
+                lists[text] = lists.get(text, 0) + vgpu_types.is_free(vf)
+    listed: Dict[str, int] = {}
+    for text, count in lists.items():
+        for type_id, name in _creatable(text).items():
+            names[type_id] = name
+            if count:
+                listed[type_id] = listed.get(type_id, 0) + count
     for type_id in used:
         names.setdefault(type_id, f"type {type_id}")
     types = []

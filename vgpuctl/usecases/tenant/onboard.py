@@ -10,6 +10,7 @@ from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmState
 from vgpuctl.model.vpc import VpcSpec
 from vgpuctl.quota.limits import changed as changed_quotas
+from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network import create_network as networks
@@ -203,6 +204,7 @@ def _objects(services: Services, wanted: TenantFile, *, prune: bool) -> list[Obj
 
 
 def _vms(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
+    fleet = KeptFleet()
     for request in wanted.vms:
         with services.store.reading() as session:
             vm = session.vm(request.tenant, request.name)
@@ -210,7 +212,7 @@ def _vms(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]:
         if vm is not None and vm.state not in SETTLED:
             refuse_while_busy(services, vm)
             repaired = repair_vm(services, vm)
-        (created,) = create_together(services, [request])
+        (created,) = create_together(services, [request], fleet=fleet)
         word = CREATED if created.changed else CHANGED if repaired else UNCHANGED
         yield ObjectOutcome("vm", request.name, word, (f"on {created.vm.host}",) if created.changed else ())
     with services.store.reading() as session:

@@ -134,3 +134,17 @@ def _guest_addresses(xml: str) -> set[tuple[str, str, str]]:
         (address.get("bus", ""), address.get("slot", ""), address.get("function", ""))
         for address in root.iterfind("devices/*/address[@type='pci']")
     }
+
+
+def test_a_domain_is_compared_with_the_schema_unless_only_values_differ_from_one_that_was_accepted() -> None:
+    xml = "<domain type='test'><name>{name}</name><memory>1024</memory><os><type>hvm</type></os>{more}</domain>"
+    emulator = "<devices><emulator>{path}</emulator></devices>"
+    # The schema wants an absolute path; the driver itself takes any.
+    relative = xml.format(name="relative", more=emulator.format(path="qemu"))
+    with Hypervisor("test:///default") as hypervisor:
+        hypervisor.define(xml.format(name="plain", more=""))
+        with pytest.raises(DomainRejected):
+            hypervisor.define(relative)
+        hypervisor.define(xml.format(name="absolute", more=emulator.format(path="/usr/bin/qemu")))
+        hypervisor.define(relative)
+        assert {"plain", "absolute", "relative"} <= {fact.name for fact in hypervisor.domains()}

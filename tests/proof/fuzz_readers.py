@@ -206,7 +206,7 @@ vms:
 _TENANT_FILE = """version: 1
 tenant: acme
 contact: ops@example.com
-quotas: {gpus: 4, framebuffer: 96GiB}
+quotas: {vms: 4, memory: 96GiB}
 pools: [fast]
 networks: {front: {cidr: 10.0.0.0/24, dns: [192.0.2.53], isolated: true}}
 security_groups: {web: [{protocol: tcp, ports: 80-443, from: 0.0.0.0/0}, {}]}
@@ -218,10 +218,14 @@ _LAYOUT = """ansible_host: 10.0.0.4
 ansible_port: 22
 ansible_user: root
 vgpu:
+  version: 1
+  hugepages: {1GiB: 4}
+  uplinks: {a: ens1}
+  network: {southbound: "ssl:192.0.2.1:6642", tunnels: 10.0.0.0/24}
   gpus:
-  - {match: {board: A40}, kind: vgpu, shares: {A40-8Q: 6}}
-  - {match: {address: "0000:41:00.0"}, kind: mig, instances: {1g.10gb: 7}}
-vgpu_placing: {labels: {rack: r1}, maintenance: true, policy: spread, gpus: [{match: {board: A40}, speed: 0.5}]}
+  - {match: {board: A40}, kind: vgpu, scheduler: {policy: equal-share, time_slice_ms: 2}, shares: {A40-8Q: 6}}
+  - {match: {address: "0000:41:00.0"}, kind: mig, geometry: {1g.10gb: 2}, placements: {1g.10gb: [0, 1]}}
+vgpu_placing: {labels: {a: b}, maintenance: true, policy: spread, cpus: {pinned: 1}, gpus: [{match: all, speed: 1}]}
 """
 _SSH_ANSWER = """user root
 hostname gpu1.example
@@ -247,7 +251,7 @@ READERS: dict[str, Reader] = {
     ),
     "INI inventory": Reader(
         partial(_inventory, name="hosts.ini"),
-        (b"[rack1]\ngpu[01:03] ansible_host=10.0.0.4 n=8080 l=['a', 1]\n[all:vars]\nx='y'\n[a:children]\nrack1\n",),
+        (b"[rack1]\ngpu[01:03] ansible_host=10.0.0.4 n=8080 l=\"['a', 1]\"\n[all:vars]\nx='y'\n[a:children]\nrack1\n",),
     ),
     "an inventory of any kind": Reader(
         partial(_inventory, name="hosts"), (b"gpu1\n", b'{"all": {"hosts": {"h": {}}}}')
@@ -281,9 +285,9 @@ READERS: dict[str, Reader] = {
     "an answer of ssh -G": _values(
         _ssh_answer, _SSH_ANSWER, _SSH_ANSWER.replace("proxycommand nc %h %p", "proxyjump a@b:22,c")
     ),
-    "ansible_ssh_common_args": _values(_common_args, "-o Port=22 -J me@a:22,b -i ~/k -F none"),
+    "ansible_ssh_common_args": _values(_common_args, "-o Port=22 -J me@a:22,b -i ~/k"),
     "a host's name": _values(_target, "gpu1.example.com", "fe80::1%eth0", "user"),
-    "-i": _values(_listed, "gpu1,gpu2:22,", "/nowhere/hosts.yml", "$HOME/x"),
+    "-i": _values(_listed, "gpu1,gpu2:22,"),
     "--limit": _values(_limit, "rack1:!gpu03", "gpu*:&rack2", "~gpu0[12]", "rack1[0:2]", with_folder=True),
     "--gpu": _values(parse_gpu_request, "A40-8Q", "2*L40S-48Q", "passthrough:H100*4", "memory>=16GiB,series=Q", "vf:x"),
     "a size": _values(partial(parse_mib, what="--memory"), "2GiB", "1.5G", "512M", "4096"),
@@ -291,21 +295,22 @@ READERS: dict[str, Reader] = {
     "a duration": _values(partial(parse_duration, what="--for"), "1d12h", "90m", "1.5w"),
     "a time": _values(partial(parse_time, what="--since"), "2026-11-01T14:00+01:00", "2026-11", "2026-11-01"),
     "a priority": _values(partial(parse_priority, what="--priority"), "high", "500"),
-    "a policy": _values(parse_policy, "spread", "pack", "weighted:pack=2,spread=1"),
-    "labels": _values(lambda text: read_constraints(required=[text], group=text), "rack=r1", "web:apart"),
+    "a policy": _values(parse_policy, "spread", "least-utilised@80", "spread:0.3+binpack:0.7"),
+    "labels": _values(lambda text: read_constraints(required=[text]), "rack=r1"),
+    "a group": _values(lambda text: read_constraints(group=text), "web:apart"),
     "a network": _values(parse_cidr, "10.0.0.0/24"),
     "an open network": _values(parse_reachable, "10.0.0.0/8"),
     "an address": _values(partial(parse_address, what="--dns"), "192.0.2.53"),
     "ports": _values(parse_ports, "80-443", "22"),
     "a source": _values(parse_source, "0.0.0.0/0", "group:web"),
-    "a rule": _values(parse_rule, "tcp:80-443:10.0.0.0/8", "icmp"),
-    "a forwarded port": _values(parse_forwarded, "tcp:80", "53"),
-    "a quota": _values(partial(parse_assignment, what="--quota"), "gpus=4", "framebuffer=96GiB", "A40-8Q=2", "vcpus=-"),
+    "a rule": _values(parse_rule, "tcp:80-443@10.0.0.0/8", "icmp"),
+    "a forwarded port": _values(parse_forwarded, "tcp/80", "53"),
+    "a quota": _values(partial(parse_assignment, what="--quota"), "vms=4", "framebuffer=96GiB", "shares:A40-8Q=2"),
     "a name": _values(partial(check_name, what="VM name"), "web-1"),
     "--serial": _values(lambda text: batches(["a", "b", "c"], parse_serial(text)), "1,50%,100%", "3"),
     "--database": _values(parse_url, "sqlite:////tmp/x.db", "postgresql://u:p@h:5432/db?sslmode=require"),
     "an emulated host": _values(parse_host, "gpu1=a40,l40s@1"),
-    "a mix of hosts": _values(parse_mix, "a40*2:vgpu,l40s"),
+    "a mix of hosts": _values(parse_mix, "a40*2+t4:10,l40s:1"),
     "an SSH key": _values(_seed, _KEY, with_folder=True),
     "user-data": _values(check_user_data, "#cloud-config\na: 1\n", "#!/bin/sh\n"),
 }

@@ -16,6 +16,15 @@ from vgpuctl.inventory import load_inventory
 from vgpuctl.model.host_target import HostTarget
 
 
+# One seed of "an answer of ssh -G" names a jump host for every jump host, which is refused.
+@pytest.mark.parametrize("name", [name for name in READERS if name != "an answer of ssh -G"])
+def test_a_seed_is_read_before_it_is_damaged(name: str, tmp_path: Path) -> None:
+    for number, seed in enumerate(READERS[name].seeds):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        READERS[name].read(seed, folder)
+
+
 def test_damaged_text_of_every_kind_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.proof.fuzz", "--cases", "1500", "--seed", "2"],

@@ -175,7 +175,7 @@ class LoopbackSshd:
         try:
             os.killpg(process.pid, signal.SIGTERM)
         except ProcessLookupError:
-            pass
+            pass  # It has ended by itself: wait() below takes its status.
         try:
             process.wait(timeout=5)
         except subprocess.TimeoutExpired:

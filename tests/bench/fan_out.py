@@ -32,6 +32,8 @@ from vgpuctl.hosts.bundle import build_agent
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 _SAMPLE_S = 0.25
+# What reading a file of a process in /proc raises when it ends meanwhile.
+_ENDED = (FileNotFoundError, ProcessLookupError)
 _LAYOUT = "vgpu: {version: 1, gpus: [{match: all, kind: vgpu}]}\n"
 
 
@@ -176,7 +178,7 @@ class _Sampler(threading.Thread):
             if entry.name.isdigit():
                 try:
                     fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                except OSError:
+                except _ENDED:
                     continue
                 if int(fields[3]) == self._session:
                     found.append(int(entry.name))
@@ -188,7 +190,7 @@ def _memory_kib(pid: int) -> int:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1])
-    except OSError:
+    except _ENDED:
         pass
     return 0
 

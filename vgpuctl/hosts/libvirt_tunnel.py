@@ -93,7 +93,7 @@ class LibvirtTunnel:
             # Wakes accept(), which close() alone does not.
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass
+            pass  # Only Linux shuts down a socket that has no connection.
         self._listener.close()
         for bridge in bridges:
             bridge.interrupt()
@@ -184,7 +184,7 @@ class _Bridge:
         try:
             self._client.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass
+            pass  # The thread has closed it meanwhile.
 
     def close(self) -> None:
         """Close the client's socket."""

@@ -257,7 +257,7 @@ def _close_transport(transport: "paramiko.Transport", stream: SocketLike) -> Non
         # Wakes the transport's thread, which otherwise looks every 0.1 s whether it may end.
         stream.shutdown(socket.SHUT_RDWR)
     except (OSError, EOFError):
-        pass
+        pass  # The host has closed it.
     transport.close()
     stream.close()
     if transport.is_alive():

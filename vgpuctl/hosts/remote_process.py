@@ -218,7 +218,7 @@ class RemoteProcess:
             self._receive_stderr()
             self._channel.close()
         except (OSError, EOFError):
-            pass
+            pass  # The connection is gone, and the stream with it.
         finally:
             self._owner.release()
 

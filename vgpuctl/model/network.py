@@ -147,7 +147,7 @@ def parse_cidr(text: str, *, what: str = "--cidr") -> ipaddress.IPv4Network:
         try:
             hint = f"did you mean {ipaddress.IPv4Network(text, strict=False)}?"
         except ValueError:
-            pass
+            pass  # More is wrong than bits of the host.
         raise UsageError(f"{what} {text!a} is not a network: {error}", hint=hint) from error
     if not SMALLEST_PREFIX <= subnet.prefixlen <= LARGEST_PREFIX:
         raise UsageError(

@@ -39,7 +39,7 @@ def is_running(operation: Operation) -> bool | None:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass
+        pass  # It exists, as another user's.
     start = _process_start(operation.pid)
     return not operation.process_start or not start or start == operation.process_start
 

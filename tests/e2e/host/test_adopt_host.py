@@ -232,6 +232,7 @@ def test_a_file_says_whose_the_domains_are(fresh: Callable[[str], Operator], tmp
 
 def test_an_adopted_vm_keeps_its_own_definition_for_life(layouts: LayoutFleet) -> None:
     operator, before = layouts.operator, definitions(layouts)
+    operator.does(*ADOPT)
     refused = operator.is_refused("stop-vm", "render", "--tenant", "acme", "--hold", "release")
     assert refused["reference"] == "state" and "is adopted and names them" in refused["message"]
     assert operator.json("stop-vm", "render", "--tenant", "acme", "--timeout", "0")["changed"]

@@ -21,30 +21,31 @@ TEMPLATES = Path(__file__).parents[3] / "templates"
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_controller_killed_anywhere_loses_nothing(
+def test_a_controller_killed_midway_loses_nothing(
     kind: str, operator: Operator, fleet_witness: FleetWitness, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if kind == "sqlite":
-        _kill_everywhere(replace(operator, database=f"sqlite:///{tmp_path}/store.db"), fleet_witness, (3, 12))
+        _kill_midway(replace(operator, database=f"sqlite:///{tmp_path}/store.db"), fleet_witness, ("3", "start"))
         return
     postgres: LocalPostgres = request.getfixturevalue("postgres")
     with postgres.create_database() as database:
-        _kill_everywhere(replace(operator, database=database), fleet_witness, (7,))
+        _kill_midway(replace(operator, database=database), fleet_witness, ("apply",))
 
 
-def _kill_everywhere(operator: Operator, witness: FleetWitness, numbers: tuple[int, ...]) -> None:
+def _kill_midway(operator: Operator, witness: FleetWitness, effects: tuple[str, ...]) -> None:
     """Kill a controller after these side effects; the next one still starts the VM."""
     operator.does("create-tenant", "acme")
     operator.does("list-gpus", "--refresh", "--limit", "sim-001")
     before = witness.state()
-    for number in numbers:
+    for effect in effects:
         operator.does("create-vm", "blocker", *WHOLE)
         operator.does("create-vm", "waits", "--queue", *WHOLE)
         operator.does("delete-vm", "blocker", "--tenant", "acme", "--yes", "--timeout", "0")
-        killed = operator.run(str(number), *ONCE, program=KILLED_RUN)
-        assert killed.code == -9, f"not killed at {number}: {killed.err}"
+        killed = operator.run(effect, *ONCE, program=KILLED_RUN)
+        assert killed.code == -9, f"not killed at {effect}: {killed.err}"
         operator.json(*ONCE)
-        assert states(operator) == {"waits": "running"}, f"killed after side effect {number}"
+        assert states(operator) == {"waits": "running"}, f"killed after side effect {effect}"
+        assert witness.state() != before
         assert queued(operator) == []
         assert operator.json("repair") == []
         operator.does("delete-vm", "waits", "--tenant", "acme", "--yes", "--timeout", "0")

@@ -61,7 +61,8 @@ def _kill_after(operator: Operator, number: int | str, arguments: Sequence[str])
 
 def _create_killed(
     operator: Operator, witness: Looks, before: list[str], number: int | str, create: Sequence[str]
-) -> None:
+) -> bool:
+    """Kill create-vm after a side effect and repair. Returns True where the VM was finished, not rolled back."""
     _kill_after(operator, number, create)
     operator.does("repair")
     if isinstance(number, str) or number % 4 == 0:
@@ -72,19 +73,23 @@ def _create_killed(
         assert {lease["state"] for lease in vms[0]["leases"]} == {"running"}
         operator.does(*DELETE)
     assert witness.state() == before, f"after side effect {number} of create-vm something leaked"
+    return bool(vms)
 
 
 def _delete_killed(
     operator: Operator, witness: Looks, before: list[str], number: int | str, create: Sequence[str]
-) -> None:
+) -> bool:
+    """Kill delete-vm after a side effect and repair. Returns True where the VM was deleted, not kept."""
     operator.does(*create)
     assert witness.state() != before
     _kill_after(operator, number, DELETE)
     operator.does("repair")
-    if operator.json("list-vms"):
+    vms = operator.json("list-vms")
+    if vms:
         operator.does(*DELETE)
     assert operator.json("list-vms") == [], f"after side effect {number} of delete-vm"
     assert witness.state() == before, f"after side effect {number} of delete-vm something leaked"
+    return not vms
 
 
 @pytest.mark.timeout(1500)
@@ -101,10 +106,10 @@ def test_a_run_killed_after_any_side_effect_is_repaired(
     assert fleet_witness.state() == before
     assert creations >= 10
     assert deletions >= 6
-    for number in range(1, creations + 1):
-        _create_killed(operator, fleet_witness, before, number, create)
-    for number in range(1, deletions + 1):
-        _delete_killed(operator, fleet_witness, before, number, create)
+    for kill, count in ((_create_killed, creations), (_delete_killed, deletions)):
+        finished = [kill(operator, fleet_witness, before, number, create) for number in range(1, count + 1)]
+        assert (finished[0], finished[-1]) == (False, True), "both ways out are taken"
+        assert finished == sorted(finished), "what was finished once is not rolled back after a later kill"
 
 
 @pytest.mark.timeout(900)

@@ -13,7 +13,7 @@ def list_differences(table: Table[Any], there: Any, wanted: Any) -> list[str]:
 
 
 def _compare(field: Field, there: Any, wanted: Any) -> Iterator[str]:
-    before, after = _value_at(there, field.path), _value_at(wanted, field.path)
+    before, after = value_at(there, field.path), value_at(wanted, field.path)
     if before == after or field.compared is Compared.NEVER or (field.compared is Compared.IF_GIVEN and after is None):
         return
     if isinstance(field.type, Document) or field.names_file:
@@ -22,7 +22,8 @@ def _compare(field: Field, there: Any, wanted: Any) -> Iterator[str]:
         yield f"{field.key}: {one} there, {other} wanted"
 
 
-def _value_at(value: Any, path: str) -> Any:
+def value_at(value: Any, path: str) -> Any:
+    """The attribute at a path; None below a value that is None."""
     for name in path.split("."):
         if value is None:
             return None

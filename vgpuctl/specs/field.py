@@ -209,7 +209,7 @@ class Table(Generic[Model]):
     name: of the thing, for the docs: `a VM`. model: the frozen dataclass that it becomes. exactly_one: of the keys is
     given. kinds_by: the key whose value says which other keys an entry may have. make: the value of an entry of a
     file, from its fields' values, where it takes more than the model; raises InventoryError for fields that contradict
-    each other.
+    each other. unmake: the model again, where `make` makes another value of it.
     """
 
     name: str
@@ -219,6 +219,7 @@ class Table(Generic[Model]):
     exactly_one: bool = False
     kinds_by: str | None = None
     make: "Callable[[dict[str, Any], Value], Any] | None" = None
+    unmake: Callable[[Any], Model] | None = None
 
     @cached_property
     def keys(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ A new key is a row here, an attribute in model/layout.py and the place that uses
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -31,7 +31,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
-from vgpuctl.planner.mig_geometry import instances_of, part_problem, split_name
+from vgpuctl.planner.mig_geometry import devices_of, instances_of, part_problem, split_name
 from vgpuctl.specs.chassis import CHASSIS
 from vgpuctl.specs.field import (
     Choice,
@@ -126,6 +126,16 @@ def _gpu(values: dict[str, Any], entry: Value) -> GpuLayout:
     _check_scheduler(one, keys)
     _check_types(one, keys)
     return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin))
+
+
+def _written_gpu(gpu: GpuLayout) -> WrittenGpu:
+    layout = gpu.layout
+    given = {one.name: getattr(layout, one.name) for one in fields(layout) if one.name != "instances"}
+    if isinstance(layout, MigLayout | MigVgpuLayout):
+        placed = sorted((one.profile, one.start) for one in layout.instances if one.start is not None)
+        starts = {profile: tuple(start for name, start in placed if name == profile) for profile, _ in placed}
+        given |= {"geometry": tuple(devices_of(layout.instances).items()), "placements": tuple(starts.items())}
+    return WrittenGpu(gpu.match, layout.kind, **given)
 
 
 def _layout_of(one: WrittenGpu, keys: Mapping[str, Value]) -> Layout:
@@ -317,6 +327,7 @@ GPU = Table(
     (Section("scheduler", "The vGPU scheduler"),),
     kinds_by="kind",
     make=_gpu,
+    unmake=_written_gpu,
 )
 LAYOUT = Table(
     "vgpu",

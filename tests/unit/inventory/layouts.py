@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from vgpuctl.model.layout import (
+    Encapsulation,
     GpuLayout,
     GpuMatch,
     HostLayout,
     Layout,
     MigLayout,
     MigVgpuLayout,
+    NetworkLayout,
     OffLayout,
     PassthroughLayout,
     SchedulerLayout,
@@ -29,6 +31,10 @@ MODELS = ("10de:20b0", "10de:2235", "10de:2331")
 PROFILES = ("1g.5gb", "1g.5gb+me", "2g.10gb", "3g.20gb")
 PARTS = ("1c.2g.10gb", "1c.3g.20gb", "2c.3g.20gb", "3c.7g.40gb")
 TYPES = ("A40-4Q", "A40-8Q", "A40-8C", "A40-16Q")
+NETWORKS = (
+    NetworkLayout(("unix:/run/ovn/ovnsb_db.sock",), "10.83.0.0/24", "h1"),
+    NetworkLayout(("ssl:192.0.2.1:6642", "ssl:192.0.2.2:6642"), "10.0.0.7/32", "rack1", Encapsulation.VXLAN, 9000),
+)
 MIG_TYPES = ("A100-1-5C", "A100-2-10C", "A100-3-20C")
 
 
@@ -106,4 +112,5 @@ def host_layouts() -> st.SearchStrategy[HostLayout]:
             lambda pages: tuple(sorted(pages.items()))
         ),
         uplinks=st.sampled_from(((), (("tenants", "ens1f0"),))),
+        network=st.sampled_from((None, *NETWORKS)),
     )

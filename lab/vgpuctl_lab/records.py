@@ -16,13 +16,8 @@ ADDRESS = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class LabHost:
-    """One emulated host. state: `up`, `starting` or `dead` (its process is gone; `lab up` starts it from its disk).
-
-    inventory is the file for `-i`; ssh as `ssh -i private_key -p port user@address`; seconds: how long the last
-    start took until SSH and libvirt answered, None when it did not yet. network_address: on the network between the
-    hosts of this lab.
-    """
+class HostAccess:
+    """A host of the lab and its login: `ssh -i private_key -p port user@address`. inventory: the file for `-i`."""
 
     name: str
     state: str
@@ -32,6 +27,16 @@ class LabHost:
     private_key: Path
     known_hosts: Path
     inventory: Path
+
+
+@dataclass(frozen=True)
+class LabHost(HostAccess):
+    """One emulated host. state: `up`, `starting` or `dead` (its process is gone; `lab up` starts it from its disk).
+
+    seconds: how long the last start took until SSH and libvirt answered, None when it did not yet. network_address:
+    on the network between the hosts of this lab.
+    """
+
     console_log: Path
     pid: int
     cards: tuple[str, ...]

@@ -51,7 +51,7 @@ VOLUMES = [
             *callers,
         )
         for name, callers in (
-            ("remove_volumes", ("usecases/vm/delete_vm.py:delete_vm", "usecases/operate/repair.py:_roll_back")),
+            ("remove_volumes", ("usecases/vm/delete_vm.py:remove_vm",)),
             ("remove_recorded", ("usecases/operate/gc.py:_look",)),
         )
     ),

@@ -90,9 +90,14 @@ GATES = [
         "delete_vm",
         "store/vms.py",
         "usecases/vm/build_vm.py:undo_of",
-        "usecases/vm/delete_vm.py:delete_vm",
-        "usecases/operate/repair.py:_roll_back",
+        "usecases/vm/delete_vm.py:remove_vm",
         on="session",
+    ),
+    guarded(
+        "outside of delete-vm a VM is removed only where an interrupted run is repaired",
+        "remove_vm",
+        "usecases/vm/delete_vm.py",
+        "usecases/operate/repair.py:_diagnose",
     ),
     guarded(
         "devices are promised in the store under the host's generation before anything is built",
@@ -116,9 +121,8 @@ GATES = [
         "the row of a VM goes with its place in the queue",
         "delete_vm",
         "store/vms.py",
-        "usecases/vm/delete_vm.py:delete_vm",
+        "usecases/vm/delete_vm.py:remove_vm",
         "usecases/vm/build_vm.py:undo_of",
-        "usecases/operate/repair.py:_roll_back",
         on="session",
     ),
     guarded(

@@ -20,6 +20,7 @@ from vgpuctl.model import mig_space
 from vgpuctl_lab.folder import LabFolder, default_folder, write_private
 from vgpuctl_lab.identity import ensure_key
 from vgpuctl_lab.process import checked, needed_program
+from vgpuctl_lab.records import HostAccess
 from vgpuctl_lab.simulated import interpreter
 from vgpuctl_lab.simulated.layout import ADDRESS, SimulatedFolder, simulated_folder
 from vgpuctl_lab.simulated.machine import shape as shapes
@@ -72,20 +73,12 @@ _NODE = """\
 
 
 @dataclass(frozen=True)
-class SimulatedHostStatus:
+class SimulatedHostStatus(HostAccess):
     """One simulated host. sessions: logins; vms: running domains. uptime_s: None for a host that does not run.
 
     state: `up`, `off` (the fault power-off), or `dead` when the lab daemon is gone.
     """
 
-    name: str
-    state: str
-    address: str
-    port: int
-    user: str
-    private_key: Path
-    known_hosts: Path
-    inventory: Path
     cards: tuple[str, ...]
     latency_ms: float
     sessions: int

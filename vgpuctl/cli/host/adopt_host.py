@@ -38,9 +38,7 @@ from vgpuctl.errors import UsageError
     help="Write the layout to this file of host_vars.  [default: stdout]",
 )
 @options.dry_run
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(
     host: str,

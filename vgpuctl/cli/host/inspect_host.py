@@ -13,9 +13,7 @@ from vgpuctl.sharing.kinds import existing_vgpus
 
 @click.command("inspect-host")
 @click.argument("host")
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(host: str, as_json: bool, **where: Any) -> None:
     """Read HOST now and show everything that was found on it."""

@@ -12,11 +12,7 @@ from vgpuctl.cli.support.services import report_failures
 
 @click.command("list-gpus")
 @click.option("--free", is_flag=True, help="Only GPUs that can still take a VM.")
-@options.inventory
-@options.limit
-@options.database
-@options.ssh
-@options.forks
+@options.many_hosts
 @options.refresh
 @options.as_json
 def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:

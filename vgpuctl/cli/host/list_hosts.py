@@ -11,11 +11,7 @@ from vgpuctl.cli.support.services import report_failures
 
 
 @click.command("list-hosts")
-@options.inventory
-@options.limit
-@options.database
-@options.ssh
-@options.forks
+@options.many_hosts
 @options.as_json
 def command(as_json: bool, **where: Any) -> None:
     """Contact every host and list its software; a host that does not answer is a row with the reason.

@@ -12,11 +12,7 @@ from vgpuctl.cli.support.services import report_failures
 
 @click.command("list-profiles")
 @click.option("--creatable", is_flag=True, help="Only types that can be created now.")
-@options.inventory
-@options.limit
-@options.database
-@options.ssh
-@options.forks
+@options.many_hosts
 @options.refresh
 @options.as_json
 def command(creatable: bool, refresh: bool, as_json: bool, **where: Any) -> None:

@@ -30,9 +30,7 @@ from vgpuctl.cli.support.output import print_document, print_json, print_line, s
 )
 @click.option("--partial", is_flag=True, help="Leave out entries that the tool cannot express; list them on stderr.")
 @options.refresh
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(
     host: str,

@@ -33,9 +33,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--host", metavar="NAME", help="Host to import for; needed where the file counts GPUs or has type ids.")
 @click.option("--partial", is_flag=True, help="Leave out entries that a layout cannot express; list them on stderr.")
 @options.refresh
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(
     mig_parted: Path | None,

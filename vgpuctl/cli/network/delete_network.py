@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """delete-network: ask, then delete each network."""
 
+from functools import partial
 from typing import Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.named import find_each
 from vgpuctl.cli.support.output import confirm, print_json, say
-from vgpuctl.errors import NotFound
 from vgpuctl.model.plural import counted
 
 
@@ -17,9 +18,7 @@ from vgpuctl.model.plural import counted
 @options.yes
 @click.option("--if-exists", is_flag=True, help="Ignore names that do not exist.")
 @options.dry_run
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(
     names: tuple[str, ...], tenant: str, yes: bool, if_exists: bool, dry_run: bool, as_json: bool, **where: Any
@@ -30,14 +29,7 @@ def command(
     from vgpuctl.usecases.network.show_network import show_network
 
     with services(**where) as opened:
-        found = []
-        for name in dict.fromkeys(names):
-            try:
-                found.append(show_network(opened, tenant, name))
-            except NotFound:
-                if not if_exists:
-                    raise
-                say(f"{tenant}.{name}: no such network, nothing to delete")
+        found = find_each(tenant, names, partial(show_network, opened, tenant), what="network", if_exists=if_exists)
         for shown in found:
             request = shown.network.request
             say(f"{shown.network.label}: {request.cidr}, {len(shown.ports)} VMs" + (" would be deleted" * dry_run))

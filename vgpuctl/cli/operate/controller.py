@@ -27,11 +27,7 @@ if TYPE_CHECKING:
     help="Seconds between rounds.",
 )
 @options.shutdown_timeout("Seconds for a VM that has to end to shut down before it is forced off.")
-@options.inventory
-@options.limit
-@options.database
-@options.ssh
-@options.forks
+@options.many_hosts
 @options.as_json
 def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: bool, **where: Any) -> None:
     """Start queued VMs when they fit, and stop VMs whose declared time (--for) is over.

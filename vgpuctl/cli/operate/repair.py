@@ -13,9 +13,7 @@ from vgpuctl.errors import PartialFailure
 @click.command("repair")
 @options.shutdown_timeout("Seconds for a VM to shut down before it is forced off, where a preemption is finished.")
 @options.dry_run
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(shutdown_timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
     """Finish or roll back work that a killed run, a lost connection or a reboot interrupted.

@@ -34,11 +34,7 @@ from vgpuctl.cli.support.services import report_failures
 @click.option(
     "--after-defrag", is_flag=True, help="Also count the VMs that fit after a defragmentation, and list its moves."
 )
-@options.inventory
-@options.limit
-@options.database
-@options.ssh
-@options.forks
+@options.many_hosts
 @options.refresh
 @click.option("--all", "shows_all", is_flag=True, help="If none fits, show every refusal instead of groups.")
 @options.as_json

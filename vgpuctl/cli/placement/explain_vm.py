@@ -15,11 +15,7 @@ from vgpuctl.model.plural import counted
 
 @click.command("explain-vm")
 @vm_flags
-@options.inventory
-@options.limit
-@options.database
-@options.ssh
-@options.forks
+@options.many_hosts
 @options.refresh
 @click.option("--all", "shows_all", is_flag=True, help="Show the answer of every host and GPU instead of groups.")
 @options.as_json

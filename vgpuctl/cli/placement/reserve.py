@@ -25,11 +25,7 @@ from vgpuctl.cli.support.output import print_json, say
 )
 @click.option("--until", required=True, metavar="TIME", help="End, in the form of --from.")
 @click.option("--every", metavar="DURATION", help="Repeat after this period, from one begin to the next: 1d, 1w.")
-@options.inventory
-@options.limit
-@options.database
-@options.ssh
-@options.forks
+@options.many_hosts
 @options.as_json
 def command(
     name: str,

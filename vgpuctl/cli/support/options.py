@@ -88,3 +88,13 @@ def ssh(function: Command) -> Command:
     ):
         function = option(function)
     return function
+
+
+def one_host(function: Command) -> Command:
+    """Options of commands that log in to the host of an object: inventory, store and SSH."""
+    return inventory(database(ssh(function)))
+
+
+def many_hosts(function: Command) -> Command:
+    """Options of commands that log in to many hosts: those of `one_host`, which hosts, and how many at once."""
+    return inventory(limit(database(ssh(forks(function)))))

@@ -16,9 +16,7 @@ from vgpuctl.cli.support.output import confirm, print_json, say
     "Seconds for each guest to shut down before it is forced off.", name="timeout", default_s=30.0
 )
 @options.dry_run
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(name: str, yes: bool, timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
     """Remove a tenant's VMs, shares, reservations, networks, addresses, grants and quotas.

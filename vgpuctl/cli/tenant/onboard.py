@@ -23,11 +23,7 @@ from vgpuctl.cli.support.output import print_json, print_line, print_table, say
     help="Further folder with secrets that FILE may name; several times.  [env: VGPUCTL_SECRETS_FROM]",
 )
 @options.dry_run
-@options.inventory
-@options.limit
-@options.database
-@options.ssh
-@options.forks
+@options.many_hosts
 @options.as_json
 def command(
     file: Path,

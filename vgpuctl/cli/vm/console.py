@@ -19,9 +19,7 @@ from vgpuctl.cli.support.output import print_document, print_json, print_raw, sa
 @click.option("--log", "only_log", is_flag=True, help="Print what the guest wrote so far and end.")
 @click.option("--raw", is_flag=True, help="Pass on every control sequence that the guest sends.")
 @click.option("--force", is_flag=True, help="Throw out another session that has the console.")
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(name: str, tenant: str, only_log: bool, raw: bool, force: bool, as_json: bool, **where: Any) -> None:
     """Connect this terminal to a VM's serial console; Ctrl-] leaves it.

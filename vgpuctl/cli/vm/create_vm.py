@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 @click.command("create-vm")
 @vm_flags
-@options.inventory
-@options.limit
-@options.database
-@options.ssh
-@options.forks
+@options.many_hosts
 @options.refresh
 @options.dry_run
 @click.option("--wait", is_flag=True, help="Return only when the guest's console has printed something (2 minutes).")

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """delete-vm: ask, delete each VM, tell."""
 
+from functools import partial
 from typing import Any
 
 import click
 
 from vgpuctl.cli.support import options
+from vgpuctl.cli.support.named import find_each
 from vgpuctl.cli.support.output import confirm, print_json, say
-from vgpuctl.errors import NotFound
 from vgpuctl.model.plural import counted
 
 
@@ -18,9 +19,7 @@ from vgpuctl.model.plural import counted
 @click.option("--if-exists", is_flag=True, help="Ignore VMs that do not exist.")
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=30.0)
 @options.dry_run
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(
     names: tuple[str, ...],
@@ -38,14 +37,7 @@ def command(
     from vgpuctl.usecases.vm.find_vm import find_vm
 
     with services(**where) as opened:
-        found = []
-        for name in dict.fromkeys(names):
-            try:
-                found.append(find_vm(opened, tenant, name))
-            except NotFound:
-                if not if_exists:
-                    raise
-                say(f"{tenant}.{name}: no such VM, nothing to delete")
+        found = find_each(tenant, names, partial(find_vm, opened, tenant), what="VM", if_exists=if_exists)
         for vm, leases in found:
             devices = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in leases) or "no GPU"
             say(f"{vm.domain_name}: {vm.state} on {vm.host}, {devices}" + ("" if not dry_run else " would be deleted"))

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 @options.tenant_filter
 @click.option("--host", metavar="NAME", help="Only VMs on this host.")
 @click.option("--refresh", is_flag=True, help="Ask the libvirt of their hosts for the present states first.")
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.forks
 @options.as_json
 def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, **where: Any) -> None:

@@ -33,9 +33,7 @@ from vgpuctl.errors import UsageError
 @click.option("--host", metavar="NAME", help="Verify the copy of this host now; without --checksum, take its checksum.")
 @click.option("--os", "os_name", metavar="TEXT", help="Operating system, for people: debian-12.")
 @options.dry_run
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(
     name: str,

@@ -13,11 +13,7 @@ from vgpuctl.cli.support.vm_options import read_requests, vm_flags
 @click.command("render-vm")
 @vm_flags
 @click.option("--existing", is_flag=True, help="Print the XML that the VM of this name has in libvirt.")
-@options.inventory
-@options.limit
-@options.database
-@options.ssh
-@options.forks
+@options.many_hosts
 @options.every_refusal
 @options.as_json
 def command(existing: bool, as_json: bool, **given: Any) -> None:

@@ -13,9 +13,7 @@ from vgpuctl.cli.support.output import print_document, print_json, print_line, s
 @click.argument("name")
 @options.tenant
 @click.option("--xml", "with_xml", is_flag=True, help="Print the domain XML too.")
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any) -> None:
     """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it."""

@@ -14,9 +14,7 @@ from vgpuctl.cli.support.preempt_options import consent_of, preempt_flags, telli
 @click.argument("name")
 @options.tenant
 @preempt_flags
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.every_refusal
 @options.as_json
 def command(

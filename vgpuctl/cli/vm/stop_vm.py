@@ -26,9 +26,7 @@ from vgpuctl.errors import UsageError
     help="Keep them for so long: 90m, 2h, 1d12h; `vgpuctl controller` then releases them.  [default: until it starts]",
 )
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.", name="timeout", default_s=60.0)
-@options.inventory
-@options.database
-@options.ssh
+@options.one_host
 @options.as_json
 def command(
     name: str, tenant: str, hold: str, hold_for: str | None, timeout_s: float, as_json: bool, **where: Any

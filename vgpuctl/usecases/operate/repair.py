@@ -3,20 +3,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.usecases.network.ports import disconnect
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.delete_vm import remove_vm
 from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
 from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.unfinished_gangs import give_up_gangs, given_up
-from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ Finding = tuple[str, str, Callable[[], None]]
 
 
 def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | None:
+    remove = partial(remove_vm, services, vm, leases, event="vm-repaired", text="rolled back")
     if vm.state in (VmState.CREATING, VmState.BROKEN):
         if _runs_with_its_shares(services, vm, leases):
             return (
@@ -136,9 +137,9 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
                 "finished",
                 lambda: _finish(services, vm, leases),
             )
-        return f"creation did not end (VM is {vm.state})", "rolled back", lambda: _roll_back(services, vm, leases)
+        return f"creation did not end (VM is {vm.state})", "rolled back", remove
     if vm.state is VmState.DELETING:
-        return vm.problem or "deletion did not end", "finished", lambda: _roll_back(services, vm, leases)
+        return vm.problem or "deletion did not end", "finished", remove
     state = services.host(vm.host).hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if vm.state is VmState.RUNNING and state is not DomainState.RUNNING:
         return (
@@ -179,17 +180,6 @@ def _note(services: Services, vm: Vm, leases: Sequence[Lease], state: VmState, l
             session.set_lease_state(lease.id, lease_state)
         session.set_vm_state(vm.uuid, state)
         session.add_event("vm-repaired", vm.domain_name, f"now {state}")
-
-
-def _roll_back(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
-    host = services.host(vm.host)
-    guest.remove_domain(host, vm)
-    disconnect(services, vm)
-    remove_volumes(services, host, recorded_volumes(services, vm))
-    release_shares(services, host, leases)
-    with services.store.transaction() as session:
-        session.delete_vm(vm.uuid)
-        session.add_event("vm-repaired", vm.domain_name, "rolled back")
 
 
 def _repair_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:

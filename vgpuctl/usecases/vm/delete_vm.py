@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """delete-vm: domain, volumes, devices and rows of a VM, in this order, each step repeatable."""
 
+from collections.abc import Sequence
+
+from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.ports import disconnect
@@ -29,14 +32,23 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
         if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
             services.say(f"{vm.domain_name}: shutting down")
             host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
-        guest.remove_domain(host, vm)
-        disconnect(services, vm)
-        remove_volumes(services, host, recorded_volumes(services, vm))
-        release_shares(services, host, leases)
-        with services.store.transaction() as session:
-            session.delete_vm(vm.uuid)
-            session.add_event("vm-deleted", vm.domain_name, f"on {vm.host}")
+        remove_vm(services, vm, leases, event="vm-deleted", text=f"on {vm.host}")
         services.say(f"{vm.domain_name}: deleted")
+
+
+def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: str, text: str) -> None:
+    """Remove the domain, addresses, volumes, devices and rows of a VM; what is gone already is passed over.
+
+    event, text: noted for it. Raises HostError or GuestError.
+    """
+    host = services.host(vm.host)
+    guest.remove_domain(host, vm)
+    disconnect(services, vm)
+    remove_volumes(services, host, recorded_volumes(services, vm))
+    release_shares(services, host, leases)
+    with services.store.transaction() as session:
+        session.delete_vm(vm.uuid)
+        session.add_event(event, vm.domain_name, text)
 
 
 def _leave_queue(session: Session, vm: Vm) -> None:

@@ -94,8 +94,8 @@ def guest_initramfs() -> bytes:
 def modules_in_order(dependencies: str) -> list[str]:
     """The files of the modules that the root file system needs, each after what it depends on.
 
-    dependencies: the text of `modules.dep`, whose lines list the nearest dependency first. What the kernel has
-    built in is not in it.
+    dependencies: the text of `modules.dep`, whose lines list the nearest dependency first. It does not list the
+    kernel's built-in modules.
     """
     lines: dict[str, tuple[str, list[str]]] = {}
     for line in dependencies.splitlines():

@@ -32,7 +32,7 @@ from vgpuctl.hosts.bundle import build_agent
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 _SAMPLE_S = 0.25
-# What reading a file of a process in /proc raises when it ends meanwhile.
+# Reading a file in /proc raises these when its process ends meanwhile.
 _ENDED = (FileNotFoundError, ProcessLookupError)
 _LAYOUT = "vgpu: {version: 1, gpus: [{match: all, kind: vgpu}]}\n"
 

@@ -120,9 +120,9 @@ class Inventory:
     def _merge(self, host: TreeHost) -> VariableSet:
         """Lay the variables over each other, ansible's weakest first.
 
-        What the sources say of groups, then the files of `all`, then the files of the other groups, then what the
-        sources say of the host, then its files. Among files the source counts before the group. Groups go by depth,
-        `ansible_group_priority` and name.
+        Group variables of the sources, then the files of `all`, then the files of the other groups, then the host
+        variables of the sources, then the host's files. Among files the source counts before the group. Groups go by
+        depth, `ansible_group_priority` and name.
         """
         top = self._tree.groups["all"]
         groups: list[Group] = [group for group in host.lineage if group is not top]

@@ -20,8 +20,8 @@ _PART = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
 def select(tree: InventoryTree, limit: str) -> list[TreeHost]:
     """Hosts that fit a limit, in the inventory's order.
 
-    Names and groups are joined, then `&` keeps what is also there, then `!` takes away; only `&` and `!` start from
-    all hosts. Raises InventoryError for a pattern that fits nothing of the inventory.
+    Names and groups are joined, then `&` intersects and `!` excludes; a limit of `&` and `!` alone starts from all
+    hosts. Raises InventoryError for a pattern that fits nothing of the inventory.
     """
     if len(limit) > _LONGEST:  # the expressions look at every bracket again and again
         raise InventoryError(f"--limit has {len(limit)} characters", hint=f"at most {_LONGEST}; use --limit @FILE")

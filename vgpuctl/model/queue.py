@@ -47,7 +47,7 @@ class QueueSettings:
 class QueueEntry:
     """One VM, or several to be created together, that wait since queued_at (seconds since the epoch, UTC).
 
-    request: the first one's; others: those that come with it. reason: why it did not start at last look.
+    request: the first one's; others: those that come with it. reason: why the last attempt did not start it.
     may_preempt: it was queued with --preempt, so the controller may preempt VMs for it.
     """
 

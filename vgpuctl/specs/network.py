@@ -51,7 +51,7 @@ NETWORK = Table(
             Choice(Backend),
             "libvirt on one host, or OVN on all hosts",
             flag="--backend",
-            default="ovn if VGPUCTL_OVN_NORTHBOUND is set and there is no host",
+            default="ovn if VGPUCTL_OVN_NORTHBOUND is set and no host is given",
         ),
         Field(
             "host",

@@ -29,7 +29,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Value:
-    """A value, the place of the variable it belongs to, its way inside it, and that way in words.
+    """A value, the place of its variable, its path inside the variable, and that path in words.
 
     subject: what it all is, in words.
     """

@@ -11,8 +11,8 @@ from vgpuctl.agent.wire.steps import Change, SetHugepages
 def ensure(host: Host, step: SetHugepages, *, dry_run: bool) -> Change:
     """Write the pool's count and read back what the kernel made of it; where it falls short, the old count comes back.
 
-    Raises Problem: `bad-count`, `not-found` for a page size the kernel has not, `hugepages-short` when it has no more
-    memory in one piece, `hugepages-in-use` when pages cannot go.
+    Raises Problem: `bad-count`, `not-found` for a page size the kernel does not have, `hugepages-short` when too little
+    memory is left in one piece, `hugepages-in-use` when pages cannot be freed.
     """
     if step.count < 0:
         raise Problem(ProblemCode.BAD_COUNT, f"a pool cannot have {step.count} huge pages")

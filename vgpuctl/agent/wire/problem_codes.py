@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The codes of the problems that an agent reports, each with its meaning. Python 3.9, standard library only.
 
-Scripts read them in `--json` output and logs, so a code keeps its text. What was tried, and what the system answered,
-is in the problem's message.
+Scripts read them in `--json` output and logs, so a code keeps its text. The problem's message
+says what was tried and what the system answered.
 """
 
 from enum import Enum

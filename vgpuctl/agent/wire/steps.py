@@ -76,11 +76,11 @@ class CreateGpuInstance:
     """Create a MIG GPU instance of `profile` (reference 5.2; NVML `nvmlDeviceCreateGpuInstanceWithPlacement`).
 
     start: the memory slot it begins at; None lets the driver choose, and the step then is done as soon as the GPU has
-    `count` instances of this profile. With a start, an instance of the profile there is no change, and anything else
-    there is Problem "mig-placement-taken". compute_instance: also make one compute instance that fills it; instances
-    for vGPUs go without (reference 5.3). compute: with a start, the compute slices of each compute instance instead,
-    the largest first. An idle instance with other compute instances gets these, one in use is Problem
-    "mig-instance-in-use". The driver chooses the instance's id: read it, never predict it.
+    `count` instances of this profile. With a start, the step changes nothing when an instance of the profile is there;
+    anything else there is Problem "mig-placement-taken". compute_instance: also make one compute instance that fills
+    it; instances for vGPUs go without (reference 5.3). compute: with a start, the compute slices of each compute
+    instance instead, the largest first. An idle instance with other compute instances gets these, one in use is
+    Problem "mig-instance-in-use". The driver chooses the instance's id: read it, never predict it.
     """
 
     op: ClassVar[str] = "mig.create"
@@ -96,9 +96,9 @@ class CreateGpuInstance:
 class DestroyGpuInstance:
     """Destroy a GPU instance and its idle compute instances (reference 5.2).
 
-    The instance is named by profile and start, since ids are the driver's: nothing at this start is no change, another
-    profile there is Problem "mig-instance-differs", and one in use is Problem "mig-instance-in-use" with its
-    processes. start None: idle instances of the profile go until `count` are left.
+    The instance is named by profile and start, since ids are the driver's. Without an instance at this start the step
+    changes nothing; another profile there is Problem "mig-instance-differs", and one in use is Problem
+    "mig-instance-in-use" with its processes. start None: idle instances of the profile go until `count` are left.
     """
 
     op: ClassVar[str] = "mig.destroy"

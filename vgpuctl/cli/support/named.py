@@ -13,7 +13,7 @@ Found = TypeVar("Found")
 def find_each(
     tenant: str, names: Sequence[str], find: Callable[[str], Found], *, what: str, if_exists: bool
 ) -> list[Found]:
-    """Look up each name once. Raises NotFound for one that does not exist; if_exists: says so instead."""
+    """Look up each name once. Raises NotFound; with if_exists a missing one is a remark."""
     found = []
     for name in dict.fromkeys(names):
         try:

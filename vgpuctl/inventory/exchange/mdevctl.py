@@ -31,8 +31,8 @@ Definitions = dict[str, dict[str, dict[str, Any]]]
 def import_mdevctl(path: Path, facts: HostFacts, left: Left) -> HostLayout:
     """The definitions of a folder like /etc/mdevctl.d, or of a file that `mdevctl list -d --dumpjson` wrote.
 
-    facts: the host they are for; it tells which GPU a parent is, and what a type id means. Raises InventoryError with
-    file and line. Definitions that a layout cannot say go to `left`.
+    facts: of the host that has them; they tell the GPU of a parent and the name of a type id. Raises InventoryError
+    with file and line. Definitions that a layout cannot say go to `left`.
     """
     counts: dict[str, Counter[str]] = {}
     parents = {function.address: gpu for gpu in facts.gpus for function in gpu.vfs}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a GPU can carry NVIDIA vGPUs at all, and how many VFs they need."""
+"""The GPUs that can carry NVIDIA vGPUs, and how many VFs the vGPUs need."""
 
 from vgpuctl.planner.layout.work import GpuWork
 

@@ -61,7 +61,7 @@ def find_eviction(
 
     Candidates are preemptible VMs of a lower priority than each of them; and, when the requests stay within their
     tenant's guarantee, VMs on borrowed quota of tenants whose policy accepts reclaim. Gangs are preempted whole.
-    Adopted VMs are no candidates: they cannot release their shares. failed: hosts that do not answer; no VM of theirs
+    Adopted VMs are left out: they cannot release their shares. failed: hosts that do not answer; no VM of theirs
     is a candidate, and no gang with one there.
     """
     if not any(request.gpus for request in requests):

@@ -75,7 +75,7 @@ def note_answer(services: Services, vm: Vm, state: DomainState | None) -> None:
 
 
 def note_failure(services: Services, host: str, error: VgpuctlError) -> None:
-    """Record that a host's libvirt could not be asked. An error of the agent alone is no evidence about libvirt."""
+    """Record that a host's libvirt could not be asked. An error of the agent alone says nothing about libvirt."""
     if isinstance(error, AgentProblem) or not isinstance(error, HostError):
         return
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to a tenant's networks, and the networks outside with the addresses that tenants hold there."""
+"""Tables of the objects in tenants' networks, and of external networks with the addresses that tenants hold there."""
 
 import sqlalchemy as sa
 from alembic import op

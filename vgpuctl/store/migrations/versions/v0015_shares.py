@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VM holds of a GPU is a share: columns, quota resources, host records and reservations use this word."""
+"""Columns, quota resources, host records and reservations say `share` for the part of a GPU that a VM holds."""
 
 import json
 

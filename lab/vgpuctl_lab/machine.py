@@ -20,8 +20,12 @@ from vgpuctl_lab.kernel import Kernel
 from vgpuctl_lab.network import qemu_card
 from vgpuctl_lab.process import RecordedProcess, boot_id, needed_program, record
 
-# Five-level page tables make every access slower under TCG.
-_PROCESSOR = {"kvm": "host", "tcg": "max,la57=off"}
+# Under TCG five-level page tables and protection keys make every access slower, `rep movsb` copies byte by byte, and
+# vectors of AVX are calls.
+_PROCESSOR = {
+    "kvm": "host",
+    "tcg": "max,la57=off,pku=off,smap=off,smep=off,umip=off,pcid=off,erms=off,fsrm=off,avx=off,avx2=off",
+}
 _QMP_LIMIT_S = 20.0
 _PROBE_LIMIT_S = 12.0
 _QMP_SOCKET = "qmp.sock"
@@ -32,10 +36,12 @@ _BLACKLIST = (
 )
 # acpiphp: QEMU tells ACPI of every VF as of a card that was plugged in, and the kernel's handler scans the bus then,
 # while the driver of the PF may be taking the VFs away; a file of /proc/bus/pci outlived its VF so.
+# norandmaps: TCG translates a library once for all processes that have it at the same address. With random addresses
+# the start of a program takes twice to three times as long.
 _KERNEL_ARGUMENTS = (
     "console=ttyS0 quiet loglevel=4 log_buf_len=4M panic=-1 net.ifnames=0 intel_iommu=on iommu=pt nokaslr"
     " acpiphp.disable=1 mitigations=off rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on tsc=reliable"
-    " no_timer_check"
+    " no_timer_check norandmaps"
 )
 
 

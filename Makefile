@@ -28,9 +28,9 @@ test-network: ## Prove tenants' networks with packets between two emulated hosts
 	@bash scripts/setup test
 	@.venv/bin/python -m pytest -v tests/network/hosts_proof.py
 
-test-boot: ## Prove the boot restore in a Debian 13 host that systemd runs (five minutes, a download the first time)
+test-boot: ## Boot a Debian 13 host with systemd, and a guest with Linux (ten minutes, a download the first time)
 	@bash scripts/setup boot
-	@.venv/bin/python -m pytest -v --durations=0 tests/boot/debian13_proof.py
+	@.venv/bin/python -m pytest -v --durations=0 tests/boot/debian13_proof.py tests/e2e/vm/linux_guest_proof.py
 
 fuzz: ## Damaged text for every reader, 100,000 cases; none may fail otherwise than by its own error (ten minutes)
 	@bash scripts/setup test

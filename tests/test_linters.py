@@ -59,7 +59,7 @@ def test_generated_pages_are_up_to_date() -> None:
 
 
 def test_every_source_file_names_its_licence() -> None:
-    sources = {".py", ".c", ".h", ".sh", ".j2"}
+    sources = {".py", ".c", ".h", ".S", ".sh", ".j2"}
     for path in _tracked():
         if path.suffix not in sources or "data" in path.parts:
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds that the lab makes once and keeps in its cache: kernel module, NVML, libvirt's shim, empty disk."""
+"""Builds that the lab makes once and keeps in its cache: kernel module, NVML, shim of libvirt, tiny guest, disk."""
 
 import hashlib
 import shutil
@@ -52,6 +52,21 @@ def ensure_shim(folder: LabFolder) -> Path:
                 timeout_s=60,
             )
     return target / "driver_link_shim.so"
+
+
+def ensure_guest(folder: LabFolder) -> Path:
+    """Assemble the tiny guest, a disk and a kernel in one (in_host/guest.S). Returns the raw image, 1 MiB."""
+    source = IN_HOST / "guest.S"
+    target = folder.cache / "guest" / _key([source], "")
+    with built(target) as building:
+        if building:
+            options = ["-m32", "-nostdlib", "-static", "-Wl,-N,-Ttext=0,--oformat=binary,--build-id=none,-e,0"]
+            checked(
+                [needed_program("cc", package="gcc"), *options, "-o", str(building / "idle.img"), str(source)],
+                what="assembling the tiny guest",
+                timeout_s=60,
+            )
+    return target / "idle.img"
 
 
 def ensure_nvml(folder: LabFolder) -> Path:

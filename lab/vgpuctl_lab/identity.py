@@ -10,7 +10,6 @@ from vgpuctl_lab.builds import IN_HOST
 from vgpuctl_lab.card_table import card_table
 from vgpuctl_lab.cards import HostShape
 from vgpuctl_lab.folder import LabFolder
-from vgpuctl_lab.guest_disk import idle_disk
 from vgpuctl_lab.initramfs import guest_initramfs
 from vgpuctl_lab.process import checked, needed_program
 from vgpuctl_lab.vgpu_config import vgpu_config
@@ -107,7 +106,7 @@ def ensure_key(path: Path, comment: str) -> str:
 
 
 def host_files(
-    folder: LabFolder, shape: HostShape, module: Path, shim: Path, nvml: Path, libvirt_cache: Path | None
+    folder: LabFolder, shape: HostShape, module: Path, shim: Path, nvml: Path, guest: Path, libvirt_cache: Path | None
 ) -> dict[str, tuple[bytes, int]]:
     """Files under `/run/lab` in the host: content and mode. Files in `etc/` are laid over the host's /etc.
 
@@ -156,7 +155,7 @@ def host_files(
     files["sriov-manage"] = (_sriov_manage().encode(), 0o755)
     files["etc/inittab"] = ((IN_HOST / "inittab").read_bytes(), 0o644)
     files["guest/initramfs"] = (guest_initramfs(), 0o644)
-    files["guest/idle.img"] = (idle_disk(), 0o644)
+    files["guest/idle.img"] = (guest.read_bytes(), 0o644)
     files["vgpulab.ko"] = (module.read_bytes(), 0o644)
     files["driver_link_shim.so"] = (shim.read_bytes(), 0o755)
     for name in ("libnvidia-ml.so.1", "nvidia-smi"):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vgpuctl.errors import LabError
-from vgpuctl_lab.builds import ensure_empty_disk, ensure_module, ensure_nvml, ensure_shim
+from vgpuctl_lab.builds import ensure_empty_disk, ensure_guest, ensure_module, ensure_nvml, ensure_shim
 from vgpuctl_lab.cards import DEFAULT_HOST, HostShape, parse_host
 from vgpuctl_lab.folder import LabFolder, built, default_folder, write_private
 from vgpuctl_lab.identity import LOGIN_USER, host_files, host_uuid
@@ -194,7 +194,7 @@ def _prepared(lab: LabFolder, shape: HostShape, kernel: Kernel, memory_mib: int,
     """Build what is missing and write the host's files."""
     say(f"{shape.name}: kernel {kernel.release}, module, disk")
     module, shim, empty = ensure_module(lab, kernel), ensure_shim(lab), ensure_empty_disk(lab)
-    nvml = ensure_nvml(lab)
+    nvml, guest = ensure_nvml(lab), ensure_guest(lab)
     accelerator = probed_accelerator(lab, kernel)
     home = lab.host(shape.name)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -203,7 +203,7 @@ def _prepared(lab: LabFolder, shape: HostShape, kernel: Kernel, memory_mib: int,
         shutil.copy(empty, home / "disk.qcow2.new")
         (home / "disk.qcow2.new").rename(disk)
     number = number_for(lab, shape.name)
-    files = host_files(lab, shape, module, shim, nvml, _libvirt_cache(lab, kernel.release))
+    files = host_files(lab, shape, module, shim, nvml, guest, _libvirt_cache(lab, kernel.release))
     files["network-address"] = (address_with_prefix(number).encode(), 0o644)
     write_private(home / "initramfs", initramfs(kernel, files))
     return Machine(home, shape, kernel, memory_mib, accelerator, str(host_uuid(lab, shape.name)), number)

@@ -16,13 +16,12 @@ import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness, Witness
 from tests.lab.simulated_fixtures import fleet
-from tests.lab_fixtures import kernel_host, lab_folder
-from vgpuctl_lab.guest_disk import idle_disk
+from tests.lab_fixtures import KernelHost, kernel_host, lab_folder
+from vgpuctl_lab.builds import ensure_guest
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 __all__ = ["fleet", "kernel_host", "lab_folder"]
 
-_IDLE_CHECKSUM = f"sha256:{hashlib.sha256(idle_disk()).hexdigest()}"
 _ENABLE_VFS = """
 set -e
 /usr/lib/nvidia/sriov-manage -e ALL
@@ -40,7 +39,7 @@ def witness(kernel_host: Any) -> Witness:
 
 
 @pytest.fixture(scope="module")
-def operator(kernel_host: Any, tmp_path_factory: pytest.TempPathFactory) -> Operator:
+def operator(kernel_host: KernelHost, tmp_path_factory: pytest.TempPathFactory) -> Operator:
     """An operator of the emulated host with a new store; the VFs are enabled as on a set-up host."""
     code, out, err = kernel_host.run(_ENABLE_VFS)
     assert code == 0, out + err
@@ -50,7 +49,8 @@ def operator(kernel_host: Any, tmp_path_factory: pytest.TempPathFactory) -> Oper
     inventory = home / "inventory.yml"
     inventory.write_text(as_root.replace("ansible_become: true", "ansible_become: false"))
     made = Operator(home, inventory, f"sqlite:///{home}/store.db")
-    made.does("register-image", "idle", "--volume", "idle.img", "--format", "raw", "--checksum", _IDLE_CHECKSUM)
+    checksum = hashlib.sha256(ensure_guest(kernel_host.folder).read_bytes()).hexdigest()
+    made.does("register-image", "idle", "--volume", "idle.img", "--format", "raw", "--checksum", f"sha256:{checksum}")
     return made
 
 

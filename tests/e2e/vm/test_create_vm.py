@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job on a host with a real kernel: VMs of two tenants, one per sharing kind, made once for the file."""
 
-import os
-import pty
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.guest_console import sit_until, wait_for_words
 from tests.e2e.operator import Operator, forgetful
 from tests.e2e.witness import Witness
 
 pytestmark = pytest.mark.kernel_lab
 
-# `idle.img` halts after one line, so that guests cost the emulated host nothing.
+# `idle.img` lists its PCI functions and halts, so that guests cost the emulated host nothing.
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "4MiB", "--base-image", "idle")
 VMS = {
     "acme.web-1": ("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", *SIZE),
@@ -117,31 +114,10 @@ def test_the_same_command_again_changes_nothing(
 
 
 def test_the_console_shows_what_the_guest_printed_and_can_be_left(created: dict[str, Any], operator: Operator) -> None:
-    deadline = time.monotonic() + 300
-    while "vgpuctl lab guest: started" not in operator.does("console", "web-1", "--tenant", "acme", "--log").out:
-        assert time.monotonic() < deadline, "the guest printed nothing"
-    assert "halting" in operator.json("console", "web-1", "--tenant", "acme", "--log")["console"]
-    _attach_and_leave(operator)
-
-
-def _attach_and_leave(operator: Operator) -> None:
-    """`vgpuctl console` on a real terminal ends with Ctrl-] and leaves the guest running."""
-    controller, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [*operator.command, "console", "web-1", "--tenant", "acme"],
-        env=operator.environment, stdin=terminal, stdout=terminal, stderr=terminal,
-    )  # fmt: skip
-    os.close(terminal)
-    try:
-        shown = b""
-        while b"Ctrl-]" not in shown:
-            shown += os.read(controller, 4096)
-        os.write(controller, b"\x1d")
-        assert process.wait(timeout=60) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(controller)
+    said = wait_for_words(operator, "web-1", "vgpuctl lab guest: halting")
+    assert [line.split()[-2] for line in said.splitlines() if "pci" in line and " 10de:" in line] == ["10de:2235"]
+    assert "vgpuctl lab guest: halting" in operator.does("console", "web-1", "--tenant", "acme", "--log").out
+    sit_until(operator, "web-1", "Ctrl-]")
     assert operator.json("show-vm", "web-1", "--tenant", "acme")["domain_state"] == "running"
 
 

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+# A guest of a few hundred bytes: it lists its PCI functions on the first serial port and halts, so that it costs the
+# emulated host nothing. A guest without anything to boot spins in its firmware; Linux takes minutes where a host that
+# is emulated emulates it.
+#
+# The image boots as a disk (its first sector is a boot sector) and as a kernel (Documentation/arch/x86/boot.rst in
+# Linux). As a kernel it says its arguments and the size of its initramfs first. Both ways it runs in real mode.
+
+    .code16
+    .set sectors_of_setup, 1
+
+start:                                  # firmware enters here, at 0000:7c00
+    ljmp $0x07c0, $from_disk
+
+from_disk:
+    xorw %ax, %ax
+    movw %ax, %ss
+    movw $0x7c00, %sp
+    movw %cs, %ax
+    movw %ax, %ds
+    movw $text_started, %si
+    call print
+
+# Lists bus 0 to 31. %edi: the address of a function as PCI's register of addresses has it.
+list:
+    movl $0x80000000, %edi
+next:
+    xorw %bx, %bx
+    call read_configuration
+    cmpw $0xffff, %ax
+    je absent
+    pushl %eax
+    movw $text_function, %si
+    call print
+    movl %edi, %eax                     # bus
+    shrl $16, %eax
+    movb $2, %cl
+    call hex
+    movb $':', %al
+    call put
+    movl %edi, %eax                     # device
+    shrl $11, %eax
+    andw $31, %ax
+    movb $2, %cl
+    call hex
+    movb $'.', %al
+    call put
+    movl %edi, %eax                     # function
+    shrl $8, %eax
+    andw $7, %ax
+    movb $1, %cl
+    call hex
+    call space
+    popl %eax                           # vendor, device
+    pushl %eax
+    movb $4, %cl
+    call hex
+    movb $':', %al
+    call put
+    popl %eax
+    shrl $16, %eax
+    movb $4, %cl
+    call hex
+    call space
+    movw $8, %bx                        # class and subclass
+    call read_configuration
+    shrl $16, %eax
+    movb $4, %cl
+    call hex
+    call end_line
+    testl $0x700, %edi
+    jnz further
+    movw $12, %bx                       # header type: has the device further functions?
+    call read_configuration
+    testl $0x800000, %eax
+    jnz further
+    jmp whole_device
+absent:
+    testl $0x700, %edi
+    jnz further
+whole_device:
+    addl $0x700, %edi
+further:
+    addl $0x100, %edi
+    cmpl $0x80200000, %edi
+    jb next
+    movw $text_halting, %si
+    call print
+halt:
+    cli
+    hlt
+    jmp halt
+
+# Reads register %bx of the function into %eax.
+read_configuration:
+    movw $0xcf8, %dx
+    movl %edi, %eax
+    orw %bx, %ax
+    outl %eax, %dx
+    movw $0xcfc, %dx
+    inl %dx, %eax
+    ret
+
+# Prints the last %cl hexadecimal digits of %eax.
+hex:
+    pushl %eax
+    movb %cl, %ch
+    decb %cl
+    shlb $2, %cl
+    shrl %cl, %eax
+    andb $15, %al
+    cmpb $10, %al
+    jb digit
+    addb $'a' - '0' - 10, %al
+digit:
+    addb $'0', %al
+    call put
+    movb %ch, %cl
+    popl %eax
+    decb %cl
+    jnz hex
+    ret
+
+# Prints the text at %ds:%si up to a zero.
+print:
+    lodsb
+    testb %al, %al
+    jz printed
+    call put
+    jmp print
+printed:
+    ret
+
+end_line:
+    movb $'\r', %al
+    call put
+    movb $'\n', %al
+    jmp put
+space:
+    movb $' ', %al
+# Prints %al once the serial port has room.
+put:
+    pushw %ax
+    movw $0x3fd, %dx
+full:
+    inb %dx, %al
+    testb $0x20, %al
+    jz full
+    popw %ax
+    movw $0x3f8, %dx
+    outb %al, %dx
+    ret
+
+text_started:
+    .asciz "vgpuctl lab guest: started\r\n"
+text_function:
+    .asciz "vgpuctl lab guest: pci "
+text_halting:
+    .asciz "vgpuctl lab guest: halting\r\n"
+
+    .org 0x1f1                          # the kernel's header
+    .byte sectors_of_setup
+    .org 0x1fe
+    .word 0xaa55                        # both the boot sector's and the kernel's mark
+    jmp from_loader                     # a loader enters here, with %ds at the image's beginning
+    .ascii "HdrS"
+    .word 0x0203                        # version of the protocol
+    .org 0x211
+    .byte 1                             # the kernel proper goes to 1 MiB
+    .org 0x214
+    .long 0x100000
+initramfs:
+    .long 0
+initramfs_size:
+    .long 0
+    .org 0x228
+arguments:
+    .long 0
+    .long 0x37ffffff                    # highest address of an initramfs
+
+from_loader:
+    pushw %ds
+    pushw $from_kernel
+    lretw
+from_kernel:
+    movw $text_started, %si
+    call print
+    movw $text_arguments, %si
+    call print
+    movl arguments, %eax
+    movw %ax, %si
+    andw $15, %si
+    shrl $4, %eax
+    pushw %ds
+    movw %ax, %ds
+    call print
+    popw %ds
+    call end_line
+    movw $text_initramfs, %si
+    call print
+    movl initramfs_size, %eax
+    movb $8, %cl
+    call hex
+    movw $text_bytes, %si
+    call print
+    jmp list
+
+text_arguments:
+    .asciz "vgpuctl lab guest: arguments "
+text_initramfs:
+    .asciz "vgpuctl lab guest: initramfs of 0x"
+text_bytes:
+    .asciz " bytes\r\n"
+
+    .org (1 + sectors_of_setup) * 512
+    .long 0                             # the kernel proper, never run
+    .org 1 << 20

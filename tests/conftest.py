@@ -26,6 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 _KERNEL_HOST_LIMIT_S = 1500
+# What the workers begin with, in this order. The second emulated host needs what the start of the first one builds, so
+# its worker first does the tests of a file.
+_FIRST = ("kernel host, tests/e2e", "tests/e2e/host/test_failing_hosts.py", "kernel host, tests/lab")
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
@@ -34,18 +37,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     A worker boots its own emulated host for the groups that it gets.
     """
+    ranks: dict[str, int] = {}
     for item in items:
         is_on_host = "kernel_host" in getattr(item, "fixturenames", ()) or "lab_folder" in getattr(
             item, "fixturenames", ()
         )
         file = item.nodeid.partition("::")[0]
         folder = "/".join(file.split("/")[:2])
-        item.add_marker(pytest.mark.xdist_group(f"kernel host, {folder}" if is_on_host else file))
+        group = f"kernel host, {folder}" if is_on_host else file
+        item.add_marker(pytest.mark.xdist_group(group))
+        ranks[item.nodeid] = _FIRST.index(group) if group in _FIRST else len(_FIRST)
         if is_on_host:
             item.add_marker(pytest.mark.kernel_lab)
             # The first of them boots the host; on a busy machine that alone takes minutes.
             item.add_marker(pytest.mark.timeout(_KERNEL_HOST_LIMIT_S))
-    items.sort(key=lambda item: item.get_closest_marker("kernel_lab") is None)
+    items.sort(key=lambda item: ranks[item.nodeid])
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import os
 import shlex
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,10 +107,26 @@ class _Session:
 
 @pytest.fixture(scope="session")
 def lab_folder() -> lab.LabFolder:
-    """The folder of this worker's lab: it keeps what was built from one session to the next."""
+    """The folder of this worker's lab. What was built is kept for the next session, and shared by all workers."""
     folder = os.environ.get("VGPUCTL_TESTS_LAB_FOLDER") or f"{_CHECKOUT}/build/test-lab"
     worker = os.environ.get("PYTEST_XDIST_WORKER")
-    return lab.LabFolder(Path(f"{folder}-{worker}" if worker else folder))
+    own = lab.LabFolder(Path(f"{folder}-{worker}" if worker else folder))
+    if worker:
+        shared = Path(f"{folder}-cache")
+        shared.mkdir(parents=True, exist_ok=True)
+        own.claim()
+        if not own.cache.exists():
+            own.cache.symlink_to(shared)
+    return own
+
+
+@contextmanager
+def _builds_alone(folder: lab.LabFolder) -> Iterator[None]:
+    """Wait until no other worker builds anything in the cache."""
+    folder.cache.mkdir(parents=True, exist_ok=True)
+    with (folder.cache.resolve() / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +139,8 @@ def kernel_host(lab_folder: lab.LabFolder) -> Iterator[KernelHost]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             was_there = bool(lab_folder.host_names())
-            (started,) = lab.up(folder=lab_folder, say=print)
+            with _builds_alone(lab_folder):
+                (started,) = lab.up(folder=lab_folder, say=print)
         except BlockingIOError:
             os.close(lock)
             pytest.fail(f"another test session uses the lab in {lab_folder.path}; set VGPUCTL_TESTS_LAB_FOLDER")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inventory: hosts, groups and variables of all sources, with ansible's precedence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import connection, host_variables, listing, patterns, sources
@@ -13,6 +13,10 @@ from vgpuctl.inventory.variable_files import VariableFiles
 from vgpuctl.model.host_constraints import HostConstraints
 from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.specs.layout import LAYOUT_VARIABLE
+from vgpuctl.specs.placing import PLACING_VARIABLE
+
+Read = TypeVar("Read")
 
 
 def load_inventory(inventory_sources: Sequence[str | Path]) -> "Inventory":
@@ -41,6 +45,7 @@ class Inventory:
         self._beside = tuple(beside)
         self._here = here
         self._variables: dict[str, VariableSet] = {}
+        self._read: dict[tuple[str, int, str, str], Any] = {}
 
     def hosts(self) -> list[str]:
         """Names of all hosts, in the inventory's order."""
@@ -91,14 +96,14 @@ class Inventory:
 
         Raises InventoryError with the file and line that set what is wrong.
         """
-        return host_variables.layout_of(host, self._merged(self._host(host)))
+        return self._read_once(host, LAYOUT_VARIABLE, host_variables.layout_of)
 
     def constraints(self, host: str) -> HostConstraints:
         """The content of a host's variable `vgpu_placing` (docs/placement.md).
 
         Raises InventoryError with the file and line that set what is wrong.
         """
-        return host_variables.constraints_of(host, self._merged(self._host(host)))
+        return self._read_once(host, PLACING_VARIABLE, host_variables.constraints_of)
 
     def as_ansible_list(self, limit: str | None = None) -> dict[str, dict[str, Any]]:
         """The output of `ansible-inventory --list [--limit LIMIT]`, secrets included; keys are in order."""
@@ -106,6 +111,17 @@ class Inventory:
         if limit is not None:
             hosts = patterns.select(self._tree, limit)
         return listing.as_ansible_list(self._tree, {host.name: self._merged(host).values for host in hosts})
+
+    def _read_once(self, host: str, name: str, read: Callable[[str, VariableSet], Read]) -> Read:
+        """Read a variable once for all hosts that have it from one place, such as a group; a chassis for each."""
+        variables = self._merged(self._host(host))
+        content = variables.values.get(name)
+        own = host if isinstance(content, dict) and "network" in content else ""
+        key = (name, id(content), str(variables.origins.get(name)), own)
+        if key not in self._read:
+            self._read[key] = read(host, variables)
+        found: Read = self._read[key]
+        return found
 
     def _host(self, name: str) -> TreeHost:
         if name not in self._tree.hosts:

@@ -303,6 +303,18 @@ def test_a_group_s_file_is_named_where_it_set_the_layout(tmp_path: Path) -> None
     assert refused.value.message.startswith(f"{tmp_path}/group_vars/g.yml:7: vgpu.gpus[0].match of host 'h1'")
 
 
+def test_a_group_s_layout_is_read_once_for_all_its_hosts_and_a_chassis_for_each(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("g: {hosts: {h1: , h2: }}\nn: {hosts: {h3: , h4: }}\n")
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "g.yml").write_text("vgpu: {version: 1, kernel_arguments: [iommu=pt]}\n")
+    network = "{southbound: 'unix:/run/ovnsb.sock', tunnels: 10.0.0.0/24}"
+    (tmp_path / "group_vars" / "n.yml").write_text(f"vgpu: {{version: 1, network: {network}}}\n")
+    inventory = load_inventory([tmp_path / "hosts.yml"])
+    first, second, *others = (inventory.layout(host) for host in ("h1", "h2", "h3", "h4"))
+    assert first is not None and first is second
+    assert [one.network.chassis for one in others if one and one.network] == ["h3", "h4"]
+
+
 def test_a_layout_behind_an_anchor_is_named_by_its_own_line(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(
         "all:\n  vars:\n    base: &base\n      version: 1\n      gpu: []\n"

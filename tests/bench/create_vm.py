@@ -3,7 +3,7 @@
 
 Needs a running lab (`make demo`, then `. scripts/demo-environment`). A bare SSH login that runs `true` over the same
 library is measured in the same run; the ratio goes to docs/performance.md.
-Run it with `python -m tests.bench.create_vm [--rounds N] [--gpu A40-8Q] [--count N]`.
+Run it with `python -m tests.bench.create_vm [--rounds N] [--gpu A40-8Q]`.
 """
 
 import argparse
@@ -17,8 +17,7 @@ from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.usecases.support.survey import survey
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
-from vgpuctl.usecases.vm.create_vm import create_together, create_vm
-from vgpuctl.usecases.vm.created_vm import CreatedVm
+from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.wiring import Settings, open_services
 
@@ -28,7 +27,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--gpu", default="A40-8Q")
-    parser.add_argument("--count", type=int, default=0, help="then create this many VMs with one command")
     given = parser.parse_args()
     rows: list[dict[str, float]] = []
     logins: list[tuple[float, float]] = []
@@ -52,8 +50,6 @@ def main() -> None:
                     {"wall s": wall, "own CPU s": own, **{key: float(value) for key, value in vars(counts).items()}}
                 )
                 delete_vm(services, created.vm, timeout_s=0)
-        if given.count:
-            create_many(settings, given.gpu, given.count)
     for key in rows[0]:
         print(f"create-vm, {key:18} {statistics.median(row[key] for row in rows):12.2f}")
     wall = statistics.median(row[0] for row in logins)
@@ -63,21 +59,6 @@ def main() -> None:
         f"create-vm against it: wall {statistics.median(row['wall s'] for row in rows) / wall:.1f}, "
         f"own CPU {statistics.median(row['own CPU s'] for row in rows) / cpu:.1f}"
     )
-
-
-def create_many(settings: Settings, gpu: str, count: int) -> None:
-    """Create VMs with one command, as `create-vm --count` does, and print the mean of each."""
-    requests = [
-        VmRequest(f"many-{number}", "bench", (parse_gpu_request(gpu),), 1, 96, network=None) for number in range(count)
-    ]
-    with open_services(settings, lambda _text: None) as services:
-        began, cpu = time.perf_counter(), time.process_time()
-        made = create_vm(services, requests)
-        wall, own = (time.perf_counter() - began) / count, (time.process_time() - cpu) / count
-        for one in made:
-            assert isinstance(one, CreatedVm)
-            delete_vm(services, one.vm, timeout_s=0)
-    print(f"one of {count} VMs of one command, wall s {wall:.2f}, own CPU s {own:.3f}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ BEGIN = datetime(2026, 3, 31, 12, tzinfo=UTC).timestamp()
 POOL = "gold"
 NOW = ("--timeout", "0")
 ROUND = ("controller", "--once", "--shutdown-timeout", "0")
-_KILLED = {"create": 12, "gang": 24, "delete": 9, "stop": 7, "start": 7, "round": 20}
+_KILLED = {"create": 11, "gang": 22, "delete": 9, "stop": 7, "start": 7, "round": 20}
 """Kinds of steps that are killed, and up to which side effect."""
 
 _POLICIES = ("fifo", "priority", "shortest-first", "fair-share")

@@ -20,7 +20,7 @@ from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.layout import simulated_folder
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
-SCALE = Scale(hours=2, vms=6, tenants=3, round_s=2400, killed=0.2, mean_life_s=1800)
+SCALE = Scale(hours=2, vms=6, tenants=3, round_s=2400, killed=0.4, mean_life_s=1800)
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ def _library(rule: str, name: str, on: str, *places: str) -> Library:
 
 
 _WRITES = "text reaches the terminal through the function that escapes it"
+_DECODES = "a kind of JSON is looked at by one thread before others decode it"
 _READS = "YAML and JSON files have one bounded reader"
 LIBRARIES = [
     *(_library(_WRITES, name, "click", "cli/support/output.py") for name in ("echo", "confirm", "style")),
@@ -37,6 +38,8 @@ LIBRARIES = [
     _library(_READS, "load", "yaml", "catalog/build.py"),  # our own data
     _library(_READS, "parse", "yaml", "specs/bounded_reader.py"),
     _library(_READS, "compose_all", "yaml", "specs/lines.py"),  # of text that was read
+    _library(_DECODES, "Decoder", "msgspec.json", "typed_json.py"),
+    _library(_DECODES, "decode", "msgspec.json"),
     _library("libvirt's XML has one bounded reader", "fromstring", "ElementTree", "guests/xml_reader.py"),
 ]
 

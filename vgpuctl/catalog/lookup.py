@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-import msgspec
-
+from vgpuctl import typed_json
 from vgpuctl.catalog.entries import (
     Board,
     CatalogFile,
@@ -23,7 +22,8 @@ _VENDORS = ("nvidia", "amd", "intel")
 
 @cache
 def _catalog() -> CatalogFile:
-    return msgspec.json.decode(_FILE.read_bytes(), type=CatalogFile)
+    catalog: CatalogFile = typed_json.decode(_FILE.read_bytes(), CatalogFile)
+    return catalog
 
 
 @cache

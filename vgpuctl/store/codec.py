@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from vgpuctl import typed_json
 from vgpuctl.agent.wire import facts as facts_module
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StoreUnusable
@@ -98,7 +99,8 @@ def plain_text(text: str) -> str:
 
 def _decode(text: str, kind: type[_Value], *, what: str) -> _Value:
     try:
-        return msgspec.json.decode(text, type=kind)
+        value: _Value = typed_json.decode(text, kind)
+        return value
     except msgspec.MsgspecError as exc:
         raise StoreUnusable(
             f"{what} cannot be read from the store: {exc}",
@@ -109,7 +111,7 @@ def _decode(text: str, kind: type[_Value], *, what: str) -> _Value:
 def _check_fields(text: str, kind: Any, *, what: str) -> None:
     """Refuse a value with a field that this vgpuctl does not know. Damaged text is left to the decoder."""
     try:
-        msgspec.json.decode(text, type=_shape(kind))
+        typed_json.decode(text, _shape(kind))
     except msgspec.ValidationError as exc:
         if "unknown field" in str(exc):
             raise StoreUnusable(

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row, delete, func, insert, select, update
 
+from vgpuctl import typed_json
 from vgpuctl.errors import AddressesExhausted, ConcurrentChange, NotFound, StateError, StoreUnusable
 from vgpuctl.model.network import (
     AddressKind,
@@ -184,7 +185,7 @@ class NetworkRows(TenantRows):
 
 def _network(row: Row[Any]) -> Network:
     try:
-        request = msgspec.json.decode(row.request, type=NetworkRequest)
+        request = typed_json.decode(row.request, NetworkRequest)
     except msgspec.MsgspecError as exc:
         raise StoreUnusable(
             f"network {row.name} of tenant {row.tenant} cannot be read from the store: {exc}",

@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 from sqlalchemy import delete, insert, select, update
 
+from vgpuctl import typed_json
 from vgpuctl.errors import AddressesExhausted, NotFound, StateError, StoreUnusable
 from vgpuctl.model.network import AddressKind, Network, last_free_address
 from vgpuctl.model.vpc import ExternalNetwork, VpcKind, VpcSpec
@@ -155,7 +156,8 @@ class VpcRows(NetworkRows):
 
 def _decode(text: str, kind: type[_Spec], *, what: str) -> _Spec:
     try:
-        return msgspec.json.decode(text, type=kind)
+        spec: _Spec = typed_json.decode(text, kind)
+        return spec
     except msgspec.MsgspecError as exc:
         raise StoreUnusable(
             f"{what} cannot be read from the store: {exc}",

@@ -3,6 +3,7 @@
 
 import msgspec
 
+from vgpuctl import typed_json
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts
 from vgpuctl.planner.layout import Difference
 from vgpuctl.planner.mig_geometry import describe_compute, parts_of
@@ -52,7 +53,8 @@ def saved_snapshot(services: Services, host: str) -> Snapshot | None:
     """The snapshot of a host, None when none was taken."""
     with services.store.reading() as session:
         record = session.host_record(host, _KIND)
-    return None if record is None else msgspec.json.decode(record.content, type=Snapshot)
+    snapshot: Snapshot | None = None if record is None else typed_json.decode(record.content, Snapshot)
+    return snapshot
 
 
 def compare(before: Snapshot, now: Snapshot) -> tuple[Difference, ...]:

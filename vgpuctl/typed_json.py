@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON to typed values by msgspec, from several threads at once."""
+
+import threading
+from typing import Any
+
+import msgspec
+
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
+_LOCK = threading.Lock()
+
+
+def decode(text: str | bytes, kind: Any) -> Any:
+    """Read one JSON value as a Struct, dataclass or generic of them. Raises msgspec.MsgspecError.
+
+    msgspec 0.22 looks at a class when it first decodes it, and a thread that decodes the class meanwhile crashes the
+    process (tests/unit/test_typed_json.py). So each kind is looked at under a lock, before anybody decodes it.
+    """
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        with _LOCK:
+            decoder = _DECODERS[kind] = msgspec.json.Decoder(kind)
+    return decoder.decode(text)

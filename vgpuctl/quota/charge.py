@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The charge of a VM and its shares, in the units of quotas."""
+"""The charge of a VM and its shares, in the units of quotas.
+
+The sharing kinds are imported late: every command reads the store, which is above this file, and few charge anything.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,8 +13,6 @@ from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.resources import SHARES, Resource
-from vgpuctl.sharing.kind import Takes
-from vgpuctl.sharing.kinds import kind_of, takes_card
 
 Amounts = Mapping[str, int]
 """Amounts by resource; one that is not there is 0."""
@@ -22,6 +23,9 @@ MIG_COMPUTE_SLICES = 7
 
 def of_request(request: VmRequest) -> dict[str, int]:
     """The known part of a VM's charge before it is placed: framebuffer and MIG compute only where named."""
+    from vgpuctl.sharing.kind import Takes
+    from vgpuctl.sharing.kinds import kind_of
+
     amounts: Counter[str] = Counter(of_guest(request))
     for gpu in request.gpus:
         if gpu.sharing is not None and kind_of(gpu.sharing).takes is Takes.CARD:
@@ -38,6 +42,8 @@ def of_guest(request: VmRequest) -> dict[str, int]:
 
 def of_shares(shares: Iterable[Share]) -> dict[str, int]:
     """The charge of shares, for as long as their leases live."""
+    from vgpuctl.sharing.kinds import takes_card
+
     amounts: Counter[str] = Counter()
     for held in shares:
         if takes_card(held):
@@ -69,6 +75,9 @@ def part_of_card(held: Share, gpus: Sequence[Gpu]) -> float:
     gpus: of its host as last read; without the share's GPU among them the catalogue answers, and a whole GPU counts
     where that does not know either.
     """
+    from vgpuctl.sharing.kind import Takes
+    from vgpuctl.sharing.kinds import kind_of
+
     takes = kind_of(held.sharing).takes
     if takes is Takes.CARD:
         return 1.0

@@ -111,19 +111,17 @@ def lab_folder() -> lab.LabFolder:
     folder = os.environ.get("VGPUCTL_TESTS_LAB_FOLDER") or f"{_CHECKOUT}/build/test-lab"
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     own = lab.LabFolder(Path(f"{folder}-{worker}" if worker else folder))
-    if worker:
-        shared = Path(f"{folder}-cache")
-        shared.mkdir(parents=True, exist_ok=True)
-        own.claim()
-        if not own.cache.exists():
-            own.cache.symlink_to(shared)
+    own.claim()
+    shared = Path(f"{folder}-cache")
+    shared.mkdir(exist_ok=True)
+    if not own.cache.exists():
+        own.cache.symlink_to(shared)
     return own
 
 
 @contextmanager
 def _builds_alone(folder: lab.LabFolder) -> Iterator[None]:
     """Wait until no other worker builds anything in the cache."""
-    folder.cache.mkdir(parents=True, exist_ok=True)
     with (folder.cache.resolve() / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -134,7 +132,6 @@ def kernel_host(lab_folder: lab.LabFolder) -> Iterator[KernelHost]:
     """The session's emulated host `gpu1` with the default cards, restored to how it was after its first start."""
     session = _RUNNING.get("gpu1")
     if session is None:
-        lab_folder.path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(f"{lab_folder.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

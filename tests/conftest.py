@@ -26,8 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 _KERNEL_HOST_LIMIT_S = 1500
-# What the workers begin with, in this order. The second emulated host needs what the start of the first one builds, so
-# its worker first does the tests of a file.
+# The first groups of the workers, in this order. The second emulated host needs what the start of the first one
+# builds, so its worker first does the tests of a file.
 _FIRST = ("kernel host, tests/e2e", "tests/e2e/host/test_failing_hosts.py", "kernel host, tests/lab")
 
 

@@ -107,7 +107,7 @@ class _Session:
 
 @pytest.fixture(scope="session")
 def lab_folder() -> lab.LabFolder:
-    """The folder of this worker's lab. What was built is kept for the next session, and shared by all workers."""
+    """The folder of this worker's lab. All workers share its builds, which outlive the session."""
     folder = os.environ.get("VGPUCTL_TESTS_LAB_FOLDER") or f"{_CHECKOUT}/build/test-lab"
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     own = lab.LabFolder(Path(f"{folder}-{worker}" if worker else folder))

@@ -92,8 +92,8 @@ class Hypervisor:
     def define(self, xml: str) -> None:
         """Define a domain, or replace the definition of the same name and UUID. Raises DomainRejected.
 
-        libvirt compares it with its schema, which it reads and compiles each time anew: most of the call's time. So
-        a domain that differs only in values from one that this connection accepted is not compared again.
+        libvirt validates it against its schema. Reading and compiling the schema takes most of the call's time, so a
+        domain that differs only in values from one that this connection accepted is not validated again.
         """
         shape = _VALUES.sub("", xml)
         flags = 0 if shape in self._accepted else libvirt_module().VIR_DOMAIN_DEFINE_VALIDATE

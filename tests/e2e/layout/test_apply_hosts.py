@@ -134,7 +134,7 @@ def test_a_step_that_fails_ends_the_host_and_undo_takes_the_others_back(layouts:
 
 
 def test_an_interrupted_run_undoes_its_steps_and_a_second_signal_does_not_end_that(layouts: LayoutFleet) -> None:
-    # So many steps that some are left when the signals come.
+    # 33 steps, so that some are left when the signals come.
     layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu", "shares": {"A40-1Q": 32}}]})
     before = layouts.vfs("sim-001")
     with layouts.operator.start("apply-hosts", "--no-boot", "--undo", "--limit", "sim-001") as process:

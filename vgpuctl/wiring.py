@@ -42,6 +42,7 @@ class Settings:
     authority_folder: Path | None = None
     reachable_networks: Sequence[str] = ()
     key_file: Path | None = None
+    command: str = ""
 
 
 def open_services(
@@ -60,9 +61,11 @@ def open_services(
         return load_inventory(settings.inventories)
 
     def store() -> "Store":
+        from vgpuctl.actor import find_actor
         from vgpuctl.store.store import default_url, open_store
 
-        return open_store(settings.database or default_url(), clock=clock, key_file=settings.key_file)
+        actor = find_actor(settings.command)
+        return open_store(settings.database or default_url(), clock=clock, key_file=settings.key_file, actor=actor)
 
     @functools.cache
     def ssh() -> "SshSettings":

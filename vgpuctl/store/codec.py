@@ -18,6 +18,7 @@ from vgpuctl import typed_json
 from vgpuctl.agent.wire import facts as facts_module
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StoreUnusable
+from vgpuctl.model.event import Value, Values
 from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import GuestNodes
 from vgpuctl.model.reservation import Reservation
@@ -50,6 +51,12 @@ def decode_requests(text: str, version: int, *, what: str) -> tuple[VmRequest, .
     _check_version(version, REQUEST_VERSION, what=what)
     _check_fields(text, tuple[VmRequest, ...], what=what)
     return _decode(text, tuple[VmRequest, ...], what=what)
+
+
+def decode_values(text: str | None, *, what: str) -> Values:
+    """Read the values of an event, none for None. Raises StoreUnusable for a damaged row."""
+    values: Values = {} if text is None else _decode(text, dict[str, Value], what=what)
+    return values
 
 
 @functools.lru_cache(maxsize=_ROWS_KEPT)

@@ -38,17 +38,6 @@ class CachedFacts:
 
 
 @dataclass(frozen=True)
-class Event:
-    """Something that happened. subject: what it happened to, for example `acme/web-1` or a host's name."""
-
-    id: int
-    at: float
-    kind: str
-    subject: str
-    detail: str
-
-
-@dataclass(frozen=True)
 class Operation:
     """The intent of one running command, and the process that runs it.
 

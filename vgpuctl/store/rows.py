@@ -9,6 +9,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
 from vgpuctl.errors import StateError, StoreUnusable
+from vgpuctl.model.event import NOBODY, Actor
 from vgpuctl.store.codec import FactsReader
 from vgpuctl.store.failures import translate
 from vgpuctl.store.sealed import NO_KEY, KeyFile
@@ -26,12 +27,14 @@ class Rows:
         read_only_reason: str | None,
         facts_reader: FactsReader,
         key_file: KeyFile = NO_KEY,
+        actor: Actor = NOBODY,
     ) -> None:
         self._connection = connection
         self._store_name = store_name
         self._clock = clock
         self._read_only_reason = read_only_reason
         self._key_file = key_file
+        self._actor = actor
         self._facts_reader = facts_reader
         self.failure: StateError | None = None
 

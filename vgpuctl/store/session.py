@@ -8,6 +8,7 @@ from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.operations import OperationRows
 from vgpuctl.store.quotas import QuotaRows
 from vgpuctl.store.reservations import ReservationRows
+from vgpuctl.store.restrictions import RestrictionRows
 from vgpuctl.store.vms import VmRows
 from vgpuctl.store.volumes import VolumeRows
 from vgpuctl.store.vpcs import VpcRows
@@ -24,9 +25,10 @@ class Session(
     OperationRows,
     HostRecordRows,
     ImageRows,
+    RestrictionRows,
 ):
     """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,
-    networks, leases, reclaimed quota, hosts, images, the queue, events and the journal.
+    networks, leases, reclaimed quota, hosts, images, restrictions, the queue, events and the journal.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

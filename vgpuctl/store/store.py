@@ -12,6 +12,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.logs import timed
+from vgpuctl.model.event import NOBODY, Actor
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.store import postgresql, sqlite, upgrade
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
@@ -35,12 +36,14 @@ class Store:
         read_only_reason: str | None,
         clock: Callable[[], float],
         key_file: KeyFile = NO_KEY,
+        actor: Actor = NOBODY,
     ) -> None:
         self.name = name
         self.read_only_reason = read_only_reason
         self._engine = engine
         self._clock = clock
         self._key_file = key_file
+        self._actor = actor
         self._facts_reader = FactsReader()
 
     def now(self) -> float:
@@ -127,6 +130,7 @@ class Store:
                 read_only_reason=reason or (None if writing else "this is a transaction that only reads"),
                 facts_reader=self._facts_reader,
                 key_file=self._key_file,
+                actor=self._actor,
             )
             yield session
             if session.failure is not None:
@@ -171,11 +175,13 @@ class Store:
             upgrade.migrate(connection, store_name=self.name, key_file=self._key_file)
 
 
-def open_store(url: str, *, clock: Callable[[], float] = time.time, key_file: Path | None = None) -> Store:
+def open_store(
+    url: str, *, clock: Callable[[], float] = time.time, key_file: Path | None = None, actor: Actor = NOBODY
+) -> Store:
     """Open the store at `url` (sqlite:///PATH or postgresql://…), made or migrated when it has to be.
 
     clock: the time of rows, seconds since the epoch, UTC. key_file: encrypts secret documents in the queue; without it
-    a SQLite store makes one beside itself when it needs it, and PostgreSQL has none.
+    a SQLite store makes one beside itself when it needs it, and PostgreSQL has none. actor: who the events name.
     Raises UsageError for a URL that is none, StoreUnusable when the store cannot be opened.
     """
     address = parse_url(url)
@@ -188,7 +194,7 @@ def open_store(url: str, *, clock: Callable[[], float] = time.time, key_file: Pa
         reason = None
         engine = postgresql.open_engine(address)
         _check_connection(engine, address)
-    store = Store(engine, name=address.shown, read_only_reason=reason, clock=clock, key_file=key)
+    store = Store(engine, name=address.shown, read_only_reason=reason, clock=clock, key_file=key, actor=actor)
     try:
         store.bring_up_to_date()
     except BaseException:

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0017"
+SCHEMA_VERSION = "0018"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -191,8 +191,31 @@ events = Table(
     Column("kind", Text, nullable=False),
     Column("subject", Text, nullable=False),
     Column("detail", Text, nullable=False),
+    Column("tenant", Text),
+    Column("host", Text),
+    Column("command", Text),
+    Column("os_user", Text),
+    Column("client_host", Text),
+    Column("database_role", Text),
+    Column("before", Text),
+    Column("after", Text),
+    Column("evidence", Text),
     Index(None, "subject"),
+    Index(None, "at"),
     sqlite_autoincrement=True,
+)
+
+restrictions = Table(
+    "restrictions",
+    metadata,
+    Column("host", Text, primary_key=True),
+    Column("device", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("reason", Text, nullable=False),
+    Column("finding", Text),
+    Column("gpu_uuid", Text),
+    Column("set_by", Text, nullable=False),
+    Column("set_at", Double, nullable=False),
 )
 
 operations = Table(

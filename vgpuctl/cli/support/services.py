@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import click
+
 from vgpuctl.cli.support.output import say
 from vgpuctl.errors import HostError, PartialFailure, VgpuctlError
 from vgpuctl.logs import PROGRESS
@@ -41,10 +43,16 @@ def services(
             ovn_certificate=_path("VGPUCTL_OVN_CERTIFICATE"),
             ovn_authority=_path("VGPUCTL_OVN_AUTHORITY"),
             authority_folder=_path("VGPUCTL_AUTHORITY_FOLDER"),
+            command=_command_name(),
             reachable_networks=os.environ.get("VGPUCTL_REACHABLE_NETWORKS", "").replace(",", " ").split(),
         ),
         _tell,
     )
+
+
+def _command_name() -> str:
+    context = click.get_current_context(silent=True)
+    return (context.info_name or "") if context is not None else ""
 
 
 def _tell(text: str) -> None:

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events: who changed what, when, what was there before and after, and the evidence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Value: TypeAlias = str | int | float | bool | list[str] | None
+Values: TypeAlias = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Actor:
+    """The person or service that runs a command.
+
+    command: its name, for example `create-vm`. os_user: the login of the process on `client_host`, and before a `sudo`
+    the login that called it.
+    """
+
+    command: str
+    os_user: str
+    client_host: str
+
+    def __str__(self) -> str:
+        return f"{self.os_user}@{self.client_host}" if self.os_user else "unknown"
+
+
+NOBODY = Actor("", "", "")
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened, as the store keeps it. Events are added and never changed.
+
+    at: seconds since the epoch, UTC. subject: what it happened to, for example `acme.web-1` or a host's name.
+    database_role: the role that wrote the row on PostgreSQL, None on SQLite. before, after: the values that changed.
+    evidence: what was read or proven, for example how a GPU was reset.
+    """
+
+    id: int
+    at: float
+    kind: str
+    subject: str
+    detail: str = ""
+    tenant: str | None = None
+    host: str | None = None
+    actor: Actor = NOBODY
+    database_role: str | None = None
+    before: Values = field(default_factory=dict)
+    after: Values = field(default_factory=dict)
+    evidence: Values = field(default_factory=dict)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Restrictions: cordoned hosts and GPUs, quarantined GPUs and VFs, fenced hosts."""
+
+from sqlalchemy import delete, select
+
+from vgpuctl.model.restriction import Restriction, RestrictionKind
+from vgpuctl.store import codec, tables
+from vgpuctl.store.rows import Rows
+
+_RESTRICTIONS = tables.restrictions
+
+
+class RestrictionRows(Rows):
+    """Set, lift and list restrictions."""
+
+    def restrict(
+        self,
+        host: str,
+        device: str,
+        kind: RestrictionKind,
+        reason: str,
+        *,
+        finding: str | None = None,
+        gpu_uuid: str | None = None,
+    ) -> bool:
+        """Set a restriction in the name of the one who opened the store. Returns False when there is one of this kind.
+
+        device: a PCI address, or WHOLE_HOST. One that is there stays as it is: its reason, its finding and its time.
+        """
+        return self._insert_if_absent(
+            _RESTRICTIONS,
+            host=host,
+            device=device,
+            kind=str(kind),
+            reason=codec.plain_text(reason),
+            finding=finding,
+            gpu_uuid=gpu_uuid,
+            set_by=codec.plain_text(str(self._actor)),
+            set_at=self._clock(),
+        )
+
+    def lift_restriction(self, host: str, device: str, kind: RestrictionKind) -> bool:
+        """Lift a restriction. Returns False when there is none."""
+        table = _RESTRICTIONS.c
+        mine = (table.host == host, table.device == device, table.kind == str(kind))
+        return self._write(delete(_RESTRICTIONS).where(*mine)).rowcount > 0
+
+    def restrictions(self) -> list[Restriction]:
+        """Every restriction, by host, device and kind."""
+        table = _RESTRICTIONS.c
+        return [
+            Restriction(
+                row.host,
+                row.device,
+                RestrictionKind(row.kind),
+                row.reason,
+                row.finding,
+                row.gpu_uuid,
+                row.set_by,
+                row.set_at,
+            )
+            for row in self._read(select(_RESTRICTIONS).order_by(table.host, table.device, table.kind))
+        ]

@@ -130,6 +130,7 @@ SECTIONS = (
         {
             "repair": "Finish or roll back interrupted runs.",
             "gc": "Remove leftovers that the store does not know.",
+            "list-events": "List what happened, and who did it.",
             "show-schema": "Show the JSON schema of VM files, tenants' files or host variables.",
             "controller": "Serve the queue and stop expired VMs, until interrupted.",
         },

@@ -49,3 +49,37 @@ class Event:
     before: Values = field(default_factory=dict)
     after: Values = field(default_factory=dict)
     evidence: Values = field(default_factory=dict)
+
+    @property
+    def changes(self) -> list[str]:
+        """The values that changed, in words: `state: running → stopped`, `host: gpu1` for one that is new."""
+        names = dict.fromkeys((*self.before, *self.after))
+        return [f"{name}: {_change(self.before.get(name), self.after.get(name))}" for name in names]
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """Which events are wanted: those that fit every part that is given.
+
+    subjects: any of them. kinds: any of them; `*` stands for any characters, as in `vm-*`. user: the login with or
+    without its `(root)`. since: first moment, until: the moment after the last, both seconds since the epoch.
+    after_id: only events that were added later than this one.
+    """
+
+    subjects: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    tenant: str | None = None
+    host: str | None = None
+    command: str | None = None
+    user: str | None = None
+    since: float | None = None
+    until: float | None = None
+    after_id: int = 0
+
+
+EVERY_EVENT = EventFilter()
+
+
+def _change(before: Value, after: Value) -> str:
+    shown = [", ".join(one) if isinstance(one, list) else str(one) for one in (before, after) if one is not None]
+    return f"{shown[0]} → nothing" if after is None and shown else " → ".join(shown)

@@ -8,6 +8,7 @@ from vgpuctl.errors import UsageError
 
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(w|d|h|m|s)")
+_DURATION = re.compile(r"[0-9.]{1,9}[wdhms][0-9.wdhms]{0,40}")
 _LONGEST = 60
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 
@@ -28,6 +29,13 @@ def parse_time(text: str, *, what: str) -> float:
             f"{what} {text[:_LONGEST]!r} is no time",
             hint="write for example 2026-11-01, 2026-11-01T14:00 (UTC) or with +01:00",
         ) from None
+
+
+def parse_moment(text: str, *, what: str, now: float) -> float:
+    """Read a time, or a duration such as `2h` as that long before `now`. Raises UsageError."""
+    if _DURATION.fullmatch(text.strip().lower()):
+        return now - parse_duration(text, what=what)
+    return parse_time(text, what=what)
 
 
 def format_time(at: float) -> str:

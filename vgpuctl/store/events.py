@@ -3,9 +3,9 @@
 
 from typing import Any
 
-from sqlalchemy import Row, insert, select
+from sqlalchemy import Column, ColumnElement, Row, func, insert, or_, select
 
-from vgpuctl.model.event import Actor, Event, Values
+from vgpuctl.model.event import EVERY_EVENT, Actor, Event, EventFilter, Values
 from vgpuctl.store import codec, tables
 from vgpuctl.store.rows import Rows
 
@@ -49,12 +49,50 @@ class EventRows(Rows):
             )
         )
 
-    def events(self, limit: int, subject: str | None = None) -> list[Event]:
-        """The last `limit` events (of one subject), the oldest of them first."""
-        query = select(_EVENTS).order_by(_EVENTS.c.id.desc()).limit(limit)
-        if subject is not None:
-            query = query.where(_EVENTS.c.subject == subject)
+    def events(self, limit: int | None, wanted: EventFilter = EVERY_EVENT) -> list[Event]:
+        """The last `limit` events that fit, the oldest of them first. limit: None for all of them."""
+        query = select(_EVENTS).where(*_conditions(wanted)).order_by(_EVENTS.c.id.desc())
+        if limit is not None:
+            query = query.limit(limit)
         return [_event(row) for row in reversed(self._read(query))]
+
+    def next_events(self, limit: int, wanted: EventFilter) -> list[Event]:
+        """The first `limit` events that fit, the oldest first.
+
+        The writers of a store take turns, so an event with a lower number never appears later: to follow the store,
+        ask again with the number of the last event as `after_id`.
+        """
+        query = select(_EVENTS).where(*_conditions(wanted)).order_by(_EVENTS.c.id).limit(limit)
+        return [_event(row) for row in self._read(query)]
+
+    def last_event_id(self) -> int:
+        """The number of the newest event, 0 when there is none."""
+        return self._read(select(func.max(_EVENTS.c.id)))[0][0] or 0
+
+
+def _conditions(wanted: EventFilter) -> list[ColumnElement[bool]]:
+    columns = _EVENTS.c
+    found = [columns.id > wanted.after_id] if wanted.after_id else []
+    equal = ((columns.tenant, wanted.tenant), (columns.host, wanted.host), (columns.command, wanted.command))
+    found += [column == value for column, value in equal if value is not None]
+    if wanted.subjects:
+        found.append(columns.subject.in_(wanted.subjects))
+    if wanted.kinds:
+        found.append(or_(*(_fits(columns.kind, kind) for kind in wanted.kinds)))
+    if wanted.user is not None:
+        found.append(columns.os_user.in_((wanted.user, f"{wanted.user} (root)")))
+    if wanted.since is not None:
+        found.append(columns.at >= wanted.since)
+    if wanted.until is not None:
+        found.append(columns.at < wanted.until)
+    return found
+
+
+def _fits(column: Column[str], pattern: str) -> ColumnElement[bool]:
+    if "*" not in pattern:
+        return column == pattern
+    escaped = pattern.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    return column.like(escaped.replace("*", "%"), escape="!")
 
 
 def _written(values: Values | None) -> str | None:

@@ -20,6 +20,7 @@ from tests.integration.store.samples import (
 )
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, NotFound, StateError, StoreUnusable, UsageError
+from vgpuctl.model.event import EventFilter
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.preemption import PreemptMode, Reclaim, TenantPolicy
 from vgpuctl.model.vm import PreemptionNotice, Vm, VmState
@@ -354,7 +355,7 @@ def test_events_are_listed_last_ones_oldest_first(store: Store, clock: Clock) ->
             ("vm-created", "acme/web-0", "number 4", clock.now),
             ("host-read", "gpu1", "", 12.5),
         ]
-        assert [event.detail for event in session.events(10, subject="acme/web-1")] == ["number 1", "number 3"]
+        assert [event.detail for event in session.events(10, EventFilter(("acme/web-1",)))] == ["number 1", "number 3"]
 
 
 def test_exception_in_the_block_takes_everything_back(store: Store) -> None:

@@ -46,8 +46,8 @@ def print_raw(data: bytes) -> None:
     _write(data, nl=False)
 
 
-def print_json(value: object, *, indent: int = 2) -> None:
-    """Print a value as indented JSON; dataclasses become objects, enums their value."""
+def print_json(value: object, *, indent: int | None = 2) -> None:
+    """Print a value as indented JSON, or on one line; dataclasses become objects, enums their value."""
     _write(printable_json(json.dumps(plain(value), indent=indent, ensure_ascii=False)))
 
 

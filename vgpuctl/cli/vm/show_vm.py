@@ -12,10 +12,11 @@ from vgpuctl.cli.support.output import print_document, print_json, print_line, s
 @click.command("show-vm")
 @click.argument("name")
 @options.tenant
+@click.option("--history", is_flag=True, help="Print the VM's events instead, also those of a deleted VM.")
 @click.option("--xml", "with_xml", is_flag=True, help="Print the domain XML too.")
 @options.one_host
 @options.as_json
-def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any) -> None:
+def command(name: str, tenant: str, history: bool, with_xml: bool, as_json: bool, **where: Any) -> None:
     """Show one VM: what the store, libvirt, QEMU and the host's kernel say about it."""
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.guest_memory import format_page_size
@@ -25,6 +26,9 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
     from vgpuctl.usecases.vm.find_vm import find_vm
     from vgpuctl.usecases.vm.show_vm import show_vm
 
+    if history:
+        _print_history(name, tenant, as_json=as_json, **where)
+        return
     with services(**where) as opened:
         shown = show_vm(opened, *find_vm(opened, tenant, name))
     if as_json:
@@ -72,3 +76,16 @@ def command(name: str, tenant: str, with_xml: bool, as_json: bool, **where: Any)
 
 def _reason(problem: str | None) -> str:
     return f": {problem}" if problem else ""
+
+
+def _print_history(name: str, tenant: str, *, as_json: bool, **where: Any) -> None:
+    from vgpuctl.cli.support.event_output import event_json, print_event_table
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.operate.list_events import vm_history
+
+    with services(**where) as opened:
+        found = vm_history(opened, tenant, name)
+    if as_json:
+        print_json([event_json(one) for one in found])
+    else:
+        print_event_table(found, empty=f"the store has no event of VM {name} of tenant {tenant}")

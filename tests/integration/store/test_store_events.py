@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of the store: filters, and following them."""
+
+import pytest
+
+from tests.integration.store.conftest import Clock
+from vgpuctl.model.event import EVERY_EVENT, Actor, EventFilter
+from vgpuctl.store.store import Store, open_store
+
+
+@pytest.fixture
+def filled(store: Store, url: str, clock: Clock) -> Store:
+    """Events of two users: 1 a VM, 2 a host, 3 the VM again, 4 a kind with letters that LIKE would take for any."""
+    alice = Actor("create-vm", "alice", "admin-1")
+    root = Actor("repair", "alice (root)", "admin-1")
+    with open_store(url, clock=clock, actor=alice) as opened, opened.transaction() as session:
+        session.add_event("vm-created", "acme.web-1", tenant="acme", host="gpu1", at=100.0)
+        session.add_event("host-forgotten", "gpu1", host="gpu1", at=200.0)
+    with open_store(url, clock=clock, actor=root) as opened, opened.transaction() as session:
+        session.add_event("vm-repaired", "acme.web-1", tenant="acme", host="gpu2", at=300.0)
+        session.add_event("vm_created", "umbrella.web-1", tenant="umbrella", at=400.0)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (EVERY_EVENT, [1, 2, 3, 4]),
+        (EventFilter(("acme.web-1", "gpu1")), [1, 2, 3]),
+        (EventFilter(kinds=("vm-*",)), [1, 3]),
+        (EventFilter(kinds=("vm-created", "host-*")), [1, 2]),
+        (EventFilter(kinds=("vm_*",)), [4]),
+        (EventFilter(kinds=("%",)), []),
+        (EventFilter(tenant="acme"), [1, 3]),
+        (EventFilter(host="gpu2"), [3]),
+        (EventFilter(command="repair"), [3, 4]),
+        (EventFilter(user="alice"), [1, 2, 3, 4]),
+        (EventFilter(user="alice (root)"), [3, 4]),
+        (EventFilter(since=200.0, until=400.0), [2, 3]),
+        (EventFilter(after_id=3), [4]),
+        (EventFilter(("acme.web-1",), tenant="umbrella"), []),
+    ],
+)
+def test_a_filter_takes_what_fits_all_of_its_parts(filled: Store, wanted: EventFilter, found: list[int]) -> None:
+    with filled.reading() as session:
+        assert [one.id for one in session.events(None, wanted)] == found
+        assert [one.id for one in session.next_events(10, wanted)] == found
+
+
+def test_pages_of_new_events_begin_with_the_oldest(filled: Store) -> None:
+    with filled.reading() as session:
+        assert [one.id for one in session.next_events(2, EVERY_EVENT)] == [1, 2]
+        assert [one.id for one in session.next_events(2, EventFilter(after_id=2))] == [3, 4]
+        assert [one.id for one in session.events(2)] == [3, 4]
+        assert session.last_event_id() == 4
+
+
+def test_changes_are_told_in_words(store: Store) -> None:
+    assert store.read_only_reason is None
+    with store.transaction() as session:
+        session.add_event(
+            "vm-stopped",
+            "acme.web-1",
+            before={"state": "running", "host": "gpu1", "hosts": ["a", "b"]},
+            after={"state": "stopped", "problem": "none", "host": None, "hosts": []},
+        )
+        (event,) = session.events(1)
+    assert event.changes == ["state: running → stopped", "host: gpu1 → nothing", "hosts: a, b → ", "problem: none"]

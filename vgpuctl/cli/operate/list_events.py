@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""list-events: the audit trail of the store."""
+
+import signal
+import threading
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.event_output import event_json, print_event_line, print_event_table
+from vgpuctl.cli.support.numbers import DecimalRange, WholeRange
+from vgpuctl.cli.support.output import print_json
+
+
+@click.command("list-events")
+@click.argument("objects", nargs=-1, metavar="[OBJECT]...")
+@options.tenant_filter
+@click.option("--host", metavar="NAME", help="Only events of this host.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind, for example vm-*; several times.")
+@click.option("--command", metavar="NAME", help="Only events of this command, for example delete-vm.")
+@click.option("--user", metavar="LOGIN", help="Only events of this user of the operating system.")
+@click.option("--since", metavar="TIME", help="Start of the period, UTC unless it names a zone, or 2h for 2 hours ago.")
+@click.option("--until", metavar="TIME", help="End of the period, in the form of --since.")
+@click.option("--after", "after_id", type=WholeRange(0), default=0, metavar="ID", help="Only events after this one.")
+@click.option(
+    "--limit",
+    type=WholeRange(0),
+    default=100,
+    show_default=True,
+    metavar="NUMBER",
+    help="Show the last NUMBER events, 0 for all.",
+)
+@click.option("--follow", is_flag=True, help="Show new events as they happen, until interrupted.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=DecimalRange(0.1, 3600),
+    default=1.0,
+    show_default=True,
+    help="With --follow: seconds between looks at the store.",
+)
+@options.database
+@options.as_json
+def command(
+    objects: tuple[str, ...],
+    tenant: str | None,
+    host: str | None,
+    kinds: tuple[str, ...],
+    command: str | None,
+    user: str | None,
+    since: str | None,
+    until: str | None,
+    after_id: int,
+    limit: int,
+    follow: bool,
+    interval_s: float,
+    database: str | None,
+    as_json: bool,
+) -> None:
+    """List what happened: which command of which user changed what, and when.
+
+    OBJECT is for example a VM as TENANT.NAME, a tenant, a network or a host. With --follow --json every event is
+    one line of JSON, for collectors such as Vector; --after continues where a collector stopped.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.event import EventFilter
+    from vgpuctl.model.times import parse_moment
+    from vgpuctl.usecases.operate.list_events import follow_events, list_events
+
+    with services(database=database) as opened:
+        now = opened.store.now()
+        wanted = EventFilter(
+            objects,
+            kinds,
+            tenant,
+            host,
+            command,
+            user,
+            None if since is None else parse_moment(since, what="--since", now=now),
+            None if until is None else parse_moment(until, what="--until", now=now),
+            after_id,
+        )
+        most = limit or None
+        if not follow:
+            found = list_events(opened, wanted, limit=most)
+            if as_json:
+                print_json([event_json(one) for one in found])
+            else:
+                print_event_table(found, empty="no event fits")
+            return
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: stop.set())
+        for events in follow_events(opened, wanted, stop, limit=most, interval_s=interval_s):
+            for one in events:
+                print_event_line(one, as_json=as_json)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""list-events: what happened and who did it, once or followed as it happens."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from vgpuctl.errors import StoreUnusable
+from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.vm import host_name_of
+from vgpuctl.usecases.support.services import Services
+
+_PAGE = 1000
+
+
+def list_events(services: Services, wanted: EventFilter, *, limit: int | None) -> Sequence[Event]:
+    """The last `limit` events that fit, or all of them; the oldest first."""
+    with services.store.reading() as session:
+        return session.events(limit, wanted)
+
+
+def follow_events(
+    services: Services, wanted: EventFilter, stop: threading.Event, *, limit: int | None, interval_s: float
+) -> Iterator[Sequence[Event]]:
+    """Give the last `limit` events that fit, then the new ones as they come, until `stop` is set.
+
+    A store that does not answer for a while (a fail-over) is asked again; no event is left out or given twice.
+    Raises StoreUnusable when it does not answer at the beginning.
+    """
+    with services.store.reading() as session:
+        seen = session.last_event_id()
+        found = session.events(limit, wanted)
+    yield found
+    is_lost = False
+    while not stop.is_set():
+        try:
+            with services.store.reading() as session:
+                newest = session.last_event_id()
+                found = session.next_events(_PAGE, replace(wanted, after_id=max(seen, wanted.after_id)))
+        except StoreUnusable as error:
+            if not is_lost:
+                services.say(f"the store does not answer and is asked again: {error.message}")
+            is_lost = True
+            stop.wait(interval_s)
+            continue
+        is_lost = False
+        if found:
+            yield found
+        seen = found[-1].id if len(found) == _PAGE else newest
+        if len(found) < _PAGE:
+            stop.wait(interval_s)
+
+
+def vm_history(services: Services, tenant: str, name: str) -> Sequence[Event]:
+    """Every event of a VM by its name, also of one that is deleted: of each VM that ever had the name."""
+    with services.store.reading() as session:
+        return session.events(None, EventFilter((host_name_of(tenant, name),), ("vm-*",)))

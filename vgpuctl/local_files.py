@@ -161,6 +161,56 @@ def write_new(path: Path, content: bytes, what: str) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def folder_beside(path: Path, what: str) -> Iterator[Path]:
+    """A folder of mode 0700 beside the place of a file, for what the file is made of. It is removed at the end.
+
+    Raises FileNotWritten, also for what the system answers in the block.
+    """
+    import shutil
+
+    with writing(what, path):
+        folder = make_first_folder([path.parent], what, prefix=f".{path.name[:200]}.")
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def publish_new(made: Path, path: Path, what: str) -> bool:
+    """Give a finished file of `folder_beside` its name, for its owner alone, unless there is one. Returns True if done.
+
+    It is on the disk before it has the name. Raises FileNotWritten.
+    """
+    with writing(what, path):
+        made.chmod(0o600)
+        _flush(made)
+        try:
+            path.hardlink_to(made)
+        except FileExistsError:
+            return False
+        _flush(path.parent)
+    return True
+
+
+def is_full_answer(said: str) -> bool:
+    """True if a program says that the system refused a write for lack of room."""
+    return any(os.strerror(number) in said for number in _REASONS)
+
+
+def room_refused(what: str, path: Path) -> FileNotWritten:
+    """The error for a program's answer that `is_full_answer` knows."""
+    return not_written(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), what, path)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _replace(path: Path, data: bytes, *, mode: int | None) -> None:
     with _beside(path, data, 0o666 if mode is None else mode) as temporary:
         if mode is not None:

@@ -131,6 +131,7 @@ SECTIONS = (
             "repair": "Finish or roll back interrupted runs.",
             "gc": "Remove leftovers that the store does not know.",
             "list-events": "List what happened, and who did it.",
+            "backup-store": "Write a backup of the store to a file.",
             "show-schema": "Show the JSON schema of VM files, tenants' files or host variables.",
             "controller": "Serve the queue and stop expired VMs, until interrupted.",
         },

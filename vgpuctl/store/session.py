@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One transaction on the store, with the methods of every subject."""
 
+from vgpuctl.store.care import CareRows
 from vgpuctl.store.events import EventRows
 from vgpuctl.store.host_records import HostRecordRows
 from vgpuctl.store.images import ImageRows
@@ -26,9 +27,11 @@ class Session(
     HostRecordRows,
     ImageRows,
     RestrictionRows,
+    CareRows,
 ):
     """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,
-    networks, leases, reclaimed quota, hosts, images, restrictions, the queue, events and the journal.
+    networks, leases, reclaimed quota, hosts, images, restrictions, the queue, events, the journal, and what the store
+    says of itself.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

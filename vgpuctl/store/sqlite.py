@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store in one SQLite file: WAL, foreign keys, one writer at a time, and what can be told before it is opened."""
 
+import contextlib
 import errno
 import os
 import sqlite3
@@ -13,7 +14,7 @@ from sqlalchemy import URL, Engine, NullPool, QueuePool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from vgpuctl.errors import StoreUnusable
-from vgpuctl.local_files import is_out_of_room, make_folder, not_written, scratch_folder
+from vgpuctl.local_files import is_out_of_room, make_folder, not_written, room_refused, scratch_folder
 from vgpuctl.store.address import SqliteAddress
 from vgpuctl.store.failures import BUSY_TIMEOUT_S, error_code
 
@@ -65,6 +66,42 @@ def ensure_wal(engine: Engine) -> None:
             if error_code(exc) != "SQLITE_BUSY" or time.monotonic() > give_up:
                 raise
         time.sleep(0.01)
+
+
+def copy_to(engine: Engine, path: Path) -> None:
+    """Copy the database, as one state of it, to a new file in which everything is; nobody waits for it.
+
+    Raises sqlite3.Error, FileNotWritten for a full disk. Source: https://www.sqlite.org/backup.html
+    """
+    _create(path)
+    made = sqlite3.connect(path, isolation_level=None)
+    try:
+        with contextlib.closing(engine.raw_connection()) as source:
+            source.driver_connection.backup(made)  # type: ignore[union-attr]  # sqlite3's
+        made.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+    except sqlite3.Error as exc:
+        if exc.sqlite_errorname == "SQLITE_FULL":
+            raise room_refused("the backup", path) from exc
+        raise
+    finally:
+        made.close()
+
+
+def check_file(path: Path) -> None:
+    """Read the whole of a copy and check it. Raises StoreUnusable when it is damaged."""
+    made = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    try:
+        said = [str(row[0]) for row in made.execute("PRAGMA integrity_check")]
+        broken = made.execute("PRAGMA foreign_key_check").fetchall()
+    except sqlite3.DatabaseError as exc:
+        said, broken = [str(exc)], []
+    finally:
+        made.close()
+    if said != ["ok"] or broken:
+        raise StoreUnusable(
+            f"the backup's copy of the store is damaged: {'; '.join(said[:3])}; {len(broken)} rows refer to nothing",
+            hint="check the disk and the store with `sqlite3 STORE 'PRAGMA integrity_check'`",
+        )
 
 
 def _writer(path: Path) -> Callable[[], sqlite3.Connection]:

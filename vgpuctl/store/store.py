@@ -2,6 +2,7 @@
 """The store's public interface: open it, and its transactions."""
 
 import contextlib
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.logs import timed
+from vgpuctl.model.backup import StoreKind
 from vgpuctl.model.event import NOBODY, Actor
 from vgpuctl.model.queue import QueueEntry
 from vgpuctl.store import postgresql, sqlite, upgrade
@@ -105,6 +107,30 @@ class Store:
                 connection.commit()
         except SQLAlchemyError as exc:
             raise translate(exc, store_name=self.name) from exc
+
+    @property
+    def kind(self) -> StoreKind:
+        """The database that the store is kept in."""
+        return StoreKind(self._engine.dialect.name)
+
+    def key_content(self) -> bytes | None:
+        """The key file's content, None where there is none. Raises StoreUnusable when it cannot be used."""
+        return self._key_file.content()
+
+    def copy_to(self, path: Path) -> None:
+        """Write one state of the whole store to a new file, in the database's own form, while others use the store.
+
+        Raises StoreUnusable, FileNotWritten.
+        """
+        if self.kind is StoreKind.POSTGRESQL:
+            from vgpuctl.store import postgresql_programs
+
+            postgresql_programs.dump(self._engine, path, store_name=self.name)
+            return
+        try:
+            sqlite.copy_to(self._engine, path)
+        except sqlite3.Error as exc:
+            raise StoreUnusable(f"the store {self.name} cannot be copied: {exc}") from exc
 
     def close(self) -> None:
         """Close every connection."""

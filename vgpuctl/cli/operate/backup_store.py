@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""backup-store: write a backup of the store."""
+
+from pathlib import Path
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("backup-store")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--with-key", is_flag=True, help="Put the key file into the backup; whoever reads it has all secrets.")
+@options.database
+@options.as_json
+def command(file: Path, with_key: bool, database: str | None, as_json: bool) -> None:
+    """Write one state of the store to FILE (mode 0600) while it is in use, check it, and say so in an event.
+
+    FILE is a tar archive of a manifest and the content: SQLite's own file, or a dump in PostgreSQL's custom format,
+    for which pg_dump must be installed here. The key file of queued VMs' secrets is not in it: keep it beside, in
+    another place. `restore-store` reads FILE.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.operate.backup_store import backup_store
+
+    with services(database=database) as opened:
+        done = backup_store(opened, file, with_key=with_key)
+    if as_json:
+        print_json(done)
+        return
+    manifest = done.manifest
+    say(f"{done.file}: {manifest.size_bytes} bytes, schema {manifest.schema}, SHA-256 {manifest.sha256}")
+    if manifest.key == "separate":
+        say("the key file of queued VMs' secrets is not in it; back it up in another place")

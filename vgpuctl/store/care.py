@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store about itself: its identity, and the mark of a restore that was not reconciled with the hosts yet."""
+
+import uuid
+
+import msgspec
+from sqlalchemy import delete, insert, select
+
+from vgpuctl import typed_json
+from vgpuctl.model.backup import RestoreMark
+from vgpuctl.store import tables
+from vgpuctl.store.rows import Rows
+
+RESTORE_MARK = "reconcile-first"
+_STORE_ID = "store-id"
+_SETTINGS = tables.settings
+
+
+class CareRows(Rows):
+    """Read and set what the store says of itself."""
+
+    def store_id(self) -> str | None:
+        """The identity that the store got at its first backup and keeps when it is restored; None before that."""
+        return self._setting(_STORE_ID)
+
+    def ensure_store_id(self) -> str:
+        """The store's identity, given now where it has none."""
+        self._insert_if_absent(_SETTINGS, name=_STORE_ID, value=str(uuid.uuid4()))
+        return self._setting(_STORE_ID) or ""
+
+    def restore_mark(self) -> RestoreMark | None:
+        """The mark of a restored store; None when it is reconciled, or was never restored."""
+        text = self._setting(RESTORE_MARK)
+        mark: RestoreMark | None = None if text is None else typed_json.decode(text, RestoreMark)
+        return mark
+
+    def lift_restore_mark(self) -> None:
+        """Say that the store is reconciled with the hosts."""
+        self._write(delete(_SETTINGS).where(_SETTINGS.c.name == RESTORE_MARK))
+
+    def set_restore_mark(self, mark: RestoreMark) -> None:
+        """Mark the store, in place of an earlier mark."""
+        self.lift_restore_mark()
+        self._write(insert(_SETTINGS).values(name=RESTORE_MARK, value=encode_mark(mark)))
+
+    def _setting(self, name: str) -> str | None:
+        for row in self._read(select(_SETTINGS.c.value).where(_SETTINGS.c.name == name)):
+            return str(row.value)
+        return None
+
+
+def encode_mark(mark: RestoreMark) -> str:
+    """The mark as its row keeps it."""
+    return msgspec.json.encode(mark).decode()

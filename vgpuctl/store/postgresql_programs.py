@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pg_dump, pg_restore and psql: PostgreSQL's own programs for a backup and its restore."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from vgpuctl.errors import StoreUnusable, UsageError
+from vgpuctl.local_files import is_full_answer, room_refused
+from vgpuctl.store.failures import translate
+
+TIME_LIMIT_S = 3600
+_VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
+_LOCK_WAIT_MS = 15_000
+
+
+def dump(engine: Engine, path: Path, *, store_name: str) -> None:
+    """Write the whole database to a file in pg_dump's custom format, as one snapshot of it, while it is in use.
+
+    Raises StoreUnusable when pg_dump is missing, older than the server, or fails; FileNotWritten for a full disk.
+    """
+    require("pg_dump", engine, store_name=store_name)
+    options = ["--format=custom", "--no-password", f"--lock-wait-timeout={_LOCK_WAIT_MS}", f"--file={path}"]
+    run("pg_dump", [*options, f"--dbname={_conninfo(engine)}"], engine, writes=path)
+
+
+def contents(path: Path) -> str:
+    """The table of contents of a dump, which pg_restore reads to its end. Raises StoreUnusable."""
+    return run("pg_restore", ["--list", str(path)], None)
+
+
+def script(path: Path, target: Path) -> None:
+    """Write a dump as an SQL script that drops what it makes first. Raises StoreUnusable, FileNotWritten."""
+    run("pg_restore", ["--clean", "--if-exists", "--no-owner", f"--file={target}", str(path)], None, writes=target)
+
+
+def run_scripts(engine: Engine, scripts: Sequence[Path]) -> None:
+    """Run SQL scripts one after the other in one transaction: all of them or nothing. Raises StoreUnusable."""
+    options = ["--no-psqlrc", "--quiet", "--no-password", "--single-transaction", "--set=ON_ERROR_STOP=1"]
+    files = [f"--file={one}" for one in scripts]
+    run("psql", [*options, "--output=/dev/null", *files, f"--dbname={_conninfo(engine)}"], engine)
+
+
+def require(program: str, engine: Engine, *, store_name: str) -> None:
+    """Raise StoreUnusable when a program is missing, or of an older major version than the server."""
+    said = run(program, ["--version"], None)
+    try:
+        with engine.connect() as connection:
+            number = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
+    except SQLAlchemyError as exc:
+        raise translate(exc, store_name=store_name) from exc
+    server, found = number // 10_000, _VERSION.search(said)
+    if found is None or int(found[1]) < server:
+        raise StoreUnusable(
+            f"{program} is too old for the server of {store_name}, which is PostgreSQL {server}: {said.strip()}",
+            hint=f"install the programs of PostgreSQL {server}: apt-get install postgresql-client-{server}",
+        )
+
+
+def run(program: str, arguments: Sequence[str], engine: Engine | None, *, writes: Path | None = None) -> str:
+    """Run one program to its end and return its output. writes: the file that it writes, for a full disk's error."""
+    found = shutil.which(program)
+    if found is None:
+        raise StoreUnusable(
+            f"{program} is not installed on this machine",
+            hint="install PostgreSQL's client programs: apt-get install postgresql-client",
+        )
+    environment = {**os.environ, "LC_ALL": "C", **({} if engine is None else _password(engine))}
+    try:
+        done = subprocess.run(
+            [found, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env=environment,
+            timeout=TIME_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired as exc:
+        raise StoreUnusable(f"{program} did not end within {TIME_LIMIT_S} s") from exc
+    if done.returncode == 0:
+        return done.stdout
+    said = " ".join(done.stderr.split())[-600:] or f"nothing, and ended with {done.returncode}"
+    if writes is not None and is_full_answer(said):
+        raise room_refused("the backup", writes)
+    raise StoreUnusable(f"{program} failed: {said}", hint="repair what it names, then run the command again")
+
+
+def _conninfo(engine: Engine) -> str:
+    """The connection as libpq reads it, without the password: every user of the machine can see arguments."""
+    from psycopg.conninfo import make_conninfo
+
+    _arguments, options = engine.dialect.create_connect_args(engine.url)
+    options = {name: value for name, value in options.items() if name not in ("password", "context")}
+    if "sslpassword" in options:
+        raise UsageError("sslpassword in the store's URL cannot be handed to PostgreSQL's programs")
+    return make_conninfo(**options)
+
+
+def _password(engine: Engine) -> dict[str, str]:
+    _arguments, options = engine.dialect.create_connect_args(engine.url)
+    password = options.get("password")
+    return {} if password is None else {"PGPASSWORD": str(password)}

@@ -40,6 +40,13 @@ _ALL = (
     FaultKind("board-unknown", True, "sriov-manage does not know the board: it says nothing and ends with 0"),
     FaultKind("lock-busy", True, "the vGPU manager has the GPU open for a while", "seconds", 60),
     FaultKind("vf-wedged", True, "no VM can use this VF, nor one whose QEMU was killed early", "VF, from 1", 1),
+    FaultKind("row-remap-pending", True, "a memory row waits for its spare row until the next reset"),
+    FaultKind("row-remap-failed", True, "no spare row was left for a memory row"),
+    FaultKind("pages-retired", True, "memory pages are retired, on boards before Ampere", "pages", 1),
+    FaultKind("bar-unassigned", True, "the kernel found no address for the first BAR"),
+    FaultKind("vbios-changed", True, "somebody has flashed the card: its VBIOS has another version"),
+    FaultKind("reset-fails", True, "the card does not come back from a reset: ENOTTY"),
+    FaultKind("no-reset", True, "the kernel knows no way to reset the card"),
     FaultKind("libvirtd", False, "libvirtd is stopped"),
     FaultKind("sshd", False, "sshd is stopped; on an emulated host for so long", "seconds", 60),
     FaultKind("network", False, "the host's network is cut: sessions hang, new ones get no answer"),
@@ -48,6 +55,16 @@ _ALL = (
     FaultKind("power-off", False, "the host has no power; the end of the fault is a cold start"),
 )
 KINDS = {kind.name: kind for kind in _ALL}
+SIMULATED_ONLY = (
+    "row-remap-pending",
+    "row-remap-failed",
+    "pages-retired",
+    "bar-unassigned",
+    "vbios-changed",
+    "reset-fails",
+    "no-reset",
+)
+"""Faults that the kernel of an emulated host, or its NVML, does not play."""
 _MOST = 0xFFFFFFFF
 
 
@@ -66,6 +83,8 @@ def begin(
         raise UsageError(f"the fault {kind} is the host's, not of a card")
     number = value or known.default
     lab = folder or default_folder()
+    if kind in SIMULATED_ONLY and not _is_simulated(host, lab):
+        raise UsageError(f"an emulated host cannot have the fault {kind}", hint="try it on `lab up --simulated`")
     if _is_simulated(host, lab):
         where = simulated_faults.begin(lab, host, kind, number, card if known.of_card else None)
     else:

@@ -54,6 +54,10 @@ def answer(host: Host, request: Request) -> Reply:
             from vgpuctl.agent.facts import diagnostics
 
             return Reply(__version__, host.writes, diagnostics=diagnostics.read(host))
+        if request.call == "health":
+            from vgpuctl.agent.facts import health
+
+            return Reply(__version__, host.writes, health=health.read(host))
         if request.call == "tunnels":
             from vgpuctl.agent.facts import tunnels
 

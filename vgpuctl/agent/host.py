@@ -157,3 +157,8 @@ class Host(KernelFiles, DiskFiles):
         """Return what the kernel said since the boot, as far back as its buffer goes; nothing where it is hidden."""
         with KernelLog(self.path("/dev/kmsg"), whole=True) as log:
             return log.lines()
+
+    def kernel_records(self) -> Optional[Tuple[Tuple[float, str], ...]]:
+        """Return the same with each message's time in seconds since the boot; None where it is hidden."""
+        with KernelLog(self.path("/dev/kmsg"), whole=True) as log:
+            return log.records() if log.is_open else None

@@ -40,6 +40,14 @@ class KernelFiles(MachineRoot):
         except OSError as error:
             raise read_problem(path, error) from error
 
+    def read_head(self, path: str, count: int) -> bytes:
+        """Return the first bytes of a file that is no text. Raises Problem `unreadable`, also for a missing file."""
+        try:
+            with open(self.path(path), "rb", buffering=0) as file:
+                return file.read(count)
+        except OSError as error:
+            raise read_problem(path, error) from error
+
     @staticmethod
     def unreadable(path: str, error: OSError) -> Problem:
         """Return the problem of a failed read."""

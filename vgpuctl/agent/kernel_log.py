@@ -8,7 +8,8 @@ import os
 import re
 from typing import List, Tuple
 
-_PREFIX = re.compile(r"\d+,\d+,\d+,[^;]*;")
+_PREFIX = re.compile(r"\d+,\d+,(\d+),[^;]*;")
+_MICROSECONDS = 1_000_000
 _RECORD_BYTES = 8192
 _LINES_AT_MOST = 200
 _WHOLE_LINES_AT_MOST = 50_000
@@ -33,9 +34,18 @@ class KernelLog:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    @property
+    def is_open(self) -> bool:
+        """True if the log can be read."""
+        return self._descriptor >= 0
+
     def lines(self) -> Tuple[str, ...]:
         """Return the messages since the mark, oldest first, and move the mark behind them."""
-        found: List[str] = []
+        return tuple(line for _, line in self.records())
+
+    def records(self) -> Tuple[Tuple[float, str], ...]:
+        """Return the messages since the mark, each with its time in seconds since the boot, and move the mark."""
+        found: List[Tuple[float, str]] = []
         while self._descriptor >= 0 and len(found) < self._lines_at_most:
             try:
                 record = os.read(self._descriptor, _RECORD_BYTES)
@@ -47,5 +57,7 @@ class KernelLog:
                 break
             for line in record.decode(errors="replace").splitlines():
                 if line and not line.startswith(" "):
-                    found.append(_PREFIX.sub("", line, count=1))
+                    prefix = _PREFIX.match(line)
+                    at_s = int(prefix[1]) / _MICROSECONDS if prefix else 0.0
+                    found.append((at_s, line[prefix.end() :] if prefix else line))
         return tuple(found)

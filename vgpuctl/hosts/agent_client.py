@@ -16,6 +16,7 @@ from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.diagnostics import HostDiagnostics
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.steps import Change, Step
@@ -144,6 +145,13 @@ class AgentClient:
         if reply.diagnostics is None:
             raise self._broken("it answered `diagnostics` without any")
         return reply.diagnostics
+
+    def health(self) -> HostHealth:
+        """Read the health of every GPU. Raises as `facts`."""
+        reply = self._ask(Request("health"), self._timeout_s)
+        if reply.health is None:
+            raise self._broken("it answered `health` without any")
+        return reply.health
 
     def tunnels(self) -> TunnelProbe | None:
         """Read the tunnels' counters and send each a few packets; None without ovn-controller. Raises as `facts`."""

@@ -27,6 +27,13 @@ KINDS = (
     "board-unknown",
     "lock-busy",
     "vf-wedged",
+    "row-remap-pending",
+    "row-remap-failed",
+    "pages-retired",
+    "bar-unassigned",
+    "vbios-changed",
+    "reset-fails",
+    "no-reset",
     "libvirtd",
     "sshd",
     "network",
@@ -61,7 +68,8 @@ def command(
     ecc [errors, 1], pf-stub (left there by an interrupted sriov-manage), pf-unbound [times, 1], vfs-on-stub,
     vfs-unregistered (without types) [times, 1], sriov-silent (does nothing, exit 0) [runs, 1], board-unknown (to
     sriov-manage), lock-busy (no unbindLock for a while) [seconds, 60], vf-wedged (until the VFs are recreated)
-    [VF, 1].
+    [VF, 1]. On simulated hosts alone: row-remap-pending, row-remap-failed, pages-retired [pages, 1], bar-unassigned,
+    vbios-changed, reset-fails, no-reset.
 
     Of the host: libvirtd, sshd (stopped; on an emulated host for [seconds, 60]), network (cut), disk-full,
     clock-skew [seconds, 3600], power-off.

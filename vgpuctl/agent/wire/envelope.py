@@ -21,6 +21,7 @@ from vgpuctl.agent.wire.decode import (
 )
 from vgpuctl.agent.wire.diagnostics import HostDiagnostics
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.problem_codes import ProblemCode
@@ -28,7 +29,7 @@ from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.values import dataclass
 
 PROTOCOL = 1
-CALLS = ("ping", "facts", "apply", "holders", "diagnostics", "boot", "certificate", "image", "tunnels")
+CALLS = ("ping", "facts", "apply", "holders", "diagnostics", "boot", "certificate", "image", "tunnels", "health")
 
 
 @dataclass(eq=False)
@@ -87,6 +88,7 @@ class Reply:
     diagnostics: Optional[HostDiagnostics] = None
     image: Optional[ImageFile] = None
     tunnels: Optional[TunnelProbe] = None
+    health: Optional[HostHealth] = None
 
 
 def request_to_json(request: Request) -> Dict[str, Any]:

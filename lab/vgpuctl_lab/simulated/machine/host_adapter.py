@@ -45,6 +45,11 @@ class SimulatedHost(Host):
         # Files outside the tree may lie on the machine's disk, which is real.
         return content if isinstance(content, str) else super().read_optional(path)
 
+    def read_head(self, path: str, count: int) -> bytes:
+        """Return the first bytes of a file, which the tree has as Latin-1. Raises Problem."""
+        content = self._tree_now().get(self._resolve(path))
+        return content.encode("latin-1")[:count] if isinstance(content, str) else super().read_head(path, count)
+
     def listdir_optional(self, path: str) -> list[str] | None:
         """Return a folder's names in order, None for a missing folder."""
         self._tree_now()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
-from vgpuctl_lab.simulated.machine import rules, usage
+from vgpuctl_lab.simulated.machine import readings, rules, usage
 from vgpuctl_lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl_lab.simulated.machine.shape import MDEV, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State, Vgpu
@@ -40,6 +40,7 @@ class SimulatedKernel:
             (rf"{_DEVICE}/sriov_drivers_autoprobe", self._set_autoprobe),
             (rf"{_DEVICE}/driver_override", self._override),
             (rf"{_DEVICE}/reset", self._reset),
+            (rf"{_DEVICE}/reset_method", self._order_resets),
             (rf"{_DEVICE}/driver/(unbind)", self._unbind_here),
             (r"/sys/bus/pci/drivers/([^/]+)/(bind|unbind)", self._bind_or_unbind),
             (r"/sys/bus/pci/drivers/pci-pf-stub/(new_id|remove_id)", self._change_ids),
@@ -181,6 +182,24 @@ class SimulatedKernel:
     def _reset(self, function: str, text: str) -> None:
         if number(text) != 1:
             refuse(errno.EINVAL)
+        card = self._card_of(function)
+        if self._state.fault(card, "reset-fails"):
+            self._machine.log(f"vfio-pci {function}: not ready 65535ms after FLR; giving up")
+            refuse(errno.ENOTTY)
+        if function == card.address:
+            readings.forget_errors(self._state, card)
+
+    def _order_resets(self, function: str, text: str) -> None:
+        """Writing `default` brings every method back (Documentation/ABI/testing/sysfs-bus-pci)."""
+        card = self._card_of(function)
+        known = card.reset_methods if function == card.address else "flr"
+        wanted = text.split()
+        if wanted == ["default"]:
+            self._state.reset_orders.pop(function, None)
+        elif not wanted or not set(wanted) <= set(known.split()):
+            refuse(errno.EINVAL)
+        else:
+            self._state.reset_orders[function] = " ".join(wanted)
 
     def _bind_or_unbind(self, driver: str, action: str, text: str) -> None:
         function = text.strip()

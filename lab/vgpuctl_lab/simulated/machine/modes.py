@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from vgpuctl.model.mig_space import Part, Space
-from vgpuctl_lab.simulated.machine import usage
+from vgpuctl_lab.simulated.machine import readings, usage
 from vgpuctl_lab.simulated.machine.shape import CardShape, Mig, MigProfile
 from vgpuctl_lab.simulated.machine.state import ComputeInstance, GpuInstance, MachineFolder, Scheduler, State
 
@@ -49,7 +49,7 @@ def reset(state: State, card: CardShape) -> None:
     if state.vf_counts.get(card.address) or state.vgpus_of(card) or usage.is_used(state, card):
         raise Refused(IN_USE)
     forget(state, card)
-    state.faults.get(card.address, {}).pop("ecc", None)
+    readings.forget_errors(state, card)
     _apply_mig_mode(state, card)
 
 

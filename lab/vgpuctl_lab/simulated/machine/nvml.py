@@ -7,15 +7,24 @@
 import re
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from vgpuctl_lab.simulated.machine.nvml_mig import MigFunctions
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, MIB, NO_INSTANCE, STRUCTS, NvmlError
 from vgpuctl_lab.simulated.machine.nvml_vgpus import VgpuFunctions
-from vgpuctl_lab.simulated.machine.readings import ecc_errors, power_mw, temperature_c, utilization_percent
+from vgpuctl_lab.simulated.machine.readings import (
+    ecc_errors,
+    power_mw,
+    remapped_rows,
+    retired_pages,
+    temperature_c,
+    utilization_percent,
+)
 from vgpuctl_lab.simulated.machine.state import MachineFolder
+from vgpuctl_lab.simulated.machine.tree import vbios_version
 
+T = TypeVar("T")
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _VERSION = re.compile(r"_v\d$")
 _FUNCTION_NOT_FOUND = 13
@@ -159,7 +168,27 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
         """nvmlDeviceGetTotalEccErrors: those of the fault `ecc` are uncorrected (1)."""
         if error_type not in (0, 1) or counter not in (0, 1):
             raise NvmlError(CONSTANTS["NVML_ERROR_INVALID_ARGUMENT"])
-        return ecc_errors(self.state, self.card(device)) if error_type else 0
+        card = self.card(device)
+        if not card.types:
+            raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
+        return ecc_errors(self.state, card) if error_type else 0
+
+    def device_get_vbios_version(self, device: DeviceHandle) -> str:
+        """nvmlDeviceGetVbiosVersion."""
+        return vbios_version(self.state, self.card(device))
+
+    def device_get_remapped_rows(self, device: DeviceHandle) -> tuple[int, int, int, int]:
+        """nvmlDeviceGetRemappedRows: Ampere and later."""
+        return self._had(remapped_rows(self.state, self.card(device)))
+
+    def device_get_retired_pages(self, device: DeviceHandle, cause: int) -> list[int]:
+        """nvmlDeviceGetRetiredPages: their addresses, before Ampere; those of the fault are of two bits."""
+        pages = self._had(retired_pages(self.state, self.card(device)))
+        return [page << 16 for page in range(pages)] if cause else []
+
+    def device_get_retired_pages_pending_status(self, device: DeviceHandle) -> int:
+        """nvmlDeviceGetRetiredPagesPendingStatus."""
+        return int(bool(self._had(retired_pages(self.state, self.card(device)))))
 
     def device_get_compute_running_processes_v3(self, device: DeviceHandle) -> list[SimpleNamespace]:
         """nvmlDeviceGetComputeRunningProcesses_v3, of a card in MIG mode with the instance of each."""
@@ -170,6 +199,12 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
             SimpleNamespace(pid=pid, usedGpuMemory=0, gpuInstanceId=number, computeInstanceId=NO_INSTANCE)
             for pid, number in found
         ]
+
+    @staticmethod
+    def _had(value: T | None) -> T:
+        if value is None:
+            raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
+        return value
 
     @staticmethod
     def _known(value: int) -> int:

@@ -145,6 +145,7 @@ class State:
     skipped_s: seconds of waits that somebody passed over.
     opened: cards that somebody has used since their driver took them.
     wedged: VFs that no VM can use any more.
+    reset_orders: what was written to `reset_method` of functions.
     """
 
     boot_id: str
@@ -175,6 +176,7 @@ class State:
     stub_ids: list[str] = field(default_factory=list)
     skipped_s: float = 0.0
     wedged: list[str] = field(default_factory=list)
+    reset_orders: dict[str, str] = field(default_factory=dict)
     opened: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def now(self) -> float:
@@ -327,7 +329,8 @@ class MachineFolder:
     def log(self, line: str) -> None:
         """Let the kernel say something."""
         with (self.root / "dev/kmsg").open("a") as file:
-            file.write(f"3,1,1,-;{line}\n")
+            since_boot_us = int((time.time() - self.state().booted_at) * 1_000_000)
+            file.write(f"3,1,{since_boot_us},-;{line}\n")
 
     def _read(self) -> State:
         fields = json.loads((self.folder / "state.json").read_text())

@@ -36,7 +36,16 @@ FIRMWARES = {
     ),
 }
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
-_UNKNOWN_BOARD = "board-unknown"
+_UNKNOWN_BOARD, _FALLEN, _NO_RESET, _BAR_UNASSIGNED, _VBIOS = (
+    "board-unknown",
+    "fallen",
+    "no-reset",
+    "bar-unassigned",
+    "vbios-changed",
+)
+_CONFIG_BYTES = 64
+# Number and flags of each memory BAR; those of 64 bits take two registers.
+_BARS = ((0, 0x40200), (1, 0x14220C), (3, 0x14220C))
 _LIBVIRT_SOCKETS = ("/run/libvirt/libvirt-sock", "/run/libvirt/virtlogd-sock")
 
 
@@ -181,10 +190,14 @@ def _add_card(tree: Tree, state: State, card: CardShape, driver_version: str) ->
     tree[f"{folder}/numa_node"] = str(card.numa_node)
     cpus = tree.get(f"/sys/devices/system/node/node{card.numa_node}/cpulist")
     tree[f"{folder}/local_cpulist"] = cpus if isinstance(cpus, str) else ""
-    tree[f"{folder}/resource"] = _resource(card)
-    if card.reset_methods:
+    starts = _bar_starts(card)
+    if state.fault(card, _BAR_UNASSIGNED):
+        starts = [0, *starts[1:]]
+    tree[f"{folder}/resource"] = _resource(card, starts)
+    tree[f"{folder}/config"] = "\xff" * _CONFIG_BYTES if state.fault(card, _FALLEN) else _config(card, starts)
+    if card.reset_methods and not state.fault(card, _NO_RESET):
         tree[f"{folder}/reset"] = ""
-        tree[f"{folder}/reset_method"] = card.reset_methods
+        tree[f"{folder}/reset_method"] = state.reset_orders.get(card.address, card.reset_methods)
     if card.total_vfs:
         tree[f"{folder}/sriov_totalvfs"] = str(card.total_vfs)
         tree[f"{folder}/sriov_numvfs"] = str(state.vf_counts.get(card.address, 0))
@@ -203,6 +216,7 @@ def _add_card(tree: Tree, state: State, card: CardShape, driver_version: str) ->
         proc = f"/proc/driver/nvidia/gpus/{card.address}"
         tree[f"{proc}/information"] = (
             f"Model: \t\t {card.model}\n{_uuid_line(state, card, driver_version)}Bus Type: \t PCIe\n"
+            f"Video BIOS: \t {vbios_version(state, card)}\n"
             f"Bus Location: \t {card.address}\nDevice Minor: \t {card.number}"
         )
         if card.types:
@@ -246,7 +260,7 @@ def _add_vf(tree: Tree, state: State, card: CardShape, number: int, address: str
     tree[f"{device(card.address)}/virtfn{number}"] = Link(folder)
     tree[f"{folder}/numa_node"] = str(card.numa_node)
     tree[f"{folder}/reset"] = ""
-    tree[f"{folder}/reset_method"] = "flr"
+    tree[f"{folder}/reset_method"] = state.reset_orders.get(address, "flr")
     if state.drivers.get(address) != rules.DRIVER or card.address in state.unregistered:
         return
     if card.interface == MDEV_VF:
@@ -293,12 +307,34 @@ def _instance(vgpu: Vgpu) -> int:
     return NO_GPU_INSTANCE if vgpu.instance is None else vgpu.instance
 
 
-def _resource(card: CardShape) -> str:
-    lines, start = [], 0x3820_0000_0000 + (card.number << 40)
-    for size in card.bars_bytes:
-        lines.append(f"{start:#018x} {start + size - 1:#018x} 0x000000000014220c")
-        start += size
+def vbios_version(state: State, card: CardShape) -> str:
+    """The version of a card's firmware: made up, and another one once somebody has flashed the card."""
+    return f"94.02.00.{state.fault(card, _VBIOS):02x}.{card.number:02x}"
+
+
+def _bar_starts(card: CardShape) -> list[int]:
+    """The addresses of a card's three memory BARs: one of 32 bits, two of 64."""
+    first = 0x3820_0000_0000 + (card.number << 40)
+    return [0xA000_0000 + (card.number << 24), first, first + card.bars_bytes[1]]
+
+
+def _resource(card: CardShape, starts: list[int]) -> str:
+    """The BARs as Linux lists them; one without address is marked as unset (include/linux/ioport.h)."""
+    lines = ["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 4
+    for (number, flags), start, size in zip(_BARS, starts, card.bars_bytes, strict=True):
+        flags |= 0 if start else 0x20000000
+        lines[number] = f"{start:#018x} {start + size - 1:#018x} {flags:#018x}"
     return "\n".join(lines)
+
+
+def _config(card: CardShape, starts: list[int]) -> str:
+    """The header of the config space, with ids and memory BARs, byte by byte in Latin-1."""
+    header = bytearray(_CONFIG_BYTES)
+    header[0:4] = int(card.device + card.vendor, 16).to_bytes(4, "little")
+    for (number, flags), start in zip(_BARS, starts, strict=True):
+        place, width = 0x10 + 4 * number, 8 if flags & 0x100000 else 4
+        header[place : place + width] = (start | flags & 0xF).to_bytes(width, "little")
+    return header.decode("latin-1")
 
 
 def known_boards(shape: Shape, state: State) -> list[str]:

@@ -30,6 +30,14 @@ class DomainState(StrEnum):
         return self not in (DomainState.SHUT_OFF, DomainState.CRASHED)
 
 
+@dataclass(frozen=True)
+class NamedState:
+    """A domain's name and state."""
+
+    name: str
+    state: DomainState
+
+
 # In the order of enum virDomainState (include/libvirt/libvirt-domain.h).
 _STATES = tuple(DomainState)
 

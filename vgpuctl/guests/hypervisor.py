@@ -15,6 +15,7 @@ from vgpuctl.guests.domain_facts import (
     DomainFact,
     DomainState,
     GuestPciDevice,
+    NamedState,
     domain_fact,
     domain_state,
     guest_pci_devices,
@@ -210,14 +211,14 @@ class Hypervisor:
                 return None
             raise translate(refused, f"read the state of domain {name} on {self.host}") from refused
 
-    def states(self) -> dict[str, DomainState]:
-        """Read the state of every domain by UUID, without its XML."""
+    def states(self) -> dict[str, NamedState]:
+        """Read name and state of every domain by UUID, without its XML."""
         library = libvirt_module()
         states = {}
         with translated(f"list the domains on {self.host}"):
             for domain in self.connection.listAllDomains(0):
                 try:
-                    states[str(domain.UUIDString())] = domain_state(domain.state()[0])
+                    states[str(domain.UUIDString())] = NamedState(domain.name(), domain_state(domain.state()[0]))
                 except library.libvirtError as refused:
                     # It went away between the list and the look.
                     if error_code(refused) != library.VIR_ERR_NO_DOMAIN:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """When libvirt or a whole host does not answer, the listings say what was observed, and when."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 
 ACME = ("--tenant", "acme")
@@ -103,3 +106,65 @@ def test_a_dead_libvirtd_is_shown_of_hosts_and_gpus(operator: Operator, fleet: l
     assert HOST not in free
     assert operator.json("list-hosts")[0]["libvirt_problem"] is None
     assert "libvirt: " not in operator.does("list-gpus").out
+
+
+def events_of(operator: Operator, kind: str) -> list[dict[str, Any]]:
+    return [one for one in operator.json("list-events") if one["kind"] == kind]
+
+
+def test_a_reboot_and_lost_shares_are_observed_and_are_events(operator: Operator, fleet: lab.LabFolder) -> None:
+    operator.does("list-gpus", "--refresh")
+    (before,) = [one["observed"] for one in operator.json("list-hosts") if one["host"] == HOST]
+    assert (before["state"], before["agent"]["unknown_since"]) == ("up", None)
+    assert operator.json("list-vms")[0]["shares"][0]["state"] == "held"
+    with failing(fleet, "power-off"):
+        operator.run("list-gpus", "--refresh")
+        (gone,) = [
+            one["observed"] for one in json.loads(operator.run("list-hosts", "--json").out) if one["host"] == HOST
+        ]
+        assert gone["state"] == "unreachable"
+        assert [one["state"] for one in gone["gpus"].values()] == ["present"], "what was last observed"
+        assert all(one["unknown_since"] for one in gone["gpus"].values())
+        (line,) = [line for line in operator.does("list-gpus").out.splitlines() if line.startswith(HOST)]
+        assert "unknown since" in line and ", present " in line
+    operator.does("list-gpus", "--refresh")
+    (after,) = [one["observed"] for one in operator.json("list-hosts") if one["host"] == HOST]
+    assert after["state"] == "up"
+    assert after["boot_id"] != before["boot_id"]
+    assert after["booted_at"] > before["booted_at"]
+    assert operator.json("list-vms")[0]["shares"][0]["state"] == "lost"
+    assert "(lost)" in state_of(operator)
+    assert [(one["before"], one["after"]) for one in events_of(operator, "host-observed")][-2:] == [
+        ({"state": "up"}, {"state": "unreachable"}),
+        ({"state": "unreachable"}, {"state": "up"}),
+    ]
+    assert events_of(operator, "host-rebooted")[-1]["after"] == {"boot_id": after["boot_id"]}
+    (share,) = [one for one in events_of(operator, "share-observed") if one["after"] == {"state": "lost"}][-1:]
+    assert (share["subject"], share["host"], share["tenant"]) == ("acme.web", HOST, "acme")
+    assert events_of(operator, "vm-observed")[-1]["after"] == {"state": "shut-off"}
+    operator.does("start-vm", "web", *ACME)
+    operator.does("list-gpus", "--refresh")
+    assert operator.json("list-vms")[0]["shares"][0]["state"] == "held"
+
+
+def test_a_card_off_the_bus_is_observed(operator: Operator, fleet: lab.LabFolder) -> None:
+    operator.does("list-gpus", "--refresh")
+    with failing(fleet, "fallen"):
+        (gpu,) = [one for one in operator.json("list-gpus", "--refresh") if one["host"] == HOST]
+        free = operator.does("list-gpus", "--free").out
+    assert gpu["observation"]["state"] == "unreadable"
+    assert "NVML does not show it" in gpu["observation"]["problem"]
+    assert HOST not in free
+    assert events_of(operator, "gpu-observed")[-1]["subject"].startswith(HOST)
+
+
+def test_a_vm_that_was_renamed_by_hand_is_named(operator: Operator) -> None:
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    with libvirt_of(operator.inventory, HOST) as there:
+        there.connection.lookupByName("acme.web").rename("other", 0)
+        told = operator.json("list-vms", "--refresh")[0]
+        assert (told["observed"], told["domain_name"]) == ("shut-off", "other")
+        assert "renamed there to other" in operator.does(*SHOW).out
+        assert events_of(operator, "vm-observed")[-1]["detail"].endswith("its domain is named other")
+        there.connection.lookupByName("other").rename("acme.web", 0)
+    operator.does("start-vm", "web", *ACME)

@@ -16,7 +16,10 @@ from vgpuctl.cli.support.services import report_failures
 @options.refresh
 @options.as_json
 def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
-    """List the GPUs of all hosts: how they can be shared, what is promised and what is wrong with them."""
+    """List the GPUs of all hosts: how they can be shared, what is promised and what is wrong with them.
+
+    SEEN is when the host last showed the GPU. A GPU that its host no longer shows is `missing` for a week.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.host.list_gpus import list_gpus
 
@@ -27,6 +30,7 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
             listed
             for listed in gpus
             if not listed.gpu.problems
+            and listed.observation.state != "missing"
             and listed.libvirt_problem is None
             and (any(type_.creatable for type_ in listed.gpu.types) or (listed.gpu.sharing and not listed.leases))
         ]
@@ -34,7 +38,7 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
         print_json(gpus)
     else:
         print_table(
-            ["HOST", "GPU", "BOARD", "SHARING", "VFS", "NUMA", "DRIVER", "LEASES", "PROBLEMS"],
+            ["HOST", "GPU", "BOARD", "SHARING", "VFS", "NUMA", "DRIVER", "LEASES", "SEEN", "PROBLEMS"],
             [
                 (
                     listed.host,
@@ -46,6 +50,7 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
                     listed.gpu.driver,
                     ", ".join(f"{lease.tenant}.{lease.vm_name}:{lease.share.profile}" for lease in listed.leases)
                     or None,
+                    listed.seen,
                     "; ".join(
                         [
                             *listed.gpu.problems,

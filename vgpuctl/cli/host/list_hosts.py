@@ -33,6 +33,7 @@ def command(as_json: bool, **where: Any) -> None:
                     "facts": host.facts,
                     "problem": host.problem and host.problem.message,
                     "libvirt_problem": host.libvirt_problem and host.libvirt_problem.message,
+                    "observed": host.observed,
                 }
                 for host in hosts
             ]

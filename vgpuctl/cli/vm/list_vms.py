@@ -12,7 +12,9 @@ from vgpuctl.cli.support.services import report_failures
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from vgpuctl.model.lease import Lease
     from vgpuctl.model.vm import Vm
+    from vgpuctl.usecases.support.observations import Observation
     from vgpuctl.usecases.vm.list_vms import ListedVm
 
 
@@ -27,7 +29,8 @@ def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, 
     """List the VMs of the store with their GPU shares.
 
     STATE is what libvirt answered when it was last asked, and how long ago; `unknown since` when the last attempt got
-    no answer, and `declared` where the store wants another state.
+    no answer, and `declared` where the store wants another state. A share is marked `lost` when the host no longer has
+    its device, and `taken` when something else holds it.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.vm.list_vms import list_vms, refresh_vms
@@ -46,6 +49,8 @@ def command(tenant: str | None, host: str | None, refresh: bool, as_json: bool, 
                     "observed_at": one.seen.at,
                     "unknown_since": one.seen.unknown_since,
                     "problem": one.seen.problem,
+                    "domain_name": one.seen.name,
+                    "shares": one.shares,
                 }
                 for one in listed
             ]
@@ -68,12 +73,17 @@ def _print(listed: "Sequence[ListedVm]") -> None:
                 one.vm.host,
                 one.vm.request.vcpus,
                 format_mib(one.vm.request.memory_mib),
-                ", ".join(f"{lease.share.profile} {lease.share.function}" for lease in one.leases) or "-",
+                ", ".join(map(_share, one.leases, one.shares)) or "-",
             )
             for one in listed
         ],
         empty="no VM yet: create one with `vgpuctl create-vm`",
     )
+
+
+def _share(lease: "Lease", seen: "Observation") -> str:
+    wrong = f" ({seen.state})" if seen.state in ("lost", "taken") else ""
+    return f"{lease.share.profile} {lease.share.function}{wrong}"
 
 
 def _notice(vm: "Vm") -> str:

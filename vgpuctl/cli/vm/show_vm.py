@@ -41,7 +41,8 @@ def command(name: str, tenant: str, history: bool, with_xml: bool, as_json: bool
     memory = format_mib(vm.request.memory_mib) + pages
     print_line(f"size      {counted(vm.request.vcpus, 'vCPU')}, {memory}, firmware {vm.request.firmware}")
     state = shown.domain_state or ("not known to libvirt" if shown.host_problem is None else shown.state)
-    print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {state}")
+    renamed = "" if shown.observation.name is None else f", renamed there to {shown.observation.name}"
+    print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {state}{renamed}")
     if vm.nodes is not None:
         print_line(f"NUMA      {vm.nodes}" + (", on CPUs of their own" if vm.nodes.is_pinned else ""))
     if vm.ends_at is not None:

@@ -24,6 +24,7 @@ from vgpuctl.scheduler.found_nodes import nodes_as_found
 from vgpuctl.sharing.kinds import vgpu_kind_of
 from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.usecases.support.layout_records import note_share, shares_made
+from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import HostSession, Services
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class _Domains:
 def _save(services: Services, name: str, facts: HostFacts, new: Sequence[AdoptedVm], generation: int) -> None:
     """Add everything at once: a killed run has adopted all VMs or none. Quotas count them and refuse nothing."""
     with services.store.transaction() as session:
-        session.save_facts(name, facts, at=facts.read_at)
+        note_facts(session, name, facts)
         if not new:
             return
         session.reserve(name, generation, [lease for one in new for lease in one.leases])

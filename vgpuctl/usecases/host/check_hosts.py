@@ -16,6 +16,7 @@ from vgpuctl.planner.layout import Difference, HostPlan, plan_host
 from vgpuctl.usecases.host.tunnel_check import check_tunnels
 from vgpuctl.usecases.support.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
 from vgpuctl.usecases.support.layout_records import shares_made
+from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
 
 
@@ -88,7 +89,7 @@ def examine_host(
 ) -> tuple[Examined, tuple[Finding, ...]]:
     """Read a host by its agent and libvirt: what was read, with every finding. Raises what the agent raises."""
     host = services.host(name)
-    facts = host.agent.facts()
+    facts = read_facts(services, name)
     diagnostics = host.agent.diagnostics()
     domains, failure = _read_domains(services, name)
     with services.store.reading() as session:

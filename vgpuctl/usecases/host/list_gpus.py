@@ -1,26 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-gpus: every GPU with what the store has promised of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.catalog.lookup import board_by_pci
 from vgpuctl.model.lease import Lease
-from vgpuctl.usecases.support.observations import libvirt_problems, look
+from vgpuctl.usecases.support.observations import (
+    NEVER_OBSERVED,
+    Observation,
+    ObservedHost,
+    describe_age,
+    libvirt_problems,
+    look,
+    missing_gpus,
+    observed_hosts,
+)
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import Survey, survey
 
 
 @dataclass(frozen=True)
 class ListedGpu:
-    """One GPU with its board's name and the leases on it. libvirt_problem: why its host's libvirt does not answer."""
+    """One GPU with its board's name and the leases on it. libvirt_problem: why its host's libvirt does not answer.
+
+    observation: `present`, `unreadable` or `missing`; seen: the same in words, with its age. gpu: of a GPU that is
+    missing, the last reading.
+    """
 
     host: str
     board: str
     gpu: Gpu
     leases: tuple[Lease, ...]
     libvirt_problem: str | None = None
+    observation: Observation = NEVER_OBSERVED
+    seen: str = ""
 
 
 def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
@@ -30,18 +45,30 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
     with services.store.reading() as session:
         leases = session.leases()
         silent = libvirt_problems(session)
+        hosts = observed_hosts(session)
+        missing = missing_gpus(session)
+        now = session.now()
+    wanted = set(services.hosts())
+    read = [(one.name, gpu, _observed(hosts, one.name, gpu)) for one in seen.capacities for gpu in one.facts.gpus]
+    read += [(host, gpu, observed) for host, gpu, observed in missing if host in wanted]
     gpus = [
         ListedGpu(
-            capacity.name,
+            host,
             board_name(gpu),
             gpu,
-            tuple(lease for lease in leases if lease.host == capacity.name and lease.share.gpu == gpu.address),
-            silent.get(capacity.name),
+            tuple(lease for lease in leases if lease.host == host and lease.share.gpu == gpu.address),
+            silent.get(host),
+            observed,
+            describe_age(observed, now),
         )
-        for capacity in seen.capacities
-        for gpu in capacity.facts.gpus
+        for host, gpu, observed in sorted(read, key=lambda one: (one[0], one[1].address))
     ]
     return gpus, seen
+
+
+def _observed(hosts: Mapping[str, ObservedHost], host: str, gpu: Gpu) -> Observation:
+    """The last observation of a GPU; of facts that an older vgpuctl cached there is none."""
+    return NEVER_OBSERVED if host not in hosts else hosts[host].gpus.get(gpu.address, NEVER_OBSERVED)
 
 
 def board_name(gpu: Gpu) -> str:

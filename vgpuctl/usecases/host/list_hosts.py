@@ -8,7 +8,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.planner.layout import plan_host
 from vgpuctl.usecases.support.layout_records import shares_made
-from vgpuctl.usecases.support.observations import look
+from vgpuctl.usecases.support.observations import ObservedHost, look, observed_hosts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
@@ -18,7 +18,7 @@ class ListedHost:
     """One host of the inventory: its facts, or why it does not answer.
 
     layout: `as declared`, `2 differences`, or None where no layout is declared. libvirt_problem: why libvirt does not
-    answer on a host whose agent does.
+    answer on a host whose agent does. observed: its last observation, which this look has made.
     """
 
     name: str
@@ -26,6 +26,7 @@ class ListedHost:
     problem: VgpuctlError | None
     layout: str | None = None
     libvirt_problem: VgpuctlError | None = None
+    observed: ObservedHost | None = None
 
 
 def list_hosts(services: Services) -> Sequence[ListedHost]:
@@ -35,6 +36,8 @@ def list_hosts(services: Services) -> Sequence[ListedHost]:
     facts = {capacity.name: capacity.facts for capacity in seen.capacities}
     problems = dict(seen.failures)
     silent = look(services, seen.read)
+    with services.store.reading() as session:
+        observed = observed_hosts(session)
     return [
         ListedHost(
             name,
@@ -42,6 +45,7 @@ def list_hosts(services: Services) -> Sequence[ListedHost]:
             problems.get(name),
             _layout_state(services, name, facts.get(name)),
             silent.get(name),
+            observed.get(name),
         )
         for name in names
     ]

@@ -40,6 +40,7 @@ from vgpuctl.usecases.support.layout_records import (
     pending_restarts,
     shares_made,
 )
+from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.find_vm import find_vm
 from vgpuctl.usecases.vm.start_vm import start_vm
@@ -153,7 +154,7 @@ class LayoutRun:
         else:
             raise LayoutDiffers(f"{self._host}: not as declared after {_MOST_ROUNDS} rounds of steps")
         with self._services.store.transaction() as session:
-            session.save_facts(self._host, planned.facts, at=planned.facts.read_at)
+            note_facts(session, self._host, planned.facts)
             note_guest_mtu(session, self._host, self._layout.network)
         self._end(planned, chosen)
         self._install_boot(planned)

@@ -10,6 +10,7 @@ from vgpuctl.hosts.fleet import HostResult, run_on_hosts
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.layout import HostPlan, plan_host
 from vgpuctl.usecases.support.layout_records import shares_made
+from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
 
 
@@ -59,7 +60,7 @@ def declared_layouts(services: Services) -> Mapping[str, HostLayout]:
 
 def read_and_plan(services: Services, name: str, layout: HostLayout) -> PlannedHost:
     """Read one host now and plan it."""
-    facts = services.host(name).agent.facts()
+    facts = read_facts(services, name)
     with services.store.reading() as session:
         leases = session.leases(host=name)
     return PlannedHost(name, layout, facts, plan_host(layout, facts, leases, shares_made(services, name, facts)))

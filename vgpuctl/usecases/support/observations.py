@@ -1,154 +1,267 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observed states of VMs: what libvirt last answered for each VM, when, and since when it did not answer.
+"""Observations: the last answer of every host, GPU, share and VM, when it came, and since when there is none.
 
-One record per host in the store. Every command that asks a host's libvirt writes it here.
+One record per host in the store. Every command that asks a host's agent or libvirt writes it here.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+import msgspec
+
+from vgpuctl import typed_json
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.errors import AgentProblem, HostError, VgpuctlError
-from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.domain_facts import DomainState, NamedState
 from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.model.lease import Lease
 from vgpuctl.model.times import format_duration, format_time
-from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.vm import Vm
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.observation_events import add_events
+from vgpuctl.usecases.support.observation_record import (
+    EXPECTED_STATES,
+    NEVER_LOOKED,
+    UP,
+    Record,
+    Silence,
+    StoredRows,
+    with_domain,
+    with_domains,
+    with_facts,
+    without_answer,
+)
+from vgpuctl.usecases.support.operations import may_run
 from vgpuctl.usecases.support.readings import keep_reading
 from vgpuctl.usecases.support.services import Services
 
-ABSENT = "absent"
-"""libvirt answered that it has no such domain."""
 _KIND = "observations"
-_EXPECTED = {VmState.RUNNING: DomainState.RUNNING, VmState.STOPPED: DomainState.SHUT_OFF}
 
 
 @dataclass(frozen=True)
 class Observation:
-    """The last observation of one VM. Times are seconds since the epoch, UTC.
+    """The last observation of one thing. Times are seconds since the epoch, UTC.
 
-    state: libvirt's word or `absent`; None when libvirt was never asked. at: when it answered.
-    unknown_since: the first attempt after that which got no answer, with its problem; None when the last one did.
+    state: of a VM, libvirt's word or `absent`; None when it was never observed. at: when that was. unknown_since: the
+    first attempt after that which got no answer, with its problem; None when the last one did. name: of a VM's domain,
+    where somebody has renamed it.
     """
 
     state: str | None = None
     at: float | None = None
     unknown_since: float | None = None
     problem: str | None = None
+    name: str | None = None
 
 
 NEVER_OBSERVED = Observation()
 
 
 @dataclass(frozen=True)
-class _Record:
-    """vms: state and time by UUID."""
+class ObservedHost:
+    """One host. state: `up`, `unreachable`, `host-key-changed`, `unusable` (it answers, but not as is needed), or None.
 
-    vms: Mapping[str, tuple[str, float]]
-    unknown_since: float | None = None
-    problem: str | None = None
+    agent: `up` with the time of its last answer. libvirt: since when it does not answer. booted_at: when the present
+    boot was first seen. layout: the differences to the declared layout, where the controller compared. gpus by address,
+    shares by lease.
+    """
+
+    agent: Observation
+    libvirt: Observation
+    state: str | None
+    boot_id: str | None
+    booted_at: float | None
+    layout: tuple[str, ...] | None
+    gpus: Mapping[str, Observation]
+    shares: Mapping[str, Observation]
 
 
 def look(services: Services, names: Sequence[str]) -> dict[str, VgpuctlError]:
     """Ask the libvirt of these hosts for the state of every domain, and record it. Returns the errors by host."""
-    errors: dict[str, VgpuctlError] = {}
-    for result in run_on_hosts(names, lambda name: services.host(name).hypervisor.states(), forks=services.forks):
-        if result.error is not None:
-            errors[result.name] = result.error
-            note_failure(services, result.name, result.error)
-        else:
-            _note_host(services, result.name, result.value or {})
-    return errors
+    services.open_store()
+    results = run_on_hosts(names, lambda name: read_domains(services, name), forks=services.forks)
+    return {result.name: result.error for result in results if result.error is not None}
+
+
+def note_facts(session: Session, host: str, facts: HostFacts, layout: tuple[str, ...] | None = None) -> None:
+    """Record in the caller's transaction what the agent has just answered, and cache the facts.
+
+    layout: the differences to the declared layout, where they were looked for.
+    """
+    known = session.facts(host)
+    before = None if known is None else known.facts
+    _change(
+        session,
+        host,
+        lambda record, declared: with_facts(record, facts, declared, session.now(), before=before, layout=layout),
+    )
+    session.save_facts(host, facts, at=facts.read_at)
+
+
+def note_domains(session: Session, host: str, domains: Mapping[str, NamedState]) -> None:
+    """Record in the caller's transaction what libvirt has just answered for all of a host's domains, by UUID."""
+    _change(session, host, lambda record, declared: with_domains(record, domains, declared, session.now()))
 
 
 def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:
     """Record in the caller's transaction what libvirt has just answered for one VM."""
-    record = _read(session, vm.host)
-    states = {**record.vms, vm.uuid: (state.value if state else ABSENT, session.now())}
-    _write(session, vm.host, _Record(states))
+    _change(session, vm.host, lambda record, declared: with_domain(record, vm, state, declared, session.now()))
 
 
-def note_answer(services: Services, vm: Vm, state: DomainState | None) -> None:
-    """Record what libvirt has just answered for one VM, where the store can be written."""
-    keep_reading(services, "what libvirt answered", lambda session: note_state(session, vm, state))
+def note_error(session: Session, host: str, error: VgpuctlError) -> None:
+    """Record in the caller's transaction that a host, or its libvirt alone, gave no answer.
+
+    An AgentProblem is an answer: the host is up and a part of it could not be read.
+    """
+    if isinstance(error, HostError) and not isinstance(error, AgentProblem):
+        _change(session, host, lambda record, _declared: without_answer(record, error, session.now()))
 
 
 def note_failure(services: Services, host: str, error: VgpuctlError) -> None:
-    """Record that a host's libvirt could not be asked. An error of the agent alone says nothing about libvirt."""
-    if isinstance(error, AgentProblem) or not isinstance(error, HostError):
-        return
+    """Record that a host or its libvirt gave no answer, where the store can be written."""
+    _keep(services, host, note_error, error)
 
-    def note(session: Session) -> None:
-        record = _read(session, host)
-        since = session.now() if record.unknown_since is None else record.unknown_since
-        _write(session, host, replace(record, unknown_since=since, problem=error.message))
 
-    keep_reading(services, "what libvirt answered", note)
+def note_reading(services: Services, host: str, facts: HostFacts) -> None:
+    """Record what a host's agent has just answered, where the store can be written."""
+    _keep(services, host, note_facts, facts)
+
+
+def read_facts(services: Services, host: str) -> HostFacts:
+    """Read a host by its agent, and record what it answered or that it did not. Raises what the agent raises."""
+    try:
+        facts = services.host(host).agent.facts()
+    except VgpuctlError as error:
+        note_failure(services, host, error)
+        raise
+    note_reading(services, host, facts)
+    return facts
+
+
+def read_domains(services: Services, host: str) -> dict[str, NamedState]:
+    """Ask a host for all its domains by UUID, and record its answer or that there was none. Raises its error."""
+    try:
+        domains = services.host(host).hypervisor.states()
+    except VgpuctlError as error:
+        note_failure(services, host, error)
+        raise
+    _keep(services, host, note_domains, domains)
+    return domains
 
 
 def observations(session: Session, vms: Sequence[Vm]) -> dict[str, Observation]:
     """The last observation of each VM, by UUID."""
     records = {host: _read(session, host) for host in {vm.host for vm in vms}}
-    found = {}
-    for vm in vms:
-        record = records[vm.host]
-        state, at = record.vms.get(vm.uuid, (None, None))
-        found[vm.uuid] = Observation(state, at, record.unknown_since, record.problem)
-    return found
+    return {vm.uuid: _of_vm(records[vm.host], vm.uuid) for vm in vms}
+
+
+def observed_shares(session: Session, leases: Sequence[Lease]) -> dict[str, Observation]:
+    """The last observation of each lease's device, by the lease's id."""
+    hosts = observed_hosts(session)
+    return {
+        lease.id: hosts[lease.host].shares.get(lease.id, NEVER_OBSERVED) if lease.host in hosts else NEVER_OBSERVED
+        for lease in leases
+    }
+
+
+def observed_hosts(session: Session) -> dict[str, ObservedHost]:
+    """What was last observed of every host that was ever asked, by name."""
+    return {one.host: _observed(_decode(one.content)) for one in session.host_records(_KIND)}
+
+
+def missing_gpus(session: Session) -> list[tuple[str, Gpu, Observation]]:
+    """The GPUs that their hosts no longer show: host, last reading, last observation."""
+    return [
+        (one.host, seen.last, Observation(seen.state, seen.at))
+        for one in session.host_records(_KIND)
+        for _address, seen in sorted(_decode(one.content).gpus.items())
+        if seen.last is not None
+    ]
 
 
 def libvirt_problems(session: Session) -> dict[str, str]:
     """Hosts whose libvirt gave no answer when it was last asked, with the reason and since when."""
-    records = {record.host: _decode(record.content) for record in session.host_records(_KIND)}
     return {
-        host: f"no answer since {format_time(record.unknown_since)} UTC: {record.problem}"
-        for host, record in records.items()
-        if record.unknown_since is not None
+        host: f"no answer since {format_time(one.libvirt.unknown_since)} UTC: {one.libvirt.problem}"
+        for host, one in observed_hosts(session).items()
+        if one.libvirt.unknown_since is not None
     }
 
 
 def describe_state(vm: Vm, seen: Observation, now: float) -> str:
     """The state of a VM as it was last observed, with its age: `running, 3m ago`, `unknown since …`."""
-    if vm.state not in _EXPECTED:
+    if vm.state not in EXPECTED_STATES:
         return str(vm.state)
+    if seen.state is None and seen.unknown_since is None:
+        return f"unknown, never observed; declared {vm.state}"
+    is_declared = seen.state == EXPECTED_STATES[vm.state]
+    word = str(vm.state) if is_declared else seen.state
+    said = describe_age(replace(seen, state=word), now)
+    if seen.unknown_since is not None:
+        return said
+    named = "" if seen.name is None else f" as {seen.name}"
+    return said + named + ("" if is_declared else f"; declared {vm.state}")
+
+
+def describe_age(seen: Observation, now: float) -> str:
+    """An observation in words: `up, 3m ago`, `unknown since 2026-11-01 14:00 UTC, up 3m ago`, `never observed`."""
     age = "" if seen.at is None else f"{format_duration(max(0.0, now - seen.at))} ago"
     if seen.unknown_since is not None:
-        before = f", {_word(vm, seen)} {age}" if seen.state is not None else ""
+        before = f", {seen.state} {age}" if seen.at is not None else ""
         return f"unknown since {format_time(seen.unknown_since)} UTC{before}"
-    if seen.state is None:
-        return f"unknown, never observed; declared {vm.state}"
-    declared = "" if seen.state == _EXPECTED[vm.state] else f"; declared {vm.state}"
-    return f"{_word(vm, seen)}, {age}{declared}"
+    return f"{seen.state}, {age}" if seen.state is not None else "never observed"
 
 
-def _word(vm: Vm, seen: Observation) -> str:
-    return str(vm.state) if seen.state == _EXPECTED[vm.state] else str(seen.state)
+def _keep(services: Services, host: str, note: Callable[..., None], *seen: object) -> None:
+    keep_reading(services, "what the hosts answered", lambda session: note(session, host, *seen))
 
 
-def _note_host(services: Services, host: str, states: Mapping[str, DomainState]) -> None:
-    def note(session: Session) -> None:
-        now = session.now()
-        vms = {vm.uuid: (str(states.get(vm.uuid, ABSENT)), now) for vm in session.vms(host=host)}
-        _write(session, host, _Record(vms))
+def _change(session: Session, host: str, change: Callable[[Record, StoredRows], Record]) -> None:
+    """Replace the host's record, and add an event for each difference."""
+    busy = {one.subject for one in session.open_operations() if may_run(one)}
+    declared = StoredRows(session.vms(host=host), session.leases(host=host), busy)
+    before = _read(session, host)
+    after = change(before, declared)
+    add_events(session, host, before, after, declared)
+    session.save_host_record(host, _KIND, msgspec.json.encode(after).decode())
 
-    keep_reading(services, "what libvirt answered", note)
+
+def _of_vm(record: Record, uuid: str) -> Observation:
+    seen = record.vms.get(uuid)
+    return _unanswered(
+        Observation() if seen is None else Observation(seen.state, seen.at, name=seen.name), record.libvirt_silence
+    )
 
 
-def _read(session: Session, host: str) -> _Record:
+def _observed(record: Record) -> ObservedHost:
+    gpus = {
+        address: Observation(seen.state, seen.at, problem="; ".join(seen.problems) or None)
+        for address, seen in record.gpus.items()
+    }
+    shares = {lease: Observation(seen.state, seen.at) for lease, seen in record.shares.items()}
+    answers = None if record.read_at is None else UP
+    return ObservedHost(
+        _unanswered(Observation(answers, record.read_at), record.silence),
+        _unanswered(Observation(), record.libvirt_silence),
+        record.state,
+        record.boot_id,
+        record.booted_at,
+        record.layout,
+        {address: _unanswered(seen, record.silence) for address, seen in gpus.items()},
+        {lease: _unanswered(seen, record.silence) for lease, seen in shares.items()},
+    )
+
+
+def _unanswered(seen: Observation, silence: Silence | None) -> Observation:
+    """The observation as it stands since its host or libvirt does not answer."""
+    return seen if silence is None else replace(seen, unknown_since=silence.since, problem=silence.problem)
+
+
+def _read(session: Session, host: str) -> Record:
     record = session.host_record(host, _KIND)
-    return _Record({}) if record is None else _decode(record.content)
+    return NEVER_LOOKED if record is None else _decode(record.content)
 
 
-def _decode(content: str) -> _Record:
-    read: dict[str, Any] = json.loads(content)
-    vms = {uuid: (str(state), float(at)) for uuid, (state, at) in read["vms"].items()}
-    return _Record(vms, read["unknown_since"], read["problem"])
-
-
-def _write(session: Session, host: str, record: _Record) -> None:
-    """Replace the host's record; VMs that are gone leave it."""
-    known = {vm.uuid for vm in session.vms(host=host)}
-    vms = {uuid: seen for uuid, seen in record.vms.items() if uuid in known}
-    content = {"vms": vms, "unknown_since": record.unknown_since, "problem": record.problem}
-    session.save_host_record(host, _KIND, json.dumps(content))
+def _decode(content: str) -> Record:
+    record: Record = typed_json.decode(content, Record)
+    return record

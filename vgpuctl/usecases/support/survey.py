@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of many hosts: from the store's cache, and read from the host where it has none or a fresh look is wanted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
@@ -9,10 +9,8 @@ from vgpuctl.errors import InventoryError, VgpuctlError
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.plural import counted
-from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
-from vgpuctl.usecases.support.observations import note_failure
-from vgpuctl.usecases.support.readings import keep_reading
+from vgpuctl.usecases.support.observations import note_failure, note_reading
 from vgpuctl.usecases.support.services import Services
 
 
@@ -67,13 +65,6 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
         assert result.value is not None
         generation = generations[result.name]
         if remember:
-            keep_reading(services, "what the hosts answered", _saving(result.name, result.value))
+            note_reading(services, result.name, result.value)
         add(result.name, result.value, generation)
     return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures), tuple(read))
-
-
-def _saving(name: str, facts: HostFacts) -> Callable[[Session], None]:
-    def save(session: Session) -> None:
-        session.save_facts(name, facts, at=facts.read_at)
-
-    return save

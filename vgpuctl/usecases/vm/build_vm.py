@@ -14,6 +14,7 @@ from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.network.ports import connect, disconnect, free_port
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.support.capacities import declared_gpus
+from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.vm import guest
@@ -69,7 +70,7 @@ def build_vm(
     steps, undo = plan_leases(leases, facts)
     build_shares(host, steps, undo, undoing)
     with services.store.transaction() as session:
-        session.save_facts(vm.host, facts, at=facts.read_at)
+        note_facts(session, vm.host, facts)
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.BUILT)
     services.say(f"{vm.domain_name}: {counted(len(leases), 'share')} built")

@@ -7,18 +7,23 @@ from dataclasses import dataclass
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
-from vgpuctl.usecases.support.observations import Observation, describe_state, look, observations
+from vgpuctl.usecases.support.observations import Observation, describe_state, look, observations, observed_shares
 from vgpuctl.usecases.support.services import Services
 
 
 @dataclass(frozen=True)
 class ListedVm:
-    """One VM, its live leases and its last observation. state: the observation in words, with its age."""
+    """One VM, its live leases and its last observation. state: the observation in words, with its age.
+
+    shares: of each lease, the last observation of its device: `held` by the VM, `free`, `taken` by somebody else or
+    `lost` (the host does not have it any more).
+    """
 
     vm: Vm
     leases: tuple[Lease, ...]
     seen: Observation
     state: str
+    shares: Sequence[Observation] = ()
 
 
 def refresh_vms(services: Services, *, tenant: str | None, host: str | None) -> dict[str, VgpuctlError]:
@@ -38,13 +43,11 @@ def list_vms(services: Services, *, tenant: str | None, host: str | None) -> Seq
         vms = session.vms(tenant=tenant, host=host)
         leases = session.leases()
         seen = observations(session, vms)
+        shares = observed_shares(session, leases)
         now = session.now()
-    return [
-        ListedVm(
-            vm,
-            tuple(sorted((lease for lease in leases if lease.vm_uuid == vm.uuid), key=lambda lease: lease.index)),
-            seen[vm.uuid],
-            describe_state(vm, seen[vm.uuid], now),
-        )
-        for vm in sorted(vms, key=lambda vm: (vm.request.tenant, vm.request.name))
-    ]
+    listed = []
+    for vm in sorted(vms, key=lambda vm: (vm.request.tenant, vm.request.name)):
+        own = sorted((lease for lease in leases if lease.vm_uuid == vm.uuid), key=lambda lease: lease.index)
+        said = describe_state(vm, seen[vm.uuid], now)
+        listed.append(ListedVm(vm, tuple(own), seen[vm.uuid], said, tuple(shares[lease.id] for lease in own)))
+    return listed

@@ -7,6 +7,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostError
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.planner.plan import plan_release
+from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.vm.cpu_pins import give_cpus_back
 from vgpuctl.usecases.vm.quarantine import quarantine_killed
@@ -44,5 +45,5 @@ def remember_facts(services: Services, host: HostSession) -> HostFacts:
     """Read the host and keep what it says in the store's cache."""
     facts = host.agent.facts()
     with services.store.transaction() as session:
-        session.save_facts(host.name, facts, at=facts.read_at)
+        note_facts(session, host.name, facts)
     return facts

@@ -15,9 +15,10 @@ from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
     describe_state,
-    note_answer,
     note_failure,
     observations,
+    observed_shares,
+    read_domains,
 )
 from vgpuctl.usecases.support.services import HostSession, Services
 
@@ -29,7 +30,7 @@ class ShownVm:
 
     guest_devices: what QEMU says is on the guest's PCI buses. host_problem: why libvirt could not be asked; then
     domain_state is unknown, and observation says what was last observed. holders is empty when the agent could not be
-    asked. state: the observation in words.
+    asked. state: the observation in words. shares: of each lease, the last observation of its device.
     preemption: terms on which it may be preempted; None if it never is.
     """
 
@@ -43,6 +44,7 @@ class ShownVm:
     preemption: PreemptionTerms | None = None
     observation: Observation = NEVER_OBSERVED
     state: str = ""
+    shares: tuple[Observation, ...] = ()
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
@@ -59,21 +61,24 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
             shown = replace(shown, host_problem=shown.host_problem or error.message)
     with services.store.reading() as session:
         seen = observations(session, [vm])[vm.uuid]
-        return replace(shown, observation=seen, state=describe_state(vm, seen, session.now()))
+        shares = observed_shares(session, leases)
+        shown = replace(shown, observation=seen, state=describe_state(vm, seen, session.now()))
+        return replace(shown, shares=tuple(shares[lease.id] for lease in leases))
 
 
 def _ask_libvirt(services: Services, shown: ShownVm) -> ShownVm:
     """Read what libvirt and QEMU say, and record it; no answer is recorded too."""
     vm = shown.vm
     try:
+        found = read_domains(services, vm.host).get(vm.uuid)
+        if found is None:
+            return shown
         hypervisor = services.host(vm.host).hypervisor
-        state = hypervisor.state(vm.domain_name, uuid=vm.uuid)
-        note_answer(services, vm, state)
         return replace(
             shown,
-            domain_state=state.value if state else None,
-            xml=hypervisor.xml(vm.domain_name) if state else None,
-            guest_devices=tuple(hypervisor.pci_devices(vm.domain_name)) if state is DomainState.RUNNING else (),
+            domain_state=found.state.value,
+            xml=hypervisor.xml(found.name),
+            guest_devices=tuple(hypervisor.pci_devices(found.name)) if found.state is DomainState.RUNNING else (),
         )
     except VgpuctlError as error:
         note_failure(services, vm.host, error)

@@ -21,7 +21,7 @@ from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.support.capacities import cached_capacities, capacity_of, declared_gpus, read_promises
-from vgpuctl.usecases.support.observations import note_state
+from vgpuctl.usecases.support.observations import note_facts, note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
@@ -124,7 +124,7 @@ class _MadeRoom(Exception):
 def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | None, undoing: Undo) -> Vm:
     facts = host.agent.facts()
     with services.store.transaction() as session:
-        session.save_facts(vm.host, facts, at=facts.read_at)
+        note_facts(session, vm.host, facts)
         leases: Sequence[Lease] = session.leases(vm_uuid=vm.uuid)
     wanted = sum(gpu.count for gpu in vm.request.gpus)
     if len(leases) != wanted or (vm.state is VmState.STOPPED and not leases):

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of a host's observations: GPUs that vanish, come back or move, and hosts that give no answer."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.fleet_factory import a40_host
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.errors import AgentBroken, HostKeyChanged, HostUnreachable, LibvirtMissing, VgpuctlError
+from vgpuctl.usecases.support.observation_record import (
+    MISSING_KEPT_S,
+    NEVER_LOOKED,
+    Record,
+    StoredRows,
+    with_domains,
+    with_facts,
+    without_answer,
+)
+
+NOTHING = StoredRows((), ())
+FACTS = a40_host("gpu1").facts
+ADDRESS = FACTS.gpus[0].address
+
+
+def seen(facts: HostFacts = FACTS, record: Record = NEVER_LOOKED, *, now: float = 1000.0) -> Record:
+    return with_facts(record, facts, NOTHING, now, before=FACTS)
+
+
+def test_a_gpu_that_vanishes_is_missing_with_its_last_reading_until_it_was_away_for_a_week() -> None:
+    empty = replace(FACTS, gpus=())
+    gone = seen(empty, seen(), now=1010.0)
+    assert gone.gpus[ADDRESS].state == "missing"
+    assert gone.gpus[ADDRESS].at == 1000.0
+    assert gone.gpus[ADDRESS].last == FACTS.gpus[0]
+    later = with_facts(gone, empty, NOTHING, 2000.0, before=empty)
+    assert later.gpus[ADDRESS].last == FACTS.gpus[0]
+    assert seen(FACTS, later).gpus[ADDRESS].state == "present"
+    assert with_facts(gone, empty, NOTHING, 1001.0 + MISSING_KEPT_S, before=empty).gpus == {}
+
+
+def test_a_card_in_another_slot_is_not_missing() -> None:
+    known = replace(FACTS.gpus[0], uuid="GPU-1")
+    before = seen(replace(FACTS, gpus=(known,)))
+    after = seen(replace(FACTS, gpus=(replace(known, address="0000:99:00.0"),)), before)
+    assert list(after.gpus) == ["0000:99:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "is_libvirt_asked"),
+    [
+        (HostUnreachable("no route"), "unreachable", False),
+        (HostKeyChanged("another key"), "host-key-changed", False),
+        (AgentBroken("it talks nonsense"), "unusable", True),
+        (LibvirtMissing("no socket"), "up", False),
+    ],
+)
+def test_a_host_that_does_not_answer_says_how(error: VgpuctlError, state: str, is_libvirt_asked: bool) -> None:
+    silent = without_answer(seen(), error, 1020.0)
+    assert silent.state == state
+    assert (silent.libvirt_silence is None) is is_libvirt_asked
+    again = without_answer(silent, error, 1030.0)
+    assert again.silence == silent.silence, "the time is that of the first attempt"
+    assert again.gpus == seen().gpus, "what was observed stays, with its time"
+    back = seen(FACTS, with_domains(again, {}, NOTHING, 1040.0), now=1040.0)
+    assert (back.silence, back.libvirt_silence) == (None, None)
+
+
+def test_a_new_boot_has_its_time() -> None:
+    before = seen()
+    assert seen(FACTS, before, now=1010.0).booted_at == 1000.0
+    after = seen(replace(FACTS, boot_id="another"), before, now=1020.0)
+    assert (after.boot_id, after.booted_at) == ("another", 1020.0)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of observations: what changed on a host between two records of it.
+
+A change to what the store declares is no news; a change away from it is, and the way back.
+"""
+
+from collections.abc import Iterator
+
+from vgpuctl.model.event import Values
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.observation_record import MISSING, Record, Seen, SeenGpu, Silence, StoredRows
+
+
+def add_events(session: Session, host: str, before: Record, after: Record, declared: StoredRows) -> None:
+    """Add the events that turn `before` into `after`."""
+    for kind, subject, detail, was, is_now, tenant in _changes(host, before, after, declared):
+        session.add_event(kind, subject, detail, tenant=tenant, host=host, before=was, after=is_now)
+
+
+_Change = tuple[str, str, str, Values, Values, str | None]
+
+
+def _changes(host: str, before: Record, after: Record, declared: StoredRows) -> Iterator[_Change]:
+    if before.state not in (None, after.state):
+        problem = "" if after.silence is None else after.silence.problem
+        yield "host-observed", host, problem, {"state": before.state}, {"state": after.state}, None
+    if before.boot_id is not None and before.boot_id != after.boot_id:
+        yield "host-rebooted", host, "", {"boot_id": before.boot_id}, {"boot_id": after.boot_id}, None
+    if (before.libvirt_silence is None) != (after.libvirt_silence is None):
+        was, is_now = _word(before.libvirt_silence), _word(after.libvirt_silence)
+        problem = "" if after.libvirt_silence is None else after.libvirt_silence.problem
+        yield "libvirt-observed", host, problem, {"state": was}, {"state": is_now}, None
+    if after.layout is not None and after.layout != (before.layout or ()):
+        text = "; ".join(after.layout) or "as declared"
+        yield (
+            "layout-observed",
+            host,
+            text,
+            {"differences": list(before.layout or ())},
+            {"differences": list(after.layout)},
+            None,
+        )
+    yield from _gpu_changes(host, before, after)
+    for vm in declared.vms:
+        yield from _thing(
+            "vm-observed", vm.domain_name, f"declared {vm.state}", before.vms, after.vms, vm.uuid, vm.request.tenant
+        )
+    for lease in declared.leases:
+        subject, share = f"{lease.tenant}.{lease.vm_name}", f"{lease.share.profile} {lease.share.device}"
+        yield from _thing("share-observed", subject, share, before.shares, after.shares, lease.id, lease.tenant)
+
+
+def _thing(
+    kind: str, subject: str, text: str, before: dict[str, Seen], after: dict[str, Seen], key: str, tenant: str
+) -> Iterator[_Change]:
+    was, is_now = before.get(key), after.get(key)
+    if is_now is None or (is_now.as_declared and (was is None or was.as_declared)):
+        return
+    if was is not None and (was.state, was.name, was.as_declared) == (is_now.state, is_now.name, is_now.as_declared):
+        return
+    named = "" if is_now.name is None else f"; its domain is named {is_now.name}"
+    yield kind, subject, text + named, {} if was is None else {"state": was.state}, {"state": is_now.state}, tenant
+
+
+def _gpu_changes(host: str, before: Record, after: Record) -> Iterator[_Change]:
+    places = {seen.uuid: address for address, seen in before.gpus.items() if seen.uuid is not None}
+    for address, is_now in after.gpus.items():
+        was = before.gpus.get(address)
+        moved_from = places.get(is_now.uuid) if is_now.uuid is not None else None
+        if moved_from not in (None, address) and is_now.state != MISSING:
+            yield (
+                "gpu-moved",
+                f"{host} {address}",
+                f"GPU {is_now.uuid}",
+                {"address": moved_from},
+                {"address": address},
+                None,
+            )
+        elif before.read_at is not None and _about(was) != _about(is_now):
+            text = "; ".join(is_now.problems)
+            yield "gpu-observed", f"{host} {address}", text, _about(was), _about(is_now), None
+
+
+def _about(seen: SeenGpu | None) -> Values:
+    """What counts as a change of a GPU: problems in other words of the same GPU do too."""
+    return {} if seen is None else {"state": seen.state, "uuid": seen.uuid, "problems": list(seen.problems)}
+
+
+def _word(silence: Silence | None) -> str:
+    return "answers" if silence is None else "no answer"

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of one host's observations: the last state of the host, its GPUs, shares and VMs, each with its time.
+
+Values and functions without a store: observations.py reads and writes the record, observation_events.py tells what
+changed between two of them. Times are the store's, in seconds since the epoch, UTC.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts
+from vgpuctl.errors import (
+    AgentBroken,
+    CommandTimedOut,
+    HostKeyChanged,
+    HostKeyUnknown,
+    HostUnreachable,
+    LibvirtMissing,
+    PythonMissing,
+    VgpuctlError,
+)
+from vgpuctl.guests.domain_facts import DomainState, NamedState
+from vgpuctl.model.lease import Lease, LeaseState, Share
+from vgpuctl.model.vm import Vm, VmState
+
+ABSENT = "absent"
+"""libvirt answered that it has no such domain."""
+PRESENT, UNREADABLE, MISSING = "present", "unreadable", "missing"
+HELD, FREE, TAKEN, LOST = "held", "free", "taken", "lost"
+UP, UNREACHABLE, KEY_CHANGED, UNUSABLE = "up", "unreachable", "host-key-changed", "unusable"
+MISSING_KEPT_S = 7 * 86_400.0
+"""A GPU that was not seen for so long leaves the record: its card was taken out for good."""
+
+EXPECTED_STATES = {VmState.RUNNING: DomainState.RUNNING, VmState.STOPPED: DomainState.SHUT_OFF}
+_EXPECTED_SHARES = {LeaseState.RUNNING: (HELD,), LeaseState.BUILT: (FREE, LOST)}
+_STATE_OF_ERROR: tuple[tuple[type[VgpuctlError], str], ...] = (
+    (HostKeyChanged, KEY_CHANGED),
+    (HostKeyUnknown, KEY_CHANGED),
+    (HostUnreachable, UNREACHABLE),
+    (CommandTimedOut, UNREACHABLE),
+)
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """No answer since the first attempt that failed. state: what it says of the host, for example `unreachable`."""
+
+    since: float
+    problem: str
+    state: str = UNUSABLE
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A VM or a share. as_declared: False if the store wants another state. name: of the domain, where it differs."""
+
+    state: str
+    at: float
+    as_declared: bool = True
+    name: str | None = None
+
+
+class SeenGpu(msgspec.Struct, frozen=True):
+    """A GPU. problems: the agent's sentences. last: the last reading of a GPU that is missing."""
+
+    state: str
+    at: float
+    uuid: str | None = None
+    problems: tuple[str, ...] = ()
+    last: Gpu | None = None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One host. gpus by address, vms by UUID, shares by lease.
+
+    read_at: when the agent answered. booted_at: when this boot (boot_id) was first seen. silence: of the agent;
+    libvirt_silence: of libvirt. layout: the differences to the declared layout, None where nobody compared.
+    """
+
+    read_at: float | None = None
+    boot_id: str | None = None
+    booted_at: float | None = None
+    silence: Silence | None = None
+    libvirt_silence: Silence | None = None
+    layout: tuple[str, ...] | None = None
+    gpus: dict[str, SeenGpu] = {}
+    vms: dict[str, Seen] = {}
+    shares: dict[str, Seen] = {}
+
+    @property
+    def state(self) -> str | None:
+        """`up`, `unreachable`, `host-key-changed` or `unusable`; None for a host that was never asked."""
+        if self.silence is not None:
+            return self.silence.state
+        return None if self.read_at is None else UP
+
+
+NEVER_LOOKED = Record()
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """The store's rows of one host, at the time of an observation. busy: UUIDs of VMs that a command works on."""
+
+    vms: Sequence[Vm]
+    leases: Sequence[Lease]
+    busy: Collection[str] = ()
+
+
+def with_facts(
+    record: Record,
+    facts: HostFacts,
+    declared: StoredRows,
+    now: float,
+    *,
+    before: HostFacts | None,
+    layout: tuple[str, ...] | None = None,
+) -> Record:
+    """The record after the agent has answered. before: the facts that the store had."""
+    is_new_boot = record.boot_id != facts.boot_id
+    return msgspec.structs.replace(
+        record,
+        read_at=now,
+        boot_id=facts.boot_id,
+        booted_at=now if is_new_boot else record.booted_at,
+        silence=None,
+        layout=record.layout if layout is None else layout,
+        gpus=_gpus(record, facts, now, before),
+        shares=_shares(record, facts, declared, now),
+    )
+
+
+def with_domains(record: Record, domains: Mapping[str, NamedState], declared: StoredRows, now: float) -> Record:
+    """The record after libvirt has listed its domains, by UUID."""
+    vms = {}
+    for vm in declared.vms:
+        found = domains.get(vm.uuid)
+        name = None if found is None or found.name == vm.domain_name else found.name
+        vms[vm.uuid] = _seen_vm(record, vm, None if found is None else found.state, declared, now, name)
+    # libvirt answers over the same connection as the agent: the host is there.
+    silence = record.silence if record.silence is not None and record.silence.state == UNUSABLE else None
+    return msgspec.structs.replace(record, vms=vms, silence=silence, libvirt_silence=None)
+
+
+def with_domain(record: Record, vm: Vm, state: DomainState | None, declared: StoredRows, now: float) -> Record:
+    """The record after libvirt has answered for one VM; VMs that are gone leave it."""
+    known = {one.uuid for one in declared.vms}
+    vms = {uuid: seen for uuid, seen in record.vms.items() if uuid in known}
+    if vm.uuid in known:
+        vms[vm.uuid] = _seen_vm(record, vm, state, declared, now, None)
+    return msgspec.structs.replace(record, vms=vms, libvirt_silence=None)
+
+
+def without_answer(record: Record, error: VgpuctlError, now: float) -> Record:
+    """The record after the host gave no answer, or its agent or libvirt alone."""
+    agent, libvirt = record.silence, record.libvirt_silence
+    if not isinstance(error, LibvirtMissing):
+        agent = _silence(agent, error, now)
+    if not isinstance(error, (AgentBroken, PythonMissing)):
+        libvirt = _silence(libvirt, error, now)
+    return msgspec.structs.replace(record, silence=agent, libvirt_silence=libvirt)
+
+
+def _silence(before: Silence | None, error: VgpuctlError, now: float) -> Silence:
+    state = next((state for kind, state in _STATE_OF_ERROR if isinstance(error, kind)), UNUSABLE)
+    return Silence(now if before is None else before.since, error.message, state)
+
+
+def _seen_vm(
+    record: Record, vm: Vm, state: DomainState | None, declared: StoredRows, now: float, name: str | None
+) -> Seen:
+    word = ABSENT if state is None else state.value
+    is_expected = vm.state not in EXPECTED_STATES or (name is None and word == EXPECTED_STATES[vm.state])
+    as_declared = is_expected or (vm.uuid in declared.busy and _was_declared(record.vms.get(vm.uuid)))
+    return Seen(word, now, as_declared, name)
+
+
+def _was_declared(before: Seen | None) -> bool:
+    return before is None or before.as_declared
+
+
+def _gpus(record: Record, facts: HostFacts, now: float, before: HostFacts | None) -> dict[str, SeenGpu]:
+    gpus = {
+        gpu.address: SeenGpu(UNREADABLE if gpu.unread else PRESENT, now, gpu.uuid, tuple(gpu.problems))
+        for gpu in facts.gpus
+    }
+    there = {seen.uuid for seen in gpus.values() if seen.uuid is not None}
+    read_before = {} if before is None else {gpu.address: gpu for gpu in before.gpus}
+    for address, seen in record.gpus.items():
+        if address in gpus or seen.uuid in there or now - seen.at > MISSING_KEPT_S:
+            continue
+        gpus[address] = SeenGpu(MISSING, seen.at, seen.uuid, last=seen.last or read_before.get(address))
+    return gpus
+
+
+def _shares(record: Record, facts: HostFacts, declared: StoredRows, now: float) -> dict[str, Seen]:
+    unread = {gpu.address for gpu in facts.gpus if gpu.unread}
+    shares = {}
+    for lease in declared.leases:
+        before = record.shares.get(lease.id)
+        holders = _holders(facts, lease.share)
+        is_unknown = holders is None and (lease.share.gpu in unread or bool(facts.unread_functions))
+        if is_unknown or not lease.state.is_attached():
+            if before is not None:
+                shares[lease.id] = before
+            continue
+        state = LOST if holders is None else _share_state(holders, lease)
+        is_expected = state in _EXPECTED_SHARES[lease.state]
+        as_declared = is_expected or (lease.vm_uuid in declared.busy and _was_declared(before))
+        shares[lease.id] = Seen(state, now, as_declared)
+    return shares
+
+
+def _share_state(holders: Sequence[Holder], lease: Lease) -> str:
+    if not holders:
+        return FREE
+    return HELD if any(one.vm_uuid == lease.vm_uuid for one in holders) else TAKEN
+
+
+def _holders(facts: HostFacts, share: Share) -> Sequence[Holder] | None:
+    """The processes that hold a share's device; None where the host has no such device."""
+    for gpu in facts.gpus:
+        if share.mdev_uuid is not None:
+            for mdev in gpu.mdevs:
+                if mdev.uuid == share.mdev_uuid:
+                    return mdev.holders
+        elif share.function == gpu.address:
+            return gpu.holders
+        else:
+            for vf in gpu.vfs:
+                if vf.address == share.function and share.type_id in (None, vf.current_type):
+                    return vf.holders
+    return None

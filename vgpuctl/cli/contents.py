@@ -125,6 +125,16 @@ SECTIONS = (
         },
     ),
     CommandSection(
+        "Maintenance of hosts and GPUs",
+        "maintenance",
+        {
+            "cordon-host": "Take a host or GPU out of placement; its VMs go on.",
+            "uncordon-host": "Let a cordoned host or GPU take VMs again.",
+            "quarantine-gpu": "Put a GPU or VF in quarantine; no VM starts on it.",
+            "release-gpu": "Release a GPU or VF from quarantine.",
+        },
+    ),
+    CommandSection(
         "Operation",
         "operate",
         {

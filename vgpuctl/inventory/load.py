@@ -64,6 +64,10 @@ class Inventory:
             found.extend(files.warnings)
         return tuple(dict.fromkeys(found))
 
+    def require(self, host: str) -> None:
+        """Raise InventoryError with near names for a host that the inventory does not have."""
+        self._host(host)
+
     def groups_of(self, host: str) -> tuple[str, ...]:
         """Names of the groups a host is in, directly or through their children, without `all`; sorted."""
         return tuple(sorted(group.name for group in self._host(host).lineage if group.name != "all"))

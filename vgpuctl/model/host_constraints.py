@@ -4,7 +4,8 @@
 from dataclasses import dataclass
 
 from vgpuctl.model.constraints import Label
-from vgpuctl.model.layout import GpuMatch
+from vgpuctl.model.layout import GpuLayout, GpuMatch
+from vgpuctl.model.restriction import Restriction
 
 ALL_GPUS = GpuMatch()
 
@@ -48,5 +49,22 @@ class HostConstraints:
 
 
 NO_HOST_CONSTRAINTS = HostConstraints()
+
+
+@dataclass(frozen=True)
+class HostRules:
+    """Everything that people and findings say of one host beside its facts.
+
+    constraints: of the inventory. declared: the entries of its layout; a GPU that no entry matches serves what it can.
+    restrictions: of the store, about this host and about cards that are or were in it.
+    """
+
+    host: str
+    constraints: HostConstraints = NO_HOST_CONSTRAINTS
+    declared: tuple[GpuLayout, ...] = ()
+    restrictions: tuple[Restriction, ...] = ()
+
+
+NO_RULES = HostRules("")
 
 NO_GPU_CONSTRAINTS = GpuConstraints()

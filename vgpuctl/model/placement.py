@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, HostConstraints
+from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, HostConstraints, HostRules
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import GuestNodes
+from vgpuctl.model.restriction import Restriction
 
 
 class NodePromise(NamedTuple):
@@ -30,7 +31,7 @@ class HostCapacity:
 
     constraints: what the inventory says. groups: (tenant, group) of the VMs there.
     declared: what the layout says of the GPUs; one that no entry matches serves what it can.
-    promised: by NUMA node; a host with one node has one entry.
+    promised: by NUMA node; a host with one node has one entry. restrictions: as in HostRules.
     """
 
     name: str
@@ -40,6 +41,12 @@ class HostCapacity:
     groups: frozenset[tuple[str, str]] = frozenset()
     declared: tuple[GpuLayout, ...] = ()
     promised: tuple[NodePromise, ...] = ()
+    restrictions: tuple[Restriction, ...] = ()
+
+    @property
+    def rules(self) -> HostRules:
+        """What people and findings say of the host."""
+        return HostRules(self.name, self.constraints, self.declared, self.restrictions)
 
 
 @dataclass(frozen=True)

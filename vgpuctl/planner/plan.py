@@ -1,30 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps for one share, kind by kind; leaves doing them to the agent and their order among VMs to the use cases."""
 
-from collections.abc import Sequence
-
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
-from vgpuctl.model.layout import GpuLayout
+from vgpuctl.model.host_constraints import NO_RULES, HostRules
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.declared import declared_of
+from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kinds import kind_of, live_gpu
 from vgpuctl.sharing.occupancy import gpu_at, vf_at
 from vgpuctl.sharing.plan import Plan
 
 
-def check_share(wanted: Share, facts: HostFacts, declared: Sequence[GpuLayout] = ()) -> str | None:
+def check_share(wanted: Share, facts: HostFacts, rules: HostRules = NO_RULES) -> str | None:
     """Why the host, freshly read, no longer offers this share; None when it does.
 
     The share comes from a placement over cached facts; nothing of it may exist yet (its own mdev excepted).
-    declared: the entries of the host's layout.
+    rules: what people and findings say of the host.
     """
     gpu = gpu_at(facts, wanted.gpu)
     if gpu is None:
         return f"the host has no GPU at {wanted.gpu} any more"
     if gpu.problems:
         return f"GPU {gpu.address}: {gpu.problems[0]}"
-    refusal = check_declared(wanted, facts, declared)
+    refusal = check_rules(wanted, facts, rules)
     if refusal is not None:
         return f"GPU {gpu.address}: {refusal}"
     surprise = kind_of(wanted.sharing).check(wanted, live_gpu(gpu, facts))
@@ -34,17 +33,24 @@ def check_share(wanted: Share, facts: HostFacts, declared: Sequence[GpuLayout] =
     return surprise
 
 
-def check_declared(wanted: Share, facts: HostFacts, declared: Sequence[GpuLayout]) -> str | None:
-    """Why the layout says that the GPU does not serve this share; None when it may."""
+def check_rules(wanted: Share, facts: HostFacts, rules: HostRules, *, is_kept: bool = False) -> str | None:
+    """Say why a share must not be handed out although it is free: the host, GPU or VF is closed, or the layout has it
+    for something else. None when it may.
+
+    is_kept: a stopped VM kept it; `sharing.gate.refuse_share` says what that changes.
+    """
     gpu = gpu_at(facts, wanted.gpu)
     if gpu is None:
         return None
-    return kind_of(wanted.sharing).refuse_declared(declared_of(gpu, facts.gpus, declared), gpu, wanted.profile)
+    refusal = refuse_share(wanted, gpu, rules, is_kept=is_kept)
+    if refusal is not None:
+        return refusal
+    return kind_of(wanted.sharing).refuse_declared(declared_of(gpu, facts.gpus, rules.declared), gpu, wanted.profile)
 
 
-def check_kept(held: Share, facts: HostFacts, declared: Sequence[GpuLayout]) -> str | None:
-    """Say why a stopped VM cannot start with a share that it kept: its layout has changed, or others use it by now."""
-    refusal = check_declared(held, facts, declared)
+def check_kept(held: Share, facts: HostFacts, rules: HostRules) -> str | None:
+    """Say why a stopped VM cannot start with a share that it kept: the rules have changed, or others use it by now."""
+    refusal = check_rules(held, facts, rules, is_kept=True)
     gpu = gpu_at(facts, held.gpu)
     if refusal is not None or gpu is None:
         return refusal

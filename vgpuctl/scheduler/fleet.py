@@ -76,17 +76,10 @@ class Fleet:
         if name in self.hosts:
             self.remove(name)
         bisect.insort(self._names, name)
-        cards = {}
+        cards, rules = {}, capacity.rules
         for gpu in sorted(capacity.facts.gpus, key=lambda one: one.address):
             busy = self._view.utilisation_percent.get((name, gpu.address), 0.0)
-            reading = read_gpu(
-                name,
-                capacity.facts,
-                gpu,
-                busy_percent=busy,
-                constraints=capacity.constraints,
-                declared=capacity.declared,
-            )
+            reading = read_gpu(rules, capacity.facts, gpu, busy_percent=busy)
             cards[gpu.address] = LeasedGpu(reading, self._classes)
         for lease in leases:
             if lease.share.gpu in cards and lease.state.holds_device():

@@ -11,6 +11,7 @@ from vgpuctl.scheduler.host_memory import cells_on
 from vgpuctl.scheduler.host_nodes import NodeRoom, books_of, guest_nodes
 from vgpuctl.scheduler.request_class import RequestClass
 from vgpuctl.scheduler.scarcity import HostStock, Model
+from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.gpu_state import GpuState
 
 Rooms = tuple[NodeRoom, ...]
@@ -21,12 +22,12 @@ _RoomKind = tuple[int | None, bool]
 
 
 class FleetHost:
-    """One host: its cards by address, in order, and the books of its NUMA nodes. It takes no VM in maintenance."""
+    """One host: its cards by address, in order, and the books of its NUMA nodes. A closed host takes no VM."""
 
     def __init__(self, capacity: HostCapacity, cards: dict[str, LeasedGpu]) -> None:
         self.capacity = capacity
         self.name = capacity.name
-        self.is_open = capacity.constraints.maintenance is None
+        self.is_open = refuse_closed_host(capacity.rules) is None
         self.labels = capacity.constraints.labels
         self.cards = cards
         self.models: tuple[Model, ...] = tuple(dict.fromkeys(card.model for card in cards.values()))

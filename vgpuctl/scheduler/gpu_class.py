@@ -175,6 +175,7 @@ def _describe(reading: GpuReading) -> tuple[Hashable, ...]:
         gpu.numa_node,
         reading.busy_percent,
         reading.constraints,
+        reading.closed,
         reading.declared,
         bool(gpu.displays),
         len(reading.functions),

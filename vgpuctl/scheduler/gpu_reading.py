@@ -4,19 +4,18 @@
 A device is free only if neither says that it is taken.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.model.host_constraints import NO_GPU_CONSTRAINTS, NO_HOST_CONSTRAINTS, GpuConstraints, HostConstraints
-from vgpuctl.model.layout import GpuLayout
+from vgpuctl.model.host_constraints import NO_GPU_CONSTRAINTS, NO_HOST_CONSTRAINTS, GpuConstraints, HostRules
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.sharing.declared import UNDECLARED, Declared, declared_of
+from vgpuctl.sharing.gate import closed_functions, constraints_of, refuse_closed_gpu
 from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, live_gpu
-from vgpuctl.sharing.matching import fits
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.whole_card import find_obstacle
 
@@ -25,8 +24,8 @@ from vgpuctl.sharing.whole_card import find_obstacle
 class GpuReading:
     """The reading of one GPU by facts alone, computed once; leases come and go on top of it.
 
-    vgpus: those the host showed. functions: VFs that carry or serve something. devices: what a lease must name to be
-    one of those vGPUs.
+    vgpus: those the host showed. functions: VFs that carry or serve something, or are in quarantine. devices: what a
+    lease must name to be one of those vGPUs.
     """
 
     host: str
@@ -40,6 +39,7 @@ class GpuReading:
     constraints: GpuConstraints = NO_GPU_CONSTRAINTS
     declared: Declared = UNDECLARED
     obstacle: Refusal | None = None
+    closed: Refusal | None = None
 
     def with_leases(self, leases: Collection[Lease]) -> GpuState:
         """The GPU with everything that is promised on it, too."""
@@ -68,6 +68,7 @@ class GpuReading:
             constraints=self.constraints,
             declared=self.declared,
             obstacle=self.obstacle,
+            closed=self.closed,
         )
 
 
@@ -84,45 +85,30 @@ def with_share(state: GpuState, added: Share) -> GpuState:
     )
 
 
-def read_gpu(
-    host: str,
-    facts: HostFacts,
-    gpu: Gpu,
-    *,
-    busy_percent: float = 0.0,
-    constraints: HostConstraints = NO_HOST_CONSTRAINTS,
-    declared: Sequence[GpuLayout] = (),
-) -> GpuReading:
-    """Work out what the facts and the host's layout say of a GPU. declared: the entries of the layout."""
+def read_gpu(rules: HostRules, facts: HostFacts, gpu: Gpu, *, busy_percent: float = 0.0) -> GpuReading:
+    """Work out what the facts and the rules of its host say of a GPU."""
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     live = live_gpu(gpu, facts)
     found = live.vgpus
     on_functions = {one.function for one in found if one.function != gpu.address}
     return GpuReading(
-        host=host,
+        host=rules.host,
         facts=facts,
         gpu=gpu,
         board=board,
         vgpus=tuple(_held(one.type_id, gpu, board) for one in found),
-        functions=frozenset(on_functions | {one.address for one in gpu.vfs if one.holders or one.problem}),
+        functions=frozenset(
+            on_functions | {one.address for one in gpu.vfs if one.holders or one.problem} | closed_functions(gpu, rules)
+        ),
         devices=frozenset(on_functions | {one.mdev_uuid for one in found if one.mdev_uuid}),
         busy_percent=busy_percent,
-        constraints=constraints_of(gpu, constraints) if constraints is not NO_HOST_CONSTRAINTS else NO_GPU_CONSTRAINTS,
-        declared=declared_of(gpu, facts.gpus, declared),
+        constraints=NO_GPU_CONSTRAINTS
+        if rules.constraints is NO_HOST_CONSTRAINTS
+        else constraints_of(gpu, rules.constraints),
+        declared=declared_of(gpu, facts.gpus, rules.declared),
         obstacle=find_obstacle(live),
+        closed=refuse_closed_gpu(gpu, rules),
     )
-
-
-def constraints_of(gpu: Gpu, constraints: HostConstraints) -> GpuConstraints:
-    """The merged entries that match a GPU; where two give a value, the narrower one counts."""
-    labels = constraints.labels
-    quarantine, speed = None, None
-    for entry in sorted(constraints.gpus, key=lambda one: one.match.rank):
-        if fits(entry.match, gpu):
-            labels |= entry.labels
-            quarantine = entry.quarantine or quarantine
-            speed = entry.speed or speed
-    return GpuConstraints(labels=labels, quarantine=quarantine, speed=speed)
 
 
 def _promised(share: Share) -> HeldVgpu:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType
 from vgpuctl.catalog.names import gpu_instance_slices
+from vgpuctl.model.host_constraints import NO_RULES
 from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import Footprint
 from vgpuctl.scheduler.gpu_reading import read_gpu
@@ -46,8 +47,8 @@ def _relieve_gpu(facts: HostFacts, gpu: Gpu, given_back: Sequence[Share], vm_uui
     )
     for kind in KINDS:
         emptied = kind.freed(emptied, [one for one in given_back if kind_of(one.sharing) is kind])
-    before = read_gpu("", facts, gpu).with_leases(())
-    after = read_gpu("", facts, emptied).with_leases(())
+    before = read_gpu(NO_RULES, facts, gpu).with_leases(())
+    after = read_gpu(NO_RULES, facts, emptied).with_leases(())
     return replace(emptied, types=tuple(_relieve_type(one, before, after) for one in gpu.types))
 
 

@@ -8,6 +8,7 @@ from vgpuctl.model.constraints import Constraints
 from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.restriction import WHOLE_HOST
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.candidates import Candidate
@@ -16,6 +17,8 @@ from vgpuctl.scheduler.fleet_host import FleetHost
 from vgpuctl.scheduler.host_memory import with_more_pages
 from vgpuctl.scheduler.mixed_change import with_mixed_sizes
 from vgpuctl.scheduler.victims import choose_victims
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.gate import refuse_closed_gpu, refuse_closed_host
 
 
 @dataclass(frozen=True)
@@ -147,15 +150,13 @@ def _fewer(fleet: Fleet, request: VmRequest) -> FittingChange | None:
 def _allowed_again(
     request: VmRequest, capacities: Sequence[HostCapacity], leases: Sequence[Lease]
 ) -> Iterator[FittingChange]:
-    """Hosts out of maintenance, GPUs declared otherwise or in quarantine: each host alone, the first that would do."""
+    """Closed hosts, GPUs declared otherwise, closed GPUs: each host alone, the first that would do."""
     for capacity in sorted(capacities, key=lambda one: one.name):
         own = [lease for lease in leases if lease.host == capacity.name]
-        constraints = capacity.constraints
-        if constraints.maintenance is not None:
-            fleet = Fleet([replace(capacity, constraints=replace(constraints, maintenance=None))], own)
-            found = list(
-                _try(fleet, request, f"{capacity.name} were out of maintenance ({constraints.maintenance})", 2)
-            )
+        shut = refuse_closed_host(capacity.rules)
+        if shut is not None and shut.code is not Code.HOST_FENCED:
+            fleet = Fleet([_open_host(capacity)], own)
+            found = list(_try(fleet, request, f"{capacity.name} took VMs again ({shut.reason})", 2))
             if found:
                 yield found[0]
                 return
@@ -165,15 +166,25 @@ def _allowed_again(
             if found:
                 yield found[0]
                 return
-        held = [entry for entry in constraints.gpus if entry.quarantine is not None]
-        if held:
-            healed = tuple(replace(entry, quarantine=None) for entry in constraints.gpus)
-            fleet = Fleet([replace(capacity, constraints=replace(constraints, gpus=healed))], own)
-            reasons = ", ".join(sorted({entry.quarantine or "" for entry in held}))
-            found = list(_try(fleet, request, f"{capacity.name}'s GPUs were out of quarantine ({reasons})", 2))
+        refused = [refuse_closed_gpu(gpu, capacity.rules) for gpu in capacity.facts.gpus]
+        reasons = ", ".join(sorted({one.reason for one in refused if one is not None}))
+        if reasons:
+            fleet = Fleet([_open_gpus(capacity)], own)
+            found = list(_try(fleet, request, f"{capacity.name}'s GPUs took VMs again ({reasons})", 2))
             if found:
                 yield found[0]
                 return
+
+
+def _open_host(capacity: HostCapacity) -> HostCapacity:
+    kept = tuple(one for one in capacity.restrictions if one.device != WHOLE_HOST)
+    return replace(capacity, constraints=replace(capacity.constraints, maintenance=None), restrictions=kept)
+
+
+def _open_gpus(capacity: HostCapacity) -> HostCapacity:
+    kept = tuple(one for one in capacity.restrictions if one.device == WHOLE_HOST)
+    healthy = tuple(replace(entry, quarantine=None) for entry in capacity.constraints.gpus)
+    return replace(capacity, constraints=replace(capacity.constraints, gpus=healthy), restrictions=kept)
 
 
 def _mixed_sizes(

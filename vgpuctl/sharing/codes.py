@@ -11,6 +11,9 @@ class Code(StrEnum):
     HOST_WANTED_OTHER = "host-wanted-other"
     HOST_POOL = "host-pool"
     HOST_MAINTENANCE = "host-maintenance"
+    HOST_CORDONED = "host-cordoned"
+    HOST_DRAINED = "host-drained"
+    HOST_FENCED = "host-fenced"
     HOST_LABELS = "host-labels"
     GROUP_APART = "group-apart"
     GROUP_TOGETHER = "group-together"
@@ -26,6 +29,7 @@ class Code(StrEnum):
     NO_SUCH_TYPE = "no-such-type"
     GPU_LABELS = "gpu-labels"
     GPU_QUARANTINE = "gpu-quarantine"
+    GPU_CORDONED = "gpu-cordoned"
     GPU_PROBLEM = "gpu-problem"
     DECLARED_OTHERWISE = "declared-otherwise"
     RESERVED_BY_LEASE = "reserved-by-lease"
@@ -48,12 +52,15 @@ class Code(StrEnum):
     REFUSED_BY_HOST = "refused-by-host"
 
     def follows_from_the_request(self) -> bool:
-        """True if it follows from the request, the inventory and the cards' models, whatever the hosts' state is."""
+        """True if it follows from the request, operators' words and the cards' models, whatever the hosts' state is."""
         return self in (
             Code.HOST_UNKNOWN,
             Code.HOST_WANTED_OTHER,
             Code.HOST_POOL,
             Code.HOST_MAINTENANCE,
+            Code.HOST_CORDONED,
+            Code.HOST_DRAINED,
+            Code.HOST_FENCED,
             Code.HOST_LABELS,
             Code.HOST_TOO_SMALL,
             Code.HOST_CPUS,
@@ -61,7 +68,12 @@ class Code(StrEnum):
             Code.WRONG_BOARD,
             Code.GPU_LABELS,
             Code.GPU_QUARANTINE,
+            Code.GPU_CORDONED,
         )
+
+    def admits_residents(self) -> bool:
+        """True if it keeps new VMs away, but not those that are on the host and start again."""
+        return self in (Code.HOST_MAINTENANCE, Code.HOST_CORDONED, Code.GPU_CORDONED)
 
     def is_of_the_model(self) -> bool:
         """True if the GPU's model cannot serve the request, whatever its state is."""

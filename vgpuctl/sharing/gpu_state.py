@@ -31,7 +31,7 @@ class GpuState:
     lease_holders: the VMs that hold a lease on this GPU. whole: the VM that holds the whole card. given: profiles
     given to the VM that is being placed. busy_percent: measured utilisation, 0 where nobody measured.
     constraints: of the inventory, with the host's labels. declared: what its layout says of it. obstacle: why it
-    cannot be handed out as a whole.
+    cannot be handed out as a whole. closed: why it takes no new VM at all, whatever is free.
     """
 
     host: str
@@ -47,6 +47,7 @@ class GpuState:
     constraints: GpuConstraints = NO_GPU_CONSTRAINTS
     declared: Declared = UNDECLARED
     obstacle: Refusal | None = None
+    closed: Refusal | None = None
 
     @property
     def title(self) -> str:

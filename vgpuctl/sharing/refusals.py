@@ -41,13 +41,9 @@ def declared_otherwise(reason: str, state: GpuState) -> Refusal:
 
 
 def refuse_unusable(state: GpuState) -> Refusal | None:
-    """Refuse a GPU that has a problem, is in quarantine, or is given away as a whole."""
-    if state.constraints.quarantine is not None:
-        return Refusal(
-            Code.GPU_QUARANTINE,
-            f"in quarantine: {state.constraints.quarantine}",
-            "take the quarantine out of the inventory's vgpu_placing",
-        )
+    """Refuse a GPU that has a problem, is in quarantine or cordoned, or is given away as a whole."""
+    if state.closed is not None:
+        return state.closed
     if state.gpu.problems:
         return Refusal(
             Code.GPU_PROBLEM,

@@ -5,12 +5,12 @@ from sqlalchemy import delete, select
 
 from vgpuctl.model.restriction import Restriction, RestrictionKind
 from vgpuctl.store import codec, tables
-from vgpuctl.store.rows import Rows
+from vgpuctl.store.hosts import HostRows
 
 _RESTRICTIONS = tables.restrictions
 
 
-class RestrictionRows(Rows):
+class RestrictionRows(HostRows):
     """Set, lift and list restrictions."""
 
     def restrict(
@@ -25,9 +25,11 @@ class RestrictionRows(Rows):
     ) -> bool:
         """Set a restriction in the name of the one who opened the store. Returns False when there is one of this kind.
 
-        device: a PCI address, or WHOLE_HOST. One that is there stays as it is: its reason, its finding and its time.
+        device: a PCI address, or WHOLE_HOST. gpu_uuid: only of a whole GPU, never of a VF. A restriction that is there
+        stays as it is: its reason, its finding and its time. The host's generation is counted up, so that a placement
+        that was decided before is decided again.
         """
-        return self._insert_if_absent(
+        is_new = self._insert_if_absent(
             _RESTRICTIONS,
             host=host,
             device=device,
@@ -38,6 +40,9 @@ class RestrictionRows(Rows):
             set_by=codec.plain_text(str(self._actor)),
             set_at=self._clock(),
         )
+        if is_new:
+            self._count_change(host)
+        return is_new
 
     def lift_restriction(self, host: str, device: str, kind: RestrictionKind) -> bool:
         """Lift a restriction. Returns False when there is none."""

@@ -18,6 +18,7 @@ from vgpuctl.store.vpcs import VpcRows
 class Session(
     QuotaRows,
     ReservationRows,
+    RestrictionRows,
     VmRows,
     VolumeRows,
     VpcRows,
@@ -26,7 +27,6 @@ class Session(
     OperationRows,
     HostRecordRows,
     ImageRows,
-    RestrictionRows,
     CareRows,
 ):
     """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,

@@ -53,7 +53,7 @@ GROUP = frozenset({("acme", "web")})
         (
             vm("A40-8Q"),
             [replace(a40_host("a"), constraints=HostConstraints(maintenance="new fans"))],
-            ("a were out of maintenance (new fans)", "a"),
+            ("a took VMs again (in maintenance: new fans)", "a"),
         ),
         (
             vm("A40-8Q"),
@@ -62,7 +62,7 @@ GROUP = frozenset({("acme", "web")})
                     a40_host("a"), constraints=HostConstraints(gpus=(GpuConstraints(GpuMatch(), quarantine="Xid 79"),))
                 )
             ],
-            ("a's GPUs were out of quarantine (Xid 79)", "a"),
+            ("a's GPUs took VMs again (in quarantine: Xid 79)", "a"),
         ),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",

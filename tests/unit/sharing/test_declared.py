@@ -69,7 +69,7 @@ def test_every_kind_serves_its_own_use_alone(text: str, kind: str) -> None:
     capacity = declared(make(), KINDS[kind])
     free = place(vm(text), [make()], [])
     answer = explain(vm(text), [capacity], [])
-    live = check_share(free.shares[0], capacity.facts, capacity.declared)
+    live = check_share(free.shares[0], capacity.facts, capacity.rules)
     if kind in served:
         assert isinstance(answer, Placement) and live is None
         return
@@ -134,7 +134,7 @@ def test_a_card_with_mig_instances_is_never_taken_as_a_whole() -> None:
         capacity = host("gpu1", live) if layout is None else declared(host("gpu1", live), layout)
         refused = explain(vm("passthrough"), [capacity], [])
         assert isinstance(refused, list) and refused[0].code == "mig-on"
-        assert "2 MIG instances" in (check_share(chosen, capacity.facts, capacity.declared) or "")
+        assert "2 MIG instances" in (check_share(chosen, capacity.facts, capacity.rules) or "")
 
 
 def test_equal_cards_of_other_layouts_are_not_taken_for_each_other() -> None:
@@ -153,7 +153,7 @@ def test_a_card_that_the_host_shows_its_console_on_is_given_away_only_when_decla
     assert "primary display" in (check_share(chosen, host("gpu1", card).facts) or "")
     allowed = declared(host("gpu1", card), PassthroughLayout())
     assert place(vm("passthrough"), [allowed], []).shares[0].function == card.address
-    assert check_share(chosen, allowed.facts, allowed.declared) is None
+    assert check_share(chosen, allowed.facts, allowed.rules) is None
 
 
 def test_a_companion_in_use_or_in_a_group_with_others_keeps_the_card() -> None:

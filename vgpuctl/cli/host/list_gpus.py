@@ -32,13 +32,14 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
             if not listed.gpu.problems
             and listed.observation.state != "missing"
             and listed.libvirt_problem is None
+            and listed.closed is None
             and (any(type_.creatable for type_ in listed.gpu.types) or (listed.gpu.sharing and not listed.leases))
         ]
     if as_json:
         print_json(gpus)
     else:
         print_table(
-            ["HOST", "GPU", "BOARD", "SHARING", "VFS", "NUMA", "DRIVER", "LEASES", "SEEN", "PROBLEMS"],
+            ["HOST", "GPU", "BOARD", "SHARING", "VFS", "NUMA", "DRIVER", "LEASES", "CLOSED", "SEEN", "PROBLEMS"],
             [
                 (
                     listed.host,
@@ -50,6 +51,7 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
                     listed.gpu.driver,
                     ", ".join(f"{lease.tenant}.{lease.vm_name}:{lease.share.profile}" for lease in listed.leases)
                     or None,
+                    listed.closed and f"{listed.closed.code}: {listed.closed.reason}",
                     listed.seen,
                     "; ".join(
                         [

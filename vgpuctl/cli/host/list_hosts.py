@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-hosts: the hosts of the inventory and how they answer."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_json, print_table
 from vgpuctl.cli.support.services import report_failures
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.host.list_hosts import ListedHost
 
 
 @click.command("list-hosts")
@@ -30,6 +33,7 @@ def command(as_json: bool, **where: Any) -> None:
                 {
                     "host": host.name,
                     "layout": host.layout,
+                    "closed": host.closed,
                     "facts": host.facts,
                     "problem": host.problem and host.problem.message,
                     "libvirt_problem": host.libvirt_problem and host.libvirt_problem.message,
@@ -40,11 +44,12 @@ def command(as_json: bool, **where: Any) -> None:
         )
     else:
         print_table(
-            ["HOST", "STATE", "GPUS", "CPUS", "MEMORY", "KERNEL", "LIBVIRT", "QEMU", "DRIVER", "LAYOUT"],
+            ["HOST", "STATE", "CLOSED", "GPUS", "CPUS", "MEMORY", "KERNEL", "LIBVIRT", "QEMU", "DRIVER", "LAYOUT"],
             [
                 (
                     host.name,
                     "ok" if host.libvirt_problem is None else "libvirt: no answer",
+                    _closed(host),
                     len(host.facts.gpus),
                     host.facts.cpus,
                     format_mib(host.facts.memory_mib),
@@ -55,7 +60,7 @@ def command(as_json: bool, **where: Any) -> None:
                     host.layout,
                 )
                 if host.facts is not None
-                else (host.name, host.problem and host.problem.reference, *[None] * 8)
+                else (host.name, host.problem and host.problem.reference, _closed(host), *[None] * 8)
                 for host in hosts
             ],
             empty="no host",
@@ -63,3 +68,7 @@ def command(as_json: bool, **where: Any) -> None:
     problems = [(host.name, host.problem or host.libvirt_problem) for host in hosts]
     failures = [(name, problem) for name, problem in problems if problem is not None]
     report_failures(failures, answered=len(hosts) - len(failures))
+
+
+def _closed(host: "ListedHost") -> str | None:
+    return None if host.closed is None else host.closed.reason

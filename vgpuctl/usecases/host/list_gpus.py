@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.catalog.lookup import board_by_pci
+from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.lease import Lease
+from vgpuctl.sharing.gate import refuse_closed_gpu, refuse_closed_host
+from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
@@ -27,6 +30,7 @@ class ListedGpu:
 
     observation: `present`, `unreadable` or `missing`; seen: the same in words, with its age. gpu: of a GPU that is
     missing, the last reading.
+    closed: why it takes no new VM whatever is free: cordoned, in quarantine, or its host is closed.
     """
 
     host: str
@@ -36,6 +40,7 @@ class ListedGpu:
     libvirt_problem: str | None = None
     observation: Observation = NEVER_OBSERVED
     seen: str = ""
+    closed: Refusal | None = None
 
 
 def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
@@ -48,6 +53,7 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
         hosts = observed_hosts(session)
         missing = missing_gpus(session)
         now = session.now()
+    rules = {one.name: one.rules for one in seen.capacities}
     wanted = set(services.hosts())
     read = [(one.name, gpu, _observed(hosts, one.name, gpu)) for one in seen.capacities for gpu in one.facts.gpus]
     read += [(host, gpu, observed) for host, gpu, observed in missing if host in wanted]
@@ -60,6 +66,7 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
             silent.get(host),
             observed,
             describe_age(observed, now),
+            _closed(rules.get(host), gpu),
         )
         for host, gpu, observed in sorted(read, key=lambda one: (one[0], one[1].address))
     ]
@@ -69,6 +76,10 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
 def _observed(hosts: Mapping[str, ObservedHost], host: str, gpu: Gpu) -> Observation:
     """The last observation of a GPU; of facts that an older vgpuctl cached there is none."""
     return NEVER_OBSERVED if host not in hosts else hosts[host].gpus.get(gpu.address, NEVER_OBSERVED)
+
+
+def _closed(rules: HostRules | None, gpu: Gpu) -> Refusal | None:
+    return None if rules is None else refuse_closed_gpu(gpu, rules) or refuse_closed_host(rules)
 
 
 def board_name(gpu: Gpu) -> str:

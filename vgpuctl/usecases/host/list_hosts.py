@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.planner.layout import plan_host
+from vgpuctl.sharing.gate import refuse_closed_host
+from vgpuctl.sharing.offer import Refusal
+from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import ObservedHost, look, observed_hosts
 from vgpuctl.usecases.support.services import Services
@@ -17,6 +20,7 @@ from vgpuctl.usecases.support.survey import survey
 class ListedHost:
     """One host of the inventory: its facts, or why it does not answer.
 
+    closed: why it takes no new VM: cordoned, drained, fenced or in maintenance.
     layout: `as declared`, `2 differences`, or None where no layout is declared. libvirt_problem: why libvirt does not
     answer on a host whose agent does. observed: its last observation, which this look has made.
     """
@@ -27,6 +31,7 @@ class ListedHost:
     layout: str | None = None
     libvirt_problem: VgpuctlError | None = None
     observed: ObservedHost | None = None
+    closed: Refusal | None = None
 
 
 def list_hosts(services: Services) -> Sequence[ListedHost]:
@@ -46,6 +51,7 @@ def list_hosts(services: Services) -> Sequence[ListedHost]:
             _layout_state(services, name, facts.get(name)),
             silent.get(name),
             observed.get(name),
+            refuse_closed_host(rules_of(services, name)),
         )
         for name in names
     ]

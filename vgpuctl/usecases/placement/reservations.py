@@ -13,7 +13,7 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.planner.plan import check_declared
+from vgpuctl.planner.plan import check_rules
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
@@ -69,17 +69,17 @@ def placement_of(
     )
 
 
-def refuse_redeclared(reservation: Reservation | None, capacities: Sequence[HostCapacity]) -> list[HostCapacity]:
-    """Return the hosts. Raises NoCapacity when the layout has a GPU that was promised for something else by now."""
+def refuse_closed_shares(reservation: Reservation | None, capacities: Sequence[HostCapacity]) -> list[HostCapacity]:
+    """Return the hosts. Raises NoCapacity when a GPU that was promised must not be handed out by its host's rules."""
     for host in capacities:
         if reservation is None or host.name != reservation.host:
             continue
         for held in reservation.shares:
-            refusal = check_declared(held, host.facts, host.declared)
+            refusal = check_rules(held, host.facts, host.rules)
             if refusal is not None:
                 raise NoCapacity(
                     f"reservation {reservation.name} has {held.profile} on {held.gpu} of {host.name}: {refusal}",
-                    hint=f"change `vgpu:` of {host.name}, or cancel the reservation and reserve anew",
+                    hint=f"change that of {host.name}, or cancel the reservation and reserve anew",
                 )
     return list(capacities)
 

@@ -6,10 +6,13 @@ from dataclasses import replace
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, UsageError
 from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_time
 from vgpuctl.model.vm import VmRequest, check_name
 from vgpuctl.scheduler.calendar import first_windows, place_over
+from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.usecases.placement.quota import refuse_for_ever
 from vgpuctl.usecases.placement.reservations import bookings_of, describe
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
@@ -55,7 +58,8 @@ def reserve(
             bookings = bookings_of(session)
         found = place_over([request], capacities, bookings, wanted.windows())
         if found is None:
-            raise _conflict(request, wanted, first_windows(request, capacities, bookings, wanted.windows()))
+            first = first_windows(request, capacities, bookings, wanted.windows())
+            raise _conflict(request, wanted, first, capacities)
         (placement,) = found
         made = replace(wanted, host=placement.host, shares=placement.shares)
         generation = next(one.generation for one in capacities if one.name == placement.host)
@@ -79,9 +83,16 @@ def _check_times(begin: float, end: float, every_s: float | None, *, now: float)
         raise UsageError("the reservation would begin again before it ended", hint="give a longer --every")
 
 
-def _conflict(request: VmRequest, wanted: Reservation, first: float | None) -> NoCapacity:
+def _conflict(
+    request: VmRequest, wanted: Reservation, first: float | None, capacities: Sequence[HostCapacity]
+) -> NoCapacity:
+    """Say when it would fit, or else why it does not fit even where nothing is booked."""
+    context: list[str] = []
     hint = "no time in the calendar is free for it; ask for less, or end VMs without a declared end"
     if first is not None:
         length = wanted.end - wanted.begin
         hint = f"the first time it would fit is from {format_time(first)} to {format_time(first + length)} UTC"
-    return NoCapacity(f"{describe(wanted)} is not free for tenant {request.tenant}", hint=hint)
+    else:
+        answer = explain(request, capacities, [])
+        context = [] if isinstance(answer, Placement) else describe_rejections(answer, capacities)
+    return NoCapacity(f"{describe(wanted)} is not free for tenant {request.tenant}", context=context, hint=hint)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import InventoryError
-from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS
+from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, HostRules
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.restriction import Restriction
 from vgpuctl.model.vm import VmState
 from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_memory import with_promised
@@ -26,6 +27,7 @@ from vgpuctl.scheduler.host_memory import with_promised
 if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.store.session import Session
+    from vgpuctl.usecases.support.services import Services
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,12 @@ class StoredPromises:
     """Promises of the store by host; both mappings answer for every host.
 
     footprints: of VMs that run or are on their way, and of stopped ones that keep GPUs. groups: (tenant, group) of the
-    VMs.
+    VMs. restrictions: of every host and GPU.
     """
 
     footprints: Mapping[str, Sequence[Footprint]]
     groups: Mapping[str, frozenset[tuple[str, str]]]
+    restrictions: tuple[Restriction, ...] = ()
 
 
 def read_promises(session: "Session", *, host: str | None = None, without: Collection[str] = ()) -> StoredPromises:
@@ -52,7 +55,7 @@ def read_promises(session: "Session", *, host: str | None = None, without: Colle
             footprints[vm.host].append(footprint_of_vm(vm, keeping.get(vm.uuid, ())))
         if vm.request.constraints.group is not None:
             groups[vm.host] |= {(vm.request.tenant, vm.request.constraints.group)}
-    return StoredPromises(footprints, groups)
+    return StoredPromises(footprints, groups, tuple(session.restrictions()))
 
 
 def capacity_of(
@@ -70,13 +73,28 @@ def capacity_of(
             generation,
             constraints=NO_HOST_CONSTRAINTS if inventory is None else inventory.constraints(name),
             groups=promises.groups[name],
-            declared=declared_gpus(inventory, name),
+            declared=_declared(inventory, name),
+            restrictions=_restrictions_of(name, facts, promises.restrictions),
         ),
         more=promises.footprints[name],
     )
 
 
-def declared_gpus(inventory: "Inventory | None", name: str) -> tuple[GpuLayout, ...]:
+def rules_of(services: "Services", name: str) -> HostRules:
+    """What the inventory and the store say of one host, for a share that is not placed anew. Raises InventoryError."""
+    with services.store.reading() as session:
+        restrictions = tuple(session.restrictions())
+    inventory = services.inventory
+    return HostRules(name, inventory.constraints(name), _declared(inventory, name), restrictions)
+
+
+def _restrictions_of(name: str, facts: HostFacts, every: Sequence[Restriction]) -> tuple[Restriction, ...]:
+    """Those of the host, and those of cards that are in it now."""
+    cards = {gpu.uuid for gpu in facts.gpus if gpu.uuid is not None} if every else set()
+    return tuple(one for one in every if one.host == name or one.gpu_uuid in cards)
+
+
+def _declared(inventory: "Inventory | None", name: str) -> tuple[GpuLayout, ...]:
     """The entries of the host's layout; none without an inventory. Raises InventoryError."""
     layout = None if inventory is None else inventory.layout(name)
     return () if layout is None else layout.gpus

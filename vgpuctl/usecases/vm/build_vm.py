@@ -13,7 +13,7 @@ from vgpuctl.model.volume import wanted_volumes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.network.ports import connect, disconnect, free_port
 from vgpuctl.usecases.placement.quota import refuse_over_quota
-from vgpuctl.usecases.support.capacities import declared_gpus
+from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
@@ -33,7 +33,7 @@ def plan_vm(services: Services, vm: Vm, network: Network | None, placement: Plac
     with services.store.reading() as session:
         refuse_over_quota(session, vm.request, leases)
     facts = host.agent.facts()
-    leases = check_leases(leases, facts, placement.host, declared_gpus(services.inventory, placement.host))
+    leases = check_leases(leases, facts, rules_of(services, placement.host))
     steps, undo = plan_leases(leases, facts)
     attachment = free_port(services, vm, network)
     guest.check_nodes(vm, facts)
@@ -55,7 +55,7 @@ def build_vm(
     """
     host = services.host(vm.host)
     facts = host.agent.facts()
-    reserved, leases = leases, check_leases(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
+    reserved, leases = leases, check_leases(leases, facts, rules_of(services, vm.host))
     if leases != reserved:
         with services.store.transaction() as session:
             for lease in leases:
@@ -66,7 +66,7 @@ def build_vm(
     make_volumes(services, host, vm, attachment, images, undoing)
     if any(kind_of(lease.share.sharing).is_bound_by_libvirt for lease in leases):
         # libvirt binds these when the VM starts, so no step of the agent looks at them again.
-        check_leases(leases, host.agent.facts(), vm.host, declared_gpus(services.inventory, vm.host))
+        check_leases(leases, host.agent.facts(), rules_of(services, vm.host))
     steps, undo = plan_leases(leases, facts)
     build_shares(host, steps, undo, undoing)
     with services.store.transaction() as session:

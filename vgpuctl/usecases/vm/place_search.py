@@ -15,8 +15,8 @@ from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.reservations import (
     placement_of,
+    refuse_closed_shares,
     refuse_for_reservation,
-    refuse_redeclared,
     with_promises,
 )
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
@@ -53,7 +53,7 @@ class PlaceSearch:
         for request in {one.host: one for one in requests}.values():
             self._names = usable_hosts(services, request)
         self._failed = FailedHosts(services, remember=remember)
-        self._capacities = refuse_redeclared(reservation, self._failed.read_others(self._names, refresh=refresh))
+        self._capacities = refuse_closed_shares(reservation, self._failed.read_others(self._names, refresh=refresh))
         self._is_fresh = refresh
 
     @property

@@ -18,7 +18,7 @@ from vgpuctl.agent.wire.steps import (
     TakeOutUplink,
 )
 from vgpuctl.errors import AgentProblem, ConcurrentChange, StateError
-from vgpuctl.model.layout import GpuLayout
+from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import Vm
@@ -50,31 +50,29 @@ def describe_share(lease: Lease) -> str:
     return f"{lease.share.profile} on {lease.share.function}"
 
 
-def check_leases(
-    leases: Sequence[Lease], facts: HostFacts, host: str, declared: Sequence[GpuLayout]
-) -> tuple[Lease, ...]:
+def check_leases(leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> tuple[Lease, ...]:
     """The leases with the drivers found on the live host.
 
-    declared: what the host's layout says of its GPUs.
-    Raises ConcurrentChange when a device is no longer free, or not what the layout has it for.
+    Raises ConcurrentChange when a device is no longer free, or must not be handed out by the host's rules.
     """
     for lease in leases:
-        surprise = check_share(lease.share, facts, declared)
+        surprise = check_share(lease.share, facts, rules)
         if surprise is not None:
-            raise ConcurrentChange(f"{describe_share(lease)} of {host} is no longer free: {surprise}")
+            raise ConcurrentChange(f"{describe_share(lease)} of {rules.host} is no longer free: {surprise}")
     return tuple(replace(lease, share=with_first_drivers(lease.share, facts)) for lease in leases)
 
 
-def refuse_kept(leases: Sequence[Lease], facts: HostFacts, host: str, declared: Sequence[GpuLayout]) -> None:
+def refuse_kept(leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> None:
     """Raise StateError when a device that a stopped VM kept must not serve it now.
 
-    Its layout has it for something else by now, or a card is no longer free as a whole.
+    It is in quarantine, its host is drained or fenced, its layout has it for something else by now, or a card is no
+    longer free as a whole.
     """
     for lease in leases:
-        refusal = check_kept(lease.share, facts, declared)
+        refusal = check_kept(lease.share, facts, rules)
         if refusal is not None:
             raise StateError(
-                f"{lease.tenant}.{lease.vm_name} cannot start with {describe_share(lease)} of {host}: {refusal}",
+                f"{lease.tenant}.{lease.vm_name} cannot start with {describe_share(lease)} of {rules.host}: {refusal}",
                 hint="free the device, or let the VM be placed anew:"
                 f" vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",
             )

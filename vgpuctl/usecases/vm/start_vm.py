@@ -16,11 +16,12 @@ from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.place import place_again
+from vgpuctl.sharing.gate import without_cordon
 from vgpuctl.usecases.network.ports import attachment_of, connect
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.placement.reservations import with_promises
-from vgpuctl.usecases.support.capacities import cached_capacities, capacity_of, declared_gpus, read_promises
+from vgpuctl.usecases.support.capacities import cached_capacities, capacity_of, read_promises, rules_of
 from vgpuctl.usecases.support.observations import note_facts, note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -109,8 +110,13 @@ def _refuse_without_room(services: Services, vms: Sequence[Vm]) -> None:
 
 
 def _open_to_its_own(capacity: HostCapacity) -> HostCapacity:
-    """The host for VMs that have their disks there: maintenance and the groups of VMs keep new VMs away, not these."""
-    return replace(capacity, constraints=replace(capacity.constraints, maintenance=None), groups=frozenset())
+    """The host for VMs that have their disks there: maintenance, cordons and groups keep new VMs away, not these."""
+    return replace(
+        capacity,
+        constraints=replace(capacity.constraints, maintenance=None),
+        restrictions=without_cordon(capacity.restrictions),
+        groups=frozenset(),
+    )
 
 
 def _stop_again(services: Services, vm: Vm, timeout_s: float, reason: str | None) -> None:
@@ -134,7 +140,7 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
             facts = host.agent.facts()
             vm, leases = _reserve_again(services, vm, facts, None)
     else:
-        refuse_kept(leases, facts, vm.host, declared_gpus(services.inventory, vm.host))
+        refuse_kept(leases, facts, rules_of(services, vm.host))
         if vm.nodes is None:
             vm = _record_nodes(services, vm, leases, facts)
     guest.check_nodes(vm, facts)
@@ -186,7 +192,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
             hint="stop or delete another VM there, or wait",
             brief=full.brief,
         ) from full
-    again = check_leases(leases_of(vm, placement), facts, vm.host, capacity.declared)
+    again = check_leases(leases_of(vm, placement), facts, capacity.rules)
     with services.store.transaction() as session:
         refuse_over_quota(session, vm.request, again, is_new=False)
         session.reserve(vm.host, generation, again)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cordon-host: no new VM on a host or GPU."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("cordon-host")
+@click.argument("host")
+@click.option("--gpu", metavar="ADDRESS", help="Cordon only this GPU, by its PCI address.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, shown wherever a VM is refused.")
+@options.dry_run
+@options.one_host
+@options.as_json
+def command(host: str, gpu: str | None, reason: str, dry_run: bool, as_json: bool, **where: Any) -> None:
+    """Take a host or GPU out of placement; its VMs go on, and may be stopped and started.
+
+    Reservations, the queue, gangs and preemption place no VM there either. `uncordon-host` ends it.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.maintenance.cordon_host import cordon_host
+
+    with services(**where) as opened:
+        changed = cordon_host(opened, host, gpu=gpu, reason=reason, dry_run=dry_run)
+    if as_json:
+        print_json({"changed": changed, "host": host, "gpu": gpu, "reason": reason})
+    else:
+        outcome = "would be cordoned" if dry_run else "cordoned"
+        say(f"{host}{f' {gpu}' if gpu else ''}: {outcome if changed else 'no change'}")

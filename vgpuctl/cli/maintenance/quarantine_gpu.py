@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quarantine-gpu: a suspect GPU is given to nobody."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("quarantine-gpu")
+@click.argument("host")
+@click.argument("address")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, shown wherever a VM is refused.")
+@options.dry_run
+@options.one_host
+@options.as_json
+def command(host: str, address: str, reason: str, dry_run: bool, as_json: bool, **where: Any) -> None:
+    """Put a GPU or VF in quarantine, by its PCI address: no VM starts on it until `release-gpu`.
+
+    VMs that run on it go on. The quarantine of a GPU follows its UUID to another slot or host.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.maintenance.quarantine_gpu import quarantine_gpu
+
+    with services(**where) as opened:
+        changed = quarantine_gpu(opened, host, address, reason=reason, dry_run=dry_run)
+    if as_json:
+        print_json({"changed": changed, "host": host, "gpu": address, "reason": reason})
+    else:
+        outcome = "would be in quarantine" if dry_run else "in quarantine"
+        say(f"{host} {address}: {outcome if changed else 'no change'}")

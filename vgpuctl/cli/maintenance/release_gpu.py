@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""release-gpu: a GPU leaves quarantine."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, say
+
+
+@click.command("release-gpu")
+@click.argument("host")
+@click.argument("address")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason why the GPU is trusted again, for the event.")
+@options.dry_run
+@options.one_host
+@options.as_json
+def command(host: str, address: str, reason: str, dry_run: bool, as_json: bool, **where: Any) -> None:
+    """Release a GPU or VF from quarantine, by its PCI address.
+
+    `list-gpus` shows GPUs in quarantine with the finding that caused it.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.maintenance.release_gpu import release_gpu
+
+    with services(**where) as opened:
+        lifted = release_gpu(opened, host, address, reason=reason, dry_run=dry_run)
+    if as_json:
+        print_json({"changed": bool(lifted), "lifted": lifted})
+    else:
+        for one in lifted:
+            say(f"{host} {address}: {'would be released' if dry_run else 'released'} from quarantine: {one.reason}")
+        if not lifted:
+            say(f"{host} {address}: no change, it is in no quarantine")

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gate: whether a host, GPU or VF may be handed out at all, whatever is free on it.
+
+It merges what the inventory declares (maintenance, quarantine) with the restrictions in the store (cordon, drain,
+quarantine, fence). Placing asks it of every host and GPU; paths that do not place (a share that a VM kept, shares of a
+reservation) ask it by `refuse_share`.
+"""
+
+from collections.abc import Iterable
+
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints, HostRules
+from vgpuctl.model.lease import Share
+from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.matching import fits
+from vgpuctl.sharing.offer import Refusal
+
+
+def constraints_of(gpu: Gpu, constraints: HostConstraints) -> GpuConstraints:
+    """The merged entries that match a GPU; where two give a value, the narrower one counts."""
+    labels = constraints.labels
+    quarantine, speed = None, None
+    for entry in sorted(constraints.gpus, key=lambda one: one.match.rank):
+        if fits(entry.match, gpu):
+            labels |= entry.labels
+            quarantine = entry.quarantine or quarantine
+            speed = entry.speed or speed
+    return GpuConstraints(labels=labels, quarantine=quarantine, speed=speed)
+
+
+def refuse_closed_host(rules: HostRules) -> Refusal | None:
+    """Say why the host takes no new VM; None when it may."""
+    kinds = {one.kind: one for one in rules.restrictions if (one.host, one.device) == (rules.host, WHOLE_HOST)}
+    if RestrictionKind.FENCE in kinds:
+        return Refusal(
+            Code.HOST_FENCED,
+            f"it was declared dead: {_told(kinds[RestrictionKind.FENCE])}",
+            f"when it works again, run `vgpuctl uncordon-host {rules.host}`",
+        )
+    for kind, code in ((RestrictionKind.DRAIN, Code.HOST_DRAINED), (RestrictionKind.CORDON, Code.HOST_CORDONED)):
+        if kind in kinds:
+            doing = "is being drained" if kind is RestrictionKind.DRAIN else "is cordoned"
+            reason = f"it {doing}: {_told(kinds[kind])}"
+            return Refusal(code, reason, f"run `vgpuctl uncordon-host {rules.host}`")
+    if rules.constraints.maintenance is not None:
+        return Refusal(
+            Code.HOST_MAINTENANCE,
+            f"in maintenance: {rules.constraints.maintenance}",
+            "take the maintenance out of the inventory's vgpu_placing",
+        )
+    return None
+
+
+def refuse_closed_gpu(gpu: Gpu, rules: HostRules) -> Refusal | None:
+    """Say why the GPU takes no new VM; None when it may."""
+    if not rules.restrictions and not rules.constraints.gpus:
+        return None
+    found = restrictions_on(rules.restrictions, rules.host, gpu.address, gpu.uuid)
+    for one in found:
+        if one.kind is RestrictionKind.QUARANTINE:
+            remedy = f'when it is healthy, run `vgpuctl release-gpu {rules.host} {gpu.address} --reason "…"`'
+            return Refusal(Code.GPU_QUARANTINE, f"in quarantine: {_told(one)}", remedy)
+    quarantine = constraints_of(gpu, rules.constraints).quarantine
+    if quarantine is not None:
+        return Refusal(
+            Code.GPU_QUARANTINE,
+            f"in quarantine: {quarantine}",
+            "take the quarantine out of the inventory's vgpu_placing",
+        )
+    for one in found:
+        remedy = f"run `vgpuctl uncordon-host {rules.host} --gpu {gpu.address}`"
+        return Refusal(Code.GPU_CORDONED, f"it is cordoned: {_told(one)}", remedy)
+    return None
+
+
+def closed_functions(gpu: Gpu, rules: HostRules) -> frozenset[str]:
+    """The VFs of a GPU that are in quarantine by themselves."""
+    return frozenset(
+        one.address
+        for one in (gpu.vfs if rules.restrictions else ())
+        if restrictions_on(rules.restrictions, rules.host, one.address, None)
+    )
+
+
+def refuse_share(share: Share, gpu: Gpu, rules: HostRules, *, is_kept: bool) -> str | None:
+    """Say why a share that needs no placing must not be handed out now; None when it may.
+
+    is_kept: a stopped VM kept it. Cordons and maintenance keep new VMs away, and not this one.
+    """
+    refusals = [refuse_closed_host(rules), refuse_closed_gpu(gpu, rules)]
+    for refusal in refusals:
+        if refusal is not None and not (is_kept and refusal.code.admits_residents()):
+            return refusal.reason
+    if share.function in closed_functions(gpu, rules):
+        [first, *_] = restrictions_on(rules.restrictions, rules.host, share.function, None)
+        return f"VF {share.function} is in quarantine: {_told(first)}"
+    return None
+
+
+def without_cordon(rules: Iterable[Restriction]) -> tuple[Restriction, ...]:
+    """The restrictions that also count for a VM which has its disk on the host."""
+    return tuple(one for one in rules if one.kind is not RestrictionKind.CORDON)
+
+
+def _told(one: Restriction) -> str:
+    return one.reason if one.finding is None else f"{one.reason} ({one.finding})"

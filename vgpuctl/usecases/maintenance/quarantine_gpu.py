@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quarantine-gpu: a suspect GPU or VF is given to nobody."""
+
+from vgpuctl.model.restriction import RestrictionKind
+from vgpuctl.usecases.maintenance.restricted import find_gpu, is_set, set_restriction
+from vgpuctl.usecases.support.services import Services
+
+
+def quarantine_gpu(services: Services, host: str, address: str, *, reason: str, dry_run: bool = False) -> bool:
+    """Put a GPU or VF in quarantine, by its PCI address. VMs that run on it go on, but do not start there again.
+
+    The quarantine of a GPU follows its UUID to another slot or host. Returns whether that is new. Raises NotFound for
+    a GPU that the host does not have.
+    """
+    gpu = find_gpu(services, host, address)
+    if dry_run:
+        return not is_set(services, host, address, RestrictionKind.QUARANTINE)
+    with services.store.transaction() as session:
+        return set_restriction(session, host, address, RestrictionKind.QUARANTINE, reason, gpu)

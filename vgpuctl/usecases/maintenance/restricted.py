@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Restrictions by the names that operators type: a host, or a GPU or VF of a host by its PCI address."""
+
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.errors import NotFound
+from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.survey import survey
+
+
+def find_gpu(services: Services, host: str, address: str) -> Gpu:
+    """The GPU at an address, or the one that a VF belongs to; from cached facts, else read.
+
+    Raises NotFound, and InventoryError for an unknown host.
+    """
+    services.inventory.require(host)
+    seen = survey(services, [host], refresh=False)
+    for _name, error in seen.failures:
+        raise error
+    gpus = [gpu for one in seen.capacities for gpu in one.facts.gpus]
+    for gpu in gpus:
+        if gpu.address == address or any(function.address == address for function in gpu.vfs):
+            return gpu
+    raise NotFound(
+        f"host {host} has no GPU or VF {address}",
+        context=[f"{gpu.address} {gpu.name or ''}".rstrip() for gpu in gpus],
+        hint=f"see `vgpuctl list-gpus --limit {host}`; add --refresh when the hardware was changed",
+    )
+
+
+def is_set(services: Services, host: str, device: str, kind: RestrictionKind) -> bool:
+    """True if there is a restriction of this kind."""
+    with services.store.reading() as session:
+        return (host, device, kind) in [(one.host, one.device, one.kind) for one in session.restrictions()]
+
+
+def set_restriction(
+    session: Session, host: str, device: str, kind: RestrictionKind, reason: str, gpu: Gpu | None = None
+) -> bool:
+    """Set a restriction with its event. gpu: the whole GPU that it is about. Returns False when there is one."""
+    uuid = gpu.uuid if gpu is not None and gpu.address == device else None
+    changed = session.restrict(host, device, kind, reason, gpu_uuid=uuid)
+    if changed:
+        session.add_event(
+            f"{_what(device)}-{_SET[kind]}", _subject(host, device), reason, host=host, after={str(kind): reason}
+        )
+    return changed
+
+
+def lift(session: Session, one: Restriction, reason: str) -> None:
+    """Lift a restriction, with its event."""
+    session.lift_restriction(one.host, one.device, one.kind)
+    session.add_event(
+        f"{_what(one.device)}-{_LIFTED[one.kind]}",
+        _subject(one.host, one.device),
+        reason,
+        host=one.host,
+        before={str(one.kind): one.reason, "finding": one.finding, "set_by": one.set_by},
+    )
+
+
+_SET = {
+    RestrictionKind.CORDON: "cordoned",
+    RestrictionKind.DRAIN: "drained",
+    RestrictionKind.QUARANTINE: "quarantined",
+    RestrictionKind.FENCE: "fenced",
+}
+_LIFTED = {
+    RestrictionKind.CORDON: "uncordoned",
+    RestrictionKind.DRAIN: "uncordoned",
+    RestrictionKind.QUARANTINE: "released",
+    RestrictionKind.FENCE: "trusted",
+}
+
+
+def _what(device: str) -> str:
+    return "host" if device == WHOLE_HOST else "gpu"
+
+
+def _subject(host: str, device: str) -> str:
+    return f"{host} {device}".strip()

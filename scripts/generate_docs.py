@@ -17,6 +17,7 @@ import click
 from vgpuctl import errors
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.cli.main import command
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 from vgpuctl.specs.chassis import CHASSIS
@@ -49,6 +50,8 @@ def pages() -> dict[Path, str]:
     for name, tables in _TABLES.items():
         page = ROOT / "docs" / f"{name}.md"
         made[page] = functools.reduce(_with_table, tables, page.read_text(encoding="utf-8"))
+    events = ROOT / "docs" / "events.md"
+    made[events] = _with_event_kinds(events.read_text(encoding="utf-8"))
     for name, schema in SCHEMAS.items():
         text = json.dumps(schema(), indent=2, ensure_ascii=False)
         made[ROOT / "docs" / "schemas" / f"{name}.json"] = text + "\n"
@@ -60,6 +63,14 @@ def _with_table(page: str, table: Table[Any]) -> str:
     begin, end = f"<!-- fields of {table.name}: made by scripts/generate_docs.py -->", "<!-- end of fields -->"
     first = page.index(begin)
     return f"{page[:first]}{begin}\n{describe_fields(table)}\n{page[page.index(end, first) :]}"
+
+
+def _with_event_kinds(page: str) -> str:
+    """The page with the table of the kinds of events between its two marks."""
+    begin, end = "<!-- kinds of events: made by scripts/generate_docs.py -->", "<!-- end of kinds -->"
+    rows = "\n".join(f"| `{kind}` | {kind.meaning} |" for kind in EventKind)
+    table = f"| kind | what happened |\n|---|---|\n{rows}"
+    return f"{page[: page.index(begin)]}{begin}\n{table}\n{page[page.index(end) :]}"
 
 
 def _command_pages(folder: Path, name: str, one: click.Command | None, parent: click.Context) -> dict[Path, str]:

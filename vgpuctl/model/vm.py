@@ -170,6 +170,11 @@ class Vm:
         return self.request.domain or self.domain or host_name_of(self.request.tenant, self.request.name)
 
     @property
+    def label(self) -> str:
+        """The VM for events: `TENANT.NAME`, also where its domain has another name."""
+        return host_name_of(self.request.tenant, self.request.name)
+
+    @property
     def is_adopted(self) -> bool:
         """True if somebody else defined its domain, whose definition vgpuctl never writes."""
         return self.request.domain is not None

@@ -20,6 +20,7 @@ from vgpuctl.errors import StoreUnusable, UsageError
 from vgpuctl.local_files import folder_beside, publish_new
 from vgpuctl.model.backup import BackupManifest, KeyCopy, StoreKind
 from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store import postgresql_programs, sqlite
 from vgpuctl.store.store import Store
 from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
@@ -82,7 +83,7 @@ def write_backup(store: Store, path: Path, *, with_key: bool) -> BackupManifest:
     if store.read_only_reason is None:
         with store.transaction() as session:
             evidence: Values = {"schema": manifest.schema, "sha256": manifest.sha256, "taken_at": taken_at}
-            session.add_event("store-backed-up", "store", str(path), evidence=evidence)
+            session.add_event(EventKind.STORE_BACKED_UP, "store", str(path), evidence=evidence)
     return manifest
 
 

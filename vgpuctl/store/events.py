@@ -6,6 +6,8 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Row, func, insert, or_, select
 
 from vgpuctl.model.event import EVERY_EVENT, Actor, Event, EventFilter, Values
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vm import Vm
 from vgpuctl.store import codec, tables
 from vgpuctl.store.rows import Rows
 
@@ -17,7 +19,7 @@ class EventRows(Rows):
 
     def add_event(
         self,
-        kind: str,
+        kind: EventKind,
         subject: str,
         detail: str = "",
         *,
@@ -35,7 +37,7 @@ class EventRows(Rows):
         self._write(
             insert(_EVENTS).values(
                 at=self._clock() if at is None else at,
-                kind=kind,
+                kind=kind.value,
                 subject=codec.plain_text(subject),
                 detail=codec.plain_text(detail),
                 tenant=tenant,
@@ -47,6 +49,28 @@ class EventRows(Rows):
                 after=_written(after),
                 evidence=_written(evidence),
             )
+        )
+
+    def add_vm_event(
+        self,
+        kind: EventKind,
+        vm: Vm,
+        detail: str = "",
+        *,
+        before: Values | None = None,
+        after: Values | None = None,
+        evidence: Values | None = None,
+    ) -> None:
+        """Add an event of a VM, with its tenant and host."""
+        self.add_event(
+            kind,
+            vm.label,
+            detail,
+            tenant=vm.request.tenant,
+            host=vm.host,
+            before=before,
+            after=after,
+            evidence=evidence,
         )
 
     def events(self, limit: int | None, wanted: EventFilter = EVERY_EVENT) -> list[Event]:

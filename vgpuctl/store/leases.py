@@ -8,17 +8,22 @@ from typing import Any
 from sqlalchemy import Row, insert, select, update
 
 from vgpuctl.errors import ConcurrentChange, NotFound, UsageError
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState, Share
+from vgpuctl.model.vm import host_name_of
 from vgpuctl.store import codec, tables
+from vgpuctl.store.events import EventRows
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.reclaims import ReclaimRows
 from vgpuctl.store.tenants import TenantRows
 from vgpuctl.store.usage import UsageRows
 
 _LEASES = tables.leases
+_NOTED = {LeaseState.GONE: EventKind.LEASE_RELEASED, LeaseState.BROKEN: EventKind.LEASE_BROKEN}
 
 
-class LeaseRows(UsageRows, TenantRows, ReclaimRows):
+class LeaseRows(UsageRows, TenantRows, ReclaimRows, EventRows):
     """Add, find and change leases. Every added lease and every changed device counts in the host's generation.
 
     The usage ledger follows in the same transaction: a lease whose device is built has an open interval.
@@ -38,6 +43,7 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
         generation = self.bump_generation(host, seen_generation)
         for lease in leases:
             self._insert_lease(lease)
+            self._note_lease(EventKind.LEASE_RESERVED, lease, after=_values(lease.share, lease.state))
         return generation
 
     def leases(self, host: str | None = None, vm_uuid: str | None = None, *, live_only: bool = True) -> list[Lease]:
@@ -74,7 +80,12 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
             state=state.value,
             problem=None if problem is None else codec.plain_text(problem),
         )
-        self._follow(_lease(row), state)
+        lease = _lease(row)
+        self._follow(lease, state)
+        kind = _NOTED.get(state)
+        if kind is not None and state is not lease.state:
+            after: Values = {"state": str(state)}
+            self._note_lease(kind, lease, problem or "", before=_values(lease.share, lease.state), after=after)
 
     def set_lease_share(self, lease_id: str, share: Share) -> None:
         """Replace the share of a live lease: another device, or more known of the same one.
@@ -86,10 +97,24 @@ class LeaseRows(UsageRows, TenantRows, ReclaimRows):
             raise ConcurrentChange(f"the lease of {row.device} on host {row.host} is gone")
         if share.device != row.device:
             self._count_change(row.host)
+            before_move, after_move = (_values(one, LeaseState(row.state)) for one in (_lease(row).share, share))
+            self._note_lease(EventKind.LEASE_MOVED, _lease(row), before=before_move, after=after_move)
         self._change_lease(row, device=share.device, share=codec.encode(share), share_version=codec.SHARE_VERSION)
         if share.gpu != (before := _lease(row)).share.gpu or share.profile != before.share.profile:
             self._end_interval(row.id, self._clock())
             self._follow(replace(before, share=share), before.state)
+
+    def _note_lease(
+        self,
+        kind: EventKind,
+        lease: Lease,
+        detail: str = "",
+        *,
+        before: Values | None = None,
+        after: Values | None = None,
+    ) -> None:
+        label = host_name_of(lease.tenant, lease.vm_name)
+        self.add_event(kind, label, detail, tenant=lease.tenant, host=lease.host, before=before, after=after)
 
     def ledger_faults(self) -> list[str]:
         """Where the usage ledger does not agree with the leases, in words."""
@@ -188,3 +213,7 @@ def _lease(row: Row[Any]) -> Lease:
         LeaseState(row.state),
         row.problem,
     )
+
+
+def _values(share: Share, state: LeaseState) -> Values:
+    return {"state": str(state), "profile": share.profile, "device": share.vfio_device, "gpu": share.gpu}

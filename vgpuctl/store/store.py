@@ -14,8 +14,10 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.logs import timed
 from vgpuctl.model.backup import StoreKind
-from vgpuctl.model.event import NOBODY, Actor
+from vgpuctl.model.event import NOBODY, Actor, Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.queue import QueueEntry
+from vgpuctl.model.vm import host_name_of
 from vgpuctl.store import postgresql, sqlite, upgrade
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
 from vgpuctl.store.claims import Claim, claim_by_operation, claim_row
@@ -99,11 +101,11 @@ class Store:
         """
         if self._engine.dialect.name == "sqlite":
             with claim_by_operation(self.transaction, entry) as claimed:
-                yield claimed
+                yield self._with_events(entry, claimed)
             return
         try:
             with self._engine.connect() as connection:
-                yield claim_row(connection, entry)
+                yield self._with_events(entry, claim_row(connection, entry))
                 connection.commit()
         except SQLAlchemyError as exc:
             raise translate(exc, store_name=self.name) from exc
@@ -131,6 +133,29 @@ class Store:
             sqlite.copy_to(self._engine, path)
         except sqlite3.Error as exc:
             raise StoreUnusable(f"the store {self.name} cannot be copied: {exc}") from exc
+
+    def _with_events(self, entry: QueueEntry, claim: Claim | None) -> Claim | None:
+        """The claim whose changes leave events. A reason that is the same as at the last try leaves none."""
+        if claim is None:
+            return None
+
+        def done() -> None:
+            claim.done()
+            self._note_queue(EventKind.VM_LEFT_QUEUE, entry, "it was served", after={"reason": None})
+
+        def note(reason: str) -> None:
+            claim.note(reason)
+            if reason != entry.reason:
+                self._note_queue(EventKind.VM_WAITS, entry, after={"reason": reason})
+
+        return Claim(done, note)
+
+    def _note_queue(self, kind: EventKind, entry: QueueEntry, detail: str = "", *, after: Values) -> None:
+        with self.transaction() as session:
+            for one in entry.requests:
+                label = host_name_of(one.tenant, one.name)
+                before: Values = {"reason": entry.reason}
+                session.add_event(kind, label, detail, tenant=one.tenant, host=one.host, before=before, after=after)
 
     def close(self) -> None:
         """Close every connection."""

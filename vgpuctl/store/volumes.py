@@ -7,14 +7,17 @@ from typing import Any
 from sqlalchemy import Row, delete, insert, select, update
 
 from vgpuctl.errors import NotFound
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vm import host_name_of
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.store import codec, tables
-from vgpuctl.store.rows import Rows
+from vgpuctl.store.events import EventRows
 
 _VOLUMES = tables.volumes
 
 
-class VolumeRows(Rows):
+class VolumeRows(EventRows):
     """Add, find, change and delete the records of volumes."""
 
     def intend_volume(self, volume: Volume) -> None:
@@ -40,10 +43,17 @@ class VolumeRows(Rows):
         }
         if self._write(update(_VOLUMES).where(*_is(volume)).values(**values)).rowcount != 1:
             raise NotFound(f"{volume} is not recorded in the store {self._store_name}")
+        self._note_volume(
+            EventKind.VOLUME_MADE, volume, after={"pool": volume.pool, "name": volume.name, "path": values["path"]}
+        )
 
     def forget_volume(self, volume: Volume) -> bool:
         """Delete the record of a volume that is gone, or was never made. Returns False when there was none."""
-        return self._write(delete(_VOLUMES).where(*_is(volume))).rowcount == 1
+        if self._write(delete(_VOLUMES).where(*_is(volume))).rowcount != 1:
+            return False
+        before = {"pool": volume.pool, "name": volume.name, "state": str(volume.state)}
+        self._note_volume(EventKind.VOLUME_FORGOTTEN, volume, before=before)
+        return True
 
     def volumes(
         self, *, host: str | None = None, vm_uuid: str | None = None, tenant: str | None = None
@@ -55,6 +65,13 @@ class VolumeRows(Rows):
                 query = query.where(column == value)
         found = [_volume(row) for row in self._read(query)]
         return sorted(found, key=lambda volume: (volume.host, volume.pool, volume.name))
+
+    def _note_volume(
+        self, kind: EventKind, volume: Volume, *, before: Values | None = None, after: Values | None = None
+    ) -> None:
+        label = host_name_of(volume.tenant, volume.vm_name)
+        detail = str(volume.kind)
+        self.add_event(kind, label, detail, tenant=volume.tenant, host=volume.host, before=before, after=after)
 
 
 def _is(volume: Volume) -> tuple[Any, ...]:

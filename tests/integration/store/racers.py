@@ -8,6 +8,7 @@ from multiprocessing.synchronize import Barrier
 
 from tests.integration.store.samples import lease, mdev_share, reserve, some_uuid, vf_share, vm
 from vgpuctl.errors import ConcurrentChange, QuotaExceeded
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
 from vgpuctl.store.store import open_store
@@ -64,7 +65,6 @@ def take_free_devices(url: str, barrier: Barrier, tell: Callable[[object], objec
             try:
                 with store.transaction() as session:
                     session.reserve("gpu1", seen, [lease(vf_share(free[0]))])
-                    session.add_event("reserved", "gpu1", free[0])
             except ConcurrentChange:
                 continue
             taken.append(free[0])
@@ -99,7 +99,7 @@ def die_in_transaction(url: str, barrier: Barrier, tell: Callable[[object], obje
         session.add_vm(vm("dies"))
         session.reserve("gpu1", 0, [lease(vf_share(f"0000:41:00.{number}")) for number in range(2, 8)])
         for number in range(2000):
-            session.add_event("noise", "gpu1", f"{number} " * 50)
+            session.add_event(EventKind.HOST_ADOPTED, "gpu1", f"{number} " * 50)
         tell("in transaction")
         barrier.wait(START_LIMIT_S)
         os.kill(os.getpid(), signal.SIGKILL)

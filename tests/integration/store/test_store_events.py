@@ -5,20 +5,21 @@ import pytest
 
 from tests.integration.store.conftest import Clock
 from vgpuctl.model.event import EVERY_EVENT, Actor, EventFilter
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store.store import Store, open_store
 
 
 @pytest.fixture
 def filled(store: Store, url: str, clock: Clock) -> Store:
-    """Events of two users: 1 a VM, 2 a host, 3 the VM again, 4 a kind with letters that LIKE would take for any."""
+    """Events of two users: 1 a VM, 2 a host, 3 the VM again, 4 another tenant."""
     alice = Actor("create-vm", "alice", "admin-1")
     root = Actor("repair", "alice (root)", "admin-1")
     with open_store(url, clock=clock, actor=alice) as opened, opened.transaction() as session:
-        session.add_event("vm-created", "acme.web-1", tenant="acme", host="gpu1", at=100.0)
-        session.add_event("host-forgotten", "gpu1", host="gpu1", at=200.0)
+        session.add_event(EventKind.VM_CREATED, "acme.web-1", tenant="acme", host="gpu1", at=100.0)
+        session.add_event(EventKind.HOST_ADOPTED, "gpu1", host="gpu1", at=200.0)
     with open_store(url, clock=clock, actor=root) as opened, opened.transaction() as session:
-        session.add_event("vm-repaired", "acme.web-1", tenant="acme", host="gpu2", at=300.0)
-        session.add_event("vm_created", "umbrella.web-1", tenant="umbrella", at=400.0)
+        session.add_event(EventKind.VM_REPAIRED, "acme.web-1", tenant="acme", host="gpu2", at=300.0)
+        session.add_event(EventKind.TENANT_CREATED, "umbrella.web-1", tenant="umbrella", at=400.0)
     return store
 
 
@@ -29,7 +30,8 @@ def filled(store: Store, url: str, clock: Clock) -> Store:
         (EventFilter(("acme.web-1", "gpu1")), [1, 2, 3]),
         (EventFilter(kinds=("vm-*",)), [1, 3]),
         (EventFilter(kinds=("vm-created", "host-*")), [1, 2]),
-        (EventFilter(kinds=("vm_*",)), [4]),
+        (EventFilter(kinds=("tenant-*",)), [4]),
+        (EventFilter(kinds=("vm_*",)), []),
         (EventFilter(kinds=("%",)), []),
         (EventFilter(tenant="acme"), [1, 3]),
         (EventFilter(host="gpu2"), [3]),
@@ -59,7 +61,7 @@ def test_changes_are_told_in_words(store: Store) -> None:
     assert store.read_only_reason is None
     with store.transaction() as session:
         session.add_event(
-            "vm-stopped",
+            EventKind.VM_STOPPED,
             "acme.web-1",
             before={"state": "running", "host": "gpu1", "hosts": ["a", "b"]},
             after={"state": "stopped", "problem": "none", "host": None, "hosts": []},

@@ -10,6 +10,7 @@ from sqlalchemy import make_url
 from tests.integration.store.test_store_opening import assert_only_readable, fill
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import StoreUnusable
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store.store import open_store
 
 
@@ -29,7 +30,7 @@ def test_a_store_on_a_full_disk_is_read_and_a_change_says_so(tmp_path: Path) -> 
                 store.transaction() as session,
             ):
                 for number in range(10_000):
-                    session.add_event("some", "thing", "x" * 10_000 + str(number))
+                    session.add_event(EventKind.HOST_ADOPTED, "thing", "x" * 10_000 + str(number))
         with open_store(url) as store:
             assert_only_readable(store)
             assert store.read_only_reason is not None and "the disk is full" in store.read_only_reason

@@ -2,6 +2,7 @@
 """Restrictions of hosts and GPUs, and the names that events carry."""
 
 from vgpuctl.model.event import Actor
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
 from vgpuctl.store.store import Store, open_store
 
@@ -42,7 +43,7 @@ def test_an_event_names_who_did_it_and_what_changed(store: Store, url: str) -> N
     ann = Actor("create-vm", "ann", "desk")
     with open_store(url, actor=ann) as opened, opened.transaction() as session:
         session.add_event(
-            "vm-created",
+            EventKind.VM_CREATED,
             "acme.web",
             "on gpu1",
             tenant="acme",
@@ -52,7 +53,7 @@ def test_an_event_names_who_did_it_and_what_changed(store: Store, url: str) -> N
             evidence={"reset": "flr", "xids": 0},
             at=7.0,
         )
-        session.add_event("queue-set", "queue")
+        session.add_event(EventKind.QUEUE_SET, "queue")
     with store.reading() as session:
         first, second = session.events(10)
     assert (first.at, first.tenant, first.host, first.actor) == (7.0, "acme", "gpu1", ann)

@@ -21,6 +21,7 @@ from tests.integration.store.samples import (
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, NotFound, StateError, StoreUnusable, UsageError
 from vgpuctl.model.event import EventFilter
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.preemption import PreemptMode, Reclaim, TenantPolicy
 from vgpuctl.model.vm import PreemptionNotice, Vm, VmState
@@ -348,12 +349,12 @@ def test_facts_of_200_hosts_load_fast(store: Store) -> None:
 def test_events_are_listed_last_ones_oldest_first(store: Store, clock: Clock) -> None:
     with store.transaction() as session:
         for number in range(5):
-            session.add_event("vm-created", f"acme/web-{number % 2}", f"number {number}")
-        session.add_event("host-read", "gpu1", at=12.5)
+            session.add_event(EventKind.VM_CREATED, f"acme/web-{number % 2}", f"number {number}")
+        session.add_event(EventKind.HOST_ADOPTED, "gpu1", at=12.5)
         last = session.events(2)
         assert [(event.kind, event.subject, event.detail, event.at) for event in last] == [
             ("vm-created", "acme/web-0", "number 4", clock.now),
-            ("host-read", "gpu1", "", 12.5),
+            ("host-adopted", "gpu1", "", 12.5),
         ]
         assert [event.detail for event in session.events(10, EventFilter(("acme/web-1",)))] == ["number 1", "number 3"]
 

@@ -17,16 +17,19 @@ from vgpuctl.cli.support.output import print_json, print_line
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of our authority; default: VGPUCTL_AUTHORITY_FOLDER, or vgpuctl/authority in the user's data folder.",
 )
+@options.database
 @options.as_json
-def command(names: tuple[str, ...], folder: Path | None, as_json: bool) -> None:
+def command(names: tuple[str, ...], folder: Path | None, database: str | None, as_json: bool) -> None:
     """Create keys and certificates for OVN's databases, and our own authority with the first one.
 
     One for the machine of ovn-central, one named vgpuctl for this command. Hosts get theirs from apply-hosts.
     """
+    from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.network.create_certificate import create_certificates
 
     named = os.environ.get("VGPUCTL_AUTHORITY_FOLDER")
-    made = create_certificates(names, folder or (Path(named) if named else None))
+    with services(database=database) as opened:
+        made = create_certificates(opened, names, folder or (Path(named) if named else None))
     if as_json:
         print_json(made)
         return

@@ -14,6 +14,7 @@ from vgpuctl.guests.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.domain_shape import domain_shape
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.local_files import make_folder, write_file
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.lease import Lease, LeaseState, Share
@@ -26,6 +27,7 @@ from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.usecases.support.layout_records import note_share, shares_made
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.support.vm_values import values_of
 
 if TYPE_CHECKING:
     from vgpuctl.store.store import Session
@@ -111,6 +113,10 @@ def adopt_host(
         if not dry_run:
             _save(services, name, facts, new, found.generation)
             _note_shares(services, name, facts, idle)
+            if new or idle:
+                after = {"vms": [one.vm.label for one in new], "shares": [one.vfio_device for one in idle]}
+                with services.store.transaction() as session:
+                    session.add_event(EventKind.HOST_ADOPTED, name, host=name, after=after)
     layout = HostLayout(gpus=described.entries)
     left = [*found.left, *(LeftAlone(gpu, reason) for gpu, reason in described.left)]
     return Adoption(
@@ -241,7 +247,8 @@ def _save(services: Services, name: str, facts: HostFacts, new: Sequence[Adopted
         session.reserve(name, generation, [lease for one in new for lease in one.leases])
         for one in new:
             session.add_vm(one.vm)
-            session.add_event("vm-adopted", one.vm.domain_name, f"on {name}")
+            detail = f"domain {one.vm.domain_name}"
+            session.add_vm_event(EventKind.VM_ADOPTED, one.vm, detail, after=values_of(one.vm, one.leases))
         for tenant in sorted({one.vm.request.tenant for one in new}):
             used = session.used(tenant)
             for quota in session.quotas(tenant):

@@ -12,6 +12,7 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import SetServiceActive, Step
 from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, UsageError, VgpuctlError
 from vgpuctl.guests.boot_unit import render_boot_unit
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.vm import Hold, VmState
 from vgpuctl.ovn.authority import OWN_NAME
@@ -46,6 +47,7 @@ from vgpuctl.usecases.vm.find_vm import find_vm
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
+_NOTED = {LineOutcome.CHANGED: EventKind.LAYOUT_STEP_DONE, LineOutcome.FAILED: EventKind.LAYOUT_STEP_FAILED}
 _MOST_ROUNDS = 8
 _SHUTDOWN_TIMEOUT_S = 60.0
 # The mode is set and waits for a reset: the next reading shows it, and the reset is a step of the next plan.
@@ -364,7 +366,18 @@ class LayoutRun:
     ) -> None:
         line = Line(self._host, outcome, gpu or "host", text, before, after, reason, hint)
         self._lines.append(line)
+        self._note(line)
         self._tell(line)
+
+    def _note(self, line: Line) -> None:
+        """Add the event of a step that was done or failed; a run that only checks has none."""
+        kind = _NOTED.get(line.outcome)
+        if kind is None or self._options.check:
+            return
+        before, after = ({line.subject: one} if one is not None else None for one in (line.before, line.after))
+        detail = f"{line.text}: {line.reason}" if line.reason else line.text
+        with self._services.store.transaction() as session:
+            session.add_event(kind, self._host, detail, host=self._host, before=before, after=after)
 
 
 def describe_step(step: Step) -> str:

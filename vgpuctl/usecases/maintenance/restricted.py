@@ -3,6 +3,7 @@
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.errors import NotFound
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
@@ -43,7 +44,7 @@ def set_restriction(
     changed = session.restrict(host, device, kind, reason, gpu_uuid=uuid)
     if changed:
         session.add_event(
-            f"{_what(device)}-{_SET[kind]}", _subject(host, device), reason, host=host, after={str(kind): reason}
+            _SET[kind][device != WHOLE_HOST], _subject(host, device), reason, host=host, after={str(kind): reason}
         )
     return changed
 
@@ -52,7 +53,7 @@ def lift(session: Session, one: Restriction, reason: str) -> None:
     """Lift a restriction, with its event."""
     session.lift_restriction(one.host, one.device, one.kind)
     session.add_event(
-        f"{_what(one.device)}-{_LIFTED[one.kind]}",
+        _LIFTED[one.kind][one.device != WHOLE_HOST],
         _subject(one.host, one.device),
         reason,
         host=one.host,
@@ -61,21 +62,19 @@ def lift(session: Session, one: Restriction, reason: str) -> None:
 
 
 _SET = {
-    RestrictionKind.CORDON: "cordoned",
-    RestrictionKind.DRAIN: "drained",
-    RestrictionKind.QUARANTINE: "quarantined",
-    RestrictionKind.FENCE: "fenced",
+    RestrictionKind.CORDON: (EventKind.HOST_CORDONED, EventKind.GPU_CORDONED),
+    RestrictionKind.DRAIN: (EventKind.HOST_DRAINED, EventKind.GPU_DRAINED),
+    RestrictionKind.QUARANTINE: (EventKind.HOST_QUARANTINED, EventKind.GPU_QUARANTINED),
+    RestrictionKind.FENCE: (EventKind.HOST_FENCED, EventKind.GPU_FENCED),
 }
+"""The event of a restriction that is set: of a host, and of a GPU or VF."""
 _LIFTED = {
-    RestrictionKind.CORDON: "uncordoned",
-    RestrictionKind.DRAIN: "uncordoned",
-    RestrictionKind.QUARANTINE: "released",
-    RestrictionKind.FENCE: "trusted",
+    RestrictionKind.CORDON: (EventKind.HOST_UNCORDONED, EventKind.GPU_UNCORDONED),
+    RestrictionKind.DRAIN: (EventKind.HOST_UNCORDONED, EventKind.GPU_UNCORDONED),
+    RestrictionKind.QUARANTINE: (EventKind.HOST_RELEASED, EventKind.GPU_RELEASED),
+    RestrictionKind.FENCE: (EventKind.HOST_TRUSTED, EventKind.GPU_TRUSTED),
 }
-
-
-def _what(device: str) -> str:
-    return "host" if device == WHOLE_HOST else "gpu"
+"""The event of a restriction that is lifted."""
 
 
 def _subject(host: str, device: str) -> str:

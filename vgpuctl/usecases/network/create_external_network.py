@@ -2,9 +2,11 @@
 """create-external-network: the network that tenants' gateways lead to."""
 
 import ipaddress
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import parse_address
 from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.usecases.network.network_backends import refuse_without_ovn
@@ -21,10 +23,18 @@ def create_external_network(services: Services, network: ExternalNetwork) -> str
     network = _checked(network)
     refuse_without_ovn(services, network)
     with services.store.transaction() as session:
+        before = next((one for one in session.external_networks() if one.name == network.name), None)
         outcome = session.set_external_network(network)
         if outcome != "unchanged":
-            session.add_event(f"external-network-{outcome}", network.name, network.cidr)
+            kind = EventKind(f"external-network-{outcome}")
+            was = None if before is None else values_of(before)
+            session.add_event(kind, network.name, before=was, after=values_of(network))
     return outcome
+
+
+def values_of(network: ExternalNetwork) -> Values:
+    """The values of an external network for its events."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(network).items()}
 
 
 def _checked(network: ExternalNetwork) -> ExternalNetwork:

@@ -5,6 +5,8 @@ import uuid
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import NetworkDiffers, NetworkInUse, StateError, UsageError
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState
 from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import PeeringSpec
@@ -52,9 +54,22 @@ def finish_creation(services: Services, network: Network) -> Network:
         apply_network(services, network)
         with services.store.transaction() as session:
             session.set_network_state(network.id, NetworkState.READY)
-            session.add_event("network-created", network.label, network.request.cidr)
+            note_network(session, EventKind.NETWORK_CREATED, network, after=values_of(network))
     services.say(f"{network.label}: {network.request.cidr} is ready")
     return replace(network, state=NetworkState.READY)
+
+
+def note_network(
+    session: Session, kind: EventKind, network: Network, *, before: Values | None = None, after: Values | None = None
+) -> None:
+    """Add an event of a network."""
+    request = network.request
+    session.add_event(kind, network.label, tenant=request.tenant, host=request.host, before=before, after=after)
+
+
+def values_of(network: Network) -> Values:
+    """The values of a network for its events."""
+    return {"cidr": network.request.cidr, "backend": str(network.request.backend)}
 
 
 def complete_request(services: Services, request: NetworkRequest) -> NetworkRequest:

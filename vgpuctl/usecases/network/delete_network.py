@@ -2,9 +2,11 @@
 """delete-network: refused while VMs are in it; then the network itself, its addresses and its row."""
 
 from vgpuctl.errors import NetworkInUse
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Network, NetworkState
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vpc import DirectConnect, LoadBalancer
+from vgpuctl.usecases.network.create_network import note_network, values_of
 from vgpuctl.usecases.network.network_backends import locked, remove_network, subject_of
 from vgpuctl.usecases.support.services import Services
 
@@ -39,5 +41,5 @@ def finish_deletion(services: Services, network: Network) -> None:
         remove_network(services, network)
         with services.store.transaction() as session:
             if session.delete_network(network.id):
-                session.add_event("network-deleted", network.label, network.request.cidr)
+                note_network(session, EventKind.NETWORK_DELETED, network, before=values_of(network))
     services.say(f"{network.label}: deleted")

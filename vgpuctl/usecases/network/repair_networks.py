@@ -4,8 +4,9 @@
 from collections.abc import Collection, Iterator
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Backend, Network, NetworkState
-from vgpuctl.usecases.network.create_network import finish_creation
+from vgpuctl.usecases.network.create_network import finish_creation, note_network
 from vgpuctl.usecases.network.delete_network import finish_deletion
 from vgpuctl.usecases.network.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.support.services import Services
@@ -56,4 +57,7 @@ def _fix(services: Services, network: Network, *, dry_run: bool) -> tuple[str, s
     else:
         with locked(services, subject_of(network)):
             changes = apply_network(services, network)
+        if changes:
+            with services.store.transaction() as session:
+                note_network(session, EventKind.NETWORK_REPAIRED, network, after={"changes": list(changes)})
     return (f"network was not as the store says: {', '.join(changes)}", "finished") if changes else None

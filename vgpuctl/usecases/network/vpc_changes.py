@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import msgspec
 
 from vgpuctl.errors import NetworkInUse
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vm import host_name_of
 from vgpuctl.model.vpc import FloatingIp, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
 from vgpuctl.specs.vpc_objects import is_same, without_given
 from vgpuctl.store.store import Session
@@ -90,7 +92,7 @@ def change_objects(
             with services.store.transaction() as session:
                 for spec in gone:
                     if session.delete_vpc_object(tenant, spec.kind, spec.key):
-                        session.add_event(f"{spec.kind}-{REMOVED}", f"{tenant}.{spec.key}")
+                        _note(session, tenant, spec, "deleted", before=spec)
     return Changed(changed.outcomes, changed.objects, tuple(rows))
 
 
@@ -116,13 +118,17 @@ def _keep(
         if spec.kind is VpcKind.SECURITY_GROUP:
             session.set_vpc_object(tenant, spec)
     outcomes = []
+    written = []
     for spec in decision.wanted:
         set_object(session, tenant, spec)
         outcome = compare_object(there.get((spec.kind, spec.key)), spec)
         outcomes.append(outcome)
         if outcome.outcome != UNCHANGED:
-            session.add_event(f"{spec.kind}-{outcome.outcome}", f"{tenant}.{spec.key}")
+            written.append((spec, outcome.outcome))
     now = {(spec.kind, spec.key): spec for spec in all_objects(session, tenant)}
+    for spec, outcome_word in written:
+        place = (spec.kind, spec.key)
+        _note(session, tenant, spec, outcome_word, before=there.get(place), after=now[place])
     gone = tuple(reversed(decision.gone))
     going = {(spec.kind, spec.key) for spec in gone}
     users = list(_users(session, tenant, gone, [spec for place, spec in now.items() if place not in going]))
@@ -152,6 +158,20 @@ def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequ
                     yield f"security group {rule.source_group}: a rule of group {spec.name} names it"
         if has_no_gateway and isinstance(spec, FloatingIp | PortForward):
             yield f"gateway: {spec.kind} {spec.key} uses it"
+
+
+def _note(
+    session: Session,
+    tenant: str,
+    spec: VpcSpec,
+    word: str,
+    *,
+    before: VpcSpec | None = None,
+    after: VpcSpec | None = None,
+) -> None:
+    values = [None if one is None else {"specification": msgspec.json.encode(one).decode()} for one in (before, after)]
+    label = host_name_of(tenant, spec.key)
+    session.add_event(EventKind(f"{spec.kind}-{word}"), label, tenant=tenant, before=values[0], after=values[1])
 
 
 def _shown(spec: VpcSpec) -> str:

@@ -14,6 +14,7 @@ from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainFact
 from vgpuctl.guests.networks import LibvirtNetworks
 from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Backend
 from vgpuctl.ovn.topology import external_owner, tenant_owner
 from vgpuctl.planner.adoption import idle_vgpus
@@ -139,7 +140,9 @@ def _take_from_ovn(services: Services, wanted: Sequence[Garbage], outcomes: dict
 
 def _note(services: Services, garbage: Garbage) -> None:
     with services.store.transaction() as session:
-        session.add_event("garbage-taken", garbage.name, f"{garbage.kind} on {garbage.host}")
+        host = None if garbage.host == NOWHERE else garbage.host
+        before = {"kind": str(garbage.kind), "found because": garbage.why}
+        session.add_event(EventKind.GARBAGE_DELETED, garbage.name, host=host, before=before, after={"kind": None})
     services.say(f"{garbage.host}: {garbage.kind} {garbage.name} deleted")
 
 

@@ -7,11 +7,13 @@ from functools import partial
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.delete_vm import remove_vm
 from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
@@ -121,6 +123,9 @@ def _fix_ledger(services: Services, *, dry_run: bool) -> list[Repair]:
     if found and not dry_run:
         with services.store.transaction() as session:
             found = session.fix_ledger()
+            session.add_event(
+                EventKind.LEDGER_FIXED, "usage ledger", before={"faults": list(found)}, after={"faults": []}
+            )
     outcome = "would be finished" if dry_run else "finished"
     return [Repair("usage ledger", "-", fault, outcome) for fault in found]
 
@@ -129,7 +134,7 @@ Finding = tuple[str, str, Callable[[], None]]
 
 
 def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | None:
-    remove = partial(remove_vm, services, vm, leases, event="vm-repaired", text="rolled back")
+    remove = partial(remove_vm, services, vm, leases, event=EventKind.VM_REPAIRED, text="rolled back")
     if vm.state in (VmState.CREATING, VmState.BROKEN):
         if _runs_with_its_shares(services, vm, leases):
             return (
@@ -179,7 +184,8 @@ def _note(services: Services, vm: Vm, leases: Sequence[Lease], state: VmState, l
         for lease in leases:
             session.set_lease_state(lease.id, lease_state)
         session.set_vm_state(vm.uuid, state)
-        session.add_event("vm-repaired", vm.domain_name, f"now {state}")
+        before, after = values_of(vm, leases), values_of(vm, leases, state)
+        session.add_vm_event(EventKind.VM_REPAIRED, vm, before=before, after=after)
 
 
 def _repair_orphan(services: Services, lease: Lease, *, dry_run: bool) -> Repair:

@@ -2,7 +2,7 @@
 """cancel-reservation: its shares are free again."""
 
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.usecases.placement.reservations import find_reservation
+from vgpuctl.usecases.placement.reservations import find_reservation, record_cancellation
 from vgpuctl.usecases.support.services import Services
 
 
@@ -10,6 +10,5 @@ def cancel_reservation(services: Services, tenant: str, name: str) -> Reservatio
     """Delete a reservation; a VM that uses it runs on. Raises NotFound."""
     with services.store.transaction() as session:
         there = find_reservation(session, tenant, name)
-        session.cancel_reservation(there)
-        session.add_event("reservation-cancelled", f"{tenant}.{name}")
+        record_cancellation(session, there)
     return there

@@ -3,6 +3,7 @@
 
 from vgpuctl.errors import NotFound
 from vgpuctl.model.queue import QueueEntry
+from vgpuctl.usecases.placement.queue_entries import record_leaving
 from vgpuctl.usecases.support.services import Services
 
 
@@ -16,6 +17,5 @@ def leave_queue(services: Services, tenant: str, name: str) -> QueueEntry:
         entry = session.queued(tenant, name)
         if entry is None:
             raise NotFound(f"VM {name} of tenant {tenant} does not wait in the queue", hint="see `vgpuctl list-queue`")
-        session.leave_queue(entry.id)
-        session.add_event("vm-left-queue", entry.name)
+        record_leaving(session, entry)
     return entry

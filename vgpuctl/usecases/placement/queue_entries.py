@@ -4,8 +4,10 @@
 from collections.abc import Sequence
 
 from vgpuctl.errors import StateError, VmDiffers
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.queue import QueueEntry, QueueKind
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.times import format_time_to_second
+from vgpuctl.model.vm import VmRequest, host_name_of
 from vgpuctl.specs.vm import list_differences
 from vgpuctl.store.store import Session
 
@@ -43,5 +45,35 @@ def wait_for_turn(session: Session, requests: Sequence[VmRequest], reason: str, 
     session.join_queue(kind, first, reason, others=others, may_preempt=may_preempt)
     entry = session.queued(first.tenant, first.name)
     assert entry is not None
-    session.add_event("vms-queued" if others else "vm-queued", entry.name, reason)
+    note_waiting(session, requests, reason)
     return entry
+
+
+def note_waiting(session: Session, requests: Sequence[VmRequest], reason: str) -> None:
+    """Add an event for each of these VMs, which wait from now on."""
+    for one in requests:
+        after = {
+            "gpus": [gpu.text for gpu in one.gpus],
+            "together with": [mate.name for mate in requests if mate != one],
+        }
+        label = host_name_of(one.tenant, one.name)
+        session.add_event(EventKind.VM_QUEUED, label, reason, tenant=one.tenant, host=one.host, after=after)
+
+
+def record_leaving(session: Session, entry: QueueEntry, reason: str = "") -> bool:
+    """Take an entry out of the queue with an event for each of its VMs. Returns False when it was gone.
+
+    Raises ConcurrentChange while it is just being started.
+    """
+    if not session.leave_queue(entry.id):
+        return False
+    for one in entry.requests:
+        note_left(session, one, entry, reason)
+    return True
+
+
+def note_left(session: Session, request: VmRequest, entry: QueueEntry, reason: str) -> None:
+    """Add the event of a VM that left the queue."""
+    before = {"waits": str(entry.kind), "since": format_time_to_second(entry.queued_at), "reason": entry.reason}
+    label = host_name_of(request.tenant, request.name)
+    session.add_event(EventKind.VM_LEFT_QUEUE, label, reason, tenant=request.tenant, before=before)

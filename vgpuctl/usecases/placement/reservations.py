@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import NoCapacity, NotFound, StateError, UsageError
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_duration, format_time
-from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.model.vm import Vm, VmRequest, VmState, host_name_of
 from vgpuctl.planner.plan import check_rules
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.explain import rejections_of
@@ -23,6 +25,33 @@ from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
+
+
+def record_cancellation(session: Session, reservation: Reservation, reason: str = "") -> bool:
+    """Delete a reservation with an event. Returns False when it was gone."""
+    if not session.cancel_reservation(reservation):
+        return False
+    label = host_name_of(reservation.tenant, reservation.name)
+    session.add_event(
+        EventKind.RESERVATION_CANCELLED,
+        label,
+        reason,
+        tenant=reservation.tenant,
+        host=reservation.host,
+        before=values_of(reservation),
+    )
+    return True
+
+
+def values_of(reservation: Reservation) -> Values:
+    """The values of a reservation for its events."""
+    return {
+        "gpus": [gpu.text for gpu in reservation.gpus],
+        "shares": [f"{share.profile} on {share.function}" for share in reservation.shares],
+        "begin": format_time(reservation.begin),
+        "end": format_time(reservation.end),
+        "every": None if reservation.every_s is None else format_duration(reservation.every_s),
+    }
 
 
 def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservation, VmRequest]:

@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, UsageError
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_time
-from vgpuctl.model.vm import VmRequest, check_name
+from vgpuctl.model.vm import VmRequest, check_name, host_name_of
 from vgpuctl.scheduler.calendar import first_windows, place_over
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.usecases.placement.quota import refuse_for_ever
-from vgpuctl.usecases.placement.reservations import bookings_of, describe
+from vgpuctl.usecases.placement.reservations import bookings_of, describe, values_of
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
@@ -66,7 +67,9 @@ def reserve(
         try:
             with services.store.transaction() as session:
                 session.add_reservation(made, generation)
-                session.add_event("reserved", f"{tenant}.{name}", describe(made))
+                label = host_name_of(tenant, name)
+                after = values_of(made)
+                session.add_event(EventKind.RESERVATION_CREATED, label, tenant=tenant, host=made.host, after=after)
         except ConcurrentChange as error:
             services.say(f"{placement.host}: {error.message}; looking again")
             continue

@@ -5,6 +5,8 @@ import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.planner.layout import Difference
 from vgpuctl.planner.mig_geometry import describe_compute, parts_of
 from vgpuctl.sharing.kinds import existing_vgpus
@@ -45,8 +47,12 @@ def snapshot_of(facts: HostFacts, active: tuple[str, ...] | None) -> Snapshot:
 
 def save_snapshot(services: Services, host: str, snapshot: Snapshot) -> None:
     """Keep it, in place of the one before."""
+    before = saved_snapshot(services, host)
     with services.store.transaction() as session:
         session.save_host_record(host, _KIND, msgspec.json.encode(snapshot).decode())
+        if snapshot != before:
+            was = None if before is None else _values(before)
+            session.add_event(EventKind.SNAPSHOT_TAKEN, host, host=host, before=was, after=_values(snapshot))
 
 
 def saved_snapshot(services: Services, host: str) -> Snapshot | None:
@@ -82,6 +88,16 @@ def compare(before: Snapshot, now: Snapshot) -> tuple[Difference, ...]:
         gone = [name for name in before.active if name not in now.active]
         found += [Difference(None, "vm", f"{name} runs", "it does not run") for name in gone]
     return tuple(found)
+
+
+def _values(snapshot: Snapshot) -> Values:
+    return {
+        "boot": snapshot.boot_id,
+        "kernel": snapshot.kernel,
+        "driver": snapshot.nvidia_driver,
+        "gpus": [one.address for one in snapshot.gpus],
+        "running": None if snapshot.active is None else list(snapshot.active),
+    }
 
 
 def _gpu(gpu: Gpu) -> GpuSnapshot:

@@ -7,6 +7,8 @@ A change to what the store declares is no news; a change away from it is, and th
 from collections.abc import Iterator
 
 from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vm import host_name_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.observation_record import MISSING, Record, Seen, SeenGpu, Silence, StoredRows
 
@@ -17,23 +19,23 @@ def add_events(session: Session, host: str, before: Record, after: Record, decla
         session.add_event(kind, subject, detail, tenant=tenant, host=host, before=was, after=is_now)
 
 
-_Change = tuple[str, str, str, Values, Values, str | None]
+_Change = tuple[EventKind, str, str, Values, Values, str | None]
 
 
 def _changes(host: str, before: Record, after: Record, declared: StoredRows) -> Iterator[_Change]:
     if before.state not in (None, after.state):
         problem = "" if after.silence is None else after.silence.problem
-        yield "host-observed", host, problem, {"state": before.state}, {"state": after.state}, None
+        yield EventKind.HOST_OBSERVED, host, problem, {"state": before.state}, {"state": after.state}, None
     if before.boot_id is not None and before.boot_id != after.boot_id:
-        yield "host-rebooted", host, "", {"boot_id": before.boot_id}, {"boot_id": after.boot_id}, None
+        yield EventKind.HOST_REBOOTED, host, "", {"boot_id": before.boot_id}, {"boot_id": after.boot_id}, None
     if (before.libvirt_silence is None) != (after.libvirt_silence is None):
         was, is_now = _word(before.libvirt_silence), _word(after.libvirt_silence)
         problem = "" if after.libvirt_silence is None else after.libvirt_silence.problem
-        yield "libvirt-observed", host, problem, {"state": was}, {"state": is_now}, None
+        yield EventKind.LIBVIRT_OBSERVED, host, problem, {"state": was}, {"state": is_now}, None
     if after.layout is not None and after.layout != (before.layout or ()):
         text = "; ".join(after.layout) or "as declared"
         yield (
-            "layout-observed",
+            EventKind.LAYOUT_OBSERVED,
             host,
             text,
             {"differences": list(before.layout or ())},
@@ -43,15 +45,15 @@ def _changes(host: str, before: Record, after: Record, declared: StoredRows) -> 
     yield from _gpu_changes(host, before, after)
     for vm in declared.vms:
         yield from _thing(
-            "vm-observed", vm.domain_name, f"declared {vm.state}", before.vms, after.vms, vm.uuid, vm.request.tenant
+            EventKind.VM_OBSERVED, vm.label, f"declared {vm.state}", before.vms, after.vms, vm.uuid, vm.request.tenant
         )
     for lease in declared.leases:
-        subject, share = f"{lease.tenant}.{lease.vm_name}", f"{lease.share.profile} {lease.share.device}"
-        yield from _thing("share-observed", subject, share, before.shares, after.shares, lease.id, lease.tenant)
+        subject, share = host_name_of(lease.tenant, lease.vm_name), f"{lease.share.profile} {lease.share.device}"
+        yield from _thing(EventKind.SHARE_OBSERVED, subject, share, before.shares, after.shares, lease.id, lease.tenant)
 
 
 def _thing(
-    kind: str, subject: str, text: str, before: dict[str, Seen], after: dict[str, Seen], key: str, tenant: str
+    kind: EventKind, subject: str, text: str, before: dict[str, Seen], after: dict[str, Seen], key: str, tenant: str
 ) -> Iterator[_Change]:
     was, is_now = before.get(key), after.get(key)
     if is_now is None or (is_now.as_declared and (was is None or was.as_declared)):
@@ -69,7 +71,7 @@ def _gpu_changes(host: str, before: Record, after: Record) -> Iterator[_Change]:
         moved_from = places.get(is_now.uuid) if is_now.uuid is not None else None
         if moved_from not in (None, address) and is_now.state != MISSING:
             yield (
-                "gpu-moved",
+                EventKind.GPU_MOVED,
                 f"{host} {address}",
                 f"GPU {is_now.uuid}",
                 {"address": moved_from},
@@ -78,7 +80,7 @@ def _gpu_changes(host: str, before: Record, after: Record) -> Iterator[_Change]:
             )
         elif before.read_at is not None and _about(was) != _about(is_now):
             text = "; ".join(is_now.problems)
-            yield "gpu-observed", f"{host} {address}", text, _about(was), _about(is_now), None
+            yield EventKind.GPU_OBSERVED, f"{host} {address}", text, _about(was), _about(is_now), None
 
 
 def _about(seen: SeenGpu | None) -> Values:

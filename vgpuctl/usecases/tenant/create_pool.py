@@ -2,6 +2,7 @@
 """create-pool: reserve hosts for some tenants."""
 
 from vgpuctl.errors import InventoryError, StateError
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import check_name
 from vgpuctl.quota.pools import Pool
 from vgpuctl.usecases.support.services import Services
@@ -28,5 +29,6 @@ def create_pool(services: Services, name: str, pattern: str) -> tuple[Pool, bool
         if there is not None and there.hosts == hosts:
             return there, False
         session.set_pool(name, hosts)
-        session.add_event("pool-set", name, ", ".join(hosts))
+        before = None if there is None else {"hosts": list(there.hosts)}
+        session.add_event(EventKind.POOL_SET, name, before=before, after={"hosts": list(hosts)})
         return session.pool(name), True

@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import TenantDiffers
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.preemption import USUAL_POLICY
 from vgpuctl.model.vm import check_name
 from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.tenant.set_quota import Amounts, record_quotas
+from vgpuctl.usecases.tenant.grant_pool import record_grant
+from vgpuctl.usecases.tenant.set_quota import Amounts, note_policy, record_quotas
 
 
 def create_tenant(
@@ -33,12 +35,14 @@ def create_tenant(
         if not session.add_tenant(name):
             _refuse_other(session, name, limits or {}, guaranteed or {}, pools, policy or {})
             return False
-        session.add_event("tenant-created", name)
+        session.add_event(EventKind.TENANT_CREATED, name, tenant=name)
         record_quotas(session, name, limits or {}, guaranteed or {})
         for pool in pools:
-            session.grant_pool(pool, name)
+            record_grant(session, pool, name, revoke=False)
         if policy:
-            session.set_policy(name, replace(USUAL_POLICY, **policy))  # type: ignore[arg-type]
+            wanted = replace(USUAL_POLICY, **policy)  # type: ignore[arg-type]
+            session.set_policy(name, wanted)
+            note_policy(session, name, USUAL_POLICY, wanted)
         return True
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """delete-pool: open a pool's hosts to every tenant again."""
 
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.quota.pools import Pool
 from vgpuctl.usecases.support.services import Services
 
@@ -10,5 +11,6 @@ def delete_pool(services: Services, name: str) -> Pool:
     with services.store.transaction() as session:
         pool = session.pool(name)
         session.delete_pool(name)
-        session.add_event("pool-deleted", name)
+        before = {"hosts": list(pool.hosts), "tenants": list(pool.tenants)}
+        session.add_event(EventKind.POOL_DELETED, name, before=before)
     return pool

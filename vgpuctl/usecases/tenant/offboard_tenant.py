@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vgpuctl.errors import PartialFailure, StateError, VgpuctlError
 from vgpuctl.guests.storage import Storage
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Network
 from vgpuctl.model.preemption import USUAL_POLICY
 from vgpuctl.model.queue import QueueEntry
@@ -18,9 +19,11 @@ from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.network.vpc import apply_vpc
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import Decision, change_objects
-from vgpuctl.usecases.placement.reservations import describe
+from vgpuctl.usecases.placement.queue_entries import record_leaving
+from vgpuctl.usecases.placement.reservations import describe, record_cancellation
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.tenant.set_quota import set_quota
+from vgpuctl.usecases.tenant.grant_pool import record_grant
+from vgpuctl.usecases.tenant.set_quota import note_policy, set_quota
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.gc_volumes import OLD_ENDINGS
 
@@ -77,10 +80,9 @@ def offboard_tenant(services: Services, tenant: str, *, timeout_s: float) -> tup
         found = belongings(services, tenant)
         with services.store.transaction() as session:
             for entry in found.queued:
-                session.leave_queue(entry.id)
+                record_leaving(session, entry, "tenant offboarded")
             for reservation in found.reservations:
-                if session.cancel_reservation(reservation):
-                    session.add_event("reservation-cancelled", f"{tenant}.{reservation.name}", "tenant offboarded")
+                record_cancellation(session, reservation, "tenant offboarded")
         for vm in found.vms:
             delete_vm(services, vm, timeout_s=timeout_s)
         if found.objects:
@@ -92,12 +94,18 @@ def offboard_tenant(services: Services, tenant: str, *, timeout_s: float) -> tup
             delete_network(services, network)
         with services.store.transaction() as session:
             for pool in found.pools:
-                session.revoke_pool(pool, tenant)
-            session.set_policy(tenant, USUAL_POLICY)
+                record_grant(session, pool, tenant, revoke=True)
+            policy = session.tenant(tenant).policy
+            if policy != USUAL_POLICY:
+                session.set_policy(tenant, USUAL_POLICY)
+                note_policy(session, tenant, policy, USUAL_POLICY)
         set_quota(services, tenant, limits=dict.fromkeys(found.quotas), guaranteed=dict.fromkeys(found.quotas))
         asked = prove_nothing_left(services, tenant, found)
         with services.store.transaction() as session:
-            session.add_event("tenant-offboarded", tenant, f"{len(asked)} hosts asked")
+            before = {"objects": found.lines()}
+            session.add_event(
+                EventKind.TENANT_OFFBOARDED, tenant, tenant=tenant, before=before, evidence={"asked": list(asked)}
+            )
     return asked
 
 

@@ -31,7 +31,7 @@ from vgpuctl.usecases.operate.repair import repair_vm
 from vgpuctl.usecases.support.operations import refuse_while_busy
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
-from vgpuctl.usecases.tenant.grant_pool import grant_pool
+from vgpuctl.usecases.tenant.grant_pool import grant_pool, record_grant
 from vgpuctl.usecases.tenant.set_quota import describe_quota, set_quota
 from vgpuctl.usecases.vm.create_vm import create_together
 from vgpuctl.usecases.vm.delete_vm import delete_vm
@@ -145,7 +145,7 @@ def _tenancy(services: Services, wanted: TenantFile, *, prune: bool) -> Iterator
         with services.store.transaction() as session:
             for pool in granted:
                 if pool not in wanted.pools:
-                    session.revoke_pool(pool, name)
+                    record_grant(session, pool, name, revoke=True)
     set_quota(services, name, limits=limits, guaranteed=guaranteed)
     yield ObjectOutcome("tenant", name, UNCHANGED if exists else CREATED)
     yield from quotas

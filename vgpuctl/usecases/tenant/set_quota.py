@@ -4,6 +4,8 @@
 from collections.abc import Mapping, Sequence
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.preemption import PreemptMode, Reclaim, TenantPolicy
 from vgpuctl.model.times import format_duration
 from vgpuctl.quota.limits import Quota, changed
@@ -53,8 +55,17 @@ def set_policy(
             return False
         if not dry_run:
             session.set_policy(name, policy)
-            session.add_event("policy-set", name, describe_policy(policy))
+            note_policy(session, name, before, policy)
         return True
+
+
+def note_policy(session: Session, tenant: str, before: TenantPolicy, after: TenantPolicy) -> None:
+    """Add the event of a policy that was set."""
+    session.add_event(EventKind.POLICY_SET, tenant, tenant=tenant, before=_parts(before), after=_parts(after))
+
+
+def _parts(policy: TenantPolicy) -> Values:
+    return {"reclaim": str(policy.reclaim), "preempt": str(policy.preempt), "grace_s": policy.grace_s}
 
 
 def describe_policy(policy: TenantPolicy) -> str:
@@ -69,7 +80,15 @@ def record_quotas(session: Session, tenant: str, limits: Amounts, guaranteed: Am
     if wanted == there:
         return False
     session.set_quotas(tenant, wanted)
-    session.add_event("quota-set", tenant, ", ".join(map(describe_quota, wanted)))
+    before, after = ({one.resource: _amounts(one) for one in quotas} for quotas in (there, wanted))
+    changes = [name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)]
+    session.add_event(
+        EventKind.QUOTA_SET,
+        tenant,
+        tenant=tenant,
+        before={name: before.get(name) for name in changes},
+        after={name: after.get(name) for name in changes},
+    )
     return True
 
 
@@ -82,6 +101,10 @@ def _check(quotas: Sequence[Quota]) -> list[Quota]:
                 hint="raise the limit too, or guarantee less",
             )
     return list(quotas)
+
+
+def _amounts(quota: Quota) -> str:
+    return describe_quota(quota).removeprefix(f"{quota.resource} ")
 
 
 def describe_quota(quota: Quota) -> str:

@@ -4,6 +4,7 @@
 from dataclasses import replace
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import Placement
@@ -17,6 +18,7 @@ from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.vm.created_vm import CreatedVm
@@ -115,13 +117,16 @@ def undo_of(services: Services, vm: Vm) -> Undo:
         if row is None or row.uuid != vm.uuid:
             return
         with services.store.transaction() as session:
-            for lease in session.leases(vm_uuid=vm.uuid):
+            held = session.leases(vm_uuid=vm.uuid)
+            for lease in held:
                 state = LeaseState.BROKEN if undoing.failures else LeaseState.GONE
                 session.set_lease_state(lease.id, state, undoing.problem or None)
             if undoing.failures:
                 session.set_vm_state(vm.uuid, left, undoing.problem)
             else:
                 session.delete_vm(vm.uuid)
+            before, after = values_of(vm, held), {"state": str(left) if undoing.failures else "gone"}
+            session.add_vm_event(EventKind.VM_ROLLED_BACK, vm, undoing.problem, before=before, after=after)
             session.end_own_operations(vm.uuid)
 
     return Undo(services.say, subject=vm.domain_name, settle=settle)

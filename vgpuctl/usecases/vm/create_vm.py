@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, QuotaExceeded, UsageError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Network
 from vgpuctl.model.placement import Placement
@@ -26,6 +27,7 @@ from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.build_vm import build_vm, plan_vm, undo_of
 from vgpuctl.usecases.vm.console import wait_for_console
 from vgpuctl.usecases.vm.created_vm import CreatedVm
@@ -290,8 +292,9 @@ def _create(
                         session.set_lease_state(lease.id, LeaseState.RUNNING)
                     session.set_vm_state(made.vm.uuid, VmState.RUNNING)
                     note_state(session, made.vm, DomainState.RUNNING)
-                    detail = f"on {made.vm.host}" + (", with its gang" if gang else "")
-                    session.add_event("vm-created", made.vm.domain_name, detail)
+                    detail = "with its gang" if gang else ""
+                    after = values_of(made.vm, made.leases)
+                    session.add_vm_event(EventKind.VM_CREATED, made.vm, detail, after=after)
                     session.end_own_operations(made.vm.uuid)
             for one in begun:
                 one.undoing.keep()

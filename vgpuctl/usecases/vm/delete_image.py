@@ -4,11 +4,13 @@
 from collections.abc import Iterator
 
 from vgpuctl.errors import ImageInUse
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.image import Image
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.image_gate import named_images
+from vgpuctl.usecases.vm.register_image import values_of
 
 
 def delete_image(services: Services, name: str) -> Image:
@@ -27,7 +29,7 @@ def delete_image(services: Services, name: str) -> Image:
                 hint="delete these VMs first, or keep the image",
             )
         session.delete_image(name)
-        session.add_event("image-deleted", name)
+        session.add_event(EventKind.IMAGE_DELETED, name, before=values_of(image))
     return image
 
 

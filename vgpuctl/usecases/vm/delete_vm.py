@@ -3,12 +3,15 @@
 
 from collections.abc import Sequence
 
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.ports import disconnect
+from vgpuctl.usecases.placement.queue_entries import note_left
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
@@ -32,11 +35,11 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
         if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
             services.say(f"{vm.domain_name}: shutting down")
             host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
-        remove_vm(services, vm, leases, event="vm-deleted", text=f"on {vm.host}")
+        remove_vm(services, vm, leases, event=EventKind.VM_DELETED, text=f"on {vm.host}")
         services.say(f"{vm.domain_name}: deleted")
 
 
-def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: str, text: str) -> None:
+def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: EventKind, text: str) -> None:
     """Remove the domain, addresses, volumes, devices and rows of a VM; what is gone already is passed over.
 
     event, text: noted for it. Raises HostError or GuestError.
@@ -48,7 +51,7 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: str
     release_shares(services, host, leases)
     with services.store.transaction() as session:
         session.delete_vm(vm.uuid)
-        session.add_event(event, vm.domain_name, text)
+        session.add_vm_event(event, vm, text, before=values_of(vm, leases), after={"state": "gone"})
 
 
 def _leave_queue(session: Session, vm: Vm) -> None:
@@ -60,4 +63,4 @@ def _leave_queue(session: Session, vm: Vm) -> None:
         session.drop_start(vm.request.tenant, vm.request.name)
     else:
         session.leave_queue(entry.id)
-    session.add_event("vm-left-queue", vm.domain_name, "it is deleted")
+    note_left(session, vm.request, entry, "it is deleted")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ConcurrentChange, GuestError, HostError, PreemptionNeeded, VgpuctlError
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.preemption import PreemptMode
@@ -21,6 +23,7 @@ from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.gang import as_one
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.preemption import candidates_for, done_by, may_ask_everyone
+from vgpuctl.usecases.placement.queue_entries import note_waiting
 from vgpuctl.usecases.placement.quota import refuse_before_preemption
 from vgpuctl.usecases.support.failed_hosts import on_host
 from vgpuctl.usecases.support.operations import may_run, preempt_subject, reclaim_subject
@@ -279,8 +282,8 @@ def _notice(services: Services, victims: Sequence[Candidate], cause: str, consen
         with services.store.transaction() as session:
             for vm in vms:
                 session.set_vm_notice(vm.uuid, notice)
-                detail = f"at {format_time_to_second(notice.at)} by {cause}"
-                session.add_event("vm-preemption-notice", vm.domain_name, detail)
+                after = {"preempted at": format_time_to_second(notice.at), "by": cause}
+                session.add_vm_event(EventKind.VM_PREEMPTION_NOTICE, vm, after=after)
         for vm in vms:
             services.say(f"{vm.domain_name}: is preempted by {cause} in {format_duration(grace_s)}")
             _tell_domain(services, vm, notice.at)
@@ -333,7 +336,9 @@ def _confirm(
         final = PreemptionNotice(session.now(), cause, is_final=True)
         for vm in to_stop:
             session.set_vm_notice(vm.uuid, final)
-            session.add_event("vm-preempted", vm.domain_name, f"by {cause}")
+            session.add_vm_event(
+                EventKind.VM_PREEMPTED, vm, before={"state": str(vm.state)}, after={"preempted by": cause}
+            )
         if {vm.uuid for vm in to_stop} - {one.vm_uuid for one in candidates.less_important}:
             _claim(session, requests, leases)
         again = [vm for vm in to_stop if vm.state is VmState.RUNNING and allowed[vm.uuid].action is Preemption.REQUEUE]
@@ -363,20 +368,23 @@ def _requeue(session: Session, vms: Sequence[Vm], reason: str) -> None:
                 requests |= {one.name: one for one in entry.requests}
         first, *others = requests.values()
         session.join_queue(QueueKind.START_GANG if others else QueueKind.START, first, reason, others=others)
+        note_waiting(session, (first, *others), reason)
 
 
-def _drop_notices(services: Services, vms: Sequence[Vm], *, event: str | None = None) -> None:
+def _drop_notices(services: Services, vms: Sequence[Vm], *, event: EventKind | None = None) -> None:
     with services.store.transaction() as session:
         there = {vm.uuid: vm for vm in session.vms() if vm.notice is not None}
         for vm in vms:
             if vm.uuid in there:
                 session.set_vm_notice(vm.uuid, None)
                 if event is not None:
-                    session.add_event(event, vm.domain_name)
+                    notice = there[vm.uuid].notice
+                    before: Values = {} if notice is None else {"by": notice.cause, "is_final": notice.is_final}
+                    session.add_vm_event(event, vm, before=before)
 
 
 def _withdraw(services: Services, vms: Sequence[Vm]) -> None:
-    _drop_notices(services, vms, event="vm-preemption-withdrawn")
+    _drop_notices(services, vms, event=EventKind.VM_PREEMPTION_WITHDRAWN)
     for vm in vms:
         services.say(f"{vm.domain_name}: is not preempted")
         with contextlib.suppress(VgpuctlError):  # the notice in the domain ends with the domain's run

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ImageDiffers, UsageError
+from vgpuctl.model.event import Values
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.image import UNREGISTERED, Image, ImageFormat, ImageKind, ImageLocation
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
@@ -50,8 +52,20 @@ def register_image(
         with services.store.transaction() as session:
             session.add_image(image)
             _adopt_older(session, image)
-            session.add_event("image-registered", image.name, f"{image.kind}, {image.location.shown}")
+            session.add_event(EventKind.IMAGE_REGISTERED, image.name, after=values_of(image))
     return image, True
+
+
+def values_of(image: Image) -> Values:
+    """The values of an image for its events."""
+    place = image.location.shown
+    return {
+        "kind": str(image.kind),
+        "format": str(image.format),
+        "sha256": image.sha256,
+        "place": place,
+        "os": image.os,
+    }
 
 
 def _digest_on(services: Services, wanted: ImageRequest, name: str | None, image: Image | None = None) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostError, NoCapacity, StateError
 from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.numa import FLAT
 from vgpuctl.model.placement import HostCapacity
@@ -26,6 +27,7 @@ from vgpuctl.usecases.support.observations import note_facts, note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.support.undo import Undo
+from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.vm.image_gate import images_again
@@ -165,7 +167,8 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
             session.set_lease_state(lease.id, LeaseState.RUNNING)
         session.set_vm_state(vm.uuid, VmState.RUNNING)
         note_state(session, vm, DomainState.RUNNING)
-        session.add_event("vm-started", vm.domain_name, f"on {vm.host}")
+        after = values_of(vm, leases, VmState.RUNNING)
+        session.add_vm_event(EventKind.VM_STARTED, vm, before={"state": str(vm.state)}, after=after)
     return vm
 
 

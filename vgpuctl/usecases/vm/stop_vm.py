@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from vgpuctl.errors import StateError
 from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.observations import note_state
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm.quarantine import quarantine_killed
 from vgpuctl.usecases.vm.release import release_shares
 
@@ -66,7 +68,10 @@ def stop_vm(
             changed = True
         if changed:
             with services.store.transaction() as session:
-                session.add_event("vm-stopped", vm.domain_name, f"shares: {hold}")
+                left = leases if hold is Hold.KEEP else ()
+                after = values_of(vm, left, VmState.STOPPED)
+                detail = problem or ""
+                session.add_vm_event(EventKind.VM_STOPPED, vm, detail, before=values_of(vm, leases), after=after)
             services.say(f"{vm.domain_name}: stopped, shares {'released' if hold is Hold.RELEASE else 'kept'}")
         ends_at = kept_until if changed else vm.ends_at
         return replace(vm, state=VmState.STOPPED, ends_at=ends_at), changed

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind of event is in one list, every kind of the list is used, and events have one door.
+
+mypy refuses an event whose kind is not of the list; kinds that are put together at run time are checked here.
+"""
+
+import ast
+
+import pytest
+
+from tests.unit.uses_of_names import PACKAGE
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vpc import VpcKind
+
+OUTCOMES = ("created", "changed", "deleted")
+MADE_UP = {f"{kind}-{outcome}" for kind in (*VpcKind, "external-network") for outcome in OUTCOMES}
+_LIST = PACKAGE / "model" / "event_kind.py"
+
+
+def _names_in_code() -> dict[str, set[str]]:
+    """Every `EventKind.NAME` and `tables.NAME` of the package, with the files that have it."""
+    found: dict[str, set[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                found.setdefault(f"{node.value.id}.{node.attr}", set()).add(str(path.relative_to(PACKAGE)))
+    return found
+
+
+@pytest.mark.parametrize("kind", sorted(MADE_UP))
+def test_kinds_that_are_put_together_are_in_the_list(kind: str) -> None:
+    assert EventKind(kind).meaning
+
+
+def test_every_kind_is_used_somewhere() -> None:
+    names = _names_in_code()
+    unused = [kind.name for kind in EventKind if kind not in MADE_UP and f"EventKind.{kind.name}" not in names]
+    assert unused == []
+
+
+def test_every_kind_has_a_sentence_and_a_plain_name() -> None:
+    for kind in EventKind:
+        assert kind.meaning.endswith("."), kind
+        assert kind.value == kind.name.lower().replace("_", "-")
+
+
+def test_events_are_written_and_read_in_one_file() -> None:
+    assert _names_in_code()["tables.events"] == {"store/events.py"}

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of events, each with its meaning. docs/events.md has the table, made from this list."""
+
+import enum
+
+
+class EventKind(enum.StrEnum):
+    """What an event says. meaning: one sentence for docs/events.md."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> "EventKind":
+        """Make a member of its name in the store and its meaning."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    TENANT_CREATED = "tenant-created", "A tenant was added to the store."
+    TENANT_OFFBOARDED = (
+        "tenant-offboarded",
+        "Everything of a tenant was deleted; hosts and OVN have nothing of it.",
+    )
+    QUOTA_SET = "quota-set", "Quotas of a tenant changed."
+    POLICY_SET = "policy-set", "The preemption policy of a tenant changed."
+    POOL_SET = "pool-set", "A pool was created, or has other hosts."
+    POOL_DELETED = "pool-deleted", "A pool was deleted; its hosts serve every tenant again."
+    POOL_GRANTED = "pool-granted", "A tenant may use a pool."
+    POOL_REVOKED = "pool-revoked", "A tenant may no longer use a pool."
+
+    VM_CREATED = "vm-created", "A VM was created, runs and holds its shares."
+    VM_ROLLED_BACK = "vm-rolled-back", "A VM could not be created; what was built for it is gone, or is left to repair."
+    VM_ADOPTED = "vm-adopted", "A domain that ran on a host became a VM of the store."
+    VM_STARTED = "vm-started", "A stopped VM runs again."
+    VM_STOPPED = "vm-stopped", "A VM was stopped, or its kept shares were released."
+    VM_DELETED = "vm-deleted", "A VM was deleted with its devices and volumes."
+    VM_REPAIRED = "vm-repaired", "What a dead run left of a VM was finished or rolled back."
+    VM_QUEUED = "vm-queued", "A VM waits in the queue."
+    VM_WAITS = "vm-waits", "A VM of the queue was tried, and waits for another reason than before."
+    VM_LEFT_QUEUE = "vm-left-queue", "A VM no longer waits in the queue."
+    VM_PREEMPTION_NOTICE = "vm-preemption-notice", "A VM was told that it is preempted after its grace period."
+    VM_PREEMPTION_WITHDRAWN = "vm-preemption-withdrawn", "The notice of a VM was withdrawn: it is not preempted."
+    VM_PREEMPTED = "vm-preempted", "It was decided that a VM is preempted; it is stopped next."
+
+    LEASE_RESERVED = "lease-reserved", "A share of a GPU was promised to a VM."
+    LEASE_MOVED = "lease-moved", "A VM has another device than was promised."
+    LEASE_RELEASED = "lease-released", "A share of a VM is free again."
+    LEASE_BROKEN = "lease-broken", "A share could not be built or released; repair goes on with it."
+    LEDGER_FIXED = "ledger-fixed", "The usage ledger did not agree with the leases, and was corrected."
+    VOLUME_MADE = "volume-made", "A volume of a VM was made on a host."
+    VOLUME_FORGOTTEN = "volume-forgotten", "A volume of a VM is gone from its host, or was never made."
+
+    RESERVATION_CREATED = "reservation-created", "Shares were reserved for a time."
+    RESERVATION_CANCELLED = "reservation-cancelled", "A reservation was cancelled."
+    QUEUE_SET = "queue-set", "The order of the queue changed."
+
+    IMAGE_REGISTERED = "image-registered", "An image was added to the catalogue."
+    IMAGE_DELETED = "image-deleted", "An image was removed from the catalogue."
+
+    NETWORK_CREATED = "network-created", "A tenant's network was created."
+    NETWORK_REPAIRED = "network-repaired", "A network was brought to what the store says."
+    NETWORK_DELETED = "network-deleted", "A tenant's network was deleted."
+    EXTERNAL_NETWORK_CREATED = "external-network-created", "An external network was declared."
+    EXTERNAL_NETWORK_CHANGED = "external-network-changed", "An external network changed."
+    EXTERNAL_NETWORK_DELETED = "external-network-deleted", "An external network was deleted."
+    CERTIFICATE_CREATED = "certificate-created", "A certificate for OVN's databases was issued."
+    GATEWAY_CREATED = "gateway-created", "A tenant's gateway was created."
+    GATEWAY_CHANGED = "gateway-changed", "A tenant's gateway changed."
+    GATEWAY_DELETED = "gateway-deleted", "A tenant's gateway was deleted."
+    SECURITY_GROUP_CREATED = "security-group-created", "A security group was created."
+    SECURITY_GROUP_CHANGED = "security-group-changed", "The rules of a security group changed."
+    SECURITY_GROUP_DELETED = "security-group-deleted", "A security group was deleted."
+    FLOATING_IP_CREATED = "floating-ip-created", "A floating IP was assigned to a VM."
+    FLOATING_IP_CHANGED = "floating-ip-changed", "A floating IP changed."
+    FLOATING_IP_DELETED = "floating-ip-deleted", "A floating IP was released."
+    PORT_FORWARD_CREATED = "port-forward-created", "A port forward was created."
+    PORT_FORWARD_CHANGED = "port-forward-changed", "A port forward changed."
+    PORT_FORWARD_DELETED = "port-forward-deleted", "A port forward was deleted."
+    LOAD_BALANCER_CREATED = "load-balancer-created", "A load balancer was created."
+    LOAD_BALANCER_CHANGED = "load-balancer-changed", "A load balancer changed."
+    LOAD_BALANCER_DELETED = "load-balancer-deleted", "A load balancer was deleted."
+    DIRECT_CONNECT_CREATED = "direct-connect-created", "A network was connected to a physical network."
+    DIRECT_CONNECT_CHANGED = "direct-connect-changed", "The connection to a physical network changed."
+    DIRECT_CONNECT_DELETED = "direct-connect-deleted", "A network was disconnected from a physical network."
+    PEERING_CREATED = "peering-created", "A tenant declared a peering with another one."
+    PEERING_CHANGED = "peering-changed", "A peering changed."
+    PEERING_DELETED = "peering-deleted", "A peering was deleted."
+    CONTACT_CREATED = "contact-created", "The contact of a tenant was set."
+    CONTACT_CHANGED = "contact-changed", "The contact of a tenant changed."
+    CONTACT_DELETED = "contact-deleted", "The contact of a tenant was deleted."
+
+    HOST_ADOPTED = "host-adopted", "The VMs and idle vGPUs of a host were taken over."
+    LAYOUT_STEP_DONE = "layout-step-done", "A step towards a host's layout was done, or undone."
+    LAYOUT_STEP_FAILED = "layout-step-failed", "A step towards a host's layout failed, or was refused."
+    SNAPSHOT_TAKEN = "snapshot-taken", "The state that a reboot must bring back was taken from a host."
+    GARBAGE_DELETED = "garbage-deleted", "A leftover that the store does not know was deleted."
+
+    HOST_CORDONED = "host-cordoned", "A host takes no new VM; its own VMs may start."
+    HOST_DRAINED = "host-drained", "A host is being emptied: no VM starts on it."
+    HOST_UNCORDONED = "host-uncordoned", "A host takes VMs again."
+    HOST_QUARANTINED = "host-quarantined", "No GPU of a host is handed out: the host is suspect."
+    HOST_RELEASED = "host-released", "The quarantine of a host ended."
+    HOST_FENCED = "host-fenced", "A host was declared dead; nothing that it says is trusted."
+    HOST_TRUSTED = "host-trusted", "A host that was fenced is trusted again."
+    GPU_CORDONED = "gpu-cordoned", "A GPU or VF takes no new VM; its own VMs may start."
+    GPU_DRAINED = "gpu-drained", "A GPU or VF is being emptied: no VM starts on it."
+    GPU_UNCORDONED = "gpu-uncordoned", "A GPU or VF takes VMs again."
+    GPU_QUARANTINED = "gpu-quarantined", "A GPU or VF is suspect and is not handed out."
+    GPU_RELEASED = "gpu-released", "The quarantine of a GPU or VF ended."
+    GPU_FENCED = "gpu-fenced", "A GPU or VF was fenced; nothing that it says is trusted."
+    GPU_TRUSTED = "gpu-trusted", "A GPU or VF that was fenced is trusted again."
+
+    HOST_OBSERVED = "host-observed", "A host answers again, or does not."
+    HOST_REBOOTED = "host-rebooted", "A host was started again."
+    LIBVIRT_OBSERVED = "libvirt-observed", "libvirt of a host answers again, or does not."
+    LAYOUT_OBSERVED = "layout-observed", "A host differs from its layout in another way than before."
+    VM_OBSERVED = "vm-observed", "A VM is not as the store declares it, or is so again."
+    SHARE_OBSERVED = "share-observed", "A share is not as the store declares it, or is so again."
+    GPU_OBSERVED = "gpu-observed", "A GPU has another state, UUID or problem than before."
+    GPU_MOVED = "gpu-moved", "A GPU is in another slot than before."
+
+    STORE_BACKED_UP = "store-backed-up", "A backup of the store was written."

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The values of a VM that its events have as `before` and `after`."""
+
+from collections.abc import Sequence
+
+from vgpuctl.model.event import Values
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import Vm, VmState
+
+
+def values_of(vm: Vm, leases: Sequence[Lease], state: VmState | None = None) -> Values:
+    """Its state (or the given one), its host and its shares."""
+    shares = [f"{lease.share.profile} on {lease.share.function}" for lease in leases]
+    return {"state": str(state or vm.state), "host": vm.host, "shares": shares}

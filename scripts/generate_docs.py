@@ -23,12 +23,14 @@ from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 from vgpuctl.specs.chassis import CHASSIS
 from vgpuctl.specs.field import Table
 from vgpuctl.specs.fields_page import describe_fields
+from vgpuctl.specs.health import HEALTH
 from vgpuctl.specs.layout import GPU, LAYOUT, MATCH
 from vgpuctl.specs.placing import GPU_PLACING, PLACING
 from vgpuctl.specs.schema import SCHEMAS
 from vgpuctl.specs.vm import VM
 
 _TABLES: dict[str, tuple[Table[Any], ...]] = {
+    "health": (HEALTH,),
     "vm-file": (VM,),
     "layout": (LAYOUT, GPU, MATCH),
     "networks": (CHASSIS,),

@@ -187,6 +187,13 @@ GATES = [
         calls_only=True,
     ),
     guarded(
+        "a finding about a GPU is noted with its event and its quarantine in one place",
+        "restrict",
+        "store/restrictions.py",
+        "usecases/support/gpu_health.py:quarantine_device",
+        "usecases/maintenance/restricted.py:set_restriction",
+    ),
+    guarded(
         "a device is held against its layout again on facts read right before it is built or started",
         "check_share",
         "planner/plan.py",
@@ -379,6 +386,7 @@ GATES = [
         "readings are kept in the store by a gate that only warns where the store cannot be written",
         "keep_reading",
         "usecases/support/readings.py",
+        "usecases/support/gpu_health.py:_look_at",
         "usecases/support/observations.py:_keep",
     ),
     guarded(

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables `vgpu` and `vgpu_placing` of a host, as specs/layout.py and specs/placing.py describe them.
+"""The variables `vgpu`, `vgpu_placing` and `vgpu_health` of a host, as the tables of the same names describe them.
 
 As every variable each comes whole from the place that counts most; mappings of several places are not mixed.
 """
 
 from vgpuctl.inventory.tree import VariableSet
+from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthPolicy
 from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, HostConstraints
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.specs.health import HEALTH, HEALTH_VARIABLE
 from vgpuctl.specs.layout import LAYOUT, LAYOUT_VARIABLE, VERSION
 from vgpuctl.specs.placing import PLACING, PLACING_VARIABLE
 from vgpuctl.specs.reading import check_version, read_entry
@@ -34,6 +36,15 @@ def constraints_of(host: str, variables: VariableSet) -> HostConstraints:
         return NO_HOST_CONSTRAINTS
     constraints: HostConstraints = read_entry(PLACING, value)
     return constraints
+
+
+def health_policy_of(host: str, variables: VariableSet) -> HealthPolicy:
+    """Read a host's policy for GPUs that are not healthy. Raises InventoryError that names file, line, key and host."""
+    value = _value(host, variables, HEALTH_VARIABLE, HEALTH_VARIABLE)
+    if value is None:
+        return DEFAULT_HEALTH_POLICY
+    policy: HealthPolicy = read_entry(HEALTH, value)
+    return policy
 
 
 def _value(host: str, variables: VariableSet, name: str, subject: str) -> Value | None:

@@ -107,6 +107,7 @@ class EventKind(enum.StrEnum):
     GPU_UNCORDONED = "gpu-uncordoned", "A GPU or VF takes VMs again."
     GPU_QUARANTINED = "gpu-quarantined", "A GPU or VF is suspect and is not handed out."
     GPU_RELEASED = "gpu-released", "The quarantine of a GPU or VF ended."
+    GPU_HEALTH = "gpu-health", "Something about the health of a GPU was found."
     GPU_FENCED = "gpu-fenced", "A GPU or VF was fenced; nothing that it says is trusted."
     GPU_TRUSTED = "gpu-trusted", "A GPU or VF that was fenced is trusted again."
 

@@ -18,6 +18,7 @@ from vgpuctl.specs.field import (
     Whole,
     default_at,
 )
+from vgpuctl.specs.health import HEALTH, HEALTH_VARIABLE
 from vgpuctl.specs.layout import LAYOUT, LAYOUT_VARIABLE
 from vgpuctl.specs.network import NETWORK
 from vgpuctl.specs.placing import PLACING, PLACING_VARIABLE
@@ -74,6 +75,7 @@ def layout_file_schema() -> dict[str, Any]:
         "properties": {
             LAYOUT_VARIABLE: _or_empty(schema_of(LAYOUT)),
             PLACING_VARIABLE: _or_empty(schema_of(PLACING)),
+            HEALTH_VARIABLE: _or_empty(schema_of(HEALTH)),
         },
     }
 

@@ -56,14 +56,14 @@ def test_the_examples_of_the_docs_fit(tmp_path: Path) -> None:
 
 VARIABLES = [
     block
-    for page in ("layout", "networks", "placement")
+    for page in ("layout", "networks", "placement", "health")
     for block in (DOCS / f"{page}.md").read_text(encoding="utf-8").split("```yaml\n")[1:]
-    if block.startswith(("vgpu:", "vgpu_placing:"))
+    if block.startswith(("vgpu:", "vgpu_placing:", "vgpu_health:"))
 ]
 
 
 def test_every_page_about_host_variables_has_examples() -> None:
-    assert len(VARIABLES) == 11
+    assert len(VARIABLES) == 12
 
 
 @pytest.mark.parametrize("block", VARIABLES)
@@ -153,6 +153,10 @@ def test_a_gpu_of_a_layout_is_refused_by_schema_and_reader_alike(
         ("layout", {"vgpu_placing": {"cpus": {"pinned": True}}}, False),
         ("layout", {"vgpu_placing": {"gpus": [{"speed": 0.5}]}}, False),
         ("layout", {"vgpu_placing": {"gpus": [{"match": "all", "speed": 2}]}}, False),
+        ("layout", {"vgpu_health": {"tolerate": [], "memory_test": "/usr/bin/memtest"}}, True),
+        ("layout", {"vgpu_health": {"tolerate": ["xid-79"]}}, False),
+        ("layout", {"vgpu_health": {"memory_test": "memtest"}}, False),
+        ("layout", {"vgpu_health": {"memory_test_timeout": 0}}, False),
     ],
 )
 def test_a_schema_refuses_what_the_reader_refuses(kind: str, content: Any, accepted: bool) -> None:

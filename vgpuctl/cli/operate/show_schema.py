@@ -16,7 +16,7 @@ def command(kind: str, as_json: bool) -> None:
 
     The output is JSON, also without --json. `vgpuctl show-schema vm > vm.json`, then begin a VM file with
     `# yaml-language-server: $schema=vm.json`. The schema `layout` is for files of host_vars and group_vars, with the
-    variables `vgpu` and `vgpu_placing`.
+    variables `vgpu`, `vgpu_placing` and `vgpu_health`.
     """
     from vgpuctl.usecases.operate.show_schema import show_schema
 

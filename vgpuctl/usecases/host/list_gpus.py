@@ -10,6 +10,7 @@ from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.lease import Lease
 from vgpuctl.sharing.gate import refuse_closed_gpu, refuse_closed_host
 from vgpuctl.sharing.offer import Refusal
+from vgpuctl.usecases.support.gpu_health import look_at_health
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
@@ -47,6 +48,7 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
     """The GPUs of every host, from cached facts unless refresh; libvirt is asked on the hosts that are read."""
     seen = survey(services, services.hosts(), refresh=refresh)
     look(services, seen.read)
+    look_at_health(services, seen.read)
     with services.store.reading() as session:
         leases = session.leases()
         silent = libvirt_problems(session)

@@ -10,6 +10,7 @@ from vgpuctl.planner.layout import plan_host
 from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.support.capacities import rules_of
+from vgpuctl.usecases.support.gpu_health import look_at_health
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import ObservedHost, look, observed_hosts
 from vgpuctl.usecases.support.services import Services
@@ -41,6 +42,7 @@ def list_hosts(services: Services) -> Sequence[ListedHost]:
     facts = {capacity.name: capacity.facts for capacity in seen.capacities}
     problems = dict(seen.failures)
     silent = look(services, seen.read)
+    look_at_health(services, seen.read)
     with services.store.reading() as session:
         observed = observed_hosts(session)
     return [

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the readings of GPUs' health mean: findings with stable codes.
+
+States, such as a row that waits for its spare, are findings whenever they are there. Counters and the log only ever
+grow, so of them only what is new since the reading before is a finding.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from vgpuctl.agent.wire.health import OFF_THE_BUS, GpuHealth, HostHealth, Xid
+from vgpuctl.agent.wire.vf_health import DRIVER
+from vgpuctl.model.health import HealthCode, HealthFinding
+from vgpuctl.sharing.xids import classify, strays
+
+_RESET = "reset the GPU while nobody uses it"
+_REPLACE = "take the card out of service and have it replaced"
+REMEDIES = {
+    HealthCode.OFF_THE_BUS: "power-cycle the host; a reboot alone may not bring the card back",
+    HealthCode.GPU_MISSING: "look for the card: `lspci`, its power, its slot",
+    HealthCode.CONFIG_DIFFERS: "look at the card: it answers with the identity of another one",
+    HealthCode.BAR_UNASSIGNED: "reboot the host; look at Above 4G decoding and pci=realloc",
+    HealthCode.DRIVER_DIFFERS: "bind the card to its driver: `vgpuctl apply-hosts`",
+    HealthCode.VBIOS_CHANGED: "find out who flashed the card; flash it with the vendor's VBIOS",
+    HealthCode.RESET_REQUIRED: _RESET,
+    HealthCode.NO_RESET: "power-cycle the host before another tenant gets the card",
+    HealthCode.RESET_FAILED: "power-cycle the host",
+    HealthCode.SCRUB_OFF: "take RMDisableScrubOnFree out of NVreg_RegistryDwords and load the driver again",
+    HealthCode.ECC_UNCORRECTED: _RESET,
+    HealthCode.ROW_REMAP_PENDING: _RESET,
+    HealthCode.ROW_REMAP_FAILED: _REPLACE,
+    HealthCode.PAGE_RETIREMENT_PENDING: _RESET,
+    HealthCode.PAGES_RETIRED: "watch the card; NVIDIA replaces one with many retired pages",
+    HealthCode.MEMORY_TEST_FAILED: _REPLACE,
+    HealthCode.UNREAD: "see why it cannot be read: `vgpuctl check-hosts`",
+    HealthCode.XID_RESTART_APP: "none for the card: a program in the guest failed",
+    HealthCode.XID_IGNORE: "none",
+    HealthCode.XID_RESTART_VM: "restart the VM",
+    HealthCode.XID_UPDATE_SWFW: "compare the guest's driver and firmware with the host's",
+    HealthCode.XID_WORKFLOW_45: "restart Fabric Manager if no other Xid explains it",
+    HealthCode.XID_RESET_GPU: _RESET,
+    HealthCode.XID_RESTART_BM: "reboot the host",
+    HealthCode.XID_CHECK_MECHANICALS: "look at the card's power cables and seating",
+    HealthCode.XID_CHECK_UVM: "look at the driver's UVM messages in the kernel's log",
+    HealthCode.XID_WORKFLOW_48: _RESET,
+    HealthCode.XID_WORKFLOW_NVLINK: "look at the NVLink errors: `nvidia-smi nvlink --status`",
+    HealthCode.XID_CONTACT_SUPPORT: "ask NVIDIA's support",
+}
+
+
+def finding(code: HealthCode, device: str, text: str) -> HealthFinding:
+    """A finding with the remedy of its code."""
+    return HealthFinding(code, device, text, REMEDIES[code])
+
+
+def gpu_of(health: HostHealth, address: str, uuid: str | None = None) -> GpuHealth | None:
+    """The reading of a card: by its UUID wherever it is now, else by its address."""
+    by_uuid = (gpu for gpu in health.gpus if uuid is not None and gpu.uuid == uuid)
+    at_address = (gpu for gpu in health.gpus if gpu.address == address and None in (uuid, gpu.uuid))
+    return next(by_uuid, None) or next(at_address, None)
+
+
+def findings_of(now: HostHealth, address: str, before: HostHealth | None) -> list[HealthFinding]:
+    """Everything found about one GPU: its states, and what is new since the reading before.
+
+    before: None if there is none; all Xids of this boot then count as new.
+    """
+    gpu = gpu_of(now, address)
+    if gpu is None:
+        return [finding(HealthCode.GPU_MISSING, address, f"the host shows no GPU at {address}")]
+    earlier = gpu_of(before, gpu.address, gpu.uuid) if before is not None else None
+    same_boot = before is not None and before.boot_id == now.boot_id
+    return [*_states(now, gpu), *_growth(gpu, earlier, same_boot=same_boot)]
+
+
+def news(now: HostHealth, before: HostHealth | None) -> list[HealthFinding]:
+    """What is found now and was not found before, about every GPU of the host, by address."""
+    found: list[HealthFinding] = []
+    for gpu in now.gpus:
+        earlier = gpu_of(before, gpu.address, gpu.uuid) if before is not None else None
+        known = {one.code for one in _states(before, earlier)} if before is not None and earlier is not None else set()
+        found += [one for one in findings_of(now, gpu.address, before) if one.code not in known]
+    if before is not None and not now.unread:
+        found += [
+            finding(HealthCode.GPU_MISSING, gpu.address, f"GPU {gpu.uuid or gpu.address} is no longer on the host")
+            for gpu in before.gpus
+            if gpu_of(now, gpu.address, gpu.uuid) is None
+        ]
+    return found
+
+
+def _states(host: HostHealth, gpu: GpuHealth) -> Iterator[HealthFinding]:
+    for code, text in (*_states_on_the_bus(gpu), *_states_of_memory(gpu)):
+        yield finding(code, gpu.address, text)
+    if host.scrubs_memory is False and gpu.driver == DRIVER:
+        yield finding(HealthCode.SCRUB_OFF, gpu.address, "the driver does not clear memory that is freed")
+    for text in (*gpu.unread, *host.unread):
+        yield finding(HealthCode.UNREAD, gpu.address, text)
+
+
+def _states_on_the_bus(gpu: GpuHealth) -> Iterator[tuple[HealthCode, str]]:
+    if gpu.config_ids == OFF_THE_BUS:
+        yield HealthCode.OFF_THE_BUS, "its config space reads as all ones"
+    elif gpu.nvml_state == "lost":
+        yield HealthCode.OFF_THE_BUS, "NVML says that the GPU is lost"
+    elif gpu.config_ids is not None and gpu.config_ids != gpu.kernel_ids:
+        yield HealthCode.CONFIG_DIFFERS, f"its config space has {gpu.config_ids}, the kernel found {gpu.kernel_ids}"
+    lost = [str(bar.number) for bar in gpu.bars if not bar.is_assigned]
+    if lost and gpu.config_ids != OFF_THE_BUS:
+        yield HealthCode.BAR_UNASSIGNED, f"BAR {', '.join(lost)} has no address"
+
+
+def _states_of_memory(gpu: GpuHealth) -> Iterator[tuple[HealthCode, str]]:
+    if gpu.nvml_state == "reset-required":
+        yield HealthCode.RESET_REQUIRED, "NVML says that the GPU needs a reset"
+    if gpu.remapped is not None and gpu.remapped.has_failed:
+        yield HealthCode.ROW_REMAP_FAILED, "no spare row was left for a memory row"
+    if gpu.remapped is not None and gpu.remapped.is_pending:
+        yield HealthCode.ROW_REMAP_PENDING, "a memory row waits for its spare row until the next reset"
+    if gpu.retired is not None and gpu.retired.is_pending:
+        yield HealthCode.PAGE_RETIREMENT_PENDING, "a memory page is retired at the next reset"
+
+
+def _growth(gpu: GpuHealth, before: GpuHealth | None, *, same_boot: bool) -> Iterator[HealthFinding]:
+    """What has grown since the reading before; the whole of this boot's without one."""
+    errors = _new_errors(gpu, before, same_boot=same_boot)
+    if errors:
+        yield finding(HealthCode.ECC_UNCORRECTED, gpu.address, f"{errors} new uncorrected memory errors")
+    if gpu.retired is not None and before is not None and before.retired is not None:
+        pages = gpu.retired.double_bit - before.retired.double_bit
+        if pages > 0:
+            yield finding(HealthCode.PAGES_RETIRED, gpu.address, f"{pages} more memory pages are retired")
+    if before is not None and None not in (gpu.vbios, before.vbios) and gpu.vbios != before.vbios:
+        yield finding(HealthCode.VBIOS_CHANGED, gpu.address, f"VBIOS {gpu.vbios}, before {before.vbios}")
+    seen_until = before.xids[-1].at_s if same_boot and before is not None and before.xids else -1.0
+    yield from _new_xids(gpu, [xid for xid in gpu.xids if xid.at_s > seen_until])
+
+
+def _new_xids(gpu: GpuHealth, new: Sequence[Xid]) -> Iterator[HealthFinding]:
+    """One finding for each code: a program in a guest can cause the same Xid a thousand times."""
+    counts = Counter(xid.code for xid in new)
+    last = {xid.code: xid for xid in new}
+    for code in sorted(set(counts) - strays(counts), key=lambda one: last[one].at_s):
+        times = f"{counts[code]} times, the last one: " if counts[code] > 1 else ""
+        yield finding(classify(code, last[code].text), gpu.address, f"Xid {code}: {times}{last[code].text}")
+
+
+def _new_errors(gpu: GpuHealth, before: GpuHealth | None, *, same_boot: bool) -> int:
+    """Uncorrected errors since the reading before. A driver that is loaded again begins its volatile count again."""
+    if before is not None and gpu.aggregate is not None and before.aggregate is not None:
+        return max(0, gpu.aggregate.uncorrected - before.aggregate.uncorrected)
+    if gpu.volatile is None:
+        return 0
+    known = before.volatile.uncorrected if same_boot and before is not None and before.volatile is not None else 0
+    return gpu.volatile.uncorrected - known if gpu.volatile.uncorrected >= known else gpu.volatile.uncorrected

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The health of GPUs in the store: the last reading of each host, events of what is new, and quarantines."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from vgpuctl import typed_json
+from vgpuctl.agent.wire.decode import to_json
+from vgpuctl.agent.wire.health import HostHealth
+from vgpuctl.hosts.fleet import run_on_hosts
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.health import HealthFinding, HealthPolicy
+from vgpuctl.model.restriction import RestrictionKind
+from vgpuctl.sharing.health import gpu_of, news
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.readings import keep_reading
+from vgpuctl.usecases.support.services import Services
+
+_KIND = "health"
+
+
+def look_at_health(services: Services, names: Sequence[str]) -> None:
+    """Read the health of the GPUs of these hosts and note what is new. The user is told where it cannot be read."""
+    services.open_store()
+    for result in run_on_hosts(names, lambda name: _look_at(services, name), forks=services.forks):
+        if result.error is not None:
+            services.say(f"warning: {result.name}: the health of its GPUs is unknown: {result.error.message}")
+
+
+def note_health(session: Session, host: str, now: HostHealth, policy: HealthPolicy) -> list[HealthFinding]:
+    """Compare a reading with the one that the store has, and keep it in its place. Returns what is new.
+
+    now: what `host.agent.health()` has just answered. policy: `inventory.health_policy(host)`.
+    Each new finding is an event `gpu-health` whose evidence names the VMs on the card; one that the policy does not
+    tolerate puts the GPU into quarantine, with an event `gpu-quarantined`. The same reading again changes nothing.
+    """
+    found = news(now, last_health(session, host))
+    for one in found:
+        note_finding(session, host, one, now, policy)
+    keep_health(session, host, now)
+    return found
+
+
+def last_health(session: Session, host: str) -> HostHealth | None:
+    """The last reading of a host, None when there is none that this version can use."""
+    record = session.host_record(host, _KIND)
+    if record is None:
+        return None
+    try:
+        health: HostHealth = typed_json.decode(record.content, HostHealth)
+    except msgspec.MsgspecError:
+        return None
+    return health
+
+
+def keep_health(session: Session, host: str, now: HostHealth) -> None:
+    """Keep a reading as the one to compare the next with."""
+    session.save_host_record(host, _KIND, json.dumps(to_json(now)))
+
+
+def note_finding(session: Session, host: str, found: HealthFinding, now: HostHealth, policy: HealthPolicy) -> None:
+    """Add the event of a finding, and set the quarantine that the policy wants."""
+    gpu = gpu_of(now, found.device)
+    uuid = None if gpu is None else gpu.uuid
+    leases = [one for one in session.leases(host=host) if found.device in (one.share.gpu, one.share.function)]
+    vms = sorted({f"{one.tenant}.{one.vm_name}" for one in leases})
+    session.add_event(
+        EventKind.GPU_HEALTH,
+        f"{host} {found.device}",
+        f"{found.code}: {found.text}; {found.remedy}",
+        host=host,
+        evidence={"finding": str(found.code), "remedy": found.remedy, "uuid": uuid, "vms": vms},
+    )
+    if policy.forbids(found):
+        quarantine_device(session, host, found, uuid)
+
+
+def quarantine_device(session: Session, host: str, found: HealthFinding, uuid: str | None) -> bool:
+    """Put a GPU or VF into quarantine for a finding. Returns False when it is in quarantine already."""
+    kind = RestrictionKind.QUARANTINE
+    if not session.restrict(host, found.device, kind, found.text, finding=str(found.code), gpu_uuid=uuid):
+        return False
+    session.add_event(
+        EventKind.GPU_QUARANTINED,
+        f"{host} {found.device}",
+        f"{found.code}: {found.text}",
+        host=host,
+        after={"quarantine": found.text},
+        evidence={"finding": str(found.code), "uuid": uuid},
+    )
+    return True
+
+
+def describe_findings(found: Iterable[HealthFinding]) -> str:
+    """Findings in one line: `0000:41:00.0 row-remap-pending`."""
+    return ", ".join(dict.fromkeys(f"{one.device} {one.code}" for one in found))
+
+
+def _look_at(services: Services, name: str) -> None:
+    health = services.host(name).agent.health()
+    policy = services.inventory.health_policy(name)
+
+    def note(session: Session) -> None:
+        found = [one for one in note_health(session, name, health, policy) if policy.forbids(one)]
+        if found:
+            services.say(f"{name}: in quarantine: {describe_findings(found)}")
+
+    keep_reading(services, "the health of the GPUs", note)

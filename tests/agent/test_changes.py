@@ -333,10 +333,48 @@ def test_a_card_with_vfs_or_mdevs_keeps_its_driver(tmp_path: Path) -> None:
 # Reset
 
 
-def test_a_reset_writes_one(tmp_path: Path) -> None:
+DEVICE = f"/sys/bus/pci/devices/{PF}"
+
+
+@pytest.mark.parametrize(
+    ("known", "taken"),
+    [("flr bus", "flr"), ("pm bus", "bus"), ("device_specific flr", "device_specific"), ("pm", "pm")],
+)
+def test_a_reset_takes_the_fullest_method_and_leaves_the_kernels_list(known: str, taken: str, tmp_path: Path) -> None:
+    host = make(tmp_path, a40(), {f"{machine.device_path(PF)}/reset_method": f"{known}\n"})
+    [change] = take(host, ResetFunction(PF)).changes
+    assert change.after == taken
+    assert host.written == [
+        (f"{DEVICE}/reset_method", taken),
+        (f"{DEVICE}/reset", "1"),
+        (f"{DEVICE}/reset_method", known),
+    ]
+
+
+def test_a_method_that_fails_is_followed_by_the_next(tmp_path: Path) -> None:
     host = make(tmp_path, a40())
+    host.refusals["/reset"] = [errno.ENOTTY]
+    assert take(host, ResetFunction(PF)).changes[0].after == "bus"
+    assert host.written[-1] == (f"{DEVICE}/reset_method", "flr bus")
+
+
+def test_a_function_that_no_method_resets_is_refused_with_the_kernels_lines(tmp_path: Path) -> None:
+    host = make(tmp_path, a40())
+    host.refusals["/reset"] = [errno.ENOTTY, errno.EIO]
+    host.kernel_says = ["vfio-pci 0000:41:00.0: not ready 65535ms after FLR; giving up"]
+    refused = problem(take(host, ResetFunction(PF)))
+    assert (refused.code, refused.errno) == ("reset-refused", "EIO")
+    assert "was not reset by any of flr, bus" in refused.message
+    assert refused.kernel_lines == tuple(host.kernel_says) * 2
+    assert host.written[-1] == (f"{DEVICE}/reset_method", "flr bus")
+
+
+def test_an_old_kernel_chooses_the_method_and_does_not_name_it(tmp_path: Path) -> None:
+    tree = a40()
+    del tree[f"{machine.device_path(PF)}/reset_method"]
+    host = make(tmp_path, tree)
     assert take(host, ResetFunction(PF)).changes[0].after == "reset"
-    assert host.written == [(f"/sys/bus/pci/devices/{PF}/reset", "1")]
+    assert host.written == [(f"{DEVICE}/reset", "1")]
 
 
 def test_a_card_without_reset_is_refused(tmp_path: Path) -> None:

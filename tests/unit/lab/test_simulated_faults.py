@@ -118,6 +118,26 @@ def test_a_service_that_is_started_again_ends_the_fault(tmp_path: Path) -> None:
     assert machine.files.state().host_faults == {}
 
 
+def test_a_card_does_not_come_back_from_a_reset(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40")
+    begin(machine, "reset-fails")
+    refused = machine.refused(ResetFunction(PF))
+    assert (refused.code, refused.errno) == ("reset-refused", "ENOTTY")
+    assert "giving up" in log(machine)
+    begin(machine, "reset-fails", 0)
+    begin(machine, "no-reset")
+    assert machine.refused(ResetFunction(PF)).code == "no-reset"
+
+
+def test_a_reset_ends_counted_errors_and_a_row_that_waits_for_its_spare(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40")
+    begin(machine, "ecc", 2)
+    begin(machine, "row-remap-pending")
+    begin(machine, "row-remap-failed")
+    assert machine.done(ResetFunction(PF))
+    assert machine.files.state().faults == {PF: {"row-remap-failed": 1}}
+
+
 def test_a_reboot_ends_every_fault(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "a40")
     for kind in ("busy", "clock-skew"):

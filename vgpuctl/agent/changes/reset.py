@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reset a function that nobody holds (reference 1.1, 9 row 15)."""
+"""Reset a function that nobody holds (reference 1.1, 9 row 15; day 2 reference 5.1)."""
+
+from typing import List
 
 from vgpuctl.agent.facts import mdev, pci, sriov
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
@@ -8,16 +10,25 @@ from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, ResetFunction
 
+# Linux tries the methods in its own order, with `pm` before `bus`, and does not tell which one it took. D3hot and back
+# resets less than the others, so it comes last; what the kernel has for this very device comes first.
+_ORDER = ("device_specific", "acpi", "flr", "af_flr", "cxl_bus", "bus", "pm")
+_UNKNOWN_METHOD = "reset"
+
 
 def ensure(host: Host, step: ResetFunction, *, dry_run: bool) -> Change:
-    """Reset one function. Every reset is a change: the device does not tell whether it was reset before.
+    """Reset one function by one method after another until one works; `after` of the change says which.
+
+    Every reset is a change: the device does not tell whether it was reset before. Kernels before 5.15 choose the method
+    and do not name it: it is then `reset`.
 
     Raises Problem: `held`, `vfs-active`, `mdevs-active`, `no-reset` when the kernel knows no way to reset it,
-    `write-refused`.
+    `reset-refused` when every way failed, `write-blocked`.
     """
     address = step.address
     path = pci.require(host, address)
-    if not host.exists(f"{path}/reset"):
+    methods = pci.read_reset_methods(host, address)
+    if not methods or not host.exists(f"{path}/reset"):
         raise Problem(
             ProblemCode.NO_RESET,
             f"{address} cannot be reset: the kernel knows no method for it",
@@ -33,6 +44,34 @@ def ensure(host: Host, step: ResetFunction, *, dry_run: bool) -> Change:
         raise Problem(ProblemCode.VFS_ACTIVE, f"{address} has {count} VFs; a reset would delete them")
     if mdev.read_of(host, (address,)):
         raise Problem(ProblemCode.MDEVS_ACTIVE, f"{address} has mediated devices; a reset would delete them")
-    if not dry_run:
-        host.write(f"{path}/reset", "1")
-    return Change(step.op, address, None, "reset", changed=True)
+    ordered = sorted(methods, key=lambda one: _ORDER.index(one) if one in _ORDER else len(_ORDER))
+    taken = ordered[0] if dry_run else _reset(host, path, address, ordered, before=" ".join(methods))
+    return Change(step.op, address, None, taken, changed=True)
+
+
+def _reset(host: Host, path: str, address: str, methods: List[str], *, before: str) -> str:
+    """Try each method and return the one that worked; the kernel's list is as before afterwards."""
+    refused: List[Problem] = []
+    with host.kernel_log() as log:
+        for method in methods:
+            try:
+                if method != _UNKNOWN_METHOD:
+                    host.write(f"{path}/reset_method", method)
+                host.write(f"{path}/reset", "1")
+            except Problem as problem:
+                if problem.code != ProblemCode.WRITE_REFUSED:
+                    raise
+                refused.append(problem)
+                continue
+            finally:
+                if method != _UNKNOWN_METHOD:
+                    host.write(f"{path}/reset_method", before)
+            return method
+        raise Problem(
+            ProblemCode.RESET_REFUSED,
+            f"{address} was not reset by any of {', '.join(methods)}: {refused[-1].message}",
+            path=f"{path}/reset",
+            errno=refused[-1].errno,
+            kernel_lines=log.lines(),
+            hint="power-cycle the host before another tenant gets it",
+        )

@@ -87,7 +87,7 @@ class ProblemCode(str, Enum):
     NO_RESET = "no-reset"
     """The kernel has no way to reset this function."""
     RESET_REFUSED = "reset-refused"
-    """The driver refused to reset the GPU."""
+    """The GPU or function could not be reset."""
     NOT_SRIOV = "not-sriov"
     """The function cannot have VFs."""
     SRIOV_FAILED = "sriov-failed"

@@ -30,7 +30,7 @@ class BindDriver:
 
 @dataclass(frozen=True)
 class ResetFunction:
-    """Reset a function that nobody holds."""
+    """Reset a function that nobody holds; the change says by which method."""
 
     op: ClassVar[str] = "function.reset"
     address: str

@@ -14,7 +14,7 @@ VgpuctlError
 ├── NoCapacity 5            no GPU can take the request; the context has a line per GPU
 │   └── PreemptionNeeded    it fits only if other VMs are preempted, and nobody agreed to that
 ├── StateError 6            the store and the request disagree
-│   ├── NotFound  VmDiffers  TenantDiffers  ConcurrentChange  StoreUnusable
+│   ├── NotFound  VmDiffers  TenantDiffers  ConcurrentChange  StoreUnusable  StoreNotReconciled
 │   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
 │   ├── FileNotWritten      a file of this machine; the disk is full, for example
 ├── GuestError 7            libvirt refused a domain, volume or network
@@ -239,6 +239,12 @@ class StoreUnusable(StateError):
     """The store cannot be opened or written."""
 
     reference = "store-unusable"
+
+
+class StoreNotReconciled(StoreUnusable):
+    """The store was restored from a backup, and is older than the hosts: it takes no change before it is reconciled."""
+
+    reference = "store-not-reconciled"
 
 
 class FileNotWritten(StateError):

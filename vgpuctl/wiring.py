@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
+    from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
 
 
@@ -67,6 +68,13 @@ def open_services(
         actor = find_actor(settings.command)
         return open_store(settings.database or default_url(), clock=clock, key_file=settings.key_file, actor=actor)
 
+    def store_place() -> "StorePlace":
+        from vgpuctl.actor import find_actor
+        from vgpuctl.store.address import default_url
+        from vgpuctl.store.restore import StorePlace
+
+        return StorePlace(settings.database or default_url(), clock, settings.key_file, find_actor(settings.command))
+
     @functools.cache
     def ssh() -> "SshSettings":
         from vgpuctl.hosts.settings import SshSettings
@@ -111,6 +119,7 @@ def open_services(
     return Services(
         load_inventory=load,
         open_store=store,
+        store_place=store_place,
         open_session=session,
         open_northbound=northbound if settings.ovn_northbound else None,
         open_authority=authority,

@@ -42,6 +42,7 @@ VOLUMES = [
         "store/volumes.py",
         "usecases/vm/volumes.py:_make",
         "usecases/vm/volumes.py:_remove",
+        "usecases/operate/reconcile_store.py:_forget_vm",  # the hosts no longer have it as the store says
     ),
     *(
         guarded(

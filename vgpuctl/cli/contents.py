@@ -142,6 +142,8 @@ SECTIONS = (
             "gc": "Remove leftovers that the store does not know.",
             "list-events": "List what happened, and who did it.",
             "backup-store": "Write a backup of the store to a file.",
+            "restore-store": "Restore the store from a backup.",
+            "reconcile-store": "Compare a restored store with the hosts.",
             "show-schema": "Show the JSON schema of VM files, tenants' files or host variables.",
             "controller": "Serve the queue and stop expired VMs, until interrupted.",
         },

@@ -7,11 +7,15 @@ import msgspec
 from sqlalchemy import delete, insert, select
 
 from vgpuctl import typed_json
+from vgpuctl.errors import StoreNotReconciled
 from vgpuctl.model.backup import RestoreMark
+from vgpuctl.model.times import format_time
 from vgpuctl.store import tables
 from vgpuctl.store.rows import Rows
 
 RESTORE_MARK = "reconcile-first"
+CARE_COMMANDS = frozenset({"reconcile-store", "adopt-host", "create-tenant", "backup-store", "restore-store"})
+"""The commands that may change a store with the mark. None of them changes a host."""
 _STORE_ID = "store-id"
 _SETTINGS = tables.settings
 
@@ -33,6 +37,23 @@ class CareRows(Rows):
         text = self._setting(RESTORE_MARK)
         mark: RestoreMark | None = None if text is None else typed_json.decode(text, RestoreMark)
         return mark
+
+    def require_reconciled(self) -> None:
+        """Raise StoreNotReconciled for a restored store, unless the command may change a store with the mark."""
+        if self._actor.command in CARE_COMMANDS or (mark := self.restore_mark()) is None:
+            return
+        raise StoreNotReconciled(
+            f"the store {self._store_name} was restored from a backup of {format_time(mark.taken_at)} UTC, and may not "
+            "know what is on the hosts since then: it takes no change",
+            hint="run `vgpuctl reconcile-store`, which shows the differences and what to do",
+        )
+
+    def refuse_unreconciled(self) -> None:
+        """Have every change of this transaction refused as `require_reconciled` does; reading goes on."""
+        try:
+            self.require_reconciled()
+        except StoreNotReconciled as refusal:
+            self._refusal = refusal
 
     def lift_restore_mark(self) -> None:
         """Say that the store is reconciled with the hosts."""

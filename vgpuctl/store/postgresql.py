@@ -10,14 +10,14 @@ from vgpuctl.store.failures import BUSY_TIMEOUT_S, answer
 
 CONNECT_TIMEOUT_S = 10
 
-_WRITERS = 0x76677075  # "vgpu": the advisory lock of this database's writers
+WRITERS = 0x76677075  # "vgpu": the advisory lock of this database's writers
 _IDLE_LIMIT_S = 60
 
 # One round trip. A writer that vanished without a word (power, network) is ended by the server after _IDLE_LIMIT_S.
 BEGIN_WRITING: TextClause = text(
     "SELECT set_config('idle_in_transaction_session_timeout', :idle, true), "
     "set_config('lock_timeout', :lock, true), pg_advisory_xact_lock(:writers)"
-).bindparams(idle=f"{_IDLE_LIMIT_S}s", lock=f"{BUSY_TIMEOUT_S}s", writers=_WRITERS)
+).bindparams(idle=f"{_IDLE_LIMIT_S}s", lock=f"{BUSY_TIMEOUT_S}s", writers=WRITERS)
 
 BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, CursorResult, Executable, Row, Table
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
-from vgpuctl.errors import StateError, StoreUnusable
+from vgpuctl.errors import StateError
 from vgpuctl.model.event import NOBODY, Actor
 from vgpuctl.store.codec import FactsReader
 from vgpuctl.store.failures import translate
@@ -24,7 +24,7 @@ class Rows:
         *,
         store_name: str,
         clock: Callable[[], float],
-        read_only_reason: str | None,
+        refusal: StateError | None,
         facts_reader: FactsReader,
         key_file: KeyFile = NO_KEY,
         actor: Actor = NOBODY,
@@ -32,7 +32,7 @@ class Rows:
         self._connection = connection
         self._store_name = store_name
         self._clock = clock
-        self._read_only_reason = read_only_reason
+        self._refusal = refusal
         self._key_file = key_file
         self._actor = actor
         self._facts_reader = facts_reader
@@ -47,11 +47,8 @@ class Rows:
 
     def _write(self, statement: Executable, *, conflict: str | None = None) -> CursorResult[Any]:
         """Run a changing statement. conflict: what to say when a constraint refuses it."""
-        if self._read_only_reason is not None:
-            raise StoreUnusable(
-                f"the store {self._store_name} cannot be written: {self._read_only_reason}",
-                hint="commands that only read work; to change something, make the store writable or give another",
-            )
+        if self._refusal is not None:
+            raise self._refusal
         return self._run(statement, conflict=conflict)
 
     def _insert_if_absent(self, table: Table, **values: object) -> bool:

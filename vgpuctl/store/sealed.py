@@ -43,7 +43,7 @@ class KeyFile:
 
     def content(self) -> bytes | None:
         """The key file as it is, for a backup; None where there is none. Raises StoreUnusable when it is unusable."""
-        if self.path is None or (self._makes_key and not self.path.exists()):
+        if self.path is None or not self.path.exists():
             return None
         return base64.b64encode(base64.urlsafe_b64decode(self._key(self.path))) + b"\n"
 

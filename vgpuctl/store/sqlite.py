@@ -87,6 +87,24 @@ def copy_to(engine: Engine, path: Path) -> None:
         made.close()
 
 
+def replace_content(path: Path, source: sqlite3.Connection) -> None:
+    """Put another database's content in the place of this one's: one transaction, which a kill undoes.
+
+    A process with the store open has a shared lock on the file of a write-ahead log, so the switch to another journal
+    is refused while there is one. Raises sqlite3.Error; SQLITE_BUSY then.
+    """
+    target = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        target.execute("PRAGMA locking_mode = EXCLUSIVE")  # what is locked stays so until the end
+        target.execute("PRAGMA synchronous = FULL")
+        target.execute("PRAGMA journal_mode = DELETE")
+        target.execute("BEGIN EXCLUSIVE")
+        target.execute("COMMIT")
+        source.backup(target)
+    finally:
+        target.close()
+
+
 def check_file(path: Path) -> None:
     """Read the whole of a copy and check it. Raises StoreUnusable when it is damaged."""
     made = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)

@@ -103,6 +103,10 @@ class Store:
             with claim_by_operation(self.transaction, entry) as claimed:
                 yield self._with_events(entry, claimed)
             return
+        with self.reading() as session:
+            if session.restore_mark() is not None:
+                yield None
+                return
         try:
             with self._engine.connect() as connection:
                 yield self._with_events(entry, claim_row(connection, entry))
@@ -178,14 +182,22 @@ class Store:
                 connection,
                 store_name=self.name,
                 clock=self._clock,
-                read_only_reason=reason or (None if writing else "this is a transaction that only reads"),
+                refusal=None if writing and reason is None else self._cannot_write(reason),
                 facts_reader=self._facts_reader,
                 key_file=self._key_file,
                 actor=self._actor,
             )
+            if writing and reason is None:
+                session.refuse_unreconciled()
             yield session
             if session.failure is not None:
                 raise session.failure
+
+    def _cannot_write(self, reason: str | None) -> StoreUnusable:
+        return StoreUnusable(
+            f"the store {self.name} cannot be written: {reason or 'this is a transaction that only reads'}",
+            hint="commands that only read work; to change something, make the store writable or give another",
+        )
 
     @contextlib.contextmanager
     def _begin(self, *, writing: bool) -> Iterator[Connection]:

@@ -69,6 +69,7 @@ def services(libvirtd: LocalLibvirtd, store: Store, storage: Storage) -> Iterato
     opened = Services(
         load_inventory=_unused,
         open_store=lambda: store,
+        store_place=_unused,
         open_session=lambda _inventory, name: HostSession(
             name, line, _unused, lambda uri, host: Hypervisor(uri, host=host)
         ),

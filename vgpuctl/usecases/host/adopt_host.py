@@ -193,7 +193,7 @@ class _Domains:
         shares = shares_of_devices([hostdev.device for hostdev in domain.hostdevs], self._facts)
         if isinstance(shares, str):
             return shares
-        if not shares:
+        if not shares and domain.metadata is None:
             return "it has no GPU"
         if owner is None and self._tenant is None:
             return "nobody said whose it is"

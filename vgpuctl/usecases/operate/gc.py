@@ -57,9 +57,10 @@ _Take = Callable[[], object]
 _Found = tuple[Garbage, _Take]
 
 
-def find_garbage(services: Services, kinds: Collection[GarbageKind]) -> Search:
+def find_garbage(services: Services, kinds: Collection[GarbageKind], *, every_host: bool = False) -> Search:
     """Look at every chosen host, and at OVN where its northbound database is named. Nothing is written.
 
+    every_host: those of the inventory that were not chosen too.
     Raises UsageError when OVN alone is to be looked at and its northbound database was not named.
     """
     if set(kinds) == {GarbageKind.OVN}:
@@ -68,7 +69,8 @@ def find_garbage(services: Services, kinds: Collection[GarbageKind]) -> Search:
     failures: list[tuple[str, VgpuctlError]] = []
     found: list[Garbage] = []
     if set(kinds) - {GarbageKind.OVN}:
-        results = run_on_hosts(services.hosts(), lambda name: _look(services, name, kinds), forks=services.forks)
+        names = services.inventory.select(None) if every_host else services.hosts()
+        results = run_on_hosts(names, lambda name: _look(services, name, kinds), forks=services.forks)
         for result in results:
             if result.error is not None:
                 services.forget_host(result.name)
@@ -87,9 +89,12 @@ def take_away(
 ) -> tuple[GarbageOutcome, ...]:
     """Delete what find_garbage found, host by host, where a second look finds it again; never more than that.
 
-    kinds: those that were looked for. No VM is placed on a host at work, and no layout applied. The first
+    What a restored store does not know may be newer than its backup: raises StoreNotReconciled. kinds: those that were
+    looked for. No VM is placed on a host at work, and no layout applied. The first
     failure on a host ends the work there; other hosts go on. After a kill, the same command goes on.
     """
+    with services.store.reading() as session:
+        session.require_reconciled()
     done: list[GarbageOutcome] = []
     for host in dict.fromkeys(garbage.host for garbage in found):
         here = [garbage for garbage in found if garbage.host == host]

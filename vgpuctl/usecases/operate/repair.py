@@ -43,6 +43,9 @@ def repair(
     One VM that cannot be repaired never hides the others: its outcome begins with `failed`.
     shutdown_timeout_s: for each VM that a dead run was about to stop.
     """
+    if not dry_run:
+        with services.store.reading() as session:
+            session.require_reconciled()
     repairs = _finish_preemptions(services, shutdown_timeout_s, dry_run=dry_run) if only is None else []
     with services.store.reading() as session:
         operations = session.open_operations()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
+    from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
 
 
@@ -78,6 +79,7 @@ class Services:
         *,
         load_inventory: Callable[[], "Inventory"],
         open_store: Callable[[], "Store"],
+        store_place: Callable[[], "StorePlace"],
         open_session: Callable[["Inventory", str], HostSession],
         open_northbound: Callable[[], "Northbound"] | None,
         open_authority: Callable[[], "Authority | None"],
@@ -88,6 +90,7 @@ class Services:
     ) -> None:
         self._load_inventory = load_inventory
         self._open_store = open_store
+        self._store_place = store_place
         self._open_session = open_session
         self._open_northbound = open_northbound
         self._open_authority = open_authority
@@ -121,6 +124,11 @@ class Services:
         if self._store is None:
             self._store = self._open_store()
         return self._store
+
+    @property
+    def store_place(self) -> "StorePlace":
+        """Where the store is, or will be."""
+        return self._store_place()
 
     @property
     def has_northbound(self) -> bool:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reconcile-store: compare a restored store with the hosts."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import print_json, print_table, say
+from vgpuctl.model.times import format_time
+
+
+@click.command("reconcile-store")
+@click.option(
+    "--forget",
+    multiple=True,
+    metavar="TENANT/VM",
+    help="Drop a VM from the store that the hosts no longer have as it says; several times.",
+)
+@click.option(
+    "--accept", multiple=True, metavar="NAME", help="Count this difference as looked at, with --done; several times."
+)
+@click.option("--done", is_flag=True, help="Say that the store is reconciled; refused while a difference is open.")
+@options.inventory
+@options.forks
+@options.database
+@options.ssh
+@options.as_json
+def command(forget: tuple[str, ...], accept: tuple[str, ...], done: bool, as_json: bool, **where: Any) -> int:
+    """Compare the store, which restore-store made older than the hosts, with every host of the inventory.
+
+    Hosts are only read, and nothing is deleted on them. VMs that the store does not know are adopted by `adopt-host`;
+    VMs that the hosts no longer have are dropped by --forget. Exit code 1 means that differences are open.
+    """
+    from vgpuctl.cli.support.services import report_failures, services
+    from vgpuctl.usecases.operate.reconcile_store import reconcile_store
+
+    with services(**where) as opened:
+        found = reconcile_store(opened, forget=forget, accept=accept, done=done)
+    if as_json:
+        print_json(
+            {
+                "mark": found.mark,
+                "discrepancies": found.discrepancies,
+                "forgotten": found.forgotten,
+                "is_done": found.is_done,
+                "failures": [{"host": name, "message": error.message} for name, error in found.failures],
+            }
+        )
+    else:
+        if found.mark is not None:
+            say(f"the store is as of {format_time(found.mark.taken_at)} UTC, from {found.mark.file}")
+        print_table(
+            ["DIFFERENCE", "NAME", "FOUND", "TO DO"],
+            [(one.kind, one.name, one.found, one.todo) for one in found.discrepancies],
+            empty="store and hosts agree",
+        )
+        if found.is_done:
+            say("the store is reconciled; run `vgpuctl repair` next")
+        elif found.mark is not None and not found.open and not found.failures:
+            say("nothing is open: give --done to let the store be changed again")
+    report_failures(found.failures, answered=1)
+    return int(bool(found.open))

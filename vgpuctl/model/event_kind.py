@@ -120,6 +120,7 @@ class EventKind(enum.StrEnum):
     GPU_OBSERVED = "gpu-observed", "A GPU has another state, UUID or problem than before."
     GPU_MOVED = "gpu-moved", "A GPU is in another slot than before."
 
+    ROLE_GRANTED = "role-granted", "A role of the database got other rights on the store."
     STORE_BACKED_UP = "store-backed-up", "A backup of the store was written."
     STORE_RESTORED = "store-restored", "The store was restored from a backup, and is older than the hosts."
     STORE_RECONCILED = "store-reconciled", "A restored store was compared with every host, and may change again."

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store in a PostgreSQL database, with the same manners as the SQLite file: one writer at a time, steady reads."""
 
-from sqlalchemy import Engine, TextClause, create_engine, text
+from sqlalchemy import Connection, Engine, TextClause, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.store.address import PostgresqlAddress
 from vgpuctl.store.failures import BUSY_TIMEOUT_S, answer
+from vgpuctl.store.tables import VERSION_TABLE
 
 CONNECT_TIMEOUT_S = 10
 
@@ -19,6 +20,17 @@ BEGIN_WRITING: TextClause = text(
     "set_config('lock_timeout', :lock, true), pg_advisory_xact_lock(:writers)"
 ).bindparams(idle=f"{_IDLE_LIMIT_S}s", lock=f"{BUSY_TIMEOUT_S}s", writers=WRITERS)
 
+# Whether the role may write, and whether a policy of a tenant restricts what it sees (vgpuctl.store.database_roles).
+_RIGHTS: TextClause = text(
+    "SELECT current_user, has_table_privilege('vms', 'INSERT'), row_security_active('vms') AND EXISTS ("
+    "SELECT FROM pg_policy p, unnest(p.polroles) AS member WHERE p.polrelid = 'vms'::regclass "
+    "AND NOT p.polpermissive AND member <> 0 AND pg_has_role(member, 'USAGE'))"
+)
+_OWNER: TextClause = text(
+    "SELECT current_user AS role, pg_get_userbyid(relowner) AS owner, pg_has_role(relowner, 'USAGE') AS is_owner "
+    "FROM pg_class WHERE oid = to_regclass(:table)"
+).bindparams(table=VERSION_TABLE)
+
 BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
@@ -30,6 +42,30 @@ def open_engine(address: PostgresqlAddress) -> Engine:
     if "application_name" not in url.query:
         url = url.update_query_dict({"application_name": "vgpuctl"})
     return create_engine(url, pool_pre_ping=True, max_overflow=-1)
+
+
+def why_read_only(connection: Connection) -> str | None:
+    """Why the role of a connection can only read the store, None when it can write."""
+    role, may_write, sees_a_part = connection.execute(_RIGHTS).one()
+    if sees_a_part:
+        return f"the role {role} sees the rows of one tenant only"
+    return (
+        None if may_write else f"the role {role} may only read (the owner can change that with `vgpuctl grant-store`)"
+    )
+
+
+def refuse_to_migrate(connection: Connection, *, store_name: str) -> None:
+    """Raise StoreUnusable when there is an older store that the role of the connection does not own.
+
+    The transaction may be aborted already, by the look for a version.
+    """
+    connection.rollback()
+    row = connection.execute(_OWNER).first()
+    if row is not None and not row.is_owner:
+        raise StoreUnusable(
+            f"the store {store_name} is of an older vgpuctl, and the role {row.role} does not own it",
+            hint=f"run any command once as its owner {row.owner}, which brings it up to date",
+        )
 
 
 def connect_failed(error: SQLAlchemyError, address: PostgresqlAddress) -> StoreUnusable:

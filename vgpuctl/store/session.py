@@ -2,7 +2,7 @@
 """One transaction on the store, with the methods of every subject."""
 
 from vgpuctl.store.care import CareRows
-from vgpuctl.store.events import EventRows
+from vgpuctl.store.database_roles import DatabaseRoleRows
 from vgpuctl.store.host_records import HostRecordRows
 from vgpuctl.store.images import ImageRows
 from vgpuctl.store.leases import LeaseRows
@@ -24,14 +24,14 @@ class Session(
     VpcRows,
     LeaseRows,
     OperationRows,
-    EventRows,
     HostRecordRows,
     ImageRows,
     CareRows,
+    DatabaseRoleRows,
 ):
     """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,
     networks, leases, reclaimed quota, hosts, images, restrictions, the queue, events, the journal, and what the store
-    says of itself.
+    says of itself, and the rights of PostgreSQL's roles.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

@@ -220,9 +220,13 @@ class Store:
         """Check the schema's version and migrate when it is older; `open_store` does this."""
         with self._begin(writing=False) as connection:
             if upgrade.is_current(connection, store_name=self.name):
+                if self._engine.dialect.name == "postgresql":
+                    self.read_only_reason = postgresql.why_read_only(connection)
                 return
             if self._engine.dialect.name == "sqlite":
                 upgrade.refuse_stranger(connection, store_name=self.name)
+            else:
+                postgresql.refuse_to_migrate(connection, store_name=self.name)
         if self.read_only_reason is not None:
             raise StoreUnusable(
                 f"the store {self.name} is empty or of an older vgpuctl, and cannot be written: "

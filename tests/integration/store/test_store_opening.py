@@ -392,9 +392,8 @@ def test_postgresql_user_who_may_only_read_reads(postgres: LocalPostgres) -> Non
         with open_store(auditor) as store:
             with store.transaction() as session:
                 assert len(session.vms()) == len(session.leases()) == 1
-            with pytest.raises(StoreUnusable, match="permission denied") as caught, store.transaction() as session:
+            with pytest.raises(StoreUnusable, match=r"may only read.*grant-store"), store.transaction() as session:
                 session.add_tenant("other")
-            assert "grant" in (caught.value.hint or "")
         with postgres.create_database() as empty:
             bare = auditor.replace(name, empty.rpartition("/")[2])
             with pytest.raises(StoreUnusable, match="permission denied"):

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Roles of a real PostgreSQL: what an operator, a reader and a tenant can do on the store, and what they cannot."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import psycopg
+import pytest
+from psycopg import errors
+from sqlalchemy import make_url
+
+from tests.integration.store.samples import host_facts, lease, reserve, vf_share, vm
+from tests.postgres_fixture import LocalPostgres
+from vgpuctl.errors import NotFound, StoreUnusable, UsageError
+from vgpuctl.model.database_role import Access, Rights, parse_rights
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.store import tables
+from vgpuctl.store.store import Store, open_store
+
+OPERATOR, READER = Rights(Access.OPERATOR), Rights(Access.READ_ONLY)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A store with the VMs of two tenants, and its owner's URL."""
+
+    url: str
+    new_role: Callable[[Rights], str]
+
+
+@pytest.fixture
+def fleet(postgres: LocalPostgres, migrated: str) -> Iterator[Fleet]:
+    made: list[str] = []
+
+    def new_role(rights: Rights) -> str:
+        name, password = f"role-{secrets.token_hex(4)}", secrets.token_hex(8)
+        postgres.execute(f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{password}'")
+        made.append(name)
+        with open_store(url) as store, store.transaction() as session:
+            session.grant_role(name, rights)
+        return make_url(url).set(username=name, password=password).render_as_string(hide_password=False)
+
+    with postgres.create_database(template=migrated) as url:
+        with open_store(url) as store, store.transaction() as session:
+            session.save_facts("gpu1", host_facts(), 1.0)
+            for number, tenant in enumerate(("acme", "umbrella")):
+                session.add_tenant(tenant)
+                session.add_vm(vm("web", tenant=tenant))
+                reserve(session, replace(lease(vf_share(f"0000:41:00.{number + 2}")), tenant=tenant, vm_name="web"))
+        yield Fleet(url, new_role)
+    for name in made:
+        postgres.execute(f'DROP ROLE "{name}"')
+
+
+def _refused(url: str, statement: str) -> bool:
+    with psycopg.connect(url) as connection:
+        try:
+            connection.execute(statement.encode())
+        except errors.InsufficientPrivilege:
+            return True
+    return False
+
+
+def test_an_operator_changes_the_store_and_the_database_says_who(fleet: Fleet) -> None:
+    url = fleet.new_role(OPERATOR)
+    with open_store(url) as store:
+        assert store.read_only_reason is None
+        with store.operation("create-vm", "x"), store.transaction() as session:
+            session.add_tenant("third")
+            session.add_event(EventKind.TENANT_CREATED, "third", tenant="third")
+            assert session.vm("acme", "web") is not None
+        with store.reading() as session:
+            (event,) = session.events(1)
+    assert event.database_role == make_url(url).username
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE events SET os_user = 'mallory'",
+        "DELETE FROM events",
+        "TRUNCATE events",
+        "DROP TABLE events",
+        "ALTER TABLE events ALTER COLUMN database_role DROP DEFAULT",
+        "INSERT INTO events (at, kind, subject, detail, database_role) VALUES (1, 'x', 'x', 'x', 'mallory')",
+        "INSERT INTO events (id, at, kind, subject, detail) VALUES (1000, 1, 'x', 'x', 'x')",
+        "UPDATE vgpuctl_version SET version_num = '0001'",
+        "CREATE TABLE mine (x int)",
+        "TRUNCATE vms",
+        "ALTER TABLE vms DISABLE ROW LEVEL SECURITY",
+    ],
+)
+def test_an_operator_can_not_touch_what_is_written_or_the_schema(fleet: Fleet, statement: str) -> None:
+    assert _refused(fleet.new_role(OPERATOR), statement)
+
+
+def test_the_login_is_written_also_after_set_role(fleet: Fleet, postgres: LocalPostgres) -> None:
+    url, other = fleet.new_role(OPERATOR), fleet.new_role(OPERATOR)
+    name, group = make_url(url).username, make_url(other).username
+    postgres.execute(f'GRANT "{group}" TO "{name}"')
+    with psycopg.connect(url) as connection:
+        connection.execute(f'SET ROLE "{group}"'.encode())
+        connection.execute("INSERT INTO events (at, kind, subject, detail) VALUES (1, 'x', 'x', 'x')")
+        last = "SELECT database_role FROM events ORDER BY id DESC LIMIT 1"
+        assert connection.execute(last).fetchone() == (name,)
+
+
+def test_a_reader_reads_everything_and_a_change_says_why_not(fleet: Fleet) -> None:
+    url = fleet.new_role(READER)
+    with open_store(url) as store:
+        with store.transaction() as session:
+            assert {one.name for one in session.tenants()} == {"acme", "umbrella"}
+            assert len(session.vms()) == 2
+        with pytest.raises(StoreUnusable, match="may only read"), store.transaction() as session:
+            session.add_tenant("third")
+    assert _refused(url, "DELETE FROM vms")
+
+
+def test_a_tenant_sees_its_rows_of_every_table_and_no_other(fleet: Fleet) -> None:
+    url = fleet.new_role(Rights(Access.TENANT, "acme"))
+    with open_store(url) as store, store.reading() as session:
+        assert store.read_only_reason is not None
+        assert "one tenant" in store.read_only_reason
+        assert [one.name for one in session.tenants()] == ["acme"]
+        assert [one.request.tenant for one in session.vms()] == ["acme"]
+        assert [one.tenant for one in session.leases()] == ["acme"]
+        assert {one.tenant for one in session.events(None)} == {"acme"}
+        assert session.queue() == []
+        assert session.all_facts() == {}
+    with psycopg.connect(url) as mine, psycopg.connect(fleet.url) as everything:
+        for table in tables.metadata.sorted_tables:
+            query = f"SELECT * FROM {table.name}".encode()
+            mine_rows, every_row = mine.execute(query).fetchall(), everything.execute(query).fetchall()
+            assert not [row for row in mine_rows if "umbrella" in row], table.name
+            assert len(mine_rows) <= len(every_row)
+    assert _refused(url, "INSERT INTO events (at, kind, subject, detail) VALUES (1, 'x', 'x', 'x')")
+
+
+def test_policies_of_a_tenant_hide_nothing_from_others(fleet: Fleet) -> None:
+    operator, reader = fleet.new_role(OPERATOR), fleet.new_role(READER)
+    fleet.new_role(Rights(Access.TENANT, "acme"))
+    for url in (operator, reader, fleet.url):
+        with open_store(url) as store, store.reading() as session:
+            assert len(session.vms()) == 2
+    with open_store(operator) as store, store.transaction() as session:
+        session.add_tenant("third")
+
+
+def test_an_operator_who_is_also_a_tenants_role_may_not_write_on_what_it_sees(
+    fleet: Fleet, postgres: LocalPostgres
+) -> None:
+    url, tenant = fleet.new_role(OPERATOR), fleet.new_role(Rights(Access.TENANT, "acme"))
+    postgres.execute(f'GRANT "{make_url(tenant).username}" TO "{make_url(url).username}"')
+    with open_store(url) as store:
+        assert store.read_only_reason is not None
+        assert "one tenant" in store.read_only_reason
+
+
+def test_rights_are_replaced_and_granted_twice_is_no_change(fleet: Fleet) -> None:
+    url = fleet.new_role(Rights(Access.TENANT, "acme"))
+    role = make_url(url).username or ""
+    with open_store(fleet.url) as store:
+        with store.transaction() as session:
+            assert not session.grant_role(role, Rights(Access.TENANT, "acme"))[1]
+            assert session.grant_role(role, OPERATOR)[1]
+            assert not session.grant_role(role, OPERATOR)[1]
+        with open_store(url) as opened, opened.reading() as session:
+            assert len(session.vms()) == 2
+        with store.transaction() as session:
+            assert session.grant_role(role, Rights(Access.NONE))[1]
+            (event,) = session.events(1)
+    assert (event.kind, event.before, event.after) == ("role-granted", {"as": "operator"}, {"as": "none"})
+    with pytest.raises(StoreUnusable, match="permission denied"):
+        open_store(url)
+
+
+def test_tables_of_a_later_version_are_an_operators_too(fleet: Fleet) -> None:
+    operator, reader = fleet.new_role(OPERATOR), fleet.new_role(READER)
+    tenant = fleet.new_role(Rights(Access.TENANT, "acme"))
+    with psycopg.connect(fleet.url) as connection:
+        connection.execute("CREATE TABLE later (id bigserial PRIMARY KEY, tenant text)")
+    assert not _refused(operator, "INSERT INTO later (tenant) VALUES ('umbrella')")
+    assert not _refused(reader, "SELECT * FROM later")
+    assert _refused(tenant, "SELECT * FROM later"), "a new table is closed to tenants until it has a rule"
+
+
+def test_only_the_owner_grants_and_only_to_roles_that_rights_restrict(fleet: Fleet) -> None:
+    operator = fleet.new_role(OPERATOR)
+    with (
+        open_store(operator) as store,
+        pytest.raises(StoreUnusable, match="only the owner"),
+        store.transaction() as one,
+    ):
+        one.grant_role(make_url(operator).username or "", OPERATOR)
+    with open_store(fleet.url) as store:
+        with pytest.raises(NotFound, match="no role"), store.transaction() as session:
+            session.grant_role("nobody", OPERATOR)
+        with pytest.raises(UsageError, match="no right restricts"), store.transaction() as session:
+            session.grant_role(LocalPostgres.user, OPERATOR)
+
+
+def test_an_older_store_is_brought_up_to_date_by_its_owner_only(fleet: Fleet) -> None:
+    operator = fleet.new_role(OPERATOR)
+    with psycopg.connect(fleet.url) as connection:
+        connection.execute("UPDATE vgpuctl_version SET version_num = '0001'")
+    with pytest.raises(StoreUnusable, match="does not own it") as caught:
+        open_store(operator)
+    assert LocalPostgres.user in (caught.value.hint or "")
+
+
+def test_sqlite_has_no_roles_and_keeps_events_as_they_are(tmp_path: object) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with open_store(url) as store:
+        with pytest.raises(UsageError, match="no roles"), store.transaction() as session:
+            session.grant_role("ann", OPERATOR)
+        with store.transaction() as session:
+            session.add_event(EventKind.TENANT_CREATED, "acme")
+        for statement in ("UPDATE events SET os_user = 'mallory'", "DELETE FROM events"):
+            with pytest.raises(Exception, match="only ever added"), _raw(store) as connection:
+                connection.exec_driver_sql(statement)
+
+
+def _raw(store: Store):  # type: ignore[no-untyped-def]  # a connection as another program has it
+    return store._engine.begin()
+
+
+@pytest.mark.parametrize("text", ["", "tenant", "tenant:", "owner", "operator:acme", "tenant:-x"])
+def test_rights_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_rights(text)
+
+
+def test_rights_are_read_as_they_are_written() -> None:
+    for text in ("operator", "read-only", "none", "tenant:acme"):
+        assert str(parse_rights(text)) == text

@@ -74,5 +74,6 @@ PREEMPTION = [
         "usecases/layout/layout_run.py:_make_way",
         "usecases/vm/preempt_vms.py:_stop",
         "usecases/vm/start_vm.py:_stop_again",
+        "usecases/vm/move_vm.py:move_vm",
     ),
 ]

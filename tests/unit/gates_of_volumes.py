@@ -28,19 +28,25 @@ VOLUMES = [
         "a volume is recorded by the gate that creates it",
         "intend_volume",
         "store/volumes.py",
-        "usecases/vm/volumes.py:_make",
+        "usecases/vm/volumes.py:make_volume",
+    ),
+    guarded(
+        "a volume is handed over to another host only when its pool was proven to be shared, with the VM's row",
+        "hand_over_volume",
+        "store/volumes.py",
+        "usecases/vm/move_volumes.py:settle",
     ),
     guarded(
         "a volume counts as made when the gate has made it",
         "set_volume_made",
         "store/volumes.py",
-        "usecases/vm/volumes.py:_make",
+        "usecases/vm/volumes.py:make_volume",
     ),
     guarded(
         "the record of a volume goes with the volume",
         "forget_volume",
         "store/volumes.py",
-        "usecases/vm/volumes.py:_make",
+        "usecases/vm/volumes.py:make_volume",
         "usecases/vm/volumes.py:_remove",
         "usecases/operate/reconcile_store.py:_forget_vm",  # the hosts no longer have it as the store says
     ),
@@ -52,7 +58,14 @@ VOLUMES = [
             *callers,
         )
         for name, callers in (
-            ("remove_volumes", ("usecases/vm/delete_vm.py:remove_vm",)),
+            (
+                "remove_volumes",
+                (
+                    "usecases/vm/delete_vm.py:remove_vm",
+                    "usecases/vm/move_volumes.py:carry_volumes",
+                    "usecases/vm/move_volumes.py:drop_left_volumes",
+                ),
+            ),
             ("remove_recorded", ("usecases/operate/gc.py:_look",)),
         )
     ),

@@ -12,11 +12,13 @@ import pytest
 
 from tests.unit.gates_of_logins import LOGINS
 from tests.unit.gates_of_preemption import PREEMPTION
+from tests.unit.gates_of_restrictions import RESTRICTIONS
 from tests.unit.gates_of_volumes import VOLUMES
 from tests.unit.uses_of_names import PACKAGE, Guarded, guarded, uses
 
 GATES = [
     *PREEMPTION,
+    *RESTRICTIONS,
     *LOGINS,
     *VOLUMES,
     guarded(
@@ -106,6 +108,7 @@ GATES = [
         "store/leases.py",
         "usecases/vm/create_vm.py:_reserve",
         "usecases/vm/start_vm.py:_reserve_again",
+        "usecases/vm/move_vm.py:settle_on",
         "usecases/host/adopt_host.py:_save",
         on="session",
     ),
@@ -155,45 +158,6 @@ GATES = [
         "sharing/passthrough.py:refuse_declared",
         "sharing/plain_vf.py:refuse_declared",
         "sharing/vgpu.py:refuse_declared",
-    ),
-    guarded(
-        "one gate says which hosts and GPUs take no VM, and placing, kept shares and reservations ask it: the host",
-        "refuse_closed_host",
-        "sharing/gate.py",
-        "scheduler/fleet_host.py:__init__",
-        "scheduler/host_rules.py:refuse_host",
-        "scheduler/what_if.py:_allowed_again",
-        "usecases/host/list_gpus.py:_closed",
-        "usecases/host/list_hosts.py:list_hosts",
-    ),
-    guarded(
-        "one gate says which hosts and GPUs take no VM, and placing, kept shares and reservations ask it: the GPU",
-        "refuse_closed_gpu",
-        "sharing/gate.py",
-        "scheduler/gpu_reading.py:read_gpu",
-        "scheduler/what_if.py:_allowed_again",
-        "usecases/host/list_gpus.py:_closed",
-    ),
-    guarded(
-        "a share that needs no placing is held against the rules of its host",
-        "check_rules",
-        "planner/plan.py",
-        "usecases/placement/reservations.py:refuse_closed_shares",
-    ),
-    guarded(
-        "two functions know all that the inventory and the store say of a host",
-        "HostRules",
-        "model/host_constraints.py",
-        "model/placement.py:rules",
-        "usecases/support/capacities.py:rules_of",
-        calls_only=True,
-    ),
-    guarded(
-        "a finding about a GPU is noted with its event and its quarantine in one place",
-        "restrict",
-        "store/restrictions.py",
-        "usecases/support/gpu_health.py:quarantine_device",
-        "usecases/maintenance/restricted.py:set_restriction",
     ),
     guarded(
         "a device is held against its layout again on facts read right before it is built or started",
@@ -264,6 +228,7 @@ GATES = [
         "scheduler/place.py:place_again",
         "usecases/placement/reservations.py:placement_of",
         "usecases/vm/start_vm.py:_record_nodes",
+        "usecases/vm/move_vm.py:settle_on",
     ),
     guarded(
         "the record of a VM's NUMA nodes changes under the host's generation, when the VM starts",
@@ -320,6 +285,7 @@ GATES = [
         "usecases/vm/image_gate.py",
         "usecases/vm/build_vm.py:plan_vm",
         "usecases/vm/build_vm.py:build_vm",
+        "usecases/vm/move_volumes.py:plan_volumes",
     ),
     guarded(
         "a VM starts again with the images that it was made from",

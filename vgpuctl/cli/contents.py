@@ -48,6 +48,7 @@ SECTIONS = (
             "show-vm": "Show one VM: its lease, its domain and its devices.",
             "start-vm": "Start a stopped VM.",
             "stop-vm": "Stop a VM and keep or release its GPU shares.",
+            "move-vm": "Move a VM to another host with its disk and equal GPU shares.",
             "delete-vm": "Delete VMs and release their devices.",
             "console": "Connect this terminal to a VM's serial console.",
             "render-vm": "Print the domain XML of a VM without creating it.",

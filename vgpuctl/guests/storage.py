@@ -3,6 +3,7 @@
 
 import contextlib
 import time
+import uuid
 from typing import Any
 
 from vgpuctl.errors import VolumeExists, VolumeRejected
@@ -181,6 +182,64 @@ class Storage:
             self.delete_volume(pool, volume)
             raise
         return volume_fact(handle, pool)
+
+    def shares_pool(self, other: "Storage", pool: str) -> bool:
+        """Find out whether another host's pool of this name is the same storage: a volume made here shows there.
+
+        It is a few bytes under a random name, and gone at the end.
+        """
+        name = f"vgpuctl-shared-{uuid.uuid4()}"
+        self.create_image(pool, name, b"shared")
+        try:
+            return other.find_volume(pool, name) is not None
+        finally:
+            self.delete_volume(pool, name)
+
+    def copy_volume(self, source: "Storage", volume: VolumeFact) -> VolumeFact:
+        """Copy the bytes of another host's volume into the pool of the same name here, through this machine.
+
+        An overlay stays one: its backing file must be at the same path here. Raises VolumeExists when there is a volume
+        of this name, VolumeRejected when one side refuses or when the copy is not what was read; nothing is left then.
+        """
+        self.ensure_pool(volume.pool)
+        xml = render_template(
+            "volume.xml.j2", name=volume.name, format=volume.format, size=volume.capacity_bytes, backing=None
+        )
+        handle = self._create(volume.pool, volume.name, xml)
+        try:
+            with translated(f"copy volume {volume.name} from {source.host_name} to {self._host}", VolumeRejected):
+                source.send_volume(volume, self._connection, handle)
+            copied = self.find_volume(volume.pool, volume.name)
+            if copied is None or copied.capacity_bytes != volume.capacity_bytes:
+                raise VolumeRejected(
+                    f"the copy of volume {volume.name} on {self._host} is not what {source.host_name} sent",
+                    context=[f"sent: {volume}", f"read back: {copied}"],
+                )
+        except BaseException:
+            # This call made it, and nobody may find it half written.
+            self.delete_volume(volume.pool, volume.name)
+            raise
+        return copied
+
+    def send_volume(self, volume: VolumeFact, connection: Any, target: Any) -> None:
+        """Send the bytes of a volume to another host's empty one. Raises VolumeRejected, libvirtError."""
+        handle = self._find_volume(volume.pool, volume.name)
+        if handle is None:
+            raise VolumeRejected(f"pool {volume.pool} on {self._host} has no volume {volume.name} any more")
+        reading, writing = self._connection.newStream(0), connection.newStream(0)
+        handle.download(reading, 0, 0, 0)
+        target.upload(writing, 0, 0, 0)
+        while chunk := reading.recv(_CHUNK_BYTES):
+            sent = 0
+            while sent < len(chunk):
+                sent += writing.send(chunk[sent:])
+        reading.finish()
+        writing.finish()
+
+    @property
+    def host_name(self) -> str:
+        """The host, for messages."""
+        return self._host
 
     def delete_volume(self, pool: str, volume: str) -> bool:
         """Delete a volume; False when it, or its pool, is gone already."""

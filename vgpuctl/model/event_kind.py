@@ -33,6 +33,7 @@ class EventKind(enum.StrEnum):
     VM_ADOPTED = "vm-adopted", "A domain that ran on a host became a VM of the store."
     VM_STARTED = "vm-started", "A stopped VM runs again."
     VM_STOPPED = "vm-stopped", "A VM was stopped, or its kept shares were released."
+    VM_MOVED = "vm-moved", "A stopped VM has another host, where its shares are promised."
     VM_DELETED = "vm-deleted", "A VM was deleted with its devices and volumes."
     VM_REPAIRED = "vm-repaired", "What a dead run left of a VM was finished or rolled back."
     VM_QUEUED = "vm-queued", "A VM waits in the queue."

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0019"
+SCHEMA_VERSION = "0020"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -85,7 +85,7 @@ volumes = Table(
     Column("format", Text),
     Column("backing_path", Text),
     Column("created_at", Double, nullable=False),
-    UniqueConstraint("vm_uuid", "kind"),
+    UniqueConstraint("vm_uuid", "host", "kind"),
 )
 
 hosts = Table(

@@ -97,6 +97,10 @@ class VmRows(QueueRows):
             cause = codec.plain_text(notice.cause)
             self._change_vm(uuid, preempted_at=notice.at, preempted_by=cause, preempted_for_good=notice.is_final)
 
+    def move_vm(self, uuid: str, host: str, nodes: GuestNodes | None) -> None:
+        """Set the host of a stopped VM, and its part of that host's NUMA nodes. Raises NotFound."""
+        self._change_vm(uuid, host=host, nodes=_nodes(nodes))
+
     def set_vm_nodes(self, uuid: str, nodes: GuestNodes | None) -> None:
         """Set the part of its host's NUMA nodes that a VM has. Raises NotFound."""
         self._change_vm(uuid, nodes=_nodes(nodes))

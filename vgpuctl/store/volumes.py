@@ -47,6 +47,11 @@ class VolumeRows(EventRows):
             EventKind.VOLUME_MADE, volume, after={"pool": volume.pool, "name": volume.name, "path": values["path"]}
         )
 
+    def hand_over_volume(self, volume: Volume, host: str) -> None:
+        """Record a volume on shared storage for another host, which has it now. Raises NotFound."""
+        if self._write(update(_VOLUMES).where(*_is(volume)).values(host=host)).rowcount != 1:
+            raise NotFound(f"{volume} is not recorded in the store {self._store_name}")
+
     def forget_volume(self, volume: Volume) -> bool:
         """Delete the record of a volume that is gone, or was never made. Returns False when there was none."""
         if self._write(delete(_VOLUMES).where(*_is(volume))).rowcount != 1:

@@ -58,6 +58,7 @@ _WRITES_TO_DISK = (
     Procedure.STORAGE_VOL_CREATE_XML,
     Procedure.STORAGE_VOL_CREATE_XML_FROM,
 )
+_STREAMS = (Procedure.STORAGE_VOL_UPLOAD, Procedure.STORAGE_VOL_DOWNLOAD)
 _STARTS = (Procedure.DOMAIN_CREATE, Procedure.DOMAIN_CREATE_WITH_FLAGS)
 _ENDS = (
     Procedure.DOMAIN_DESTROY,
@@ -107,7 +108,7 @@ class LibvirtProxy:
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Answer one client until it goes."""
         self._clients.add(writer)
-        uploads: set[int] = set()
+        streams: set[int] = set()
         tasks: set[asyncio.Task[None]] = set()
         try:
             while True:
@@ -116,10 +117,10 @@ class LibvirtProxy:
                     if packet.procedure == KEEPALIVE_PING:
                         _send(writer, Packet(KEEPALIVE_PROGRAM, KEEPALIVE_PONG, Kind.MESSAGE, 0, Status.OK))
                 elif packet.kind == Kind.STREAM:
-                    self._take_stream(packet, uploads, writer)
+                    self._take_stream(packet, streams, writer)
                 elif packet.kind == Kind.CALL:
-                    if packet.program == REMOTE_PROGRAM and packet.procedure == Procedure.STORAGE_VOL_UPLOAD:
-                        uploads.add(packet.serial)
+                    if packet.program == REMOTE_PROGRAM and packet.procedure in _STREAMS:
+                        streams.add(packet.serial)
                     task = asyncio.create_task(self._answer(packet, writer))
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)
@@ -162,6 +163,9 @@ class LibvirtProxy:
             writer.transport.abort()
             return
         _send(writer, answer)
+        if packet.program == REMOTE_PROGRAM and packet.procedure == Procedure.STORAGE_VOL_DOWNLOAD:
+            # The end of the data comes at once: the test driver has none.
+            _send(writer, Packet(packet.program, packet.procedure, Kind.STREAM, packet.serial, Status.CONTINUE))
 
     def _work_of(self, packet: Packet) -> Callable[[Packet], Awaitable[Packet]]:
         if packet.program == QEMU_PROGRAM:
@@ -170,7 +174,7 @@ class LibvirtProxy:
             return self._refuse_for_want_of_space
         works: dict[int, Callable[[Packet], Awaitable[Packet]]] = {
             Procedure.AUTH_LIST: self._list_no_authentication,
-            Procedure.STORAGE_VOL_UPLOAD: self._say_ok,
+            **dict.fromkeys(_STREAMS, self._say_ok),
             Procedure.DOMAIN_CREATE_XML: self._create,
             Procedure.DOMAIN_GET_XML_DESC: self._describe,
             **dict.fromkeys(_ANSWERED_HERE, self._say_ok),
@@ -193,10 +197,10 @@ class LibvirtProxy:
         answer = await self._ask(packet)
         return packet.reply(answer.body, answer.status)
 
-    def _take_stream(self, packet: Packet, uploads: set[int], writer: StreamWriter) -> None:
+    def _take_stream(self, packet: Packet, streams: set[int], writer: StreamWriter) -> None:
         """The test driver stores no volume's content: take it, drop it, and agree at its end."""
-        if packet.serial in uploads and packet.status != Status.CONTINUE:
-            uploads.discard(packet.serial)
+        if packet.serial in streams and packet.status != Status.CONTINUE:
+            streams.discard(packet.serial)
             _send(writer, Packet(packet.program, packet.procedure, Kind.STREAM, packet.serial, Status.OK))
 
     async def _define(self, packet: Packet) -> Packet:

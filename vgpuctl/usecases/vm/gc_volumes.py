@@ -9,6 +9,7 @@ from vgpuctl.guests.storage_facts import VolumeFact
 from vgpuctl.model.volume import Volume, VolumeKind, vm_uuid_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
+from vgpuctl.usecases.support.operations import may_run
 from vgpuctl.usecases.support.services import HostSession
 from vgpuctl.usecases.vm.volumes import is_recorded, users_of
 
@@ -32,16 +33,19 @@ def stray_volumes(
 
     staying: domains that gc does not undefine. An unrecorded volume is never taken: nobody knows who made it.
     """
-    known = {vm.uuid for vm in session.vms()}
+    known = {vm.uuid: vm.host for vm in session.vms()}
+    moving = {one.subject for one in session.open_operations() if may_run(one)}
     recorded = session.volumes(host=host)
-    gone = [volume for volume in recorded if volume.vm_uuid not in known]
+    gone = [one for one in recorded if known.get(one.vm_uuid) != host and one.vm_uuid not in moving]
     users = users_of(staying)
     names = {(volume.pool, volume.name) for volume in gone}
     bases = {
         one.backing_path: one.name for pool in volumes.values() for one in pool if (one.pool, one.name) not in names
     }
     for volume in gone:
-        why = f"recorded for VM {volume.tenant}.{volume.vm_name}, which is gone"
+        now = known.get(volume.vm_uuid)
+        left_by = f"recorded for VM {volume.tenant}.{volume.vm_name}, which is"
+        why = f"{left_by} gone" if now is None else f"{left_by} on {now}"
         left = _why_left(volume, volumes, shared, users, bases)
         yield volume, Garbage(GarbageKind.VOLUME, f"{volume.pool}/{volume.name}", host, why, left)
     owned = {(volume.pool, volume.name) for volume in recorded}

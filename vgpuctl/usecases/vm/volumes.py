@@ -48,7 +48,7 @@ def make_volumes(
         undoing.push(str(volume.kind), partial(_undo, services, host, volume))
         if volume.kind is VolumeKind.DISK:
             assert vm.request.disk is not None
-            _make(services, volume, _disk_maker(storage, volume, vm.request.disk, images.base))
+            make_volume(services, volume, _disk_maker(storage, volume, vm.request.disk, images.base))
         else:
             _make_seed(services, storage, volume, seed_image(vm.request.cloud_init, vm, attachment))
 
@@ -160,10 +160,11 @@ def _disk_maker(
 
 def _make_seed(services: Services, storage: Storage, volume: Volume, data: bytes) -> None:
     sized = Volume(**{**vars(volume), "capacity_bytes": len(data)})
-    _make(services, sized, lambda: storage.create_image(volume.pool, volume.name, data))
+    make_volume(services, sized, lambda: storage.create_image(volume.pool, volume.name, data))
 
 
-def _make(services: Services, volume: Volume, create: Callable[[], VolumeFact]) -> None:
+def make_volume(services: Services, volume: Volume, create: Callable[[], VolumeFact]) -> VolumeFact:
+    """Record a volume, have it created, and record what was made. Raises VolumeExists, with the record forgotten."""
     with services.store.transaction() as session:
         session.intend_volume(volume)
     try:
@@ -176,6 +177,7 @@ def _make(services: Services, volume: Volume, create: Callable[[], VolumeFact]) 
         session.set_volume_made(
             volume, key=made.key, path=made.path, format_name=made.format, backing_path=made.backing_path
         )
+    return made
 
 
 def _undo(services: Services, host: HostSession, volume: Volume) -> None:

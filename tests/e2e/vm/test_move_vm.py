@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A VM moves to another host as a whole: shares, disk, name, UUID; and a move that fails changes nothing."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.operator import Operator
+from tests.e2e.witness import FleetWitness
+from tests.lab.simulated_fixtures import need_simulated
+from vgpuctl.guests.storage import Storage
+
+ACME = ("--tenant", "acme")
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB", "--hostname", "h")
+NOW = ("--shutdown-timeout", "0")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
+    """Three equal hosts with one A40 each."""
+    need_simulated()
+    folder = lab.LabFolder(tmp_path_factory.mktemp("moves") / "lab")
+    lab.simulated.up(3, mix="a40", folder=folder)
+    yield folder
+    lab.simulated.down(folder=folder)
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Operator:
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does("list-gpus", "--refresh")
+    return fleet_operator
+
+
+def _volumes(operator: Operator, host: str) -> set[str]:
+    with libvirt_of(operator.inventory, host) as there:
+        storage = Storage(there)
+        storage.ensure_pool("default")
+        return {one.name for one in storage.volumes("default")}
+
+
+def _domains(operator: Operator, host: str) -> dict[str, str]:
+    with libvirt_of(operator.inventory, host) as there:
+        return {one.name: one.uuid for one in there.domains()}
+
+
+def test_a_running_vm_moves_with_everything_and_leaves_nothing_behind(
+    operator: Operator, fleet_witness: FleetWitness
+) -> None:
+    before = fleet_witness.state()
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)
+    uuid, source = made["vm"]["uuid"], made["vm"]["host"]
+    planned = operator.json("move-vm", "web", *ACME, "--dry-run")
+    assert (planned["from"], planned["storage"]) == (source, "copied")
+    assert operator.json("list-vms")[0]["vm"]["host"] == source
+    moved = operator.json("move-vm", "web", *ACME, "--to", planned["to"], "--reason", "new fans", *NOW)
+    target = moved["to"]
+    assert target == planned["to"] != source
+    (listed,) = operator.json("list-vms")
+    assert (listed["vm"]["host"], listed["vm"]["state"], listed["vm"]["uuid"]) == (target, "running", uuid)
+    assert [one["share"]["profile"] for one in listed["leases"]] == ["A40-8Q"]
+    assert _domains(operator, target) == {"acme.web": uuid}
+    assert _domains(operator, source) == {}
+    assert {f"{uuid}.qcow2", f"{uuid}-seed.iso"} <= _volumes(operator, target)
+    assert not [name for name in _volumes(operator, source) if uuid in name]
+    assert operator.json("list-reservations") == []
+    assert operator.json("repair") == []
+    (told,) = operator.json("list-events", "--kind", "vm-moved")
+    assert (told["before"]["host"], told["after"]["host"], told["detail"]) == (source, target, "new fans")
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+    assert fleet_witness.state() == before
+
+
+def test_a_stopped_vm_moves_and_stays_stopped(operator: Operator) -> None:
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    moved = operator.json("move-vm", "web", *ACME, *NOW)
+    assert moved["to"] != made["vm"]["host"]
+    (listed,) = operator.json("list-vms")
+    assert (listed["vm"]["host"], listed["vm"]["state"]) == (moved["to"], "stopped")
+    operator.does("start-vm", "web", *ACME)
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+
+
+def test_a_vm_that_cannot_move_says_why_and_runs_on(operator: Operator) -> None:
+    operator.does("create-vm", "bound", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SIZE)
+    bound = operator.is_refused("move-vm", "bound", *ACME, *NOW)
+    assert (bound["reference"], "created for host sim-001" in bound["message"]) == ("state", True)
+    operator.does("create-vm", "big", *ACME, "--gpu", "A40-48Q", *SIZE)
+    operator.does("create-vm", "other", *ACME, "--gpu", "A40-48Q", *SIZE)
+    full = operator.is_refused("move-vm", "big", *ACME, *NOW)
+    assert full["reference"] == "no-capacity"
+    assert {one["vm"]["state"] for one in operator.json("list-vms")} == {"running"}
+    for name in ("bound", "big", "other"):
+        operator.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")
+
+
+def test_a_move_whose_copy_fails_leaves_the_vm_running_where_it_was(operator: Operator, fleet: lab.LabFolder) -> None:
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)
+    source = made["vm"]["host"]
+    target = operator.json("move-vm", "web", *ACME, "--dry-run")["to"]
+    before = _volumes(operator, target)
+    lab.faults.begin(target, "disk-full", folder=fleet)
+    try:
+        refused = operator.is_refused("move-vm", "web", *ACME, "--to", target, *NOW)
+    finally:
+        lab.faults.clear(target, folder=fleet)
+    assert "No space left" in refused["message"]
+    (listed,) = operator.json("list-vms")
+    assert (listed["vm"]["host"], listed["vm"]["state"]) == (source, "running")
+    assert operator.json("repair") == []
+    assert _volumes(operator, target) == before
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")

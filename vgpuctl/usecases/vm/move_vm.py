@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""move-vm: a VM goes cold to another host, with equal shares and its disk, addresses, name and UUID.
+
+Its shares are held on the new host first. Then it is stopped and its old shares are released, its volumes follow, its
+row changes the host, and it starts. A run that is killed leaves a stopped VM that is whole on one of the two hosts.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.errors import ConcurrentChange, NoCapacity, VgpuctlError
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.placement import Placement
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.vm import Hold, Vm, VmState
+from vgpuctl.scheduler.guest_place import give_nodes
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.placement.quota import refuse_over_quota
+from vgpuctl.usecases.support.capacities import capacity_of, read_promises
+from vgpuctl.usecases.support.operations import operation
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
+from vgpuctl.usecases.vm.move_volumes import VolumeMove, carry_volumes, drop_left_volumes, plan_volumes
+from vgpuctl.usecases.vm.shares import check_leases, leases_of
+from vgpuctl.usecases.vm.start_vm import start_vm
+from vgpuctl.usecases.vm.stop_vm import stop_vm
+
+HELD_FOR_S = 7200.0
+"""How long the shares on the new host are kept for a run that was killed: the copy of a large disk takes that long."""
+TRIES = 6
+
+
+@dataclass(frozen=True)
+class PlannedMove:
+    """Where a VM goes, and how its volumes follow."""
+
+    vm: Vm
+    placement: Placement
+    volumes: tuple[VolumeMove, ...]
+
+    @property
+    def storage(self) -> str:
+        """How its data gets there: `none`, `shared`, `copied`, or both of the latter."""
+        return " and ".join(sorted({str(one.way) for one in self.volumes})) or "none"
+
+
+def plan_move(services: Services, vm: Vm, *, to: str | None = None, search: MoveSearch | None = None) -> PlannedMove:
+    """Find a host for a VM and look there whether it can live on it. Nothing is written, on no host.
+
+    to: the host it must go to. search: of several VMs that move together, each of which takes its part.
+    Raises StateError for a VM that is bound to its host, NoCapacity when equal shares are nowhere, and what the new
+    host refuses: a missing image, a missing pool, a domain of its name.
+    """
+    refuse_staying(services, vm)
+    placement = (search or MoveSearch(services, vm.host)).place(vm, to=to)
+    there = services.host(placement.host)
+    moved = replace(vm, host=placement.host, nodes=placement.nodes)
+    guest.refuse_other_domain(there, moved)
+    return PlannedMove(vm, placement, plan_volumes(services, services.host(vm.host), there, moved))
+
+
+def move_vm(services: Services, vm: Vm, *, to: str | None = None, timeout_s: float, reason: str) -> PlannedMove:
+    """Move a VM. A VM that ran runs again, on the new host, or on its old one when the move fails.
+
+    timeout_s: for its guest to shut down. reason: for its event. Raises what `plan_move` raises, with nothing changed,
+    and the errors of the hosts.
+    """
+    with operation(services, "move-vm", _as_move(vm)):
+        plan = plan_move(services, vm, to=to)
+        target = plan.placement.host
+        services.say(f"{vm.domain_name}: moves from {vm.host} to {target}")
+        with _held(services, plan) as held:
+            stopped, _ = stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=f"moves to {target}")
+            try:
+                moved = _relocate(services, stopped, plan, held, reason)
+            except BaseException:
+                _start_again(services, stopped, was_running=vm.state is VmState.RUNNING)
+                raise
+        drop_left_volumes(services, services.host(vm.host), moved)
+        if vm.state is VmState.RUNNING:
+            start_vm(services, [moved])
+        services.say(f"{vm.domain_name}: moved to {target}")
+    return plan
+
+
+def _as_move(vm: Vm) -> Vm:
+    """The VM under the journal's name of its move, which stopping and starting it do not share."""
+    return replace(vm, uuid=f"move:{vm.uuid}")
+
+
+def _relocate(services: Services, vm: Vm, plan: PlannedMove, held: Reservation | None, reason: str) -> Vm:
+    """Bring the volumes of a stopped VM to the new host and change its rows. Returns the VM as it is then."""
+    with operation(services, "move-vm", vm):
+        with services.store.reading() as session:
+            now = session.vm(vm.request.tenant, vm.request.name)
+            left = session.leases(vm_uuid=vm.uuid)
+        if now is None or (now.uuid, now.host, now.state) != (vm.uuid, vm.host, VmState.STOPPED) or left:
+            raise ConcurrentChange(f"another run changed {vm.domain_name} while it was moved", hint="move it again")
+        guest.remove_domain(services.host(vm.host), vm)
+        carry_volumes(services, services.host(vm.host), services.host(plan.placement.host), plan.volumes)
+        moved = settle_on(services, vm, plan.placement, held, plan.volumes, reason)
+    return moved
+
+
+def settle_on(
+    services: Services,
+    vm: Vm,
+    placement: Placement,
+    held: Reservation | None,
+    volumes: Sequence[VolumeMove],
+    reason: str,
+) -> Vm:
+    """Change the host of a stopped VM without shares, and promise it its shares there, in one transaction.
+
+    held: the reservation that kept the shares; it ends with that. Raises NoCapacity when the new host has no room for
+    its CPUs and memory any more, and ConcurrentChange.
+    """
+    facts = services.host(placement.host).agent.facts()
+    for _try in range(TRIES):
+        with services.store.reading() as session:
+            generation = session.generation(placement.host)
+            promises = read_promises(session, without=[vm.uuid])
+        capacity = capacity_of(placement.host, facts, generation, promises, services.inventory)
+        nodes, fits = give_nodes(vm.request, capacity, [one.numa_node for one in placement.shares])
+        if not fits:
+            raise NoCapacity(f"{placement.host} has no room for the CPUs and memory of {vm.domain_name} any more")
+        moved = replace(vm, host=placement.host, nodes=nodes, problem=None)
+        leases = check_leases(leases_of(moved, replace(placement, nodes=nodes)), facts, capacity.rules)
+        with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
+            refuse_over_quota(session, vm.request, leases, is_new=False)
+            session.reserve(placement.host, generation, leases)
+            if held is not None:
+                session.cancel_reservation(held)
+            for one in volumes:
+                one.settle(session)
+            session.move_vm(vm.uuid, placement.host, nodes)
+            session.set_vm_state(vm.uuid, VmState.STOPPED)
+            _tell(session, vm, moved, leases, reason)
+            return moved
+    raise ConcurrentChange(f"{placement.host} changed {TRIES} times while {vm.domain_name} was moved there")
+
+
+def _tell(session: Session, vm: Vm, moved: Vm, leases: Sequence[Lease], reason: str) -> None:
+    shares = [f"{lease.share.profile} on {lease.share.function}" for lease in leases]
+    session.add_vm_event(
+        EventKind.VM_MOVED, moved, reason, before={"host": vm.host}, after={"host": moved.host, "shares": shares}
+    )
+
+
+@contextlib.contextmanager
+def _held(services: Services, plan: PlannedMove) -> Iterator[Reservation | None]:
+    """Keep the shares on the new host from others until the VM has them. A VM without GPUs needs none."""
+    if not plan.placement.shares:
+        yield None
+        return
+    now, request = services.store.now(), plan.vm.request
+    held = Reservation(
+        request.tenant, f"move-{plan.vm.uuid}", request.gpus, plan.placement.host, plan.placement.shares,
+        now, now + HELD_FOR_S, None,
+    )  # fmt: skip
+    with services.store.transaction() as session:
+        old = session.reservation(held.tenant, held.name)
+        if old is not None:
+            session.cancel_reservation(old)
+        session.add_reservation(held, session.generation(held.host))
+    try:
+        yield held
+    finally:
+        with services.store.transaction() as session:
+            if session.reservation(held.tenant, held.name) is not None:
+                session.cancel_reservation(held)
+
+
+def _start_again(services: Services, vm: Vm, *, was_running: bool) -> None:
+    """Start a VM whose move failed on its old host; where that fails too, say so and leave it stopped."""
+    if not was_running:
+        return
+    try:
+        start_vm(services, [vm])
+    except VgpuctlError as error:
+        services.say(f"{vm.domain_name}: stays stopped on {vm.host}: {error.message}")

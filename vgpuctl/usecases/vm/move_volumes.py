@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The volumes of a VM that moves: shared ones are there already, others are copied through this machine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from vgpuctl.errors import StateError, VolumeRejected
+from vgpuctl.guests.storage import Storage
+from vgpuctl.model.units import format_mib
+from vgpuctl.model.vm import Vm
+from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.services import HostSession, Services
+from vgpuctl.usecases.vm.image_gate import images_on
+from vgpuctl.usecases.vm.volumes import is_recorded, make_volume, remove_volumes
+
+_MIB = 2**20
+
+
+class VolumeWay(StrEnum):
+    """How a volume gets to the new host."""
+
+    SHARED = "shared"
+    COPIED = "copied"
+
+
+@dataclass(frozen=True)
+class VolumeMove:
+    """One recorded volume and its way to another host."""
+
+    volume: Volume
+    host: str
+    way: VolumeWay
+
+    def settle(self, session: Session) -> None:
+        """Record a shared volume for the new host; a copied one is recorded there since it was made."""
+        if self.way is VolumeWay.SHARED:
+            session.hand_over_volume(self.volume, self.host)
+
+
+def plan_volumes(services: Services, source: HostSession, target: HostSession, moved: Vm) -> tuple[VolumeMove, ...]:
+    """Find out how the volumes of a VM get to the new host, and that it has the images and networks that it needs.
+
+    moved: the VM as it would be there. Writes nothing. Raises StateError for a volume that cannot follow, and what a
+    new VM there would be refused for.
+    """
+    images = images_on(services, target, moved, remember=False)
+    request = moved.request
+    if request.network is not None:
+        with services.store.reading() as session:
+            has_port = bool(session.attachments(moved.uuid))
+        if not has_port:
+            target.hypervisor.check_network(request.network)
+    with services.store.reading() as session:
+        volumes = session.volumes(vm_uuid=moved.uuid, host=source.name)
+    there, here = Storage(target.hypervisor), Storage(source.hypervisor)
+    found = []
+    for volume in volumes:
+        fact = here.find_volume(volume.pool, volume.name)
+        if fact is None or not is_recorded(fact, volume):
+            raise StateError(
+                f"{moved.label} cannot move: {volume} is not there as it was made", hint="see docs/volumes.md"
+            )
+        copy = there.find_volume(volume.pool, volume.name) if there.has_pool(volume.pool) else None
+        if copy is None and volume.kind is VolumeKind.DISK and fact.backing_path is not None:
+            base = images.base
+            if base is None or base.path != fact.backing_path:
+                raise StateError(
+                    f"{moved.label} cannot move: its disk is an overlay on {fact.backing_path}, and {target.name} has"
+                    f" the image at {base.path if base is not None else 'no known path'}",
+                    hint="put the image at the same path on both hosts, or flatten the disk with `virsh blockpull`",
+                )
+        if copy is None and not there.has_pool(volume.pool):
+            there.check_disk(volume.pool, fact.capacity_bytes // _MIB, None)
+        found.append(VolumeMove(volume, target.name, VolumeWay.COPIED if copy is None else VolumeWay.SHARED))
+    return tuple(found)
+
+
+def carry_volumes(services: Services, source: HostSession, target: HostSession, moves: Sequence[VolumeMove]) -> None:
+    """Prove that shared volumes are shared, and copy the others. What was copied is gone again when one fails.
+
+    The VM is stopped and undefined. Raises StateError, VolumeExists and VolumeRejected.
+    """
+    here, there = Storage(source.hypervisor), Storage(target.hypervisor)
+    for pool in sorted({one.volume.pool for one in moves if one.way is VolumeWay.SHARED}):
+        prove_shared(here, there, pool)
+    copied: list[Volume] = []
+    try:
+        for one in moves:
+            if one.way is VolumeWay.COPIED:
+                copied.append(_copy(services, here, there, one))
+    except BaseException:
+        remove_volumes(services, target, copied)
+        raise
+
+
+def drop_left_volumes(services: Services, source: HostSession, vm: Vm) -> None:
+    """Delete the volumes that a moved VM left on its old host; what cannot be deleted now stays recorded, for `gc`."""
+    with services.store.reading() as session:
+        left = session.volumes(vm_uuid=vm.uuid, host=source.name)
+    remove_volumes(services, source, left)
+
+
+def prove_shared(here: Storage, there: Storage, pool: str) -> None:
+    """Raise StateError where pools of one name are not one pool."""
+    if not there.shares_pool(here, pool):
+        raise StateError(
+            f"pool {pool} of {there.host_name} has volumes named as those of {here.host_name}, but is another pool",
+            hint=f"find out which of them is the VM's own, and delete the other on {there.host_name}",
+        )
+
+
+def _copy(services: Services, here: Storage, there: Storage, move: VolumeMove) -> Volume:
+    fact = here.find_volume(move.volume.pool, move.volume.name)
+    if fact is None or not is_recorded(fact, move.volume):
+        raise VolumeRejected(f"{move.volume} is not there as it was made")
+    services.say(f"{move.volume.vm_name}: copying {move.volume.kind}, {format_mib(fact.capacity_bytes // _MIB)}")
+    new = replace(
+        move.volume, host=move.host, state=VolumeState.INTENDED, capacity_bytes=fact.capacity_bytes, key=None,
+        path=None, format=None, backing_path=None,
+    )  # fmt: skip
+    made = make_volume(services, new, lambda: there.copy_volume(here, fact))
+    return replace(new, state=VolumeState.MADE, key=made.key, path=made.path, format=made.format)

@@ -14,7 +14,6 @@ from vgpuctl.model.vpc import VpcKind
 
 OUTCOMES = ("created", "changed", "deleted")
 MADE_UP = {f"{kind}-{outcome}" for kind in (*VpcKind, "external-network") for outcome in OUTCOMES}
-_LIST = PACKAGE / "model" / "event_kind.py"
 
 
 def _names_in_code() -> dict[str, set[str]]:
@@ -45,4 +44,5 @@ def test_every_kind_has_a_sentence_and_a_plain_name() -> None:
 
 
 def test_events_are_written_and_read_in_one_file() -> None:
-    assert _names_in_code()["tables.events"] == {"store/events.py"}
+    rights = {"store/database_roles.py"}  # names the columns that an operator's role may fill
+    assert _names_in_code()["tables.events"] - rights == {"store/events.py"}

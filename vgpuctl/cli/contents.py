@@ -141,6 +141,7 @@ SECTIONS = (
         {
             "repair": "Finish or roll back interrupted runs.",
             "gc": "Remove leftovers that the store does not know.",
+            "prune-events": "Delete old events.",
             "grant-store": "Grant a role of PostgreSQL rights on the store.",
             "list-events": "List what happened, and who did it.",
             "backup-store": "Write a backup of the store to a file.",

@@ -80,6 +80,18 @@ class EventFilter:
 EVERY_EVENT = EventFilter()
 
 
+@dataclass(frozen=True)
+class PrunedEvents:
+    """Events that were deleted, or would be: those before `until`. The others are None where there are none."""
+
+    until: float
+    count: int
+    first_id: int | None
+    last_id: int | None
+    first_at: float | None
+    last_at: float | None
+
+
 def _change(before: Value, after: Value) -> str:
     shown = [", ".join(one) if isinstance(one, list) else str(one) for one in (before, after) if one is not None]
     return f"{shown[0]} → nothing" if after is None and shown else " → ".join(shown)

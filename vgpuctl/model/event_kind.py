@@ -121,6 +121,7 @@ class EventKind(enum.StrEnum):
     GPU_OBSERVED = "gpu-observed", "A GPU has another state, UUID or problem than before."
     GPU_MOVED = "gpu-moved", "A GPU is in another slot than before."
 
+    EVENTS_PRUNED = "events-pruned", "Old events were deleted; this says how many and of which time."
     ROLE_GRANTED = "role-granted", "A role of the database got other rights on the store."
     STORE_BACKED_UP = "store-backed-up", "A backup of the store was written."
     STORE_RESTORED = "store-restored", "The store was restored from a backup, and is older than the hosts."

@@ -3,15 +3,18 @@
 
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Row, func, insert, or_, select
+from sqlalchemy import Column, ColumnElement, Row, delete, func, insert, or_, select, text
 
-from vgpuctl.model.event import EVERY_EVENT, Actor, Event, EventFilter, Values
+from vgpuctl.errors import StoreUnusable
+from vgpuctl.model.event import EVERY_EVENT, Actor, Event, EventFilter, PrunedEvents, Values
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.times import format_time_to_second
 from vgpuctl.model.vm import Vm
 from vgpuctl.store import codec, tables
 from vgpuctl.store.rows import Rows
 
 _EVENTS = tables.events
+_DELETE_TRIGGER = text("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name = 'events_no_delete'")
 
 
 class EventRows(Rows):
@@ -92,6 +95,41 @@ class EventRows(Rows):
     def last_event_id(self) -> int:
         """The number of the newest event, 0 when there is none."""
         return self._read(select(func.max(_EVENTS.c.id)))[0][0] or 0
+
+    def prune_events(self, until: float, *, dry_run: bool = False) -> PrunedEvents:
+        """Delete the events before a time, and add the event that says so. until: seconds since the epoch, UTC.
+
+        SQLite's trigger against it is put away for the length of this transaction. Raises StoreUnusable for a role of
+        PostgreSQL that does not own the store.
+        """
+        old = _EVENTS.c.at < until
+        ids = _EVENTS.c.id
+        at = _EVENTS.c.at
+        found = select(func.count(), func.min(ids), func.max(ids), func.min(at), func.max(at)).where(old)
+        count, first_id, last_id, first_at, last_at = tuple(self._read(found)[0])
+        pruned = PrunedEvents(until, count, first_id, last_id, first_at, last_at)
+        if dry_run or not count:
+            return pruned
+        if self._connection.dialect.name == "postgresql":
+            self._refuse_without_right_to_delete()
+            self._write(delete(_EVENTS).where(old))
+        else:
+            (trigger,) = self._read(_DELETE_TRIGGER)
+            self._write(text(f"DROP TRIGGER {trigger.name}"))
+            self._write(delete(_EVENTS).where(old))
+            self._write(text(trigger.sql))
+        before = {"events": count, "from id": first_id, "to id": last_id}
+        times = {"from": format_time_to_second(first_at), "to": format_time_to_second(last_at)}
+        self.add_event(EventKind.EVENTS_PRUNED, "events", before={**before, **times}, after={"events": 0})
+        return pruned
+
+    def _refuse_without_right_to_delete(self) -> None:
+        ((may,),) = self._read(text("SELECT has_table_privilege('events', 'DELETE')"))
+        if not may:
+            raise StoreUnusable(
+                f"only the owner of the store {self._store_name} can prune events",
+                hint="connect as the role that owns the database",
+            )
 
 
 def _conditions(wanted: EventFilter) -> list[ColumnElement[bool]]:

@@ -77,6 +77,15 @@ def test_text_of_a_guest_does_not_act_on_the_terminal(shop: Operator) -> None:
     assert json.loads(raw)[0]["detail"] == "guest said \x1b]0;owned\x07\n\u202e"
 
 
+def test_events_are_kept_as_long_as_the_operator_says(shop: Operator) -> None:
+    shop.does("create-tenant", "acme")
+    assert shop.json("prune-events", "--older-than", "1d")["count"] == 0
+    assert shop.json("prune-events", "--older-than", "0.001s", "--dry-run")["count"] == 1
+    assert shop.is_refused("prune-events", "--older-than", "0.001s")["reference"] == "usage", "nobody said yes"
+    shop.does("prune-events", "--older-than", "0.001s", "--yes")
+    assert [one["kind"] for one in shop.json("list-events")] == ["events-pruned"]
+
+
 def test_the_history_of_a_vm_outlives_it(fleet_operator: Operator) -> None:
     fleet_operator.does("create-tenant", "acme")
     fleet_operator.does("create-vm", "web-1", *VM)

@@ -200,6 +200,14 @@ def test_only_the_owner_grants_and_only_to_roles_that_rights_restrict(fleet: Fle
             session.grant_role(LocalPostgres.user, OPERATOR)
 
 
+def test_only_the_owner_prunes_events(fleet: Fleet) -> None:
+    operator = open_store(fleet.new_role(OPERATOR))
+    with operator, pytest.raises(StoreUnusable, match="only the owner"), operator.transaction() as session:
+        session.prune_events(2e9)
+    with open_store(fleet.url) as store, store.transaction() as session:
+        assert session.prune_events(2e9).count > 0
+
+
 def test_an_older_store_is_brought_up_to_date_by_its_owner_only(fleet: Fleet) -> None:
     operator = fleet.new_role(OPERATOR)
     with psycopg.connect(fleet.url) as connection:

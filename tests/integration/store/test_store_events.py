@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events of the store: filters, and following them."""
 
+import sqlite3
+from pathlib import Path
+
 import pytest
 
 from tests.integration.store.conftest import Clock
@@ -68,3 +71,27 @@ def test_changes_are_told_in_words(store: Store) -> None:
         )
         (event,) = session.events(1)
     assert event.changes == ["state: running → stopped", "host: gpu1 → nothing", "hosts: a, b → ", "problem: none"]
+
+
+def test_old_events_are_pruned_and_that_is_an_event(filled: Store) -> None:
+    with filled.transaction() as session:
+        pruned = session.prune_events(300.0, dry_run=True)
+        assert (pruned.count, pruned.first_id, pruned.last_id) == (2, 1, 2)
+        assert [one.id for one in session.events(None)] == [1, 2, 3, 4]
+        session.prune_events(300.0)
+        left = session.events(None)
+    assert [one.id for one in left] == [3, 4, 5]
+    assert (left[-1].kind, left[-1].before["events"]) == ("events-pruned", 2)
+    assert left[-1].before["to"] == "1970-01-01T00:03:20Z"
+    with filled.transaction() as session:
+        assert session.prune_events(300.0).count == 0
+        assert session.last_event_id() == 5, "nothing was pruned, so there is no event"
+
+
+def test_a_pruned_file_refuses_as_before(tmp_path: Path) -> None:
+    with open_store(f"sqlite:///{tmp_path}/store.db") as store:
+        with store.transaction() as session:
+            session.add_event(EventKind.TENANT_CREATED, "acme", at=1.0)
+            session.prune_events(2.0)
+        with sqlite3.connect(tmp_path / "store.db") as other, pytest.raises(sqlite3.IntegrityError, match="only ever"):
+            other.execute("DELETE FROM events")

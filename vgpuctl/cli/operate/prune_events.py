@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""prune-events: how long events are kept."""
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import confirm, print_json, say
+
+
+@click.command("prune-events")
+@click.option("--older-than", required=True, metavar="DURATION", help="Delete events older than this, as 400d or 52w.")
+@options.dry_run
+@options.yes
+@options.database
+@options.as_json
+def command(older_than: str, dry_run: bool, yes: bool, database: str | None, as_json: bool) -> None:
+    """Delete events that are older than a duration. An event says how many, and of which time.
+
+    On PostgreSQL only the owner of the database can do this.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.plural import counted
+    from vgpuctl.model.times import format_time, parse_duration
+    from vgpuctl.usecases.operate.prune_events import prune_events
+
+    older_than_s = parse_duration(older_than, what="--older-than")
+    with services(database=database) as opened:
+        pruned = prune_events(opened, older_than_s, dry_run=True)
+        if pruned.count and not dry_run:
+            if not yes:
+                confirm(f"Delete {counted(pruned.count, 'event')} before {format_time(pruned.until)} UTC?")
+            pruned = prune_events(opened, older_than_s)
+    if as_json:
+        print_json(pruned)
+        return
+    deed = "would be deleted" if dry_run else "deleted"
+    say(f"{counted(pruned.count, 'event')} before {format_time(pruned.until)} UTC {deed}")

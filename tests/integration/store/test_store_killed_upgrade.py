@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The upgrade of a store is killed before each of its statements: the store is of the old version or of the new one."""
+
+import multiprocessing
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, event, inspect, text
+
+from tests.postgres_fixture import LocalPostgres
+from tests.proof.old_store import build_old_store
+from vgpuctl.store.store import open_store
+from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
+
+OLDEST = {"sqlite": "0001", "postgresql": "0013"}
+"""The version to upgrade from. PostgreSQL needs seconds for what SQLite does at once."""
+
+
+_CONTEXT = multiprocessing.get_context("forkserver")  # the process of the tests may have threads
+_CONTEXT.set_forkserver_preload(["vgpuctl.store.store", "alembic.command"])
+
+
+def _upgrade_until(url: str, last: int) -> int:
+    """Upgrade in a process that kills itself before statement number `last`, or its commit. Returns the exit code."""
+    process = _CONTEXT.Process(target=upgrade_until, args=(url, last))
+    process.start()
+    process.join()
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def upgrade_until(url: str, last: int) -> None:
+    """Run in a process of its own."""
+    count = 0
+
+    def step(*_arguments: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(Engine, "before_cursor_execute", step)
+    event.listen(Engine, "commit", step)
+    open_store(url).close()
+
+
+def _shape(url: str) -> tuple[str, dict[str, list[str]]]:
+    """The schema's version, and every table with its columns, indexes and constraints."""
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    try:
+        with engine.connect() as connection:
+            version = str(connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one())
+            found = inspect(connection)
+            tables = {
+                name: [
+                    *sorted(f"{one['name']} {one['type']} {one['nullable']}" for one in found.get_columns(name)),
+                    *sorted(str(one["name"]) for one in found.get_indexes(name)),
+                    *sorted(str(one["name"]) for one in found.get_unique_constraints(name)),
+                    *sorted(str(one["referred_table"]) for one in found.get_foreign_keys(name)),
+                ]
+                for name in found.get_table_names()
+            }
+            rows = connection.execute(text("SELECT name FROM tenants ORDER BY name")).scalars().all()
+            return version, {**tables, "rows of tenants": [str(one) for one in rows]}
+    finally:
+        engine.dispose()
+
+
+Copies = Callable[[], str]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def copies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Copies]:
+    """Gives the URL of a new copy of an oldest store each time; the one before is gone then."""
+    if request.param == "sqlite":
+        build_old_store(f"sqlite:///{tmp_path}/old.db", OLDEST["sqlite"])
+
+        def copied() -> str:
+            for path in tmp_path.glob("store.db*"):
+                path.unlink()
+            shutil.copy(tmp_path / "old.db", tmp_path / "store.db")
+            return f"sqlite:///{tmp_path}/store.db"
+
+        yield copied
+        return
+    server: LocalPostgres = request.getfixturevalue("postgres")
+    with server.create_database() as old:
+        build_old_store(old, OLDEST["postgresql"])
+        name = f"{old.rpartition('/')[2]}_copy"
+
+        def made() -> str:
+            server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+            server.execute(f"CREATE DATABASE {name} TEMPLATE {old.rpartition('/')[2]}")
+            return server.url(name)
+
+        yield made
+        server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def test_an_upgrade_that_is_killed_anywhere_is_not_begun_or_done(copies: Copies) -> None:
+    url = copies()
+    old = _shape(url)
+    assert old[0] in OLDEST.values()
+    open_store(url).close()
+    new = _shape(url)
+    assert new[0] == SCHEMA_VERSION
+    number, ends = 0, {old[0]: 0, SCHEMA_VERSION: 0}
+    while True:
+        number += 1
+        url = copies()
+        status = _upgrade_until(url, number)
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL, f"statement {number}"
+        shape = _shape(url)
+        assert shape in (old, new), f"killed before statement {number}"
+        ends[shape[0]] += 1
+        if number % 25 == 0:
+            open_store(url).close()
+            assert _shape(url) == new
+    assert ends[old[0]] > 20
+    assert _shape(url) == new

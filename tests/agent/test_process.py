@@ -366,9 +366,9 @@ def test_a_problem_carries_what_was_done_before_it(home: Path, root: Path) -> No
         assert caught.value.code == "type-not-offered"
         assert [change.op for change in caught.value.done] == ["mdev.delete", "function.reset"]
         assert caught.value.context[0] == f"changed before: function.reset {PF}: None -> flr"
-        assert client.writes == 4
+        assert client.writes == 6
         assert client.apply([ResetFunction(PF)], dry_run=True)[0].changed
-        assert client.writes == 4
+        assert client.writes == 6
         assert client.holders(PF) == []
 
 

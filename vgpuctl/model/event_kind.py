@@ -46,6 +46,10 @@ class EventKind(enum.StrEnum):
     LEASE_RESERVED = "lease-reserved", "A share of a GPU was promised to a VM."
     LEASE_MOVED = "lease-moved", "A VM has another device than was promised."
     LEASE_RELEASED = "lease-released", "A share of a VM is free again."
+    SHARE_CHECKED = (
+        "share-checked",
+        "A released share was reset and its GPU checked; the evidence says how, and what was read.",
+    )
     LEASE_BROKEN = "lease-broken", "A share could not be built or released; repair goes on with it."
     LEDGER_FIXED = "ledger-fixed", "The usage ledger did not agree with the leases, and was corrected."
     VOLUME_MADE = "volume-made", "A volume of a VM was made on a host."

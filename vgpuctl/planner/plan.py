@@ -5,6 +5,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl.model.host_constraints import NO_RULES, HostRules
 from vgpuctl.model.lease import Share
+from vgpuctl.sharing.bound_by_libvirt import drivers_of
 from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kinds import kind_of, live_gpu
@@ -97,6 +98,18 @@ def plan_release(held: Share, facts: HostFacts | None) -> Plan:
     if gpu is None:
         return Plan(summary=(f"nothing to release: the host has no GPU at {held.gpu}",))
     return kind.release(held, gpu)
+
+
+def find_unreturned(held: Share, facts: HostFacts) -> str | None:
+    """Say which functions of a released share are not on their first drivers; None when all are. facts: read since."""
+    gpu = gpu_at(facts, held.gpu)
+    drivers = drivers_of(gpu) if gpu is not None else {}
+    away = [
+        f"{function} is on {drivers[function] or 'no driver'}, not on {first}"
+        for function, first in held.first_drivers
+        if function in drivers and drivers[function] != first
+    ]
+    return ", ".join(away) or None
 
 
 def is_unread(facts: HostFacts, held: Share) -> bool:

@@ -71,17 +71,24 @@ def bind_back(share: Share, drivers: Mapping[str, str | None]) -> tuple[BindDriv
 def release_functions(held: Share, gpu: Gpu | None, *, can_reset: bool) -> Plan:
     """Reset the function and bind everything back.
 
-    The reset is left out when the function is on a driver of the host again: that driver owns it, and vfio-pci has
-    reset it when the VM let go of it (Linux drivers/vfio/pci/vfio_pci_core.c).
+    vfio-pci resets a function when a VM lets go of it, if it can, and says neither how nor whether it worked (Linux
+    drivers/vfio/pci/vfio_pci_core.c). So the function is reset once more by a step that does. libvirt has given it back
+    to the host's driver by then, under which no reset is safe: it is on vfio-pci meanwhile.
     """
     drivers = drivers_of(gpu) if gpu is not None else {}
     if gpu is not None and held.function not in drivers:
         return Plan(summary=(f"nothing to release: {held.function} does not exist",))
     steps: list[Step] = []
     summary: list[str] = []
-    first = dict(held.first_drivers).get(held.function)
-    current = drivers.get(held.function)
-    if can_reset and (gpu is None or current == VFIO_PCI or (current is None and first is not None)):
+    first, current = dict(held.first_drivers).get(held.function), drivers.get(held.function)
+    if can_reset:
+        is_on_hosts_driver = first is not None if gpu is None else current not in (VFIO_PCI, None)
+        if is_on_hosts_driver:
+            steps.append(BindDriver((held.function,), VFIO_PCI))
+            drivers = {**drivers, held.function: VFIO_PCI}
+        if first is None and current not in (VFIO_PCI, None):
+            # Adopted while its VM had it: libvirt knew the driver before, and has bound it.
+            held = replace(held, first_drivers=(*held.first_drivers, (held.function, current)))
         steps.append(ResetFunction(held.function))
         summary.append(f"reset {held.function}")
     for step in bind_back(held, drivers):

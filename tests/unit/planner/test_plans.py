@@ -112,6 +112,7 @@ def left_on(driver: str | None, audio: str | None = "vfio-pci", **changes: objec
 
 
 BIND_CARD = BindDriver((CARD,), "nvidia")
+TO_VFIO = BindDriver((CARD,), "vfio-pci")
 BIND_AUDIO = BindDriver((AUDIO,), "snd_hda_intel")
 
 
@@ -123,9 +124,10 @@ BIND_AUDIO = BindDriver((AUDIO,), "snd_hda_intel")
         (left_on("vfio-pci", "snd_hda_intel"), [ResetFunction(CARD), BIND_CARD]),
         (left_on("vfio-pci", reset_methods=()), [BIND_CARD, BIND_AUDIO]),
         (left_on("vfio-pci", vfs=intel_vf_host().facts.gpus[0].vfs), [BIND_CARD, BIND_AUDIO]),
-        (left_on("nvidia"), [BIND_AUDIO]),
-        (left_on("nvidia", "snd_hda_intel"), []),
-        (None, [ResetFunction(CARD), BIND_CARD, BIND_AUDIO]),
+        (left_on("nvidia"), [TO_VFIO, ResetFunction(CARD), BIND_CARD, BIND_AUDIO]),
+        (left_on("nvidia", "snd_hda_intel"), [TO_VFIO, ResetFunction(CARD), BIND_CARD]),
+        (left_on("nvidia", "snd_hda_intel", reset_methods=()), []),
+        (None, [TO_VFIO, ResetFunction(CARD), BIND_CARD, BIND_AUDIO]),
         (host_facts([]), []),
     ],
     ids=[
@@ -136,11 +138,14 @@ BIND_AUDIO = BindDriver((AUDIO,), "snd_hda_intel")
         "VFs on",
         "card back",
         "all back",
+        "all back, no reset",
         "unread",
         "card gone",
     ],
 )
-def test_releasing_a_whole_card_does_only_what_is_not_so_already(facts: HostFacts | None, steps: list[Step]) -> None:
+def test_releasing_a_whole_card_resets_it_off_the_hosts_driver_and_binds_it_back(
+    facts: HostFacts | None, steps: list[Step]
+) -> None:
     plan = plan_release(share_of("passthrough", passthrough_host()), facts)
     assert list(plan.steps) == steps
     assert plan.undo == ()
@@ -153,6 +158,12 @@ def test_a_card_that_was_on_vfio_pci_first_is_reset_and_stays_there() -> None:
     assert plan_release(held, dedicated.facts).steps == (ResetFunction(CARD),)
 
 
+def test_an_adopted_card_goes_back_to_the_driver_that_libvirt_gave_it() -> None:
+    adopted = replace(share_of("passthrough", passthrough_host()), first_drivers=())
+    assert plan_release(adopted, left_on("nvidia")).steps == (TO_VFIO, ResetFunction(CARD), BIND_CARD)
+    assert plan_release(adopted, left_on(None)).steps == (ResetFunction(CARD),)
+
+
 def vf_on(driver: str | None) -> HostFacts:
     gpu = intel_vf_host().facts.gpus[0]
     return host_facts([replace(gpu, vfs=(replace(gpu.vfs[0], driver=driver), *gpu.vfs[1:]))])
@@ -162,13 +173,15 @@ def vf_on(driver: str | None) -> HostFacts:
     ("facts", "steps"),
     [
         (vf_on("vfio-pci"), [ResetFunction(VF), BindDriver((VF,), "xe")]),
-        (vf_on("xe"), []),
-        (None, [ResetFunction(VF), BindDriver((VF,), "xe")]),
+        (vf_on("xe"), [BindDriver((VF,), "vfio-pci"), ResetFunction(VF), BindDriver((VF,), "xe")]),
+        (None, [BindDriver((VF,), "vfio-pci"), ResetFunction(VF), BindDriver((VF,), "xe")]),
         (host_facts([replace(intel_vf_host().facts.gpus[0], vfs=())]), []),
     ],
     ids=["on vfio-pci", "back", "unread", "VF gone"],
 )
-def test_releasing_a_plain_vf_does_only_what_is_not_so_already(facts: HostFacts | None, steps: list[Step]) -> None:
+def test_releasing_a_plain_vf_resets_it_off_the_hosts_driver_and_binds_it_back(
+    facts: HostFacts | None, steps: list[Step]
+) -> None:
     held = share_of("vf", HostCapacity("gpu1", vf_on("xe")))
     assert list(plan_release(held, facts).steps) == steps
 

@@ -24,6 +24,7 @@ from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
+from vgpuctl.usecases.support.gpu_health import look_at_health
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.operations import ending
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -131,6 +132,7 @@ def _take_from_host(
             _note(services, garbage)
         if any(garbage.kind is GarbageKind.VGPU for garbage in wanted):
             remember_facts(services, services.host(host))
+            look_at_health(services, [host])
 
 
 def _take_from_ovn(services: Services, wanted: Sequence[Garbage], outcomes: dict[Garbage, str]) -> None:

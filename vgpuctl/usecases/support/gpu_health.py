@@ -38,7 +38,8 @@ def note_health(session: Session, host: str, now: HostHealth, policy: HealthPoli
     """
     found = news(now, last_health(session, host))
     for one in found:
-        note_finding(session, host, one, now, policy)
+        gpu = gpu_of(now, one.device)
+        note_finding(session, host, one, policy, uuid=None if gpu is None else gpu.uuid)
     keep_health(session, host, now)
     return found
 
@@ -60,10 +61,8 @@ def keep_health(session: Session, host: str, now: HostHealth) -> None:
     session.save_host_record(host, _KIND, json.dumps(to_json(now)))
 
 
-def note_finding(session: Session, host: str, found: HealthFinding, now: HostHealth, policy: HealthPolicy) -> None:
-    """Add the event of a finding, and set the quarantine that the policy wants."""
-    gpu = gpu_of(now, found.device)
-    uuid = None if gpu is None else gpu.uuid
+def note_finding(session: Session, host: str, found: HealthFinding, policy: HealthPolicy, *, uuid: str | None) -> None:
+    """Add the event of a finding, and set the quarantine that the policy wants. uuid: of a whole GPU, if known."""
     leases = [one for one in session.leases(host=host) if found.device in (one.share.gpu, one.share.function)]
     vms = sorted({f"{one.tenant}.{one.vm_name}" for one in leases})
     session.add_event(

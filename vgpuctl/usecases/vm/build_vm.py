@@ -22,6 +22,7 @@ from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.vm.created_vm import CreatedVm
+from vgpuctl.usecases.vm.health_gate import refuse_sick
 from vgpuctl.usecases.vm.image_gate import images_on
 from vgpuctl.usecases.vm.quarantine import start_domain
 from vgpuctl.usecases.vm.shares import apply, build_shares, check_leases, leases_of, plan_leases
@@ -58,6 +59,7 @@ def build_vm(
     host = services.host(vm.host)
     facts = host.agent.facts()
     reserved, leases = leases, check_leases(leases, facts, rules_of(services, vm.host))
+    refuse_sick(services, host, leases)
     if leases != reserved:
         with services.store.transaction() as session:
             for lease in leases:

@@ -30,6 +30,7 @@ from vgpuctl.usecases.support.undo import Undo
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.cpu_pins import floating_on, keep_off_pinned_cpus
+from vgpuctl.usecases.vm.health_gate import refuse_sick
 from vgpuctl.usecases.vm.image_gate import images_again
 from vgpuctl.usecases.vm.preempt_vms import (
     SHUTDOWN_TIMEOUT_S,
@@ -145,6 +146,7 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
         refuse_kept(leases, facts, rules_of(services, vm.host))
         if vm.nodes is None:
             vm = _record_nodes(services, vm, leases, facts)
+    refuse_sick(services, host, leases)
     guest.check_nodes(vm, facts)
     steps, undo = plan_leases(leases, facts)
     build_shares(host, steps, undo, undoing)

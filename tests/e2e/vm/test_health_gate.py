@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of a GPU back to the pool: reset, health, evidence; what is not proven is in quarantine and refused."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.operator import Operator
+from tests.lab.simulated_fixtures import machine, need_simulated
+from vgpuctl.store.store import open_store
+from vgpuctl_lab.simulated.layout import simulated_folder
+
+HOST, SHARED, WHOLE, OLD = "sim-001", "0000:41:00.0", "0000:43:00.0", "0000:45:00.0"
+SIZE = ("--memory", "96MiB", "--vcpus", "1")
+OF_VM = ("web-1", "--tenant", "acme")
+DELETE = ("delete-vm", *OF_VM, "--yes", "--timeout", "0")
+REQUESTS = {SHARED: "A40-8Q", WHOLE: "passthrough:A40", OLD: "T4-4Q"}
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
+    """A host with an A40 for vGPUs, one for passthrough and a T4."""
+    need_simulated()
+    folder = lab.LabFolder(tmp_path_factory.mktemp("gate") / "lab")
+    lab.simulated.up(1, mix="a40+a40/passthrough+t4", folder=folder)
+    yield folder
+    lab.simulated.down(folder=folder)
+
+
+@pytest.fixture
+def operator(hosts: lab.LabFolder, tmp_path: Path) -> Iterator[Operator]:
+    """An operator with a new store, on a host whose log has no Xids. Afterwards the host has no VM and no fault."""
+    (simulated_folder(hosts).host(HOST) / "root/dev/kmsg").write_text("")
+    made = Operator(tmp_path, simulated_folder(hosts).inventory, f"sqlite:///{tmp_path}/store.db")
+    made.does("create-tenant", "acme")
+    before = machine(hosts, HOST).state().lasting()
+    yield made
+    lab.faults.clear(HOST, folder=hosts)
+    after = machine(hosts, HOST).state().lasting()
+    assert (after.vgpus, after.drivers, after.domains) == (before.vgpus, before.drivers, before.domains)
+
+
+def create(card: str, name: str = "web-1") -> tuple[str, ...]:
+    return ("create-vm", name, "--tenant", "acme", "--gpu", REQUESTS[card], *SIZE)
+
+
+def checked(operator: Operator) -> dict[str, Any]:
+    """The only event of a share that came back."""
+    (event,) = [one for one in operator.json("list-events") if one["kind"] == "share-checked"]
+    assert (event["subject"], event["tenant"], event["host"]) == ("acme.web-1", "acme", HOST)
+    return dict(event)
+
+
+def leases(operator: Operator) -> list[str]:
+    """The leases that still count for a quota."""
+    with open_store(operator.database) as store, store.reading() as session:
+        return [one.share.function for one in session.leases()]
+
+
+def quarantined(operator: Operator) -> dict[str, str | None]:
+    with open_store(operator.database) as store, store.reading() as session:
+        return {one.device: one.finding for one in session.restrictions()}
+
+
+@pytest.mark.parametrize(("card", "reset"), [(SHARED, "by the driver"), (WHOLE, "flr")])
+def test_a_healthy_gpu_returns_with_evidence_of_its_reset(card: str, reset: str, operator: Operator) -> None:
+    operator.does(*create(card))
+    operator.does(*DELETE)
+    event = checked(operator)
+    assert event["detail"].endswith("healthy")
+    expected = {
+        "gpu": card,
+        "reset": reset,
+        "findings": [],
+        "quarantined": False,
+        "driver": "nvidia",
+        "config_space": "10de:2235",
+        "bars_assigned": True,
+        "new_xids": [],
+        "unread": [],
+        "memory_test": None,
+    }
+    assert {key: event["evidence"][key] for key in expected} == expected
+    assert event["evidence"]["vbios"] == event["evidence"]["vbios_before"] is not None
+    assert quarantined(operator) == {}
+    operator.does(*create(card))
+    operator.does(*DELETE)
+
+
+@pytest.mark.parametrize(
+    ("card", "fault", "value", "finding"),
+    [
+        (SHARED, "xid", 95, "xid-reset-gpu"),
+        (SHARED, "xid", 79, "xid-restart-bm"),
+        (SHARED, "ecc", 2, "ecc-uncorrected"),
+        (SHARED, "row-remap-pending", None, "row-remap-pending"),
+        (SHARED, "row-remap-failed", None, "row-remap-failed"),
+        (OLD, "pages-retired", 2, "page-retirement-pending"),
+        (SHARED, "bar-unassigned", None, "bar-unassigned"),
+        (SHARED, "vbios-changed", None, "vbios-changed"),
+        (SHARED, "fallen", None, "off-the-bus"),
+        (WHOLE, "fallen", None, "off-the-bus"),
+        (WHOLE, "bar-unassigned", None, "bar-unassigned"),
+        (WHOLE, "vbios-changed", None, "vbios-changed"),
+        (WHOLE, "reset-fails", None, "reset-failed"),
+        (WHOLE, "no-reset", None, "no-reset"),
+    ],
+)
+def test_a_gpu_that_is_not_proven_is_in_quarantine_and_refused(
+    card: str, fault: str, value: int | None, finding: str, operator: Operator, hosts: lab.LabFolder
+) -> None:
+    operator.does(*create(card))
+    lab.faults.begin(HOST, fault, value, card=card, folder=hosts)
+    said = operator.does(*DELETE).err
+    assert f"{HOST}: in quarantine: {card}" in said
+    evidence = checked(operator)["evidence"]
+    assert finding in evidence["findings"]
+    assert evidence["quarantined"]
+    assert (evidence["reset"] is None) == (not {"reset-failed", "no-reset"}.isdisjoint(evidence["findings"]))
+    assert list(quarantined(operator)) == [card]
+    assert operator.json("list-vms") == leases(operator) == []
+    refused = operator.is_refused(*create(card, "web-2"))
+    assert any(card in line and "quarantine" in line for line in refused["context"]), refused
+    lab.faults.clear(HOST, folder=hosts)
+    operator.does("list-gpus", "--refresh")
+    operator.does("release-gpu", HOST, card, "--reason", "replaced")
+    operator.does(*create(card, "web-2"))
+    operator.does("delete-vm", "web-2", "--tenant", "acme", "--yes", "--timeout", "0")
+
+
+def test_a_card_that_sickened_while_it_was_free_is_not_handed_out(operator: Operator, hosts: lab.LabFolder) -> None:
+    operator.does("list-gpus", "--refresh")
+    lab.faults.begin(HOST, "xid", 95, card=SHARED, folder=hosts)
+    refused = operator.is_refused(*create(SHARED))
+    assert any("xid-reset-gpu" in line for line in refused["context"]), refused
+    assert quarantined(operator) == {SHARED: "xid-reset-gpu"}
+    assert operator.json("list-vms") == []
+
+
+def test_a_stopped_vm_does_not_start_on_a_card_that_sickened(operator: Operator, hosts: lab.LabFolder) -> None:
+    operator.does(*create(SHARED))
+    operator.does("stop-vm", *OF_VM, "--timeout", "0")
+    lab.faults.begin(HOST, "row-remap-failed", card=SHARED, folder=hosts)
+    assert "row-remap-failed" in operator.is_refused("start-vm", *OF_VM)["message"]
+    assert operator.is_refused("start-vm", *OF_VM)["exit_code"] != 0
+    operator.does(*DELETE)
+
+
+def test_a_stop_that_releases_the_shares_leaves_evidence_too(operator: Operator) -> None:
+    operator.does(*create(WHOLE))
+    operator.does("stop-vm", *OF_VM, "--hold", "release", "--timeout", "0")
+    assert checked(operator)["evidence"]["reset"] == "flr"
+    operator.does(*DELETE)
+
+
+@pytest.mark.parametrize(("command", "passed"), [("/bin/true", True), ("/bin/false", False)])
+def test_the_operators_memory_test_decides_before_a_whole_gpu_returns(
+    command: str, passed: bool, operator: Operator, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts.yml").write_text(operator.inventory.read_text())
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/all.yml").write_text(f"vgpu_health: {{memory_test: {command}}}\n")
+    own = Operator(tmp_path, tmp_path / "hosts.yml", operator.database)
+    own.does(*create(SHARED))
+    own.does(*create(SHARED, "web-2"))
+    own.does("delete-vm", "web-2", "--tenant", "acme", "--yes", "--timeout", "0")
+    assert quarantined(own) == {}, "the card still serves another VM: it was not tested"
+    own.does(*DELETE)
+    events = [one for one in own.json("list-events") if one["kind"] == "share-checked"]
+    assert [one["evidence"]["memory_test"] for one in events] == [None, passed]
+    assert quarantined(own) == ({} if passed else {SHARED: "memory-test-failed"})
+
+
+def test_a_gpu_that_the_host_still_uses_cannot_be_reset_and_its_vm_is_deleted(
+    operator: Operator, hosts: lab.LabFolder
+) -> None:
+    operator.does(*create(WHOLE))
+    operator.does("stop-vm", *OF_VM, "--timeout", "0")
+    lab.faults.begin(HOST, "busy", card=WHOLE, folder=hosts)
+    operator.does(*DELETE)
+    assert checked(operator)["evidence"]["findings"] == ["reset-failed"]
+    assert quarantined(operator) == {WHOLE: "reset-failed"}

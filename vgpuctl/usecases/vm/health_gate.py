@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The health gate: a GPU returns to the pool after its reset and its health were proven, and is given out healthy.
+
+A device that is not proven goes into quarantine; the lease ends all the same. Every release leaves its evidence.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.health import GpuHealth, HostHealth
+from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.steps import ResetFunction
+from vgpuctl.errors import AgentProblem, CommandTimedOut, ConcurrentChange
+from vgpuctl.model.event import Value
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.health import HealthCode, HealthFinding, HealthPolicy
+from vgpuctl.model.lease import Lease, LeaseState, Share
+from vgpuctl.model.printable import printable
+from vgpuctl.planner.plan import find_unreturned, plan_release
+from vgpuctl.sharing.health import finding, findings_of, gpu_of
+from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.gpu_health import (
+    describe_findings,
+    last_health,
+    note_finding,
+    note_health,
+    quarantine_device,
+)
+from vgpuctl.usecases.support.services import HostSession, Services
+
+_SAID_AT_MOST = 200
+BY_THE_DRIVER = "by the driver"
+"""The reset of a vGPU: NVIDIA's driver clears framebuffer that is freed, unless `scrub-off` says otherwise."""
+
+_NOT_RESET = {
+    ProblemCode.NO_RESET: HealthCode.NO_RESET,
+    ProblemCode.RESET_REFUSED: HealthCode.RESET_FAILED,
+    ProblemCode.WRITE_BLOCKED: HealthCode.RESET_FAILED,
+}
+# The function is on a driver of the host, which does not let go of it: the share is free, and cannot be reset.
+_NOT_TAKEN = (
+    ProblemCode.HELD,
+    ProblemCode.DRIVER_DID_NOT_BIND,
+    ProblemCode.DRIVER_MISSING,
+    ProblemCode.MIG_INSTANCES_ACTIVE,
+    ProblemCode.MIG_UNREADABLE,
+    ProblemCode.MDEVS_ACTIVE,
+    ProblemCode.UNBIND_LOCK,
+    ProblemCode.VFS_ACTIVE,
+    ProblemCode.WRITE_REFUSED,
+)
+
+
+@dataclass(frozen=True)
+class Freed:
+    """A lease whose device is free. reset: how it was reset, None if it was not. found: what is wrong with it.
+
+    tested: True after the operator's memory test, None without one.
+    """
+
+    lease: Lease
+    reset: str | None
+    found: tuple[HealthFinding, ...] = ()
+    tested: bool | None = None
+
+
+def free_device(host: HostSession, lease: Lease, facts: HostFacts) -> Freed:
+    """Take the steps that give a share back. A reset that fails is a finding, and the other steps follow.
+
+    Raises HostError when the device itself cannot be freed.
+    """
+    share = lease.share
+    steps = plan_release(share, facts).steps
+    resets = [number for number, step in enumerate(steps) if isinstance(step, ResetFunction)]
+    if not resets:
+        if steps:
+            host.agent.apply(steps)
+        return Freed(lease, *_without_reset(share))
+    try:
+        changes = host.agent.apply(steps)
+    except AgentProblem as problem:
+        at = len(problem.done)
+        code = _NOT_RESET.get(problem.code) if at == resets[0] else None
+        if at < resets[0] and problem.code in _NOT_TAKEN:
+            code = HealthCode.RESET_FAILED
+        if code is None:
+            raise
+        rest = steps[resets[0] + 1 :]
+        if rest:
+            host.agent.apply(rest)
+        return Freed(lease, None, (finding(code, share.function, problem.message),))
+    return Freed(lease, changes[resets[0]].after)
+
+
+def prove(services: Services, host: HostSession, freed: Sequence[Freed], facts: HostFacts) -> None:
+    """Read the health of what was freed, run the operator's test, and end the leases with evidence or quarantine.
+
+    facts: of the host, read after the devices were freed. Raises HostError for a host that no longer answers.
+    """
+    policy = services.inventory.health_policy(host.name)
+    freed = [_with_driver(one, facts) for one in _tested(services, host, freed, policy)]
+    health = _read(host)
+    with services.store.transaction() as session:
+        before = last_health(session, host.name)
+        if health is not None:
+            note_health(session, host.name, health, policy)
+        for one in freed:
+            closed = _end(session, host.name, one, health, before, policy)
+            lease = one.lease
+            services.say(f"{lease.tenant}.{lease.vm_name}: {lease.share.profile} on {lease.share.function} released")
+            if closed:
+                services.say(f"{host.name}: in quarantine: {describe_findings(closed)}")
+
+
+def refuse_sick(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
+    """Look at the health of the GPUs of `leases` right before they are handed out.
+
+    Raises ConcurrentChange for one that goes into quarantine now.
+    """
+    if not leases:
+        return
+    policy = services.inventory.health_policy(host.name)
+    health = host.agent.health()
+    with services.store.transaction() as session:
+        found = note_health(session, host.name, health, policy)
+    wanted = {lease.share.gpu for lease in leases}
+    sick = [one for one in found if one.device in wanted and policy.forbids(one)]
+    if sick:
+        raise ConcurrentChange(f"{describe_findings(sick)}: the GPU is in quarantine now: {sick[0].text}")
+
+
+def _without_reset(share: Share) -> tuple[str | None, tuple[HealthFinding, ...]]:
+    if not kind_of(share.sharing).is_bound_by_libvirt:
+        return BY_THE_DRIVER, ()
+    return None, (finding(HealthCode.NO_RESET, share.function, "the kernel knows no way to reset it"),)
+
+
+def _tested(services: Services, host: HostSession, freed: Sequence[Freed], policy: HealthPolicy) -> list[Freed]:
+    """Run the operator's memory test on every GPU that nobody else has a share of."""
+    if policy.memory_test is None:
+        return list(freed)
+    own = {one.lease.id for one in freed}
+    with services.store.reading() as session:
+        used = {lease.share.gpu for lease in session.leases(host=host.name) if lease.id not in own}
+    results: dict[str, HealthFinding | None] = {}
+    for one in freed:
+        gpu = one.lease.share.gpu
+        if gpu not in used and gpu not in results:
+            services.say(f"{host.name}: testing the memory of {gpu}")
+            results[gpu] = _test_memory(host, gpu, policy.memory_test, policy.memory_test_timeout_s)
+    return [_with_result(one, results) for one in freed]
+
+
+def _with_result(one: Freed, results: Mapping[str, HealthFinding | None]) -> Freed:
+    gpu = one.lease.share.gpu
+    if gpu not in results:
+        return one
+    failed = results[gpu]
+    return replace(one, tested=failed is None, found=one.found if failed is None else (*one.found, failed))
+
+
+def _test_memory(host: HostSession, gpu: str, command: str, timeout_s: float) -> HealthFinding | None:
+    try:
+        done = host.connection.run([*shlex.split(command), gpu], timeout_s=timeout_s)
+    except CommandTimedOut as error:
+        return finding(HealthCode.MEMORY_TEST_FAILED, gpu, error.message)
+    if done.exit_status == 0:
+        return None
+    said = printable(" ".join((done.stdout + done.stderr).decode(errors="replace").split())[-_SAID_AT_MOST:])
+    return finding(HealthCode.MEMORY_TEST_FAILED, gpu, f"{command} ended with {done.exit_status}: {said or 'nothing'}")
+
+
+def _with_driver(one: Freed, facts: HostFacts) -> Freed:
+    """What a release has found of the drivers of its functions, read back."""
+    reason = find_unreturned(one.lease.share, facts)
+    if reason is None:
+        return one
+    return replace(one, found=(*one.found, finding(HealthCode.DRIVER_DIFFERS, one.lease.share.gpu, reason)))
+
+
+def _read(host: HostSession) -> HostHealth | None:
+    try:
+        return host.agent.health()
+    except AgentProblem:
+        return None
+
+
+def _end(
+    session: Session,
+    host: str,
+    freed: Freed,
+    health: HostHealth | None,
+    before: HostHealth | None,
+    policy: HealthPolicy,
+) -> list[HealthFinding]:
+    """End a lease: quarantine what is not proven, and leave the evidence. Returns the findings that forbid the GPU."""
+    lease, share = freed.lease, freed.lease.share
+    gpu = None if health is None else gpu_of(health, share.gpu)
+    uuid = None if gpu is None else gpu.uuid
+    if health is None:
+        unread = finding(HealthCode.UNREAD, share.gpu, "the agent could not read the health of the GPUs")
+        freed = replace(freed, found=(*freed.found, unread))
+    for one in freed.found:
+        note_finding(session, host, one, policy, uuid=uuid if one.device == share.gpu else None)
+    of_the_card = [] if health is None else findings_of(health, share.gpu, before)
+    for one in of_the_card:
+        if policy.forbids(one):
+            quarantine_device(session, host, one, uuid)
+    found = [*freed.found, *of_the_card]
+    closed = [one for one in found if policy.forbids(one)]
+    reset = f"reset {freed.reset}" if freed.reset == BY_THE_DRIVER else f"reset by {freed.reset}"
+    reset = "not reset" if freed.reset is None else reset
+    result = f"in quarantine: {describe_findings(closed)}" if closed else "healthy"
+    evidence: dict[str, Value] = {
+        "lease": lease.id,
+        "device": share.device,
+        "gpu": share.gpu,
+        "sharing": str(share.sharing),
+        "profile": share.profile,
+        "reset": freed.reset,
+        "memory_test": freed.tested,
+        "findings": [str(one.code) for one in found],
+        "quarantined": bool(closed),
+        **_read_of(gpu, None if before is None else gpu_of(before, share.gpu, uuid)),
+    }
+    session.add_event(
+        EventKind.SHARE_CHECKED,
+        f"{lease.tenant}.{lease.vm_name}",
+        f"{share.profile} on {share.function}: {reset}, {result}",
+        tenant=lease.tenant,
+        host=host,
+        evidence=evidence,
+    )
+    session.set_lease_state(lease.id, LeaseState.GONE)
+    return closed
+
+
+def _read_of(gpu: GpuHealth | None, before: GpuHealth | None) -> dict[str, Value]:
+    """The values of a reading that prove the health of a card."""
+    if gpu is None:
+        return {"gpu_uuid": None}
+    known = set() if before is None else {(xid.code, xid.at_s) for xid in before.xids}
+    return {
+        "gpu_uuid": gpu.uuid,
+        "driver": gpu.driver,
+        "config_space": gpu.config_ids,
+        "bars_assigned": all(bar.is_assigned for bar in gpu.bars),
+        "vbios": gpu.vbios,
+        "vbios_before": None if before is None else before.vbios,
+        "ecc_uncorrected": None if gpu.volatile is None else gpu.volatile.uncorrected,
+        "ecc_uncorrected_in_life": None if gpu.aggregate is None else gpu.aggregate.uncorrected,
+        "rows_remap_pending": None if gpu.remapped is None else gpu.remapped.is_pending,
+        "rows_remap_failed": None if gpu.remapped is None else gpu.remapped.has_failed,
+        "pages_retired": None if gpu.retired is None else gpu.retired.single_bit + gpu.retired.double_bit,
+        "new_xids": [str(xid.code) for xid in gpu.xids if (xid.code, xid.at_s) not in known],
+        "unread": list(gpu.unread),
+    }

@@ -66,7 +66,7 @@ PREEMPTION = [
         "scheduler/victims.py:_one_by_one",
     ),
     guarded(
-        "a VM is stopped for its owner, at its end, for an applied layout, or by the gate that preempts",
+        "a VM is stopped for its owner, at its end, for a layout, a move or a drain, or by the gate that preempts",
         "stop_vm",
         "usecases/vm/stop_vm.py",
         "cli/vm/stop_vm.py:command",
@@ -75,5 +75,6 @@ PREEMPTION = [
         "usecases/vm/preempt_vms.py:_stop",
         "usecases/vm/start_vm.py:_stop_again",
         "usecases/vm/move_vm.py:move_vm",
+        "usecases/maintenance/drain_host.py:_stop",
     ),
 ]

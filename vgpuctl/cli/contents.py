@@ -131,6 +131,7 @@ SECTIONS = (
         {
             "cordon-host": "Take a host or GPU out of placement; its VMs go on.",
             "uncordon-host": "Let a cordoned host or GPU take VMs again.",
+            "drain-host": "Empty a host: move or stop its VMs, move its reservations.",
             "quarantine-gpu": "Put a GPU or VF in quarantine; no VM starts on it.",
             "release-gpu": "Release a GPU or VF from quarantine.",
         },

@@ -56,6 +56,7 @@ class EventKind(enum.StrEnum):
     VOLUME_FORGOTTEN = "volume-forgotten", "A volume of a VM is gone from its host, or was never made."
 
     RESERVATION_CREATED = "reservation-created", "Shares were reserved for a time."
+    RESERVATION_MOVED = "reservation-moved", "A reservation has its shares on another host."
     RESERVATION_CANCELLED = "reservation-cancelled", "A reservation was cancelled."
     QUEUE_SET = "queue-set", "The order of the queue changed."
 
@@ -101,20 +102,15 @@ class EventKind(enum.StrEnum):
     GARBAGE_DELETED = "garbage-deleted", "A leftover that the store does not know was deleted."
 
     HOST_CORDONED = "host-cordoned", "A host takes no new VM; its own VMs may start."
-    HOST_DRAINED = "host-drained", "A host is being emptied: no VM starts on it."
+    HOST_DRAINED = "host-drained", "A host was emptied: no VM starts on it."
     HOST_UNCORDONED = "host-uncordoned", "A host takes VMs again."
-    HOST_QUARANTINED = "host-quarantined", "No GPU of a host is handed out: the host is suspect."
-    HOST_RELEASED = "host-released", "The quarantine of a host ended."
     HOST_FENCED = "host-fenced", "A host was declared dead; nothing that it says is trusted."
     HOST_TRUSTED = "host-trusted", "A host that was fenced is trusted again."
     GPU_CORDONED = "gpu-cordoned", "A GPU or VF takes no new VM; its own VMs may start."
-    GPU_DRAINED = "gpu-drained", "A GPU or VF is being emptied: no VM starts on it."
     GPU_UNCORDONED = "gpu-uncordoned", "A GPU or VF takes VMs again."
     GPU_QUARANTINED = "gpu-quarantined", "A GPU or VF is suspect and is not handed out."
     GPU_RELEASED = "gpu-released", "The quarantine of a GPU or VF ended."
     GPU_HEALTH = "gpu-health", "Something about the health of a GPU was found."
-    GPU_FENCED = "gpu-fenced", "A GPU or VF was fenced; nothing that it says is trusted."
-    GPU_TRUSTED = "gpu-trusted", "A GPU or VF that was fenced is trusted again."
 
     HOST_OBSERVED = "host-observed", "A host answers again, or does not."
     HOST_REBOOTED = "host-rebooted", "A host was started again."

@@ -13,7 +13,7 @@ class RestrictionKind(enum.StrEnum):
     """What a restriction means.
 
     cordon: an operator takes the host or GPU out of placement; VMs on it go on, and may start again there. drain: the
-    host is emptied, or empty for maintenance; nothing starts there. quarantine: a GPU or VF is suspect; nothing starts
+    host was emptied for maintenance; nothing starts there. quarantine: a GPU or VF is suspect; nothing starts
     on it until it is released. fence: the host was declared dead; nothing that it says is trusted until its remains are
     gone.
     """

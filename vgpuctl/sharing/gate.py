@@ -40,8 +40,7 @@ def refuse_closed_host(rules: HostRules) -> Refusal | None:
         )
     for kind, code in ((RestrictionKind.DRAIN, Code.HOST_DRAINED), (RestrictionKind.CORDON, Code.HOST_CORDONED)):
         if kind in kinds:
-            doing = "is being drained" if kind is RestrictionKind.DRAIN else "is cordoned"
-            reason = f"it {doing}: {_told(kinds[kind])}"
+            reason = f"it is {'drained' if kind is RestrictionKind.DRAIN else 'cordoned'}: {_told(kinds[kind])}"
             return Refusal(code, reason, f"run `vgpuctl uncordon-host {rules.host}`")
     if rules.constraints.maintenance is not None:
         return Refusal(

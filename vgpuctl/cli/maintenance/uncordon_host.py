@@ -7,27 +7,48 @@ import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_json, say
+from vgpuctl.errors import PartialFailure
+from vgpuctl.model.plural import counted
 
 
 @click.command("uncordon-host")
 @click.argument("host")
 @click.option("--gpu", metavar="ADDRESS", help="Uncordon only this GPU, by its PCI address.")
 @click.option("--reason", default="", metavar="TEXT", help="Reason, for the event.")
+@click.option("--start", "starts", is_flag=True, help="Start the VMs that `drain-host --stop` stopped.")
+@click.option("--force", is_flag=True, help="Lift a drain although the host is not as it is declared.")
 @options.dry_run
 @options.one_host
 @options.as_json
-def command(host: str, gpu: str | None, reason: str, dry_run: bool, as_json: bool, **where: Any) -> None:
-    """Let a cordoned host or GPU take VMs again.
+def command(
+    host: str,
+    gpu: str | None,
+    reason: str,
+    starts: bool,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Let a cordoned or drained host, or a cordoned GPU, take VMs again.
+
+    A drained host is read first: its GPUs must be without problems, and its layout as declared.
 
     A GPU in quarantine stays there until `release-gpu`.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.maintenance.uncordon_host import uncordon_host
+    from vgpuctl.usecases.maintenance.uncordon_host import start_drained, uncordon_host
 
     with services(**where) as opened:
-        lifted = uncordon_host(opened, host, gpu=gpu, reason=reason, dry_run=dry_run)
+        lifted = uncordon_host(opened, host, gpu=gpu, reason=reason, dry_run=dry_run, force=force)
+        started = start_drained(opened, host) if starts and not dry_run else []
     if as_json:
-        print_json({"changed": bool(lifted), "lifted": lifted})
+        print_json({"changed": bool(lifted), "lifted": lifted, "started": dict(started)})
     else:
         outcome = "would take VMs again" if dry_run else "takes VMs again"
         say(f"{host}{f' {gpu}' if gpu else ''}: {outcome if lifted else 'no change'}")
+        for name, outcome in started:
+            say(f"{name}: {outcome}")
+    failed = [f"{name}: {outcome}" for name, outcome in started if outcome != "running"]
+    if failed:
+        raise PartialFailure(f"{counted(len(failed), 'VM')} of {host} did not start", context=failed)

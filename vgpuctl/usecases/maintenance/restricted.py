@@ -44,7 +44,7 @@ def set_restriction(
     changed = session.restrict(host, device, kind, reason, gpu_uuid=uuid)
     if changed:
         session.add_event(
-            _SET[kind][device != WHOLE_HOST], _subject(host, device), reason, host=host, after={str(kind): reason}
+            _SET[kind, device == WHOLE_HOST], _subject(host, device), reason, host=host, after={str(kind): reason}
         )
     return changed
 
@@ -53,7 +53,7 @@ def lift(session: Session, one: Restriction, reason: str) -> None:
     """Lift a restriction, with its event."""
     session.lift_restriction(one.host, one.device, one.kind)
     session.add_event(
-        _LIFTED[one.kind][one.device != WHOLE_HOST],
+        _LIFTED[one.kind, one.device == WHOLE_HOST],
         _subject(one.host, one.device),
         reason,
         host=one.host,
@@ -62,17 +62,19 @@ def lift(session: Session, one: Restriction, reason: str) -> None:
 
 
 _SET = {
-    RestrictionKind.CORDON: (EventKind.HOST_CORDONED, EventKind.GPU_CORDONED),
-    RestrictionKind.DRAIN: (EventKind.HOST_DRAINED, EventKind.GPU_DRAINED),
-    RestrictionKind.QUARANTINE: (EventKind.HOST_QUARANTINED, EventKind.GPU_QUARANTINED),
-    RestrictionKind.FENCE: (EventKind.HOST_FENCED, EventKind.GPU_FENCED),
+    (RestrictionKind.CORDON, True): EventKind.HOST_CORDONED,
+    (RestrictionKind.CORDON, False): EventKind.GPU_CORDONED,
+    (RestrictionKind.DRAIN, True): EventKind.HOST_DRAINED,
+    (RestrictionKind.QUARANTINE, False): EventKind.GPU_QUARANTINED,
+    (RestrictionKind.FENCE, True): EventKind.HOST_FENCED,
 }
-"""The event of a restriction that is set: of a host, and of a GPU or VF."""
+"""The event of a restriction that is set, of a whole host or not."""
 _LIFTED = {
-    RestrictionKind.CORDON: (EventKind.HOST_UNCORDONED, EventKind.GPU_UNCORDONED),
-    RestrictionKind.DRAIN: (EventKind.HOST_UNCORDONED, EventKind.GPU_UNCORDONED),
-    RestrictionKind.QUARANTINE: (EventKind.HOST_RELEASED, EventKind.GPU_RELEASED),
-    RestrictionKind.FENCE: (EventKind.HOST_TRUSTED, EventKind.GPU_TRUSTED),
+    (RestrictionKind.CORDON, True): EventKind.HOST_UNCORDONED,
+    (RestrictionKind.CORDON, False): EventKind.GPU_UNCORDONED,
+    (RestrictionKind.DRAIN, True): EventKind.HOST_UNCORDONED,
+    (RestrictionKind.QUARANTINE, False): EventKind.GPU_RELEASED,
+    (RestrictionKind.FENCE, True): EventKind.HOST_TRUSTED,
 }
 """The event of a restriction that is lifted."""
 

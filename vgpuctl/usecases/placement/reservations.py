@@ -160,8 +160,8 @@ def refuse_for_reservation(
     ) from full
 
 
-def bookings_of(session: Session) -> list[Booking]:
-    """Bookings of the leases, each with its declared end if it has one, and of all reservations."""
+def bookings_of(session: Session, reservations: Sequence[Reservation] | None = None) -> list[Booking]:
+    """Bookings of the leases, each with its declared end if it has one, and of reservations: None for all."""
     vms = {vm.uuid: vm for vm in session.vms()}
     by_vm: dict[str, list[Booking]] = {}
     leases = session.leases()
@@ -182,7 +182,7 @@ def bookings_of(session: Session) -> list[Booking]:
             )
         )
     taken = [replace(own[0], shares=tuple(one.shares[0] for one in own)) for own in by_vm.values()]
-    return taken + _promises(session, session.reservations(), session.now())
+    return taken + _promises(session, session.reservations() if reservations is None else reservations, session.now())
 
 
 def describe(reservation: Reservation) -> str:

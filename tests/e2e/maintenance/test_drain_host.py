@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Emptying a host for maintenance, and what it is afterwards."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.operator import Operator
+from tests.lab.simulated_fixtures import need_simulated
+
+ACME = ("--tenant", "acme")
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB")
+NOW = ("--yes", "--shutdown-timeout", "0")
+HOST = "sim-001"
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
+    """Two equal hosts with one A40 each."""
+    need_simulated()
+    folder = lab.LabFolder(tmp_path_factory.mktemp("drain") / "lab")
+    lab.simulated.up(2, mix="a40", folder=folder)
+    yield folder
+    lab.simulated.down(folder=folder)
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Operator:
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does("list-gpus", "--refresh")
+    return fleet_operator
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(operator: Operator) -> Iterator[None]:
+    yield
+    operator.does("uncordon-host", HOST, "--force")
+    for one in operator.json("list-reservations"):
+        operator.does("cancel-reservation", one["name"], *ACME)
+    for vm in operator.json("list-vms"):
+        operator.does("delete-vm", vm["vm"]["request"]["name"], *ACME, "--yes", "--timeout", "0")
+
+
+def _on_first(operator: Operator, name: str, *options: str) -> None:
+    """Create a VM on the host that is drained, and bound to none."""
+    operator.does("cordon-host", "sim-002", "--reason", "the test wants the first")
+    operator.does("create-vm", name, *ACME, *options, *SIZE)
+    operator.does("uncordon-host", "sim-002")
+
+
+def _states(operator: Operator) -> dict[str, tuple[str, str]]:
+    listed = [one["vm"] for one in operator.json("list-vms")]
+    return {one["request"]["name"]: (one["host"], one["state"]) for one in listed}
+
+
+def _verdicts(told: dict[str, list[dict[str, str]]]) -> dict[str, tuple[str, str | None, str]]:
+    return {one["subject"]: (one["verdict"], one["to"], one["outcome"]) for one in told["vms"]}
+
+
+def test_a_host_is_planned_drained_kept_empty_and_taken_back(operator: Operator) -> None:
+    _on_first(operator, "high", "--gpu", "A40-8Q", "--priority", "high")
+    _on_first(operator, "low", "--gpu", "A40-8Q")
+    operator.does("create-vm", "bound", *ACME, "--gpu", "A40-8Q", "--host", HOST, *SIZE)
+    later = [datetime.fromtimestamp(time.time() + far, UTC).isoformat(timespec="seconds") for far in (7200, 10800)]
+    operator.does("cordon-host", "sim-002", "--reason", "the test wants the first")
+    operator.does("reserve", "training", *ACME, "--gpu", "A40-8Q", "--from", later[0], "--until", later[1])
+    operator.does("uncordon-host", "sim-002")
+    before = _states(operator)
+
+    planned = operator.json("drain-host", HOST, "--reason", "new disks", "--plan")
+    assert [one["subject"] for one in planned["vms"]] == [
+        "acme.high",
+        "acme.bound",
+        "acme.low",
+        "reservation acme.training",
+    ]
+    assert _verdicts(planned) == {
+        "acme.high": ("move", "sim-002", "planned"),
+        "acme.low": ("move", "sim-002", "planned"),
+        "acme.bound": ("stay", None, "planned"),
+        "reservation acme.training": ("move", "sim-002", "planned"),
+    }
+    assert (_states(operator), planned["drained"]) == (before, False)
+
+    partial = operator.is_refused("drain-host", HOST, "--reason", "new disks", *NOW)
+    assert partial["reference"] == "partial-failure"
+    assert "acme.bound: acme.bound cannot move: it was created for host sim-001" in partial["context"]
+    assert _states(operator) == {
+        "high": ("sim-002", "running"), "low": ("sim-002", "running"), "bound": (HOST, "running"),
+    }  # fmt: skip
+    assert operator.json("list-reservations")[0]["host"] == "sim-002"
+    (explained,) = operator.json("explain-vm", "new", *ACME, "--gpu", "A40-8Q", "--host", HOST, *SIZE)
+    assert "host-cordoned" in {one["code"] for one in explained["answers"]}
+
+    drained = operator.json("drain-host", HOST, "--reason", "new disks", "--stop", *NOW)
+    assert (drained["drained"], _verdicts(drained)["acme.bound"]) == (True, ("stop", None, "stopped"))
+    refused = operator.is_refused("start-vm", "bound", *ACME)
+    assert "it is drained: new disks" in refused["message"]
+    assert operator.json("drain-host", HOST, "--reason", "new disks", *NOW)["drained"], "again: nothing to do"
+
+    back = operator.json("uncordon-host", HOST, "--start", "--reason", "disks are in")
+    assert (back["changed"], back["started"]) == (True, {"acme.bound": "running"})
+    assert _states(operator)["bound"] == (HOST, "running")
+    kinds = [one["kind"] for one in operator.json("list-events", "--host", HOST) if one["kind"].startswith("host-")]
+    assert kinds[-4:] == ["host-cordoned", "host-drained", "host-uncordoned", "host-uncordoned"]
+
+
+def test_a_stopped_vm_stays_unless_the_host_does_not_come_back(operator: Operator) -> None:
+    _on_first(operator, "web", "--gpu", "A40-8Q")
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    stays = operator.json("drain-host", HOST, "--reason", "new disks", *NOW)
+    assert (stays["drained"], _verdicts(stays)["acme.web"]) == (True, ("stay", None, "stays stopped"))
+    moved = operator.json("drain-host", HOST, "--reason", "it is sold", "--all", *NOW)
+    assert _verdicts(moved)["acme.web"] == ("move", "sim-002", "moved")
+    assert _states(operator) == {"web": ("sim-002", "stopped")}
+
+
+def test_a_host_that_came_back_otherwise_takes_no_vm(operator: Operator, fleet: lab.LabFolder) -> None:
+    operator.does("drain-host", HOST, "--reason", "a new card", *NOW)
+    lab.faults.begin(HOST, "sshd", folder=fleet)
+    try:
+        assert operator.is_refused("uncordon-host", HOST)["exit_code"] == 4
+    finally:
+        lab.faults.clear(HOST, folder=fleet)
+    assert operator.json("uncordon-host", HOST)["changed"]

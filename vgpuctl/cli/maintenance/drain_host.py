@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""drain-host: empty a host."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import confirm, print_json, print_table, say
+from vgpuctl.errors import PartialFailure
+from vgpuctl.model.plural import counted
+
+
+@click.command("drain-host")
+@click.argument("host")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, shown wherever a VM is refused.")
+@click.option("--stop", "stops", is_flag=True, help="Stop VMs that cannot move, with their GPU shares kept.")
+@click.option("--all", "takes_stopped", is_flag=True, help="Move stopped VMs too, for a host that does not come back.")
+@click.option("--plan", "--dry-run", "plans", is_flag=True, help="Show what moves where, what stops and what cannot.")
+@options.yes
+@options.shutdown_timeout("Seconds for each guest to shut down before it is forced off.")
+@options.one_host
+@options.as_json
+def command(
+    host: str,
+    reason: str,
+    stops: bool,
+    takes_stopped: bool,
+    plans: bool,
+    yes: bool,
+    shutdown_timeout_s: float,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Empty a host: its VMs are stopped and start on other hosts with equal GPU shares; its reservations move too.
+
+    The host is cordoned first. Once no VM runs there, nothing starts there until `uncordon-host`. A VM that cannot move
+    runs on, and the host stays cordoned; the same command goes on from there.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.maintenance.drain_host import DrainOptions, drain_host, is_drained, plan_drain
+
+    wanted = DrainOptions(stops, takes_stopped, shutdown_timeout_s)
+    with services(**where) as opened:
+        if not plans and not yes:
+            for one in plan_drain(opened, host, wanted):
+                say(f"{one.subject}: {one.verdict} {one.to or ''} {one.reason or ''}".rstrip())
+            confirm(f"Drain {host}?")
+        rows = plan_drain(opened, host, wanted) if plans else drain_host(opened, host, wanted, reason=reason)
+        drained = is_drained(opened, host)
+    if as_json:
+        print_json({"host": host, "drained": drained, "vms": rows})
+    else:
+        print_table(
+            ["SUBJECT", "VERDICT", "TO", "STORAGE", "OUTCOME", "REASON"],
+            [(one.subject, one.verdict, one.to, one.storage, one.outcome, one.reason) for one in rows],
+            empty=f"{host} has no VM and no reservation",
+        )
+        if not plans:
+            say(f"{host}: {'drained' if drained else 'not drained'}")
+    left = [one for one in rows if one.is_left]
+    if left:
+        raise PartialFailure(
+            f"{counted(len(left), 'object')} of {host} could not leave it",
+            context=[f"{one.subject}: {one.reason or one.outcome}" for one in left],
+            hint="add --stop to stop VMs that cannot move; the host stays cordoned until `vgpuctl uncordon-host`",
+        )

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""drain-host: empty a host, VM by VM in the order of their priority, and keep it empty."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.plural import counted
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
+from vgpuctl.model.vm import Hold, Vm, VmState, host_name_of
+from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
+from vgpuctl.usecases.placement.move_reservation import move_reservation
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.move_place import MoveSearch
+from vgpuctl.usecases.vm.move_vm import move_vm, plan_move
+from vgpuctl.usecases.vm.stop_vm import stop_vm
+
+STOPPED_BY_DRAIN = "its host was drained: "
+"""The beginning of the problem of a VM that a drain stopped; `uncordon-host --start` starts these."""
+
+
+class Verdict(StrEnum):
+    """What becomes of a VM or reservation when its host is drained."""
+
+    MOVE = "move"
+    STOP = "stop"
+    STAY = "stay"
+
+
+@dataclass(frozen=True)
+class Drained:
+    """One VM or reservation of a drained host.
+
+    to: the host that it goes to. reason: why it does not move. outcome: `planned`, `moved`, `stopped`, `left` or
+    `failed: why`.
+    """
+
+    subject: str
+    verdict: Verdict
+    to: str | None = None
+    storage: str | None = None
+    reason: str | None = None
+    outcome: str = "planned"
+
+    @property
+    def is_left(self) -> bool:
+        """True if the host is not empty because of it."""
+        return self.outcome == "left" or self.outcome.startswith("failed")
+
+
+@dataclass(frozen=True)
+class DrainOptions:
+    """stops: stop VMs that cannot move, with their shares kept. takes_stopped: move stopped VMs too, for a host that
+    does not come back. timeout_s: for each guest to shut down.
+    """
+
+    stops: bool = False
+    takes_stopped: bool = False
+    timeout_s: float = 120.0
+
+
+def plan_drain(services: Services, host: str, options: DrainOptions) -> list[Drained]:
+    """Say of every VM and reservation of a host what a drain would do. Writes nothing, on no host."""
+    services.inventory.require(host)
+    search = MoveSearch(services, host)
+    vms, reservations = _there(services, host)
+    found = [_plan(services, vm, options, search) for vm in vms]
+    return [*found, *(_move_promise(services, one, dry_run=True) for one in reservations)]
+
+
+def drain_host(services: Services, host: str, options: DrainOptions, *, reason: str) -> list[Drained]:
+    """Cordon a host, move or stop its VMs, move its reservations, and close it once no VM runs there.
+
+    A VM that fails hides none of the others; the host stays cordoned then, and the same command goes on.
+    Raises InventoryError for an unknown host.
+    """
+    services.inventory.require(host)
+    with services.store.transaction() as session:
+        drained = [one for one in session.restrictions() if (one.host, one.kind) == (host, RestrictionKind.DRAIN)]
+        if not drained:
+            set_restriction(session, host, WHOLE_HOST, RestrictionKind.CORDON, f"draining: {reason}")
+    vms, reservations = _there(services, host)
+    services.say(f"{host}: draining {counted(len(vms), 'VM')}")
+    done = [_empty(services, vm, options, reason) for vm in vms]
+    done += [_move_promise(services, one, dry_run=False) for one in reservations]
+    if not any(one.is_left for one in done):
+        _close(services, host, reason)
+    return done
+
+
+def _there(services: Services, host: str) -> tuple[list[Vm], list[Reservation]]:
+    """The VMs of a host, the most important first, and its reservations that are not over."""
+    with services.store.reading() as session:
+        now = session.now()
+        vms = sorted(session.vms(host=host), key=lambda vm: (-vm.request.priority, vm.label))
+        return vms, [one for one in session.reservations() if one.host == host and not one.is_over(now)]
+
+
+def _plan(services: Services, vm: Vm, options: DrainOptions, search: MoveSearch | None) -> Drained:
+    if vm.state is VmState.STOPPED and not options.takes_stopped:
+        return Drained(vm.label, Verdict.STAY, reason="it is stopped, and stays so on this host")
+    try:
+        plan = plan_move(services, vm, search=search)
+    except VgpuctlError as error:
+        verdict = Verdict.STOP if options.stops and vm.state is VmState.RUNNING else Verdict.STAY
+        return Drained(vm.label, verdict, reason=error.message)
+    return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage)
+
+
+def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Drained:
+    """Move one VM; stop it where it cannot move and that is wanted."""
+    if vm.state is VmState.STOPPED and not options.takes_stopped:
+        return replace(_plan(services, vm, options, None), outcome="stays stopped")
+    try:
+        plan = move_vm(services, vm, timeout_s=options.timeout_s, reason=f"{vm.host} is drained: {reason}")
+    except VgpuctlError as error:
+        services.say(f"{vm.label} cannot move: {error.message}")
+        if vm.state is not VmState.RUNNING or not options.stops:
+            return Drained(vm.label, Verdict.STAY, reason=error.message, outcome="left")
+        return _stop(services, vm, options, reason, error)
+    return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage, outcome="moved")
+
+
+def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: VgpuctlError) -> Drained:
+    problem = f"{STOPPED_BY_DRAIN}{reason}"
+    with services.store.reading() as session:
+        now = next((one for one in session.vms(host=vm.host) if one.uuid == vm.uuid), vm)
+    try:
+        stop_vm(services, now, hold=Hold.KEEP, timeout_s=options.timeout_s, problem=problem)
+    except VgpuctlError as error:
+        return Drained(vm.label, Verdict.STOP, reason=why.message, outcome=f"failed: {error.message}")
+    return Drained(vm.label, Verdict.STOP, reason=why.message, outcome="stopped")
+
+
+def _move_promise(services: Services, reservation: Reservation, *, dry_run: bool) -> Drained:
+    subject = f"reservation {host_name_of(reservation.tenant, reservation.name)}"
+    try:
+        moved = move_reservation(services, reservation, dry_run=dry_run)
+    except VgpuctlError as error:
+        return Drained(subject, Verdict.STAY, reason=error.message, outcome="planned" if dry_run else "left")
+    return Drained(subject, Verdict.MOVE, moved.host, outcome="planned" if dry_run else "moved")
+
+
+def _close(services: Services, host: str, reason: str) -> None:
+    """Let nothing start there any more, unless a VM was started meanwhile."""
+    with services.store.transaction() as session:
+        if any(vm.state is not VmState.STOPPED for vm in session.vms(host=host)):
+            return
+        set_restriction(session, host, WHOLE_HOST, RestrictionKind.DRAIN, reason)
+        for one in session.restrictions():
+            if (one.host, one.device, one.kind) == (host, WHOLE_HOST, RestrictionKind.CORDON):
+                lift(session, one, "it is drained")
+
+
+def is_drained(services: Services, host: str) -> bool:
+    """True if the host is closed for maintenance: no VM runs there, and none starts."""
+    with services.store.reading() as session:
+        return any((one.host, one.kind) == (host, RestrictionKind.DRAIN) for one in session.restrictions())
+
+
+def stopped_by_drain(vms: Sequence[Vm]) -> list[Vm]:
+    """The VMs that a drain stopped, the most important first."""
+    stopped = [vm for vm in vms if vm.state is VmState.STOPPED and (vm.problem or "").startswith(STOPPED_BY_DRAIN)]
+    return sorted(stopped, key=lambda vm: (-vm.request.priority, vm.label))

@@ -333,6 +333,7 @@ GATES = [
         "states",
         "guests/hypervisor.py",
         "usecases/support/observations.py:read_domains",
+        "usecases/operate/watch_hosts.py:_domains",
         on="hypervisor",
     ),
     guarded(
@@ -368,6 +369,7 @@ GATES = [
         "facts are recorded by commands that change the host, and by the gate of readings (keep_reading)",
         "note_facts",
         "usecases/support/observations.py",
+        "usecases/operate/watch_hosts.py:_note",
         "usecases/vm/start_vm.py:_start",
         "usecases/layout/layout_run.py:_take_rounds",
         "usecases/vm/release.py:remember_facts",

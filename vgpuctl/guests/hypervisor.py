@@ -5,7 +5,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -49,6 +49,7 @@ class Hypervisor:
         self._connection: Any = None
         self.killed: set[str] = set()
         self._accepted: set[str] = set()
+        self._watch: int | None = None
 
     def __enter__(self) -> Self:
         """Open the connection. Raises LibvirtMissing."""
@@ -72,6 +73,12 @@ class Hypervisor:
     ) -> None:
         connection, self._connection = self._connection, None
         try:
+            if self._watch is not None:
+                connection.unregisterCloseCallback()
+                connection.domainEventDeregisterAny(self._watch)
+        except libvirt_module().libvirtError:
+            pass  # The transport may be gone already, and with it what was registered.
+        try:
             connection.close()
         except libvirt_module().libvirtError:
             # The transport may be gone already; nothing is left to close then.
@@ -83,6 +90,11 @@ class Hypervisor:
         if self._connection is None:
             raise GuestError(f"the connection to libvirt on {self.host} is not open")
         return self._connection
+
+    @property
+    def is_alive(self) -> bool:
+        """True while the connection works, as far as this side knows. Nothing is asked of the host."""
+        return self._connection is not None and self._connection.isAlive() == 1
 
     def version(self) -> str:
         """Give the version of libvirt on the host, for example `9.0.0`."""
@@ -224,6 +236,18 @@ class Hypervisor:
                     if error_code(refused) != library.VIR_ERR_NO_DOMAIN:
                         raise
         return states
+
+    def call_on_change(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when a domain starts, ends, is defined, undefined or renamed, and when the connection ends.
+
+        It is called in the thread of libvirt's event loop and must return at once. One watcher per connection.
+        """
+        library = libvirt_module()
+        with translated(f"watch the domains on {self.host}"):
+            self._watch = self.connection.domainEventRegisterAny(
+                None, library.VIR_DOMAIN_EVENT_ID_LIFECYCLE, lambda *_: changed(), None
+            )
+            self.connection.registerCloseCallback(lambda *_: changed(), None)
 
     def domains(self) -> list[DomainFact]:
         """Read all domains of the host, ours and others, by name."""

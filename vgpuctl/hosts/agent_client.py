@@ -8,6 +8,7 @@ agent.
 
 import json
 import logging
+import threading
 from collections.abc import Sequence
 from typing import Protocol, Self
 
@@ -70,7 +71,7 @@ class AgentTransport(Protocol):
 
 
 class AgentClient:
-    """One agent on one host, started by the first call and serving until `close`.
+    """One agent on one host, started by the first call and serving until `close`. Threads take turns.
 
     writes: how often the agent has written to the host since it started. answer_timeout_s: how long its start and its
     answer to a question may take; changes may take five times as long.
@@ -82,6 +83,7 @@ class AgentClient:
         self._connection = connection
         self._target = connection.target
         self._process: AgentProcess | None = None
+        self._turn = threading.Lock()
         self._python: str | None = None
 
     def __enter__(self) -> Self:
@@ -165,13 +167,16 @@ class AgentClient:
 
     def _ask(self, request: Request, timeout_s: float) -> Reply:
         is_change = bool(request.steps) and not request.dry_run
-        with timed(
-            "agent-call",
-            level=logging.INFO if is_change else logging.DEBUG,
-            host=self._target.name,
-            call=request.call,
-            steps=len(request.steps) or None,
-            dry_run=request.dry_run or None,
+        with (
+            timed(
+                "agent-call",
+                level=logging.INFO if is_change else logging.DEBUG,
+                host=self._target.name,
+                call=request.call,
+                steps=len(request.steps) or None,
+                dry_run=request.dry_run or None,
+            ),
+            self._turn,
         ):
             return self._answer(request, timeout_s)
 

@@ -6,8 +6,7 @@ import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-
-from vgpuctl.store.records import Operation
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,21 @@ def this_process() -> ProcessIdentity:
     return ProcessIdentity(pid, socket.gethostname(), _machine(), _process_start(pid))
 
 
-def is_running(operation: Operation) -> bool | None:
-    """True if the process that began an operation still runs; None when it runs on another machine.
+class Process(Protocol):
+    """The columns of a row that name a process."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def hostname(self) -> str: ...
+    @property
+    def machine(self) -> str: ...
+    @property
+    def process_start(self) -> str: ...
+
+
+def is_running(operation: Process) -> bool | None:
+    """True if the process behind a row still runs; None when it runs on another machine.
 
     A process whose start is not known counts as running while its pid exists.
     """

@@ -2,6 +2,7 @@
 """One transaction on the store, with the methods of every subject."""
 
 from vgpuctl.store.care import CareRows
+from vgpuctl.store.controllers import ControllerRows
 from vgpuctl.store.database_roles import DatabaseRoleRows
 from vgpuctl.store.host_records import HostRecordRows
 from vgpuctl.store.images import ImageRows
@@ -26,12 +27,13 @@ class Session(
     OperationRows,
     HostRecordRows,
     ImageRows,
+    ControllerRows,
     CareRows,
     DatabaseRoleRows,
 ):
     """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,
-    networks, leases, reclaimed quota, hosts, images, restrictions, the queue, events, the journal, and what the store
-    says of itself, and the rights of PostgreSQL's roles.
+    networks, leases, reclaimed quota, hosts, images, restrictions, the queue, events, the journal, controllers, what
+    the store says of itself, and the rights of PostgreSQL's roles.
 
     All of it is committed together at the end of the block, or nothing. A statement that the database refused ends
     the transaction: every later one, and the end of the block, raise the same error again.

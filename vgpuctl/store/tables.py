@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-SCHEMA_VERSION = "0020"
+SCHEMA_VERSION = "0021"
 VERSION_TABLE = "vgpuctl_version"
 
 _BIG = BigInteger().with_variant(Integer(), "sqlite")
@@ -231,6 +231,26 @@ operations = Table(
     Column("process_start", Text, nullable=False),
     Column("begun_at", Double, nullable=False),
     sqlite_autoincrement=True,
+)
+
+controllers = Table(
+    "controllers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("pid", _BIG, nullable=False),
+    Column("hostname", Text, nullable=False),
+    Column("machine", Text, nullable=False),
+    Column("process_start", Text, nullable=False),
+    Column("beat", _BIG, nullable=False),
+    Column("serves", Text, nullable=False),
+    Column("begun_at", Double, nullable=False),
+)
+
+host_claims = Table(
+    "host_claims",
+    metadata,
+    Column("host", Text, primary_key=True),
+    Column("controller", Text, ForeignKey("controllers.id", ondelete="CASCADE"), nullable=False),
 )
 
 reclaims = Table(

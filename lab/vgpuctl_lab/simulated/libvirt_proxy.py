@@ -50,6 +50,7 @@ _ANSWERED_HERE = (
     Procedure.CONNECT_CLOSE,
     Procedure.CONNECT_REGISTER_CLOSE_CALLBACK,
     Procedure.CONNECT_UNREGISTER_CLOSE_CALLBACK,
+    Procedure.CONNECT_DOMAIN_EVENT_CALLBACK_DEREGISTER_ANY,
 )
 _DEFINES = (Procedure.DOMAIN_DEFINE_XML, Procedure.DOMAIN_DEFINE_XML_FLAGS)
 _WRITES_TO_DISK = (
@@ -84,6 +85,8 @@ class LibvirtProxy:
         self._pump: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._clients: set[StreamWriter] = set()
+        self._watchers: set[StreamWriter] = set()
+        self._watch: Packet | None = None
 
     async def open(self, socket_path: str) -> None:
         """Connect to the daemon, give this host a node of its own, and define again what was defined before."""
@@ -128,6 +131,7 @@ class LibvirtProxy:
             return
         finally:
             self._clients.discard(writer)
+            self._watchers.discard(writer)
             for task in list(tasks):
                 with suppress(asyncio.CancelledError):
                     await task
@@ -156,7 +160,11 @@ class LibvirtProxy:
 
     async def _answer(self, packet: Packet, writer: StreamWriter) -> None:
         try:
-            answer = await self._work_of(packet)(packet)
+            if packet.procedure == Procedure.CONNECT_DOMAIN_EVENT_CALLBACK_REGISTER_ANY:
+                answer = await self._watch_domains(packet)
+                self._watchers.add(writer)
+            else:
+                answer = await self._work_of(packet)(packet)
         except (struct.error, ValueError, ElementTree.ParseError) as error:
             answer = packet.error(f"the lab cannot read the call {packet.procedure}: {error}")
         except ConnectionError:
@@ -186,6 +194,13 @@ class LibvirtProxy:
 
     async def _say_ok(self, packet: Packet) -> Packet:
         return packet.reply()
+
+    async def _watch_domains(self, packet: Packet) -> Packet:
+        """The daemon takes one registration of a connection; all clients share it, and its number."""
+        async with self._lock:
+            if self._watch is None:
+                self._watch = await self._ask(packet)
+        return packet.reply(self._watch.body, self._watch.status)
 
     async def _refuse_for_want_of_space(self, packet: Packet) -> Packet:
         return packet.error("cannot write to /var/lib/libvirt: No space left on device")
@@ -314,6 +329,9 @@ class LibvirtProxy:
                 packet = await read_packet(reader)
                 if packet.program == KEEPALIVE_PROGRAM and self._writer is not None:
                     _send(self._writer, Packet(KEEPALIVE_PROGRAM, KEEPALIVE_PONG, Kind.MESSAGE, 0, Status.OK))
+                elif packet.kind == Kind.MESSAGE and packet.procedure == Procedure.DOMAIN_EVENT_CALLBACK_LIFECYCLE:
+                    for client in self._watchers:
+                        _send(client, packet)
                 elif packet.kind == Kind.REPLY and packet.serial in self._waiting:
                     self._waiting[packet.serial].set_result(packet)
         except (asyncio.IncompleteReadError, ConnectionError):

@@ -13,7 +13,7 @@ from vgpuctl.cli.support.numbers import DecimalRange
 from vgpuctl.cli.support.output import print_json, say
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.operate.controller import Served
+    from vgpuctl.usecases.operate.serve_queue import Served
 
 
 @click.command("controller")
@@ -30,9 +30,13 @@ if TYPE_CHECKING:
 @options.many_hosts
 @options.as_json
 def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: bool, **where: Any) -> None:
-    """Start queued VMs when they fit, and stop VMs whose declared time (--for) is over.
+    """Watch the hosts, start queued VMs when they fit, and stop VMs whose declared time (--for) is over.
 
-    Several controllers may share one store; each may be killed at any moment without loss.
+    It keeps one connection to each of its hosts and records within 30 seconds what changed on them: power, reboot,
+    libvirtd, VMs, shares, GPUs, layout, host key. Each change is an event.
+
+    Several controllers may share one store: they divide the hosts, and take over those of a controller that ended
+    within a minute. Each may be killed at any moment without loss.
     SIGTERM and Ctrl-C end it after the VM in progress.
     """
     from vgpuctl.cli.support.services import services
@@ -55,6 +59,6 @@ def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: b
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: stop.set())
-        say(f"serving the queue every {interval_s:g} s")
+        say(f"watching the hosts, and serving the queue every {interval_s:g} s")
         run(opened, stop, interval_s=interval_s, shutdown_timeout_s=shutdown_timeout_s, tell=tell)
         say("stopped")

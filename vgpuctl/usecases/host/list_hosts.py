@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import VgpuctlError
-from vgpuctl.planner.layout import plan_host
 from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.gpu_health import look_at_health
-from vgpuctl.usecases.support.layout_records import shares_made
+from vgpuctl.usecases.support.layout_records import layout_differences
 from vgpuctl.usecases.support.observations import ObservedHost, look, observed_hosts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
@@ -60,10 +59,7 @@ def list_hosts(services: Services) -> Sequence[ListedHost]:
 
 
 def _layout_state(services: Services, name: str, facts: HostFacts | None) -> str | None:
-    layout = services.inventory.layout(name) if facts is not None else None
-    if facts is None or layout is None:
+    differences = None if facts is None else layout_differences(services, name, facts)
+    if differences is None:
         return None
-    with services.store.reading() as session:
-        leases = session.leases(host=name)
-    plan = plan_host(layout, facts, leases, shares_made(services, name, facts))
-    return "as declared" if plan.is_in_layout else f"{len(plan.differences)} differences"
+    return f"{len(differences)} differences" if differences else "as declared"

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.steps import Step
+from vgpuctl.planner.layout import plan_host
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
@@ -36,6 +37,17 @@ def shares_made(services: Services, host: str, facts: HostFacts) -> frozenset[st
             made = {device: type_id for device, type_id in before.items() if device in facts.boot.shares}
     found = {vgpu.vfio_device: vgpu.type_id for gpu in facts.gpus for vgpu in existing_vgpus(gpu)}
     return frozenset(device for device, type_id in made.items() if found.get(device) == type_id)
+
+
+def layout_differences(services: Services, host: str, facts: HostFacts) -> tuple[str, ...] | None:
+    """What differs from the host's declared layout and what stands in its way, in words; None without a layout."""
+    layout = services.inventory.layout(host)
+    if layout is None:
+        return None
+    with services.store.reading() as session:
+        leases = session.leases(host=host)
+    plan = plan_host(layout, facts, leases, shares_made(services, host, facts))
+    return tuple(map(str, (*plan.differences, *plan.obstacles)))
 
 
 def note_share(services: Services, host: str, boot_id: str, step: Step) -> None:

@@ -13,16 +13,16 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.observation_record import MISSING, Record, Seen, SeenGpu, Silence, StoredRows
 
 
-def add_events(session: Session, host: str, before: Record, after: Record, declared: StoredRows) -> None:
+def add_events(session: Session, host: str, before: Record, after: Record, stored: StoredRows) -> None:
     """Add the events that turn `before` into `after`."""
-    for kind, subject, detail, was, is_now, tenant in _changes(host, before, after, declared):
+    for kind, subject, detail, was, is_now, tenant in _changes(host, before, after, stored):
         session.add_event(kind, subject, detail, tenant=tenant, host=host, before=was, after=is_now)
 
 
 _Change = tuple[EventKind, str, str, Values, Values, str | None]
 
 
-def _changes(host: str, before: Record, after: Record, declared: StoredRows) -> Iterator[_Change]:
+def _changes(host: str, before: Record, after: Record, stored: StoredRows) -> Iterator[_Change]:
     if before.state not in (None, after.state):
         problem = "" if after.silence is None else after.silence.problem
         yield EventKind.HOST_OBSERVED, host, problem, {"state": before.state}, {"state": after.state}, None
@@ -43,11 +43,11 @@ def _changes(host: str, before: Record, after: Record, declared: StoredRows) -> 
             None,
         )
     yield from _gpu_changes(host, before, after)
-    for vm in declared.vms:
+    for vm in stored.vms:
         yield from _thing(
             EventKind.VM_OBSERVED, vm.label, f"declared {vm.state}", before.vms, after.vms, vm.uuid, vm.request.tenant
         )
-    for lease in declared.leases:
+    for lease in stored.leases:
         subject, share = host_name_of(lease.tenant, lease.vm_name), f"{lease.share.profile} {lease.share.device}"
         yield from _thing(EventKind.SHARE_OBSERVED, subject, share, before.shares, after.shares, lease.id, lease.tenant)
 

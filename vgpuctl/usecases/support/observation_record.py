@@ -13,7 +13,9 @@ import msgspec
 from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts
 from vgpuctl.errors import (
     AgentBroken,
+    AgentProblem,
     CommandTimedOut,
+    GuestError,
     HostKeyChanged,
     HostKeyUnknown,
     HostUnreachable,
@@ -110,7 +112,7 @@ class StoredRows:
 def with_facts(
     record: Record,
     facts: HostFacts,
-    declared: StoredRows,
+    stored: StoredRows,
     now: float,
     *,
     before: HostFacts | None,
@@ -126,37 +128,37 @@ def with_facts(
         silence=None,
         layout=record.layout if layout is None else layout,
         gpus=_gpus(record, facts, now, before),
-        shares=_shares(record, facts, declared, now),
+        shares=_shares(record, facts, stored, now),
     )
 
 
-def with_domains(record: Record, domains: Mapping[str, NamedState], declared: StoredRows, now: float) -> Record:
+def with_domains(record: Record, domains: Mapping[str, NamedState], stored: StoredRows, now: float) -> Record:
     """The record after libvirt has listed its domains, by UUID."""
     vms = {}
-    for vm in declared.vms:
+    for vm in stored.vms:
         found = domains.get(vm.uuid)
         name = None if found is None or found.name == vm.domain_name else found.name
-        vms[vm.uuid] = _seen_vm(record, vm, None if found is None else found.state, declared, now, name)
+        vms[vm.uuid] = _seen_vm(record, vm, None if found is None else found.state, stored, now, name)
     # libvirt answers over the same connection as the agent: the host is there.
     silence = record.silence if record.silence is not None and record.silence.state == UNUSABLE else None
     return msgspec.structs.replace(record, vms=vms, silence=silence, libvirt_silence=None)
 
 
-def with_domain(record: Record, vm: Vm, state: DomainState | None, declared: StoredRows, now: float) -> Record:
+def with_domain(record: Record, vm: Vm, state: DomainState | None, stored: StoredRows, now: float) -> Record:
     """The record after libvirt has answered for one VM; VMs that are gone leave it."""
-    known = {one.uuid for one in declared.vms}
+    known = {one.uuid for one in stored.vms}
     vms = {uuid: seen for uuid, seen in record.vms.items() if uuid in known}
     if vm.uuid in known:
-        vms[vm.uuid] = _seen_vm(record, vm, state, declared, now, None)
+        vms[vm.uuid] = _seen_vm(record, vm, state, stored, now, None)
     return msgspec.structs.replace(record, vms=vms, libvirt_silence=None)
 
 
 def without_answer(record: Record, error: VgpuctlError, now: float) -> Record:
     """The record after the host gave no answer, or its agent or libvirt alone."""
     agent, libvirt = record.silence, record.libvirt_silence
-    if not isinstance(error, LibvirtMissing):
+    if not isinstance(error, (LibvirtMissing, GuestError)):
         agent = _silence(agent, error, now)
-    if not isinstance(error, (AgentBroken, PythonMissing)):
+    if not isinstance(error, (AgentBroken, AgentProblem, PythonMissing)):
         libvirt = _silence(libvirt, error, now)
     return msgspec.structs.replace(record, silence=agent, libvirt_silence=libvirt)
 
@@ -167,11 +169,11 @@ def _silence(before: Silence | None, error: VgpuctlError, now: float) -> Silence
 
 
 def _seen_vm(
-    record: Record, vm: Vm, state: DomainState | None, declared: StoredRows, now: float, name: str | None
+    record: Record, vm: Vm, state: DomainState | None, stored: StoredRows, now: float, name: str | None
 ) -> Seen:
     word = ABSENT if state is None else state.value
     is_expected = vm.state not in EXPECTED_STATES or (name is None and word == EXPECTED_STATES[vm.state])
-    as_declared = is_expected or (vm.uuid in declared.busy and _was_declared(record.vms.get(vm.uuid)))
+    as_declared = is_expected or (vm.uuid in stored.busy and _was_declared(record.vms.get(vm.uuid)))
     return Seen(word, now, as_declared, name)
 
 
@@ -193,10 +195,10 @@ def _gpus(record: Record, facts: HostFacts, now: float, before: HostFacts | None
     return gpus
 
 
-def _shares(record: Record, facts: HostFacts, declared: StoredRows, now: float) -> dict[str, Seen]:
+def _shares(record: Record, facts: HostFacts, stored: StoredRows, now: float) -> dict[str, Seen]:
     unread = {gpu.address for gpu in facts.gpus if gpu.unread}
     shares = {}
-    for lease in declared.leases:
+    for lease in stored.leases:
         before = record.shares.get(lease.id)
         holders = _holders(facts, lease.share)
         is_unknown = holders is None and (lease.share.gpu in unread or bool(facts.unread_functions))
@@ -206,7 +208,7 @@ def _shares(record: Record, facts: HostFacts, declared: StoredRows, now: float) 
             continue
         state = LOST if holders is None else _share_state(holders, lease)
         is_expected = state in _EXPECTED_SHARES[lease.state]
-        as_declared = is_expected or (lease.vm_uuid in declared.busy and _was_declared(before))
+        as_declared = is_expected or (lease.vm_uuid in stored.busy and _was_declared(before))
         shares[lease.id] = Seen(state, now, as_declared)
     return shares
 

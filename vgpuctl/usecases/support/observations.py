@@ -11,7 +11,7 @@ import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.errors import AgentProblem, HostError, VgpuctlError
+from vgpuctl.errors import GuestError, HostError, Unexpected, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState, NamedState
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.lease import Lease
@@ -88,33 +88,31 @@ def note_facts(session: Session, host: str, facts: HostFacts, layout: tuple[str,
 
     layout: the differences to the declared layout, where they were looked for.
     """
-    known = session.facts(host)
-    before = None if known is None else known.facts
-    _change(
-        session,
-        host,
-        lambda record, declared: with_facts(record, facts, declared, session.now(), before=before, layout=layout),
-    )
+
+    def change(record: Record, stored: StoredRows) -> Record:
+        is_less = set(record.gpus) - {gpu.address for gpu in facts.gpus}
+        known = session.facts(host) if is_less else None
+        before = None if known is None else known.facts
+        return with_facts(record, facts, stored, session.now(), before=before, layout=layout)
+
+    _change(session, host, change)
     session.save_facts(host, facts, at=facts.read_at)
 
 
 def note_domains(session: Session, host: str, domains: Mapping[str, NamedState]) -> None:
     """Record in the caller's transaction what libvirt has just answered for all of a host's domains, by UUID."""
-    _change(session, host, lambda record, declared: with_domains(record, domains, declared, session.now()))
+    _change(session, host, lambda record, stored: with_domains(record, domains, stored, session.now()))
 
 
 def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:
     """Record in the caller's transaction what libvirt has just answered for one VM."""
-    _change(session, vm.host, lambda record, declared: with_domain(record, vm, state, declared, session.now()))
+    _change(session, vm.host, lambda record, stored: with_domain(record, vm, state, stored, session.now()))
 
 
 def note_error(session: Session, host: str, error: VgpuctlError) -> None:
-    """Record in the caller's transaction that a host, or its libvirt alone, gave no answer.
-
-    An AgentProblem is an answer: the host is up and a part of it could not be read.
-    """
-    if isinstance(error, HostError) and not isinstance(error, AgentProblem):
-        _change(session, host, lambda record, _declared: without_answer(record, error, session.now()))
+    """Record in the caller's transaction that a host, or its agent or libvirt alone, gave no answer."""
+    if isinstance(error, (HostError, GuestError, Unexpected)):
+        _change(session, host, lambda record, _stored: without_answer(record, error, session.now()))
 
 
 def note_failure(services: Services, host: str, error: VgpuctlError) -> None:
@@ -219,10 +217,10 @@ def _keep(services: Services, host: str, note: Callable[..., None], *seen: objec
 def _change(session: Session, host: str, change: Callable[[Record, StoredRows], Record]) -> None:
     """Replace the host's record, and add an event for each difference."""
     busy = {one.subject for one in session.open_operations() if may_run(one)}
-    declared = StoredRows(session.vms(host=host), session.leases(host=host), busy)
+    stored = StoredRows(session.vms(host=host), session.leases(host=host), busy)
     before = _read(session, host)
-    after = change(before, declared)
-    add_events(session, host, before, after, declared)
+    after = change(before, stored)
+    add_events(session, host, before, after, stored)
     session.save_host_record(host, _KIND, msgspec.json.encode(after).decode())
 
 

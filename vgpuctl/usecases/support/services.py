@@ -39,27 +39,43 @@ class HostSession:
         self._agent: AgentClient | None = None
         self._hypervisor: Hypervisor | None = None
         self._opened = contextlib.ExitStack()
+        self._lock = threading.Lock()
 
     @property
     def agent(self) -> "AgentClient":
         """The agent on this host, started on first use."""
-        if self._agent is None:
-            self._agent = self._open_agent(self.connection)
-            self._opened.callback(self._agent.close)
-        return self._agent
+        with self._lock:
+            if self._agent is None:
+                self._agent = self._open_agent(self.connection)
+                self._opened.callback(self._agent.close)
+            return self._agent
 
     @property
     def hypervisor(self) -> "Hypervisor":
-        """libvirt on this host, through the same connection, opened on first use."""
-        if self._hypervisor is None:
-            uri = self._opened.enter_context(self.connection.libvirt_uri())
-            self._hypervisor = self._opened.enter_context(self._open_hypervisor(uri, self.name))
-        return self._hypervisor
+        """libvirt on this host, through the same connection, opened on first use and after libvirtd was restarted."""
+        with self._lock:
+            if self._hypervisor is not None and not self._hypervisor.is_alive:
+                self._hypervisor = None
+            if self._hypervisor is None:
+                uri = self._opened.enter_context(self.connection.libvirt_uri())
+                self._hypervisor = self._opened.enter_context(self._open_hypervisor(uri, self.name))
+            return self._hypervisor
 
     @property
     def killed(self) -> "set[str]":
         """UUIDs of the domains that were killed over this connection."""
         return self._hypervisor.killed if self._hypervisor is not None else set()
+
+    def beside(self) -> "HostSession":
+        """Another agent and another way to libvirt over the same SSH connection, which never wait for these."""
+        return HostSession(self.name, self.connection, self._open_agent, self._open_hypervisor)
+
+    def let_go(self) -> None:
+        """End agent and libvirt, and leave the connection open. What is used again is opened again."""
+        with self._lock:
+            opened, self._opened = self._opened, contextlib.ExitStack()
+            self._agent = self._hypervisor = None
+        opened.close()
 
     def close(self) -> None:
         """End agent, libvirt and the connection."""

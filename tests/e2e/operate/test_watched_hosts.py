@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`vgpuctl controller` keeps the store true: what happens on simulated hosts is observed within 30 seconds."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.operator import Operator
+
+HOST, OTHER = "sim-001", "sim-002"
+ACME = ("--tenant", "acme")
+LIMIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Iterator[Operator]:
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does("list-gpus", "--refresh")
+    size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+    fleet_operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", HOST, *size)
+    yield fleet_operator
+    fleet_operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+
+
+@contextmanager
+def controller(operator: Operator) -> Iterator["subprocess.Popen[str]"]:
+    with operator.start("controller", "--interval", "1") as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _out, err = process.communicate(timeout=60)
+        assert process.returncode in (0, -9), err
+        assert "Traceback" not in err
+
+
+@pytest.fixture(scope="module")
+def watched(operator: Operator) -> Iterator[Operator]:
+    """The operator, while a controller watches the hosts."""
+    with controller(operator):
+        soon(lambda: host(operator, HOST)["read_at"] is not None)
+        yield operator
+
+
+def soon(is_so: Callable[[], bool], limit_s: float = LIMIT_S) -> float:
+    """Wait until something is so. Returns the seconds that it took."""
+    began = time.monotonic()
+    while not is_so():
+        assert time.monotonic() - began < limit_s, f"not within {limit_s:g} s"
+        time.sleep(0.5)
+    return time.monotonic() - began
+
+
+def host(operator: Operator, name: str) -> dict[str, Any]:
+    """The host's GPU as the store has it; no host is contacted."""
+    (gpu, *_) = [one for one in operator.json("list-gpus") if one["host"] == name]
+    return {"read_at": gpu["observation"]["at"], **gpu["observation"], "libvirt": gpu["libvirt_problem"]}
+
+
+def vm(operator: Operator) -> dict[str, Any]:
+    (found,) = operator.json("list-vms")
+    return found
+
+
+def kinds(operator: Operator) -> list[str]:
+    return [one["kind"] for one in operator.json("list-events", "--limit", "1000")]
+
+
+@contextmanager
+def failing(fleet: lab.LabFolder, name: str, kind: str) -> Iterator[None]:
+    lab.faults.begin(name, kind, folder=fleet)
+    try:
+        yield
+    finally:
+        lab.faults.clear(name, folder=fleet)
+
+
+def test_a_vm_that_ends_is_seen_at_once(watched: Operator) -> None:
+    with libvirt_of(watched.inventory, HOST) as there:
+        there.connection.lookupByName("acme.web").destroy()
+    assert soon(lambda: vm(watched)["observed"] == "shut-off") < 10
+    assert vm(watched)["declared"] == "running"
+    watched.does("start-vm", "web", *ACME)
+    soon(lambda: vm(watched)["shares"][0]["state"] == "held")
+
+
+def test_a_vm_that_is_undefined_by_hand_is_absent(watched: Operator) -> None:
+    with libvirt_of(watched.inventory, HOST) as there:
+        domain = there.connection.lookupByName("acme.web")
+        domain.destroy()
+        domain.undefine()
+    soon(lambda: vm(watched)["observed"] == "absent")
+    watched.does("start-vm", "web", *ACME)
+    soon(lambda: vm(watched)["observed"] == "running")
+
+
+def test_libvirtd_that_ends_and_comes_back_is_seen(watched: Operator, fleet: lab.LabFolder) -> None:
+    with failing(fleet, HOST, "libvirtd"):
+        soon(lambda: vm(watched)["unknown_since"] is not None)
+        assert vm(watched)["observed"] == "running", "the last observation stays"
+        assert host(watched, HOST)["unknown_since"] is None, "the agent answers"
+        soon(lambda: host(watched, HOST)["libvirt"] is not None)
+    soon(lambda: vm(watched)["unknown_since"] is None)
+    assert kinds(watched).count("libvirt-observed") == 2
+
+
+def test_a_card_off_the_bus_is_seen(watched: Operator, fleet: lab.LabFolder) -> None:
+    with failing(fleet, OTHER, "fallen"):
+        soon(lambda: host(watched, OTHER)["state"] != "present")
+        soon(lambda: "gpu-quarantined" in kinds(watched))
+    soon(lambda: host(watched, OTHER)["state"] == "present")
+
+
+def test_a_host_that_hangs_delays_no_other(watched: Operator, fleet: lab.LabFolder) -> None:
+    with failing(fleet, OTHER, "network"):
+        soon(lambda: host(watched, OTHER)["unknown_since"] is not None)
+        read_at = host(watched, HOST)["at"]
+        soon(lambda: host(watched, HOST)["at"] > read_at)
+    soon(lambda: host(watched, OTHER)["unknown_since"] is None, limit_s=90)
+
+
+def test_a_power_cut_and_the_reboot_are_seen(watched: Operator, fleet: lab.LabFolder) -> None:
+    before = kinds(watched)
+    with failing(fleet, HOST, "power-off"):
+        soon(lambda: host(watched, HOST)["unknown_since"] is not None)
+        assert vm(watched)["unknown_since"] is not None
+    soon(lambda: vm(watched)["observed"] == "shut-off")
+    soon(lambda: kinds(watched).count("host-rebooted") > before.count("host-rebooted"))
+    assert vm(watched)["shares"][0]["state"] == "lost"
+    watched.does("start-vm", "web", *ACME)
+
+
+def test_the_hosts_of_a_killed_controller_are_taken_over(watched: Operator) -> None:
+    with controller(watched) as second:
+        time.sleep(12)
+        second.kill()
+        second.wait(timeout=30)
+        before = {name: host(watched, name)["at"] for name in (HOST, OTHER, "sim-003", "sim-004")}
+        soon(lambda: all(host(watched, name)["at"] > at for name, at in before.items()), limit_s=60)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Controllers and the hosts that each of them has claimed.
+
+A controller lives while its `beat` goes on. Whoever waits for it measures that with a clock of its own that never
+jumps, so neither the time of the store nor that of another machine says who is dead.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select, update
+
+from vgpuctl import typed_json
+from vgpuctl.store import codec, tables
+from vgpuctl.store.liveness import this_process
+from vgpuctl.store.rows import Rows
+
+_CONTROLLERS = tables.controllers
+_CLAIMS = tables.host_claims
+
+
+@dataclass(frozen=True)
+class Controller:
+    """One controller and its process.
+
+    beat: rises while it lives. serves: the hosts that it may claim. hosts: those that it has claimed.
+    """
+
+    id: str
+    pid: int
+    hostname: str
+    machine: str
+    process_start: str
+    beat: int
+    begun_at: float
+    serves: frozenset[str]
+    hosts: frozenset[str] = frozenset()
+
+
+class ControllerRows(Rows):
+    """Register controllers, count their beats, claim hosts and give them up."""
+
+    def beat_controller(self, name: str, serves: Collection[str]) -> None:
+        """Count a beat of this process as a controller; register it first where others have taken it for dead."""
+        text = codec.encode(sorted(serves))
+        counted = update(_CONTROLLERS).where(_CONTROLLERS.c.id == name)
+        if self._write(counted.values(beat=_CONTROLLERS.c.beat + 1, serves=text)).rowcount == 1:
+            return
+        process = this_process()
+        values = {"pid": process.pid, "hostname": process.hostname, "machine": process.machine, "serves": text}
+        self._put(_CONTROLLERS, {"id": name}, **values, process_start=process.start, beat=0, begun_at=self._clock())
+
+    def end_controller(self, name: str) -> None:
+        """Remove a controller with its claims."""
+        self._write(delete(_CLAIMS).where(_CLAIMS.c.controller == name))
+        self._write(delete(_CONTROLLERS).where(_CONTROLLERS.c.id == name))
+
+    def controllers(self) -> list[Controller]:
+        """Every controller, by id."""
+        claims: dict[str, set[str]] = {}
+        for row in self._read(select(_CLAIMS)):
+            claims.setdefault(row.controller, set()).add(row.host)
+        rows = self._read(select(_CONTROLLERS).order_by(_CONTROLLERS.c.id))
+        return [
+            Controller(
+                **{**row._mapping, "serves": frozenset(typed_json.decode(row.serves, list[str]))},
+                hosts=frozenset(claims.get(row.id, ())),
+            )
+            for row in rows
+        ]
+
+    def claim_hosts(self, name: str, hosts: Collection[str]) -> None:
+        """Claim hosts that nobody has claimed."""
+        for host in sorted(hosts):
+            self._insert_if_absent(_CLAIMS, host=host, controller=name)
+
+    def give_up_hosts(self, name: str, hosts: Collection[str]) -> None:
+        """Give up some of a controller's hosts."""
+        self._write(delete(_CLAIMS).where(_CLAIMS.c.controller == name, _CLAIMS.c.host.in_(sorted(hosts))))

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watch of the claimed hosts: a thread per host asks it, one thread records all answers in the store.
+
+A host is asked for its domains every LOOK_S and at each of libvirt's events, and read as a whole every READ_S. A host
+that hangs keeps its own thread waiting and no other; after ANSWER_S without an answer it is recorded as unreachable.
+"""
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.health import HostHealth
+from vgpuctl.errors import (
+    AgentBroken,
+    AgentProblem,
+    CommandTimedOut,
+    HostError,
+    InventoryError,
+    LibvirtMissing,
+    PythonMissing,
+    Unexpected,
+    VgpuctlError,
+)
+from vgpuctl.guests.domain_facts import NamedState
+from vgpuctl.guests.hypervisor import Hypervisor
+from vgpuctl.model.health import HealthPolicy
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.operate.division import BEAT_S, Division
+from vgpuctl.usecases.support.gpu_health import note_health
+from vgpuctl.usecases.support.layout_records import layout_differences
+from vgpuctl.usecases.support.observations import note_domains, note_error, note_facts
+from vgpuctl.usecases.support.services import HostSession, Services
+
+LOOK_S = 10.0
+READ_S = 20.0
+ANSWER_S = 15.0
+RECORD_S = 0.5
+_LOGGER = logging.getLogger("vgpuctl.watch")
+Answer = TypeVar("Answer")
+_SPREAD_S = 0.05
+_JOIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """The answers of one host at one look; what was not asked, or gave no answer, is None."""
+
+    host: str
+    facts: HostFacts | None = None
+    domains: Mapping[str, NamedState] | None = None
+    errors: Sequence[VgpuctlError] = ()
+    layout: tuple[str, ...] | None = None
+    health: HostHealth | None = None
+    policy: HealthPolicy | None = None
+    recorded: threading.Event = field(default_factory=threading.Event)
+
+
+@contextlib.contextmanager
+def watching(services: Services, stop: threading.Event) -> Iterator[None]:
+    """Watch this controller's part of the hosts during the block, which ends soon after `stop` is set."""
+    services.open_store()
+    watch = _Watch(services, stop)
+    thread = threading.Thread(target=watch.run, name="host-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(_JOIN_S)
+
+
+class _Watch:
+    """All watched hosts of this controller, and the thread that writes the store for them."""
+
+    def __init__(self, services: Services, stop: threading.Event) -> None:
+        self._services = services
+        self._stop = stop
+        self._division = Division(time.monotonic)
+        self._sightings: queue.SimpleQueue[Sighting] = queue.SimpleQueue()
+        self._hosts: dict[str, _HostWatch] = {}
+        self._beat_at = -BEAT_S
+
+    def run(self) -> None:
+        """Record what the hosts answer until `stop` is set, then give the hosts to other controllers."""
+        while not self._stop.is_set():
+            try:
+                self._record(self._taken())
+            except VgpuctlError as error:
+                self._services.say(f"the store cannot be written, the hosts are recorded later: {error.message}")
+            self._stop.wait(RECORD_S)
+        for host in self._hosts.values():
+            host.end()
+        with contextlib.suppress(VgpuctlError), self._services.store.transaction() as session:
+            self._division.end(session)
+
+    def _taken(self) -> list[Sighting]:
+        """The sightings since the last time, and one of each host that owes an answer for too long."""
+        taken = [host.silence() for host in self._hosts.values() if host.is_silent()]
+        with contextlib.suppress(queue.Empty):
+            while True:
+                taken.append(self._sightings.get_nowait())
+        return taken
+
+    def _record(self, sightings: Sequence[Sighting]) -> None:
+        """Beat and record in one transaction; what hosts answered that others have claimed by now is left out."""
+        is_beat = time.monotonic() - self._beat_at >= BEAT_S
+        if not is_beat and not sightings:
+            return
+        claimed: Collection[str] = self._hosts
+        with self._services.store.transaction() as session:
+            if is_beat:
+                claimed = self._division.beat(session, self._services.hosts())
+            for one in sightings:
+                if one.host in claimed:
+                    _note(session, one)
+        if is_beat:
+            self._beat_at = time.monotonic()
+            self._serve(claimed)
+        for one in sightings:
+            one.recorded.set()
+
+    def _serve(self, claimed: Collection[str]) -> None:
+        """Watch exactly the claimed hosts."""
+        for name in set(self._hosts) - set(claimed):
+            self._hosts.pop(name).end()
+        for number, name in enumerate(sorted(set(claimed) - set(self._hosts))):
+            self._hosts[name] = _HostWatch(self._services, name, self._sightings, delay_s=number * _SPREAD_S)
+
+
+def _note(session: Session, one: Sighting) -> None:
+    if one.facts is not None:
+        note_facts(session, one.host, one.facts, one.layout)
+    if one.domains is not None:
+        note_domains(session, one.host, one.domains)
+    if one.health is not None and one.policy is not None:
+        note_health(session, one.host, one.health, one.policy)
+    for error in one.errors:
+        note_error(session, one.host, error)
+
+
+class _HostWatch:
+    """One host, with a thread and a session of its own beside the one that commands use on the same connection."""
+
+    def __init__(
+        self, services: Services, name: str, sightings: "queue.SimpleQueue[Sighting]", *, delay_s: float
+    ) -> None:
+        self._services = services
+        self._name = name
+        self._sightings = sightings
+        self._delay_s = delay_s
+        self._session: HostSession | None = None
+        self._watched: Hypervisor | None = None
+        self._wake = threading.Event()
+        self._is_ended = False
+        self._asked_at: float | None = None
+        self._is_told = False
+        self._took_s = 0.0
+        self._read_at: float | None = None
+        self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Ask no more. A thread that waits for a host that hangs ends with the wait."""
+        self._is_ended = True
+        self._wake.set()
+
+    def is_silent(self) -> bool:
+        """True once for each question that has been without an answer for too long.
+
+        A host that needed long for its last answer may need twice as long for this one.
+        """
+        asked_at = self._asked_at
+        return asked_at is not None and not self._is_told and time.monotonic() - asked_at > self._limit_s
+
+    def silence(self) -> Sighting:
+        """The sighting of no answer."""
+        self._is_told = True
+        error = CommandTimedOut(f"{self._name}: no answer for {self._limit_s:.0f} s")
+        return Sighting(self._name, errors=(error,))
+
+    @property
+    def _limit_s(self) -> float:
+        return max(ANSWER_S, 2 * self._took_s)
+
+    def _run(self) -> None:
+        self._wake.wait(self._delay_s)
+        while not self._is_ended:
+            self._wake.clear()
+            self._asked_at, self._is_told = time.monotonic(), False
+            seen = self._look()
+            self._took_s = 0.0 if seen.errors else time.monotonic() - self._asked_at
+            self._asked_at = None
+            self._sightings.put(seen)
+            seen.recorded.wait(LOOK_S)
+            self._wake.wait(LOOK_S)
+        self._let_go()
+
+    def _look(self) -> Sighting:
+        """Ask the host; a connection that has ended is opened again once, before its end counts as no answer."""
+        had_connection = self._session is not None
+        seen = self._ask()
+        if not seen.errors:
+            return seen
+        self._let_go(seen.errors)
+        if had_connection and not self._is_ended:
+            seen = self._ask()
+            if seen.errors:
+                self._let_go(seen.errors)
+        return seen
+
+    def _ask(self) -> Sighting:
+        errors: list[VgpuctlError] = []
+        facts, domains, layout, health, policy = None, None, None, None, None
+        if self._read_at is None or time.monotonic() - self._read_at >= READ_S:
+            facts = _attempt(self._facts, self._name, errors)
+        if facts is not None:
+            health = _attempt(self._open().agent.health, self._name, errors)
+            with contextlib.suppress(InventoryError):  # The commands of the operator report it.
+                layout = layout_differences(self._services, self._name, facts)
+                policy = self._services.inventory.health_policy(self._name)
+        if not any(_is_of_whole_host(error) for error in errors):
+            domains = _attempt(self._domains, self._name, errors)
+        return Sighting(self._name, facts, domains, tuple(errors), layout, health, policy)
+
+    def _facts(self) -> HostFacts:
+        facts = self._open().agent.facts()
+        self._read_at = time.monotonic()
+        return facts
+
+    def _domains(self) -> Mapping[str, NamedState]:
+        hypervisor = self._open().hypervisor
+        if hypervisor is not self._watched:
+            hypervisor.call_on_change(self._wake.set)
+            self._watched = hypervisor
+        return hypervisor.states()
+
+    def _open(self) -> HostSession:
+        if self._session is None:
+            self._read_at = None
+            self._session = self._services.host(self._name).beside()
+        return self._session
+
+    def _let_go(self, errors: Sequence[VgpuctlError] = ()) -> None:
+        """End the session, and after errors of the whole host the connection, which commands share."""
+        session, self._session, self._watched = self._session, None, None
+        if session is not None:
+            session.let_go()
+        if any(_is_of_whole_host(error) for error in errors):
+            self._services.forget_host(self._name)
+
+
+def _is_of_whole_host(error: VgpuctlError) -> bool:
+    """True if the error says that neither the agent nor libvirt can be asked."""
+    return isinstance(error, HostError) and not isinstance(
+        error, (AgentBroken, AgentProblem, LibvirtMissing, PythonMissing)
+    )
+
+
+def _attempt(work: Callable[[], Answer], host: str, errors: list[VgpuctlError]) -> Answer | None:
+    """The answer, or None with the error in `errors`. A thread must not end by an error that nobody foresaw."""
+    try:
+        return work()
+    except VgpuctlError as error:
+        errors.append(error)
+    except Exception as error:
+        _LOGGER.error("unexpected error", extra={"fields": {"host": host}}, exc_info=True)
+        errors.append(Unexpected.of(error, where=f"{host}: "))
+    return None

@@ -84,6 +84,13 @@ class LocalPostgres:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement.encode())
 
+    def crash(self) -> None:
+        """End the server at once, as a power cut does for those connected to it."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(_STOP_LIMIT_S)
+        self._process = None
+
     def stop(self) -> None:
         """End the server (by its own pid) and remove its folder."""
         if self._process is not None:
@@ -106,6 +113,13 @@ class LocalPostgres:
             owner = pwd.getpwnam("postgres")
             for path in (self.folder, password_file):
                 os.chown(path, owner.pw_uid, owner.pw_gid)
+        self._make_data(password_file)
+        for _attempt in range(20):
+            if self._listens_on(_unused_port()):
+                return
+        raise RuntimeError(f"PostgreSQL does not start:\n{self._log().read_text(errors='replace')}")
+
+    def _make_data(self, password_file: Path) -> None:
         subprocess.run(
             self._as_owner(
                 "initdb", "--pgdata", str(self.folder / "data"), "--username", self.user, "--no-sync",
@@ -113,10 +127,6 @@ class LocalPostgres:
             ),
             check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/", timeout=_START_LIMIT_S,
         )  # fmt: skip
-        for _attempt in range(20):
-            if self._listens_on(_unused_port()):
-                return
-        raise RuntimeError(f"PostgreSQL does not start:\n{self._log().read_text(errors='replace')}")
 
     def _listens_on(self, port: int) -> bool:
         """Start the server; False when another program took the port first, which the server itself finds out."""
@@ -159,6 +169,37 @@ class LocalPostgres:
         if dies_with_us:
             change += ["--pdeathsig=QUIT"]
         return ["setpriv", *change, "--", *command] if change else command
+
+
+class LocalStandby(LocalPostgres):
+    """A streaming standby of another server, made by pg_basebackup. Every commit of the primary waits for it."""
+
+    def __init__(self, programs: Path, primary: LocalPostgres) -> None:
+        super().__init__(programs)
+        self._primary = primary
+        self.password = primary.password
+
+    def promote(self) -> None:
+        """Make it the primary."""
+        self.execute("SELECT pg_promote()")
+
+    def _start(self) -> None:
+        super()._start()
+        # The files of the standby do not have this: it waits for nobody when it is the primary.
+        for setting in ("synchronous_standby_names = '*'", "synchronous_commit = 'on'"):
+            self._primary.execute(f"ALTER SYSTEM SET {setting}")
+        self._primary.execute("ALTER ROLE CURRENT_USER SET synchronous_commit = 'on'")
+        self._primary.execute("SELECT pg_reload_conf()")
+
+    def _make_data(self, password_file: Path) -> None:
+        address = f"host={self._primary.folder} port={self._primary.port} user={self.user} password={self.password}"
+        subprocess.run(
+            self._as_owner(
+                "pg_basebackup", "--pgdata", str(self.folder / "data"), "--write-recovery-conf", "--wal-method=stream",
+                "--checkpoint=fast", "--no-sync", f"--dbname={address}",
+            ),
+            check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/", timeout=_START_LIMIT_S,
+        )  # fmt: skip
 
 
 def _unused_port() -> int:

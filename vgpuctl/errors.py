@@ -15,6 +15,7 @@ VgpuctlError
 │   └── PreemptionNeeded    it fits only if other VMs are preempted, and nobody agreed to that
 ├── StateError 6            the store and the request disagree
 │   ├── NotFound  VmDiffers  TenantDiffers  ConcurrentChange  StoreUnusable  StoreNotReconciled
+│   ├── StoreOutcomeUnknown
 │   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
 │   ├── FileNotWritten      a file of this machine; the disk is full, for example
 ├── GuestError 7            libvirt refused a domain, volume or network
@@ -245,6 +246,12 @@ class StoreNotReconciled(StoreUnusable):
     """The store was restored from a backup, and is older than the hosts: it takes no change before it is reconciled."""
 
     reference = "store-not-reconciled"
+
+
+class StoreOutcomeUnknown(StoreUnusable):
+    """The connection to the database was lost during a commit, and whether it was committed could not be found out."""
+
+    reference = "store-outcome-unknown"
 
 
 class FileNotWritten(StateError):

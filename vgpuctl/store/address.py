@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a store is: reading the URL, and showing it without its password."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from vgpuctl.errors import UsageError
 _SQLITE = "sqlite:///"
 _READ_ONLY = "?mode=ro"
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
+_SEVERAL_HOSTS = re.compile(r"(?P<scheme>[a-z+]+)://(?P<user>[^@/]*@)?(?P<hosts>[^/?,]+(?:,[^/?,]+)+)(?:/(?P<rest>.*))")
 _FORMS = (
-    "write sqlite:///PATH, sqlite:///PATH?mode=ro, postgresql://USER@HOST:PORT/DATABASE or postgresql://?service=NAME"
+    "write sqlite:///PATH, sqlite:///PATH?mode=ro, postgresql://USER@HOST:PORT/DATABASE (also with several HOST:PORT, "
+    "separated by commas) or postgresql://?service=NAME"
 )
 
 
@@ -64,7 +67,7 @@ def parse_url(text: str) -> SqliteAddress | PostgresqlAddress:
     if text.startswith("sqlite:"):
         return _parse_sqlite(text)
     try:
-        url = make_url(text)
+        url = _make_url(text)
     except (SQLAlchemyError, ValueError) as exc:
         raise UsageError("the store's URL cannot be read", hint=_FORMS) from exc
     if url.drivername not in _POSTGRESQL:
@@ -72,6 +75,15 @@ def parse_url(text: str) -> SqliteAddress | PostgresqlAddress:
     if not url.database and "service" not in url.query:
         raise UsageError("the store's URL names no database", hint=_FORMS)
     return PostgresqlAddress(url.set(drivername="postgresql+psycopg"))
+
+
+def _make_url(text: str) -> URL:
+    """Read a URL, also libpq's form with several hosts: postgresql://USER@HOST1:PORT,HOST2:PORT/DATABASE."""
+    found = _SEVERAL_HOSTS.fullmatch(text)
+    if found is None:
+        return make_url(text)
+    url = make_url(f"{found['scheme']}://{found['user'] or ''}/{found['rest']}")
+    return url.update_query_pairs([("host", host) for host in found["hosts"].split(",")], append=True)
 
 
 def _parse_sqlite(text: str) -> SqliteAddress:

@@ -5,7 +5,7 @@ import sqlite3
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from vgpuctl.errors import ConcurrentChange, StateError, StoreUnusable
+from vgpuctl.errors import ConcurrentChange, StateError, StoreOutcomeUnknown, StoreUnusable
 
 BUSY_TIMEOUT_S = 15
 
@@ -46,9 +46,29 @@ def translate(error: SQLAlchemyError, *, store_name: str, conflict: str | None =
         return ConcurrentChange(f"another run changed the store {store_name} first: {said}", hint=_SAME_AGAIN)
     if code in ("SQLITE_BUSY", "55P03"):
         return StoreUnusable(f"the store {store_name} was locked for {BUSY_TIMEOUT_S} s: {said}", hint=_HINTS[code])
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return connection_lost(error, store_name=store_name)
     if code in _FULL:
         return StoreUnusable(f"the disk of the store {store_name} is full: {said}", hint=_HINTS[code])
     return StoreUnusable(f"the store {store_name} answered: {said}", hint=_HINTS.get(_family(code)))
+
+
+def connection_lost(error: SQLAlchemyError, *, store_name: str) -> StoreUnusable:
+    """The connection ended before the commit: the server has rolled the transaction back."""
+    return StoreUnusable(
+        f"the connection to the store {store_name} was lost; what this transaction changed was not committed: "
+        f"{answer(error)}",
+        hint="when the database answers again, run `vgpuctl repair`, then the command",
+    )
+
+
+def outcome_unknown(error: SQLAlchemyError, *, store_name: str) -> StoreOutcomeUnknown:
+    """The connection ended during the commit, and no server says what became of it."""
+    return StoreOutcomeUnknown(
+        f"the connection to the store {store_name} was lost during a commit, and no primary answered since: the "
+        f"transaction may be committed or not: {answer(error)}",
+        hint="when the database answers again, run `vgpuctl repair`, then the command; both look at what is there",
+    )
 
 
 def answer(error: SQLAlchemyError) -> str:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A store in a PostgreSQL database, with the same manners as the SQLite file: one writer at a time, steady reads."""
 
+import uuid
+from dataclasses import dataclass
+
 from sqlalchemy import Connection, Engine, TextClause, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -32,6 +35,52 @@ _OWNER: TextClause = text(
 ).bindparams(table=VERSION_TABLE)
 
 BEGIN_READING = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+
+
+RECENT_COMMITS = "recent-commits"
+_KEPT_COMMITS = 64
+_TOKEN_CHARACTERS = 33  # 32 hexadecimal digits and a blank
+
+# In the transaction that it names: a client that loses its connection at the commit finds out by it what became of it.
+_NOTE_COMMIT = text(
+    "INSERT INTO settings (name, value) VALUES (:name, :token) "
+    "ON CONFLICT (name) DO UPDATE SET value = left(excluded.value || settings.value, :most) RETURNING value"
+).bindparams(name=RECENT_COMMITS, most=_KEPT_COMMITS * _TOKEN_CHARACTERS)
+_READ_COMMITS = text("SELECT pg_is_in_recovery(), (SELECT value FROM settings WHERE name = :name)").bindparams(
+    name=RECENT_COMMITS
+)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A transaction about to be committed. token: its name in the store; before: that of the last commit before it."""
+
+    token: str
+    before: str | None
+
+
+def note_commit(connection: Connection) -> Commit:
+    """Name the transaction in the store, just before its commit."""
+    token = uuid.uuid4().hex
+    value: str = connection.execute(_NOTE_COMMIT.bindparams(token=f"{token} ")).scalar_one()
+    return Commit(token, next(iter(value.split()[1:]), None))
+
+
+def was_committed(engine: Engine, commit: Commit) -> bool | None:
+    """True if a transaction was committed, as the server that takes writes now knows it; False if it was not.
+
+    The writers' lock is taken first, so that the transaction is over. None while a standby answers, and when so many
+    commits followed that the list no longer says. Raises SQLAlchemyError.
+    """
+    with engine.connect() as connection:
+        connection.execute(BEGIN_WRITING)
+        is_standby, value = connection.execute(_READ_COMMITS).one()
+    if is_standby:
+        return None
+    tokens = (value or "").split()
+    if commit.token in tokens:
+        return True
+    return False if commit.before in (*tokens, None) else None
 
 
 def open_engine(address: PostgresqlAddress) -> Engine:
@@ -66,6 +115,11 @@ def refuse_to_migrate(connection: Connection, *, store_name: str) -> None:
             f"the store {store_name} is of an older vgpuctl, and the role {row.role} does not own it",
             hint=f"run any command once as its owner {row.owner}, which brings it up to date",
         )
+
+
+def has_several_hosts(engine: Engine) -> bool:
+    """True if the URL names several servers, of which one is the primary."""
+    return engine.dialect.name == "postgresql" and isinstance(engine.url.query.get("host"), tuple)
 
 
 def connect_failed(error: SQLAlchemyError, address: PostgresqlAddress) -> StoreUnusable:

@@ -37,6 +37,7 @@ class Rows:
         self._actor = actor
         self._facts_reader = facts_reader
         self.failure: StateError | None = None
+        self.has_written = False
 
     def now(self) -> float:
         """The store's time in seconds since the epoch, UTC."""
@@ -49,6 +50,7 @@ class Rows:
         """Run a changing statement. conflict: what to say when a constraint refuses it."""
         if self._refusal is not None:
             raise self._refusal
+        self.has_written = True
         return self._run(statement, conflict=conflict)
 
     def _insert_if_absent(self, table: Table, **values: object) -> bool:

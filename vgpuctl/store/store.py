@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.logs import timed
@@ -22,11 +22,17 @@ from vgpuctl.store import postgresql, sqlite, upgrade
 from vgpuctl.store.address import PostgresqlAddress, SqliteAddress, default_url, parse_url
 from vgpuctl.store.claims import Claim, claim_by_operation, claim_row
 from vgpuctl.store.codec import FactsReader
-from vgpuctl.store.failures import translate
+from vgpuctl.store.failures import connection_lost, outcome_unknown, translate
 from vgpuctl.store.sealed import NO_KEY, KeyFile
 from vgpuctl.store.session import Session
 
 __all__ = ["Session", "Store", "default_url", "open_store"]
+
+
+FAILOVER_S = 30
+"""How long a run waits for a primary, from the loss of its connection."""
+_RETRY_S = 0.3
+_COMMIT = "vgpuctl-commit"
 
 
 class Store:
@@ -192,6 +198,8 @@ class Store:
             yield session
             if session.failure is not None:
                 raise session.failure
+            if session.has_written and self.kind is StoreKind.POSTGRESQL:
+                connection.info[_COMMIT] = postgresql.note_commit(connection)
 
     def _cannot_write(self, reason: str | None) -> StoreUnusable:
         return StoreUnusable(
@@ -203,18 +211,57 @@ class Store:
     def _begin(self, *, writing: bool) -> Iterator[Connection]:
         """A transaction: committed at the end of the block when it writes, rolled back on any exception."""
         try:
-            with self._engine.connect() as connection:
+            with self._connect() as connection:
                 if self._engine.dialect.name == "sqlite":
                     connection.exec_driver_sql(sqlite.BEGIN_WRITING if writing else sqlite.BEGIN_READING)
                 elif writing:
                     connection.execute(postgresql.BEGIN_WRITING)
                 else:
                     connection.exec_driver_sql(postgresql.BEGIN_READING)
+                connection.info.pop(_COMMIT, None)
                 yield connection
                 if writing:
-                    connection.commit()
+                    self._commit(connection)
         except SQLAlchemyError as exc:
             raise translate(exc, store_name=self.name) from exc
+
+    def _connect(self) -> Connection:
+        """A connection. Where the URL names several servers, wait while none of them is the primary."""
+        give_up = time.monotonic() + FAILOVER_S
+        while True:
+            try:
+                return self._engine.connect()
+            except OperationalError:
+                if not postgresql.has_several_hosts(self._engine) or time.monotonic() > give_up:
+                    raise
+            time.sleep(_RETRY_S)
+
+    def _commit(self, connection: Connection) -> None:
+        """Commit. When the connection is lost in the middle of it, find out whether the transaction was committed.
+
+        Raises StoreUnusable when it was not, StoreOutcomeUnknown when nobody can say.
+        """
+        commit: postgresql.Commit | None = connection.info.pop(_COMMIT, None)
+        try:
+            connection.commit()
+        except DBAPIError as exc:
+            if commit is None or not exc.connection_invalidated:
+                raise
+            outcome = self._outcome(commit)
+            if outcome is None:
+                raise outcome_unknown(exc, store_name=self.name) from exc
+            if not outcome:
+                raise connection_lost(exc, store_name=self.name) from exc
+
+    def _outcome(self, commit: "postgresql.Commit") -> bool | None:
+        give_up = time.monotonic() + FAILOVER_S
+        while time.monotonic() < give_up:
+            with contextlib.suppress(SQLAlchemyError):
+                outcome = postgresql.was_committed(self._engine, commit)
+                if outcome is not None:
+                    return outcome
+            time.sleep(_RETRY_S)
+        return None
 
     def bring_up_to_date(self) -> None:
         """Check the schema's version and migrate when it is older; `open_store` does this."""

@@ -10,11 +10,13 @@ import ast
 
 import pytest
 
+from tests.e2e.operate.command_events import CHANGING, READING
 from tests.unit.gates_of_logins import LOGINS
 from tests.unit.gates_of_preemption import PREEMPTION
 from tests.unit.gates_of_restrictions import RESTRICTIONS
 from tests.unit.gates_of_volumes import VOLUMES
 from tests.unit.uses_of_names import PACKAGE, Guarded, guarded, uses
+from vgpuctl.cli.contents import COMMANDS
 
 GATES = [
     *PREEMPTION,
@@ -416,3 +418,10 @@ def test_what_is_guarded_is_there(guarded: Guarded) -> None:
     tree = ast.parse((PACKAGE / guarded.owner).read_text(encoding="utf-8"))
     defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     assert guarded.name in defined, f"{guarded.owner} defines no {guarded.name}"
+
+
+def test_every_command_says_whether_it_leaves_an_event() -> None:
+    """tests/e2e/operate/test_events_of_commands.py runs them all: a changing one leaves its event, others none."""
+    unknown = COMMANDS.keys() - CHANGING - READING.keys()
+    assert not unknown, f"add a step or a line to tests/e2e/operate/command_events.py for {sorted(unknown)}"
+    assert (CHANGING | READING.keys()) <= COMMANDS.keys()

@@ -83,7 +83,7 @@ def write_backup(store: Store, path: Path, *, with_key: bool) -> BackupManifest:
     if store.read_only_reason is None:
         with store.transaction() as session:
             evidence: Values = {"schema": manifest.schema, "sha256": manifest.sha256, "taken_at": taken_at}
-            session.add_event(EventKind.STORE_BACKED_UP, "store", str(path), evidence=evidence)
+            session.add_event(EventKind.STORE_BACKED_UP, "store", after={"file": str(path)}, evidence=evidence)
     return manifest
 
 

@@ -263,5 +263,5 @@ INSERT INTO "{schema}".settings (name, value) VALUES ('{RESTORE_MARK}', '{value}
 def _say_so(place: StorePlace, manifest: BackupManifest, mark: RestoreMark) -> None:
     """Open the restored store, which migrates it when it is older, and add the event."""
     with place.open() as store, store.transaction() as session:
-        detail = f"as of {format_time(manifest.taken_at)} UTC, from {mark.file}"
-        session.add_event(EventKind.STORE_RESTORED, "store", detail, evidence={"sha256": manifest.sha256})
+        after = {"as of": format_time(manifest.taken_at), "file": str(mark.file)}
+        session.add_event(EventKind.STORE_RESTORED, "store", after=after, evidence={"sha256": manifest.sha256})

@@ -269,7 +269,8 @@ def _lift(services: Services, found: Reconciliation, domains: _Domains) -> None:
             if vm.state in _UNSETTLED and vm.uuid in states:
                 _settle(session, vm, runs=states[vm.uuid].is_active())
         session.lift_restore_mark()
-        session.add_event(EventKind.STORE_RECONCILED, "store", f"{len(found.discrepancies)} differences were looked at")
+        looked_at = [one.name for one in found.discrepancies]
+        session.add_event(EventKind.STORE_RECONCILED, "store", after={"differences looked at": looked_at})
 
 
 def _withdraw_notice(session: Session, vm: Vm) -> None:

@@ -13,7 +13,7 @@ from vgpuctl.quota.resources import format_amount
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.tenant.grant_pool import record_grant
-from vgpuctl.usecases.tenant.set_quota import Amounts, note_policy, record_quotas
+from vgpuctl.usecases.tenant.set_quota import Amounts, note_policy, policy_values, record_quotas
 
 
 def create_tenant(
@@ -35,7 +35,7 @@ def create_tenant(
         if not session.add_tenant(name):
             _refuse_other(session, name, limits or {}, guaranteed or {}, pools, policy or {})
             return False
-        session.add_event(EventKind.TENANT_CREATED, name, tenant=name)
+        session.add_event(EventKind.TENANT_CREATED, name, tenant=name, after=policy_values(USUAL_POLICY))
         record_quotas(session, name, limits or {}, guaranteed or {})
         for pool in pools:
             record_grant(session, pool, name, revoke=False)

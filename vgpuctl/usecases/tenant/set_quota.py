@@ -61,10 +61,13 @@ def set_policy(
 
 def note_policy(session: Session, tenant: str, before: TenantPolicy, after: TenantPolicy) -> None:
     """Add the event of a policy that was set."""
-    session.add_event(EventKind.POLICY_SET, tenant, tenant=tenant, before=_parts(before), after=_parts(after))
+    session.add_event(
+        EventKind.POLICY_SET, tenant, tenant=tenant, before=policy_values(before), after=policy_values(after)
+    )
 
 
-def _parts(policy: TenantPolicy) -> Values:
+def policy_values(policy: TenantPolicy) -> Values:
+    """The values of a policy for events."""
     return {"reclaim": str(policy.reclaim), "preempt": str(policy.preempt), "grace_s": policy.grace_s}
 
 

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of vgpuctl: how to run it, and the event that it leaves, or that it leaves none.
+
+A new command needs a line in READING or a step in SCENARIO; tests/unit/test_gates.py fails without.
+`{home}` and `{soon}` in arguments are a folder of the test and times of tomorrow.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpuctl.model.event_kind import EventKind
+
+if TYPE_CHECKING:
+    from tests.e2e.operate.test_events_of_commands import Scene
+
+SIZE = "--tenant acme --memory 96MiB --vcpus 1"
+ACME = "--tenant acme"
+SUM = "sha256:" + "0" * 64
+
+
+@dataclass(frozen=True)
+class Step:
+    """One changing command of the scenario.
+
+    kind, subject: of the event that it must leave. first: what else has to be done before. where: `main`, the store of
+    the scenario; `other`, a new one that knows the tenants only; `restored`, the copy that restore-store makes; or
+    `postgresql`.
+    """
+
+    arguments: str
+    kind: EventKind
+    subject: str
+    first: "Callable[[Scene], None] | None" = None
+    where: str = "main"
+
+    @property
+    def command(self) -> str:
+        """The command's name."""
+        return self.arguments.split()[0]
+
+
+def _queue_two(scene: "Scene") -> None:
+    """Fill the GPU of sim-001; two VMs wait for it."""
+    scene.does(f"create-vm big {SIZE} --network none --gpu A40-48Q --host sim-001")
+    for name in ("waits", "leaves"):
+        scene.does(f"create-vm {name} {SIZE} --network none --gpu A40-48Q --host sim-001 --queue")
+
+
+def _make_room(scene: "Scene") -> None:
+    scene.does(f"delete-vm big {ACME} --yes --timeout 0")
+
+
+def _power_off(scene: "Scene") -> None:
+    scene.power_off("sim-001", "acme.waits")
+
+
+SCENARIO = (
+    Step("check-hosts --snapshot --limit sim-002", EventKind.SNAPSHOT_TAKEN, "sim-002"),
+    Step("apply-hosts", EventKind.LAYOUT_STEP_DONE, "sim-001"),
+    # Tenants and pools
+    Step("create-tenant acme", EventKind.TENANT_CREATED, "acme"),
+    Step("onboard {home}/globex.yml", EventKind.QUOTA_SET, "globex"),
+    Step("set-quota acme vms=20", EventKind.QUOTA_SET, "acme"),
+    Step("create-pool fast --hosts sim-002", EventKind.POOL_SET, "fast"),
+    Step("grant-pool fast acme", EventKind.POOL_GRANTED, "fast"),
+    Step("delete-pool fast --yes", EventKind.POOL_DELETED, "fast"),
+    # Images, networks and OVN
+    Step(f"register-image debian --path /img --format raw --checksum {SUM}", EventKind.IMAGE_REGISTERED, "debian"),
+    Step("delete-image debian --yes", EventKind.IMAGE_DELETED, "debian"),
+    Step("create-certificate central --folder {home}/authority", EventKind.CERTIFICATE_CREATED, "central"),
+    Step(
+        "create-external-network internet --cidr 203.0.113.0/24 --gateway 203.0.113.1 "
+        "--pool 203.0.113.10-203.0.113.99 --physical-network provider",
+        EventKind.EXTERNAL_NETWORK_CREATED,
+        "internet",
+    ),
+    Step(f"create-network front {ACME} --cidr 10.0.0.0/24", EventKind.NETWORK_CREATED, "acme.front"),
+    Step(f"create-security-group web {ACME}", EventKind.SECURITY_GROUP_CREATED, "acme.web"),
+    Step(f"create-security-rule web tcp:80 {ACME}", EventKind.SECURITY_GROUP_CHANGED, "acme.web"),
+    Step(f"delete-security-rule web tcp:80 {ACME}", EventKind.SECURITY_GROUP_CHANGED, "acme.web"),
+    Step(f"delete-security-group web {ACME} --yes", EventKind.SECURITY_GROUP_DELETED, "acme.web"),
+    Step(f"create-gateway internet {ACME}", EventKind.GATEWAY_CREATED, "acme.gateway"),
+    Step(f"create-floating-ip web {ACME}", EventKind.FLOATING_IP_CREATED, "acme.web"),
+    Step(f"delete-floating-ip web {ACME} --yes", EventKind.FLOATING_IP_DELETED, "acme.web"),
+    Step(f"create-port-forward tcp/80 --vm web {ACME}", EventKind.PORT_FORWARD_CREATED, "acme.tcp/80"),
+    Step(f"delete-port-forward tcp/80 {ACME} --yes", EventKind.PORT_FORWARD_DELETED, "acme.tcp/80"),
+    Step(f"delete-gateway {ACME} --yes", EventKind.GATEWAY_DELETED, "acme.gateway"),
+    Step(
+        f"create-load-balancer shop --network front --port 80 --vm web {ACME}",
+        EventKind.LOAD_BALANCER_CREATED,
+        "acme.shop",
+    ),
+    Step(f"set-load-balancer shop --interval 9 {ACME}", EventKind.LOAD_BALANCER_CHANGED, "acme.shop"),
+    Step(f"delete-load-balancer shop {ACME} --yes", EventKind.LOAD_BALANCER_DELETED, "acme.shop"),
+    Step(f"create-peering globex {ACME}", EventKind.PEERING_CREATED, "acme.globex"),
+    Step(f"delete-peering globex {ACME} --yes", EventKind.PEERING_DELETED, "acme.globex"),
+    Step(
+        f"create-direct-connect front --physical-network provider --vlan 42 {ACME}",
+        EventKind.DIRECT_CONNECT_CREATED,
+        "acme.front",
+    ),
+    Step(f"delete-direct-connect front {ACME} --yes", EventKind.DIRECT_CONNECT_DELETED, "acme.front"),
+    Step(f"delete-network front {ACME} --yes", EventKind.NETWORK_DELETED, "acme.front"),
+    Step("delete-external-network internet", EventKind.EXTERNAL_NETWORK_DELETED, "internet"),
+    # GPUs
+    Step("cordon-host sim-002 --reason fans", EventKind.HOST_CORDONED, "sim-002"),
+    Step("drain-host sim-002 --reason fans --yes", EventKind.HOST_DRAINED, "sim-002"),
+    Step("uncordon-host sim-002", EventKind.HOST_UNCORDONED, "sim-002"),
+    Step("quarantine-gpu sim-002 0000:41:00.0 --reason hot", EventKind.GPU_QUARANTINED, "sim-002 0000:41:00.0"),
+    Step("release-gpu sim-002 0000:41:00.0 --reason cooled", EventKind.GPU_RELEASED, "sim-002 0000:41:00.0"),
+    Step(
+        f"reserve night {ACME} --gpu A40-8Q --from {{soon}}T01:00 --until {{soon}}T02:00",
+        EventKind.RESERVATION_CREATED,
+        "acme.night",
+    ),
+    Step(f"cancel-reservation night {ACME}", EventKind.RESERVATION_CANCELLED, "acme.night"),
+    # VMs and the queue
+    Step(f"create-vm web {SIZE} --network none --gpu A40-8Q", EventKind.VM_CREATED, "acme.web"),
+    Step(f"stop-vm web {ACME} --timeout 0", EventKind.VM_STOPPED, "acme.web"),
+    Step(f"start-vm web {ACME}", EventKind.VM_STARTED, "acme.web"),
+    Step(f"move-vm web {ACME} --shutdown-timeout 0", EventKind.VM_MOVED, "acme.web"),
+    Step(f"delete-vm web {ACME} --yes --timeout 0", EventKind.VM_DELETED, "acme.web"),
+    Step("set-queue priority", EventKind.QUEUE_SET, "queue"),
+    Step(f"leave-queue leaves {ACME}", EventKind.VM_LEFT_QUEUE, "acme.leaves", _queue_two),
+    Step("controller --once --shutdown-timeout 0", EventKind.VM_CREATED, "acme.waits", _make_room),
+    Step("adopt-host sim-001 --vm acme.waits=acme/waits", EventKind.VM_ADOPTED, "acme.waits", where="other"),
+    Step("repair", EventKind.VM_REPAIRED, "acme.waits", _power_off),
+    # The store
+    Step("backup-store {home}/backup", EventKind.STORE_BACKED_UP, "store"),
+    Step("restore-store {home}/backup --yes", EventKind.STORE_RESTORED, "store", where="restored"),
+    Step("reconcile-store --done", EventKind.STORE_RECONCILED, "store", where="restored"),
+    Step("grant-store --role walker --as operator", EventKind.ROLE_GRANTED, "walker", where="postgresql"),
+    # What one store made is garbage for another.
+    Step("gc --yes --kind domain", EventKind.GARBAGE_DELETED, "acme.waits", where="forgetful"),
+    Step("offboard-tenant acme --yes --timeout 0", EventKind.TENANT_OFFBOARDED, "acme"),
+    Step("prune-events --older-than 0.001s --yes", EventKind.EVENTS_PRUNED, "events"),
+)
+
+READING = {
+    "show-inventory": "",
+    "list-hosts": "",
+    "inspect-host": "sim-001",
+    "list-gpus": "",
+    "list-profiles": "",
+    "check-hosts": "",
+    "plan-hosts": "",
+    "import-layout": "--from-mig-parted {home}/mig.yml",
+    "export-layout": "sim-001 --to mdevctl",
+    "list-vms": "",
+    "show-vm": f"waits {ACME}",
+    "console": f"waits {ACME} --log",
+    "render-vm": f"new {SIZE} --network none",
+    "list-images": "",
+    "capacity": "--gpu A40-8Q",
+    "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",
+    "list-queue": "",
+    "list-reservations": "",
+    "list-tenants": "",
+    "show-usage": "",
+    "list-pools": "",
+    "list-networks": "",
+    "show-network": f"front {ACME}",
+    "list-external-networks": "",
+    "list-vpc-objects": "",
+    "list-events": "",
+    "show-schema": "vm",
+}
+"""Commands that leave no event, with arguments. Some end with an error or a finding; they leave none then either."""
+
+CHANGING = frozenset(step.command for step in SCENARIO)

@@ -129,6 +129,14 @@ def test_a_card_does_not_come_back_from_a_reset(tmp_path: Path) -> None:
     assert machine.refused(ResetFunction(PF)).code == "no-reset"
 
 
+def test_a_card_with_several_functions_is_not_reset_by_its_bus_although_the_kernel_lists_it(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "rtx-3090")
+    assert machine.card.companions
+    assert machine.gpu().reset_methods == ("flr", "bus")
+    assert machine.take(ResetFunction(PF)).changes[0].after == "flr"
+    assert machine.gpu().reset_methods == ("flr",)
+
+
 def test_a_reset_ends_counted_errors_and_a_row_that_waits_for_its_spare(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "a40")
     begin(machine, "ecc", 2)

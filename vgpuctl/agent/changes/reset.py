@@ -65,7 +65,7 @@ def _reset(host: Host, path: str, address: str, methods: List[str], *, before: s
                 continue
             finally:
                 if method != _UNKNOWN_METHOD:
-                    host.write(f"{path}/reset_method", before)
+                    _restore_list(host, path, before)
             return method
         raise Problem(
             ProblemCode.RESET_REFUSED,
@@ -75,3 +75,17 @@ def _reset(host: Host, path: str, address: str, methods: List[str], *, before: s
             kernel_lines=log.lines(),
             hint="power-cycle the host before another tenant gets it",
         )
+
+
+def _restore_list(host: Host, path: str, before: str) -> None:
+    """Write the methods back as they were read, or let the kernel find them again.
+
+    Linux lists `bus` for a card whose other functions it found later, and does not take the list back: a reset of the
+    bus would reset those too.
+    """
+    try:
+        host.write(f"{path}/reset_method", before)
+    except Problem as problem:
+        if problem.code != ProblemCode.WRITE_REFUSED:
+            raise
+        host.write(f"{path}/reset_method", "default")

@@ -190,13 +190,18 @@ class SimulatedKernel:
             readings.forget_errors(self._state, card)
 
     def _order_resets(self, function: str, text: str) -> None:
-        """Writing `default` brings every method back (Documentation/ABI/testing/sysfs-bus-pci)."""
+        """Writing `default` brings every method back (Documentation/ABI/testing/sysfs-bus-pci).
+
+        A card with several functions has `bus` in its list until somebody writes to it, and cannot be reset by it.
+        """
         card = self._card_of(function)
-        known = card.reset_methods if function == card.address else "flr"
+        known = (card.reset_methods if function == card.address else "flr").split()
+        if card.companions and "bus" in known:
+            known.remove("bus")
         wanted = text.split()
         if wanted == ["default"]:
-            self._state.reset_orders.pop(function, None)
-        elif not wanted or not set(wanted) <= set(known.split()):
+            self._state.reset_orders[function] = " ".join(known)
+        elif not wanted or not set(wanted) <= set(known):
             refuse(errno.EINVAL)
         else:
             self._state.reset_orders[function] = " ".join(wanted)

@@ -132,6 +132,7 @@ SECTIONS = (
             "cordon-host": "Take a host or GPU out of placement; its VMs go on.",
             "uncordon-host": "Let a cordoned host or GPU take VMs again.",
             "drain-host": "Empty a host: move or stop its VMs, move its reservations.",
+            "plan-upgrade": "Plan the upgrade of hosts to another driver or kernel.",
             "quarantine-gpu": "Put a GPU or VF in quarantine; no VM starts on it.",
             "release-gpu": "Release a GPU or VF from quarantine.",
         },

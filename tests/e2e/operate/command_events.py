@@ -145,6 +145,7 @@ READING = {
     "list-profiles": "",
     "check-hosts": "",
     "plan-hosts": "",
+    "plan-upgrade": "--driver 595.45.04",
     "import-layout": "--from-mig-parted {home}/mig.yml",
     "export-layout": "sim-001 --to mdevctl",
     "list-vms": "",

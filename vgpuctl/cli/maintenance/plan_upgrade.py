@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan-upgrade: plan the upgrade of hosts to another driver or kernel."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import WholeRange
+from vgpuctl.cli.support.output import plain, print_json, print_line, print_table, say
+from vgpuctl.errors import UsageError
+from vgpuctl.planner.upgrade import UpgradePlan, UpgradeStep, UpgradeTarget
+
+
+@click.command("plan-upgrade")
+@click.option("--driver", metavar="VERSION", help="NVIDIA host driver to upgrade to, for example 580.105.06.")
+@click.option("--kernel", metavar="VERSION", help="Kernel to upgrade to, as `uname -r` will say it.")
+@click.option(
+    "--at-once", type=WholeRange(1, 500), default=4, show_default=True, help="Most hosts that are down together."
+)
+@click.option(
+    "--guest-driver",
+    "guest_drivers",
+    multiple=True,
+    metavar="TENANT/VM=VERSION",
+    help="vGPU driver in a guest, where you know it; several times.",
+)
+@options.refresh
+@options.many_hosts
+@options.as_json
+def command(
+    driver: str | None,
+    kernel: str | None,
+    at_once: int,
+    guest_drivers: tuple[str, ...],
+    refresh: bool,
+    as_json: bool,
+    **where: Any,
+) -> int:
+    """Plan the upgrade of hosts: their order, the VMs that must leave, the guests that break, and what changes.
+
+    Nothing is changed. The first host of each kind of GPUs is upgraded alone. Exit code 1 means that the driver of a
+    guest does not work with the new host driver; vgpuctl knows only the guest drivers that --guest-driver names.
+    """
+    from vgpuctl.cli.support.services import report_failures, services
+    from vgpuctl.usecases.maintenance.plan_upgrade import plan_upgrade
+
+    known = dict(_guest_driver(text) for text in guest_drivers)
+    with services(**where) as opened:
+        report = plan_upgrade(
+            opened, UpgradeTarget(driver, kernel), at_once=at_once, guest_drivers=known, refresh=refresh
+        )
+    plan = report.plan
+    if as_json:
+        print_json(plain(plan))
+    else:
+        _print(plan)
+    report_failures(report.failures, answered=len(plan.hosts) + len(plan.done))
+    return int(bool(plan.breaking))
+
+
+def _guest_driver(text: str) -> tuple[str, str]:
+    name, equals, version = text.partition("=")
+    if not equals or "/" not in name:
+        raise UsageError(f"--guest-driver {text!r} cannot be read", hint="write TENANT/VM=VERSION")
+    return name, version
+
+
+def _print(plan: UpgradePlan) -> None:
+    if plan.done:
+        say(f"upgraded already: {', '.join(plan.done)}")
+    print_table(
+        ["BATCH", "HOST", "GPUS", "DRIVER", "KERNEL", "RUNNING", "REMARK"],
+        [
+            (
+                host.batch,
+                host.name,
+                ", ".join(host.boards),
+                host.driver,
+                host.kernel,
+                host.running,
+                "first of its kind: go on when it is proven" if host.is_first else None,
+            )
+            for host in plan.hosts
+        ],
+        empty="no host to upgrade",
+    )
+    for host in plan.hosts:
+        _print_host(host)
+    if plan.branches:
+        print_line(f"Guest drivers with host driver {plan.target.driver}:")
+        for one in plan.branches:
+            print_line(f"  {one.branch}: {one.verdict} ({one.reason})")
+
+
+def _print_host(host: UpgradeStep) -> None:
+    if not host.vms and not host.changes:
+        return
+    print_line(f"{host.name}:")
+    for vm in host.vms:
+        to = f" to {vm.to}" if vm.to else f" ({vm.reason})" if vm.reason else ""
+        guest = ""
+        if vm.guest is not None:
+            guest = f"; guest driver {vm.guest_driver or 'unknown'}: {vm.guest.verdict} ({vm.guest.reason})"
+        print_line(f"  {vm.name}: {vm.verdict}{to}{guest}")
+    for change in host.changes:
+        print_line(f"  {change.gpu or 'host'}: {change.found}")
+        print_line(f"      to do: {change.todo}")

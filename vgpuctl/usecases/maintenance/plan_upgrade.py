@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""plan-upgrade: the order of hosts for another driver or kernel, and what each of them needs. It changes nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vgpuctl.catalog.vgpu_versions import parse_driver
+from vgpuctl.errors import NotFound, UsageError, VgpuctlError
+from vgpuctl.model.constraints import Together
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.planner.upgrade import UpgradeHost, UpgradePlan, UpgradeTarget, UpgradeVm
+from vgpuctl.planner.upgrade import plan_upgrade as plan
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, Verdict, plan_drain
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.survey import survey
+
+
+@dataclass(frozen=True)
+class UpgradeReport:
+    """The plan for the hosts that answered, and the errors of the others."""
+
+    plan: UpgradePlan
+    failures: tuple[tuple[str, VgpuctlError], ...]
+
+
+def plan_upgrade(
+    services: Services, target: UpgradeTarget, *, at_once: int, guest_drivers: Mapping[str, str], refresh: bool
+) -> UpgradeReport:
+    """Plan the upgrade of the chosen hosts. guest_drivers: by `TENANT/VM`, what the operator knows of guests.
+
+    Raises UsageError without a target, for a driver that is no version; NotFound for a VM that is not there.
+    """
+    if target.driver is None and target.kernel is None:
+        raise UsageError("nothing to upgrade to", hint="give --driver VERSION, --kernel VERSION, or both")
+    for version in (target.driver, *guest_drivers.values()):
+        if version is not None and parse_driver(version) is None:
+            raise UsageError(f"{version!r} is no version of NVIDIA's driver", hint="for example 580.105.06")
+    seen = survey(services, services.hosts(), refresh=refresh)
+    with services.store.reading() as session:
+        vms, leases = session.vms(), session.leases()
+    unknown = sorted(set(guest_drivers) - {_name(vm) for vm in vms})
+    if unknown:
+        raise NotFound(f"there is no VM {unknown[0]}", hint="write TENANT/VM=VERSION; see `vgpuctl list-vms`")
+    hosts, failures = [], list(seen.failures)
+    for capacity in seen.capacities:
+        try:
+            drained = {one.subject: one for one in plan_drain(services, capacity.name, DrainOptions(stops=True))}
+        except VgpuctlError as error:
+            failures.append((capacity.name, error))
+            continue
+        here = [vm for vm in vms if vm.host == capacity.name]
+        told = tuple(_vm(vm, leases, drained[vm.label], guest_drivers.get(_name(vm))) for vm in here)
+        hosts.append(UpgradeHost(capacity.name, capacity.facts, told))
+    return UpgradeReport(plan(hosts, target, at_once=at_once), tuple(failures))
+
+
+def _vm(vm: Vm, leases: list[Lease], drained: Drained, guest_driver: str | None) -> UpgradeVm:
+    constraints = vm.request.constraints
+    apart = constraints.group if constraints.together in (Together.APART, Together.PREFER_APART) else None
+    kinds = [kind_of(lease.share.sharing) for lease in leases if lease.vm_uuid == vm.uuid]
+    return UpgradeVm(
+        _name(vm),
+        vm.state is not VmState.STOPPED,
+        str(drained.verdict),
+        drained.to if drained.verdict is Verdict.MOVE else None,
+        drained.reason,
+        any(kind.takes is Takes.VGPU for kind in kinds),
+        None if apart is None else f"{vm.request.tenant}/{apart}",
+        guest_driver,
+    )
+
+
+def _name(vm: Vm) -> str:
+    return f"{vm.request.tenant}/{vm.request.name}"

@@ -21,6 +21,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 from vgpuctl.specs.chassis import CHASSIS
+from vgpuctl.specs.fencing import FENCING
 from vgpuctl.specs.field import Table
 from vgpuctl.specs.fields_page import describe_fields
 from vgpuctl.specs.health import HEALTH
@@ -31,6 +32,7 @@ from vgpuctl.specs.vm import VM
 
 _TABLES: dict[str, tuple[Table[Any], ...]] = {
     "health": (HEALTH,),
+    "maintenance": (FENCING,),
     "vm-file": (VM,),
     "layout": (LAYOUT, GPU, MATCH),
     "networks": (CHASSIS,),

@@ -15,7 +15,7 @@ VgpuctlError
 │   └── PreemptionNeeded    it fits only if other VMs are preempted, and nobody agreed to that
 ├── StateError 6            the store and the request disagree
 │   ├── NotFound  VmDiffers  TenantDiffers  ConcurrentChange  StoreUnusable  StoreNotReconciled
-│   ├── StoreOutcomeUnknown
+│   ├── StoreOutcomeUnknown  DataLost
 │   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
 │   ├── FileNotWritten      a file of this machine; the disk is full, for example
 ├── GuestError 7            libvirt refused a domain, volume or network
@@ -216,6 +216,12 @@ class StateError(VgpuctlError):
 
     reference = "state"
     exit_code = 6
+
+
+class DataLost(StateError):
+    """A volume of the VM was on a dead host's own storage."""
+
+    reference = "data-lost"
 
 
 class NotFound(StateError):

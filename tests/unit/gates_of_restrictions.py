@@ -13,6 +13,7 @@ RESTRICTIONS = [
         "scheduler/what_if.py:_allowed_again",
         "usecases/host/list_gpus.py:_closed",
         "usecases/host/list_hosts.py:list_hosts",
+        "usecases/vm/start_vm.py:_refuse_closed",
     ),
     guarded(
         "one gate says which hosts and GPUs take no VM, and placing, kept shares and reservations ask it: the GPU",

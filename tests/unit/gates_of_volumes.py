@@ -48,6 +48,7 @@ VOLUMES = [
         "store/volumes.py",
         "usecases/vm/volumes.py:make_volume",
         "usecases/vm/volumes.py:_remove",
+        "usecases/maintenance/forget_host.py:forget_host",
         "usecases/operate/reconcile_store.py:_forget_vm",  # the hosts no longer have it as the store says
     ),
     *(
@@ -66,7 +67,7 @@ VOLUMES = [
                     "usecases/vm/move_volumes.py:drop_left_volumes",
                 ),
             ),
-            ("remove_recorded", ("usecases/operate/gc.py:_look",)),
+            ("remove_recorded", ("usecases/maintenance/gc.py:_look",)),
         )
     ),
 ]

@@ -28,7 +28,7 @@ GATES = [
         "undefine",
         "guests/hypervisor.py",
         "usecases/vm/guest.py:remove_domain",
-        "usecases/operate/gc.py:_undefine",
+        "usecases/maintenance/gc.py:_undefine",
         on="hypervisor",
     ),
     guarded(
@@ -44,7 +44,7 @@ GATES = [
         "shutdown",
         "guests/hypervisor.py",
         "usecases/vm/stop_vm.py:stop_vm",
-        "usecases/vm/delete_vm.py:delete_vm",
+        "usecases/vm/delete_vm.py:_shut_down",
         on="hypervisor",
     ),
     guarded(

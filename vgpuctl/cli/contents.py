@@ -132,9 +132,12 @@ SECTIONS = (
             "cordon-host": "Take a host or GPU out of placement; its VMs go on.",
             "uncordon-host": "Let a cordoned host or GPU take VMs again.",
             "drain-host": "Empty a host: move or stop its VMs, move its reservations.",
+            "evacuate-host": "Start the VMs of a dead host on others.",
+            "forget-host": "Settle everything that the store has of a dead host.",
             "plan-upgrade": "Plan the upgrade of hosts to another driver or kernel.",
             "quarantine-gpu": "Put a GPU or VF in quarantine; no VM starts on it.",
             "release-gpu": "Release a GPU or VF from quarantine.",
+            "gc": "Remove leftovers that the store does not know.",
         },
     ),
     CommandSection(
@@ -142,7 +145,6 @@ SECTIONS = (
         "operate",
         {
             "repair": "Finish or roll back interrupted runs.",
-            "gc": "Remove leftovers that the store does not know.",
             "prune-events": "Delete old events.",
             "grant-store": "Grant a role of PostgreSQL rights on the store.",
             "list-events": "List what happened, and who did it.",

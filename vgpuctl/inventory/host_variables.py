@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variables `vgpu`, `vgpu_placing` and `vgpu_health` of a host, as the tables of the same names describe them.
+"""The variables `vgpu`, `vgpu_placing`, `vgpu_health` and `vgpu_fencing` of a host, as their tables describe them.
 
 As every variable each comes whole from the place that counts most; mappings of several places are not mixed.
 """
 
 from vgpuctl.inventory.tree import VariableSet
+from vgpuctl.model.fencing import NO_FENCING, Fencing
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthPolicy
 from vgpuctl.model.host_constraints import NO_HOST_CONSTRAINTS, HostConstraints
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.specs.fencing import FENCING, FENCING_VARIABLE
 from vgpuctl.specs.health import HEALTH, HEALTH_VARIABLE
 from vgpuctl.specs.layout import LAYOUT, LAYOUT_VARIABLE, VERSION
 from vgpuctl.specs.placing import PLACING, PLACING_VARIABLE
@@ -45,6 +47,15 @@ def health_policy_of(host: str, variables: VariableSet) -> HealthPolicy:
         return DEFAULT_HEALTH_POLICY
     policy: HealthPolicy = read_entry(HEALTH, value)
     return policy
+
+
+def fencing_of(host: str, variables: VariableSet) -> Fencing:
+    """Read how a host is powered off. Raises InventoryError that names file, line, key and host."""
+    value = _value(host, variables, FENCING_VARIABLE, FENCING_VARIABLE)
+    if value is None:
+        return NO_FENCING
+    fencing: Fencing = read_entry(FENCING, value)
+    return fencing
 
 
 def _value(host: str, variables: VariableSet, name: str, subject: str) -> Value | None:

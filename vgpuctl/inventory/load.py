@@ -10,10 +10,12 @@ from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import connection, host_variables, listing, patterns, sources
 from vgpuctl.inventory.tree import Group, InventoryTree, TreeHost, VariableSet
 from vgpuctl.inventory.variable_files import VariableFiles
+from vgpuctl.model.fencing import Fencing
 from vgpuctl.model.health import HealthPolicy
 from vgpuctl.model.host_constraints import HostConstraints
 from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.layout import HostLayout
+from vgpuctl.specs.fencing import FENCING_VARIABLE
 from vgpuctl.specs.health import HEALTH_VARIABLE
 from vgpuctl.specs.layout import LAYOUT_VARIABLE
 from vgpuctl.specs.placing import PLACING_VARIABLE
@@ -117,6 +119,13 @@ class Inventory:
         Raises InventoryError with the file and line that set what is wrong.
         """
         return self._read_once(host, HEALTH_VARIABLE, host_variables.health_policy_of)
+
+    def fencing(self, host: str) -> Fencing:
+        """The content of a host's variable `vgpu_fencing` (docs/maintenance.md).
+
+        Raises InventoryError with the file and line that set what is wrong.
+        """
+        return self._read_once(host, FENCING_VARIABLE, host_variables.fencing_of)
 
     def as_ansible_list(self, limit: str | None = None) -> dict[str, dict[str, Any]]:
         """The output of `ansible-inventory --list [--limit LIMIT]`, secrets included; keys are in order."""

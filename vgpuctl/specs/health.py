@@ -11,7 +11,8 @@ HEALTH_VARIABLE = "vgpu_health"
 _LONGEST_TEST_S = 86_400
 
 
-def _command(text: str, /, *, what: str) -> str:
+def program_path(text: str, /, *, what: str) -> str:
+    """Accept a command that begins with the path of a program. Raises UsageError."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -36,7 +37,7 @@ HEALTH = Table(
         ),
         Field(
             "memory_test",
-            Text(_command, pattern="^/"),
+            Text(program_path, pattern="^/"),
             "Command run on the host before a whole GPU returns to the pool",
             metavar="COMMAND",
         ),

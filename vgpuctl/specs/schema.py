@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Any
 
+from vgpuctl.specs.fencing import FENCING, FENCING_VARIABLE
 from vgpuctl.specs.field import (
     Choice,
     Document,
@@ -76,6 +77,7 @@ def layout_file_schema() -> dict[str, Any]:
             LAYOUT_VARIABLE: _or_empty(schema_of(LAYOUT)),
             PLACING_VARIABLE: _or_empty(schema_of(PLACING)),
             HEALTH_VARIABLE: _or_empty(schema_of(HEALTH)),
+            FENCING_VARIABLE: _or_empty(schema_of(FENCING)),
         },
     }
 

@@ -40,6 +40,10 @@ class HostRecordRows(Rows):
         rows = self._read(select(_RECORDS).where(_RECORDS.c.kind == kind).order_by(_RECORDS.c.host))
         return [HostRecord(row.host, row.kind, row.content, row.at) for row in rows]
 
+    def drop_host_records(self, host: str) -> None:
+        """Forget every record of a host."""
+        self._write(delete(_RECORDS).where(_RECORDS.c.host == host))
+
     def drop_host_record(self, host: str, kind: str) -> None:
         """Forget a record, if there is one."""
         self._write(delete(_RECORDS).where(_RECORDS.c.host == host, _RECORDS.c.kind == kind))

@@ -31,6 +31,10 @@ class HostRows(Rows):
             return self._cached(row)
         return None
 
+    def forget_facts(self, host: str) -> None:
+        """Drop what was read of a host; the count of its changes goes on."""
+        self._write(update(_HOSTS).where(_HOSTS.c.name == host).values(facts=None, facts_shape=None, read_at=None))
+
     def all_facts(self) -> dict[str, CachedFacts]:
         """Cached facts of every host that has some, by host name, in one query."""
         found = (self._cached(row) for row in self._read(_usable_facts()))

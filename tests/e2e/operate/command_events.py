@@ -55,6 +55,14 @@ def _power_off(scene: "Scene") -> None:
     scene.power_off("sim-001", "acme.waits")
 
 
+def _cut_off(scene: "Scene") -> None:
+    scene.cut_off("sim-002")
+
+
+def _connect_again(scene: "Scene") -> None:
+    scene.connect_again("sim-002")
+
+
 SCENARIO = (
     Step("check-hosts --snapshot --limit sim-002", EventKind.SNAPSHOT_TAKEN, "sim-002"),
     Step("apply-hosts", EventKind.LAYOUT_STEP_DONE, "sim-001"),
@@ -109,6 +117,9 @@ SCENARIO = (
     Step("uncordon-host sim-002", EventKind.HOST_UNCORDONED, "sim-002"),
     Step("quarantine-gpu sim-002 0000:41:00.0 --reason hot", EventKind.GPU_QUARANTINED, "sim-002 0000:41:00.0"),
     Step("release-gpu sim-002 0000:41:00.0 --reason cooled", EventKind.GPU_RELEASED, "sim-002 0000:41:00.0"),
+    Step("evacuate-host sim-002 --fenced --reason power --yes", EventKind.HOST_FENCED, "sim-002", _cut_off),
+    Step("forget-host sim-002 --fenced --reason power --yes", EventKind.HOST_FORGOTTEN, "sim-002"),
+    Step("uncordon-host sim-002 --force", EventKind.HOST_TRUSTED, "sim-002", _connect_again),
     Step(
         f"reserve night {ACME} --gpu A40-8Q --from {{soon}}T01:00 --until {{soon}}T02:00",
         EventKind.RESERVATION_CREATED,

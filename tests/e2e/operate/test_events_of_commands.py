@@ -30,6 +30,7 @@ class Scene:
 
     home: Path
     operators: dict[str, Operator]
+    lab_folder: lab.LabFolder
 
     def arguments(self, text: str) -> list[str]:
         """The arguments of a command line, with what it leaves open."""
@@ -39,6 +40,14 @@ class Scene:
     def does(self, text: str) -> None:
         """Run a command on the main store that must succeed."""
         self.operators["main"].does(*self.arguments(text))
+
+    def cut_off(self, host: str) -> None:
+        """Let a host look dead."""
+        lab.faults.begin(host, "sshd", folder=self.lab_folder)
+
+    def connect_again(self, host: str) -> None:
+        """End that."""
+        lab.faults.clear(host, folder=self.lab_folder)
 
     def power_off(self, host: str, domain: str) -> None:
         """End a domain as somebody else would."""
@@ -71,7 +80,7 @@ def scene(layouts: LayoutFleet, central: LocalOvn, postgres: LocalPostgres) -> I
     postgres.execute("CREATE ROLE walker")
     with postgres.create_database() as url:
         operators["postgresql"] = replace(main, database=url)
-        yield Scene(home, operators)
+        yield Scene(home, operators, layouts.folder)
     postgres.execute("DROP ROLE walker")
 
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import click
 
+from vgpuctl.cli.maintenance.drain_output import print_drained
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import confirm, print_json, print_table, say
-from vgpuctl.errors import PartialFailure
-from vgpuctl.model.plural import counted
+from vgpuctl.cli.support.output import confirm, print_json, say
 
 
 @click.command("drain-host")
@@ -50,18 +49,7 @@ def command(
         drained = is_drained(opened, host)
     if as_json:
         print_json({"host": host, "drained": drained, "vms": rows})
-    else:
-        print_table(
-            ["SUBJECT", "VERDICT", "TO", "STORAGE", "OUTCOME", "REASON"],
-            [(one.subject, one.verdict, one.to, one.storage, one.outcome, one.reason) for one in rows],
-            empty=f"{host} has no VM and no reservation",
-        )
-        if not plans:
-            say(f"{host}: {'drained' if drained else 'not drained'}")
-    left = [one for one in rows if one.is_left]
-    if left:
-        raise PartialFailure(
-            f"{counted(len(left), 'object')} of {host} could not leave it",
-            context=[f"{one.subject}: {one.reason or one.outcome}" for one in left],
-            hint="add --stop to stop VMs that cannot move; the host stays cordoned until `vgpuctl uncordon-host`",
-        )
+    elif not plans:
+        say(f"{host}: {'drained' if drained else 'not drained'}")
+    hint = "add --stop to stop VMs that cannot move; the host stays cordoned until `vgpuctl uncordon-host`"
+    print_drained(host, rows, as_json=as_json, hint=hint)

@@ -22,19 +22,20 @@ STOPPED_BY_DRAIN = "its host was drained: "
 
 
 class Verdict(StrEnum):
-    """What becomes of a VM or reservation when its host is drained."""
+    """What becomes of a VM or reservation when its host is drained or evacuated. lost: its data is not elsewhere."""
 
     MOVE = "move"
     STOP = "stop"
     STAY = "stay"
+    LOST = "lost"
 
 
 @dataclass(frozen=True)
 class Drained:
     """One VM or reservation of a drained host.
 
-    to: the host that it goes to. reason: why it does not move. outcome: `planned`, `moved`, `stopped`, `left` or
-    `failed: why`.
+    to: the host that it goes to. reason: why it does not move. outcome: `planned`, `moved`, `stopped`, `left`, `lost`
+    or `failed: why`.
     """
 
     subject: str
@@ -65,9 +66,9 @@ def plan_drain(services: Services, host: str, options: DrainOptions) -> list[Dra
     """Say of every VM and reservation of a host what a drain would do. Writes nothing, on no host."""
     services.inventory.require(host)
     search = MoveSearch(services, host)
-    vms, reservations = _there(services, host)
+    vms, reservations = there_of(services, host)
     found = [_plan(services, vm, options, search) for vm in vms]
-    return [*found, *(_move_promise(services, one, dry_run=True) for one in reservations)]
+    return [*found, *(move_promise(services, one, dry_run=True) for one in reservations)]
 
 
 def drain_host(services: Services, host: str, options: DrainOptions, *, reason: str) -> list[Drained]:
@@ -81,16 +82,16 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
         drained = [one for one in session.restrictions() if (one.host, one.kind) == (host, RestrictionKind.DRAIN)]
         if not drained:
             set_restriction(session, host, WHOLE_HOST, RestrictionKind.CORDON, f"draining: {reason}")
-    vms, reservations = _there(services, host)
+    vms, reservations = there_of(services, host)
     services.say(f"{host}: draining {counted(len(vms), 'VM')}")
     done = [_empty(services, vm, options, reason) for vm in vms]
-    done += [_move_promise(services, one, dry_run=False) for one in reservations]
+    done += [move_promise(services, one, dry_run=False) for one in reservations]
     if not any(one.is_left for one in done):
         _close(services, host, reason)
     return done
 
 
-def _there(services: Services, host: str) -> tuple[list[Vm], list[Reservation]]:
+def there_of(services: Services, host: str) -> tuple[list[Vm], list[Reservation]]:
     """The VMs of a host, the most important first, and its reservations that are not over."""
     with services.store.reading() as session:
         now = session.now()
@@ -134,7 +135,8 @@ def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: V
     return Drained(vm.label, Verdict.STOP, reason=why.message, outcome="stopped")
 
 
-def _move_promise(services: Services, reservation: Reservation, *, dry_run: bool) -> Drained:
+def move_promise(services: Services, reservation: Reservation, *, dry_run: bool) -> Drained:
+    """Move one reservation to another host, where one has its shares free."""
     subject = f"reservation {host_name_of(reservation.tenant, reservation.name)}"
     try:
         moved = move_reservation(services, reservation, dry_run=dry_run)

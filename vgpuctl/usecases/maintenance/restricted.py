@@ -3,6 +3,7 @@
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.errors import NotFound
+from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
 from vgpuctl.store.store import Session
@@ -37,14 +38,25 @@ def is_set(services: Services, host: str, device: str, kind: RestrictionKind) ->
 
 
 def set_restriction(
-    session: Session, host: str, device: str, kind: RestrictionKind, reason: str, gpu: Gpu | None = None
+    session: Session,
+    host: str,
+    device: str,
+    kind: RestrictionKind,
+    reason: str,
+    gpu: Gpu | None = None,
+    evidence: Values | None = None,
 ) -> bool:
     """Set a restriction with its event. gpu: the whole GPU that it is about. Returns False when there is one."""
     uuid = gpu.uuid if gpu is not None and gpu.address == device else None
     changed = session.restrict(host, device, kind, reason, gpu_uuid=uuid)
     if changed:
         session.add_event(
-            _SET[kind, device == WHOLE_HOST], _subject(host, device), reason, host=host, after={str(kind): reason}
+            _SET[kind, device == WHOLE_HOST],
+            _subject(host, device),
+            reason,
+            host=host,
+            after={str(kind): reason},
+            evidence=evidence,
         )
     return changed
 

@@ -2,32 +2,43 @@
 """uncordon-host: a host, or one of its GPUs, takes VMs again."""
 
 from vgpuctl.errors import StateError, VgpuctlError
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.plural import counted
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
 from vgpuctl.planner.layout import plan_host
 from vgpuctl.usecases.maintenance.drain_host import stopped_by_drain
+from vgpuctl.usecases.maintenance.gc import find_garbage
 from vgpuctl.usecases.maintenance.restricted import find_gpu, is_set, lift
+from vgpuctl.usecases.support.fences import is_host_fenced
+from vgpuctl.usecases.support.garbage import GarbageKind
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
+from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.start_vm import start_vm
 
 
 def uncordon_host(
     services: Services, host: str, *, gpu: str | None, reason: str, dry_run: bool = False, force: bool = False
 ) -> list[Restriction]:
-    """Lift the cordon of a host or its drain, or the cordon of one GPU by its PCI address. Returns what was lifted.
+    """Lift the cordon, drain or fence of a host, or the cordon of one GPU by its PCI address. Returns what was lifted.
 
-    A drained host is read first, and must be as it is declared: StateError names the differences. force: lift it all
-    the same. A quarantine stays: `release-gpu` lifts it. Raises InventoryError for an unknown host, NotFound for
-    an unknown GPU.
+    A drained or fenced host is read first, and must be as it is declared: StateError names the differences. force: lift
+    it all the same. On a fenced host, VMs that are elsewhere by now are ended first, and no other remains of VMs may be
+    left, whatever `force` says. A quarantine stays: `release-gpu` lifts it. Raises InventoryError for an unknown host,
+    NotFound for an unknown GPU.
     """
     card = None if gpu is None else find_gpu(services, host, gpu)
     services.inventory.require(host)
+    is_back = card is None and is_host_fenced(services, host)
+    if is_back and not dry_run:
+        _end_stale_vms(services, host)
+    if is_back:
+        _refuse_remains(services, host)
     if card is None and not force:
         _verify(services, host)
     with services.store.reading() if dry_run else services.store.transaction() as session:
-        every = [one for one in session.restrictions() if one.kind in (RestrictionKind.CORDON, RestrictionKind.DRAIN)]
+        every = [one for one in session.restrictions() if one.kind is not RestrictionKind.QUARANTINE]
         if card is not None:
             found = restrictions_on(every, host, card.address, card.uuid)
         else:
@@ -38,8 +49,9 @@ def uncordon_host(
 
 
 def _verify(services: Services, host: str) -> None:
-    """Read a drained host after its maintenance. Raises its error, and StateError for what is not as declared."""
-    if not is_set(services, host, WHOLE_HOST, RestrictionKind.DRAIN):
+    """Read a host after its maintenance. Raises its error, and StateError for what is not as declared."""
+    kinds = (RestrictionKind.DRAIN, RestrictionKind.FENCE)
+    if not any(is_set(services, host, WHOLE_HOST, kind) for kind in kinds):
         return
     seen = survey(services, [host], refresh=True)
     for _name, error in seen.failures:
@@ -57,6 +69,35 @@ def _verify(services: Services, host: str) -> None:
             f"{host} is not as it was before its maintenance: {counted(len(found), 'finding')}",
             context=found,
             hint=f"run `vgpuctl apply-hosts --limit {host}`, or add --force to let it take VMs as it is",
+        )
+
+
+def _end_stale_vms(services: Services, host: str) -> None:
+    """End and undefine the domains of VMs that are on other hosts by now: they would run twice."""
+    session_of_host = services.host(host)
+    there = {domain.uuid for domain in session_of_host.hypervisor.domains()}
+    with services.store.reading() as session:
+        stale = [vm for vm in session.vms() if vm.uuid in there and vm.host != host]
+    for vm in stale:
+        guest.remove_domain(session_of_host, vm)
+        with services.store.transaction() as session:
+            detail = f"on {host}, which was fenced; it is on {vm.host}"
+            session.add_vm_event(EventKind.VM_STALE_ENDED, vm, detail, before={"host": host}, after={"host": vm.host})
+        services.say(f"{vm.label}: its remains on {host} are ended; it is on {vm.host}")
+
+
+def _refuse_remains(services: Services, host: str) -> None:
+    """Raise StateError while a host that was fenced has domains, volumes or vGPUs of VMs that the store settled."""
+    search = find_garbage(services, (GarbageKind.DOMAIN, GarbageKind.VOLUME, GarbageKind.VGPU), [host])
+    for _name, error in search.failures:
+        raise error
+    remains = [one for one in search.found if one.left is None or one.kind is GarbageKind.DOMAIN]
+    if remains:
+        kinds = " ".join(f"--kind {kind}" for kind in sorted({str(one.kind) for one in remains}))
+        raise StateError(
+            f"{host} still has {counted(len(remains), 'object')} of VMs that were settled without it",
+            context=[f"{one.kind} {one.name}: {one.left or one.why}" for one in remains],
+            hint=f"look at them, then run `vgpuctl gc --limit {host} {kinds}` and this command again",
         )
 
 

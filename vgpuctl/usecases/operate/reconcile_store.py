@@ -17,8 +17,8 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.maintenance.gc import NOWHERE, find_garbage
 from vgpuctl.usecases.network.repair_networks import repair_networks
-from vgpuctl.usecases.operate.gc import NOWHERE, find_garbage
 from vgpuctl.usecases.support.garbage import GarbageKind
 from vgpuctl.usecases.support.services import Services
 
@@ -198,7 +198,7 @@ def _has_its_shares(domain: DomainFact, leases: Sequence[Lease]) -> bool:
 def _unknown_objects(services: Services, silent: Collection[str]) -> tuple[list[Discrepancy], _Failures]:
     """What gc would find besides domains. What it would never delete needs no decision."""
     found = []
-    search = find_garbage(services, frozenset(GarbageKind) - {GarbageKind.DOMAIN}, every_host=True)
+    search = find_garbage(services, frozenset(GarbageKind) - {GarbageKind.DOMAIN}, services.inventory.select(None))
     for one in search.found:
         kind = DiscrepancyKind.UNKNOWN_OBJECT if one.left is None else DiscrepancyKind.UNRECORDED
         place = "OVN" if one.host == NOWHERE else one.host

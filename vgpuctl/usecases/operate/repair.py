@@ -11,6 +11,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.network.repair_networks import repair_networks
+from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
@@ -138,6 +139,9 @@ Finding = tuple[str, str, Callable[[], None]]
 
 def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | None:
     remove = partial(remove_vm, services, vm, leases, event=EventKind.VM_REPAIRED, text="rolled back")
+    if is_host_fenced(services, vm.host):
+        is_over = vm.state in (VmState.CREATING, VmState.BROKEN, VmState.DELETING)
+        return (f"it is {vm.state} on a fenced host", "settled in the store", remove) if is_over else None
     if vm.state in (VmState.CREATING, VmState.BROKEN):
         if _runs_with_its_shares(services, vm, leases):
             return (

@@ -5,15 +5,17 @@ from collections.abc import Sequence
 
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.network import Backend
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.network.ports import disconnect
+from vgpuctl.usecases.network.ports import attachment_of, disconnect
 from vgpuctl.usecases.placement.queue_entries import note_left
+from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
-from vgpuctl.usecases.vm.release import release_shares
+from vgpuctl.usecases.vm.release import release_shares, settle_leases
 from vgpuctl.usecases.vm.volumes import recorded_volumes, remove_volumes
 
 SHUTDOWN_TIMEOUT_S = 30.0
@@ -31,24 +33,37 @@ def delete_vm(services: Services, vm: Vm, *, timeout_s: float = SHUTDOWN_TIMEOUT
             _leave_queue(session, vm)
             session.set_vm_state(vm.uuid, VmState.DELETING)
             leases = session.leases(vm_uuid=vm.uuid)
-        host = services.host(vm.host)
-        if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
-            services.say(f"{vm.domain_name}: shutting down")
-            host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
+        if not is_host_fenced(services, vm.host):
+            _shut_down(services, vm, timeout_s)
         remove_vm(services, vm, leases, event=EventKind.VM_DELETED, text=f"on {vm.host}")
         services.say(f"{vm.domain_name}: deleted")
+
+
+def _shut_down(services: Services, vm: Vm, timeout_s: float) -> None:
+    host = services.host(vm.host)
+    if any(domain.uuid == vm.uuid for domain in host.hypervisor.domains()):
+        services.say(f"{vm.domain_name}: shutting down")
+        host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
 
 
 def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: EventKind, text: str) -> None:
     """Remove the domain, addresses, volumes, devices and rows of a VM; what is gone already is passed over.
 
-    event, text: noted for it. Raises HostError or GuestError.
+    event, text: noted for it. Of a VM on a fenced host the rows alone are removed; its volumes stay recorded, and
+    `gc` deletes what is left when the host is trusted again. Raises HostError or GuestError.
     """
-    host = services.host(vm.host)
-    guest.remove_domain(host, vm)
-    disconnect(services, vm)
-    remove_volumes(services, host, recorded_volumes(services, vm))
-    release_shares(services, host, leases)
+    if is_host_fenced(services, vm.host):
+        attachment = attachment_of(services, vm)
+        if attachment is not None and attachment.network.request.backend is Backend.OVN:
+            disconnect(services, vm)
+        settle_leases(services, leases)
+        text += ", which is fenced: nothing was done there"
+    else:
+        host = services.host(vm.host)
+        guest.remove_domain(host, vm)
+        disconnect(services, vm)
+        remove_volumes(services, host, recorded_volumes(services, vm))
+        release_shares(services, host, leases)
     with services.store.transaction() as session:
         session.delete_vm(vm.uuid)
         session.add_vm_event(event, vm, text, before=values_of(vm, leases), after={"state": "gone"})

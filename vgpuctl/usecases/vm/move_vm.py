@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Hold, Vm, VmState
@@ -101,23 +101,24 @@ def _relocate(services: Services, vm: Vm, plan: PlannedMove, held: Reservation |
             raise ConcurrentChange(f"another run changed {vm.domain_name} while it was moved", hint="move it again")
         guest.remove_domain(services.host(vm.host), vm)
         carry_volumes(services, services.host(vm.host), services.host(plan.placement.host), plan.volumes)
-        moved = settle_on(services, vm, plan.placement, held, plan.volumes, reason)
+        moved = settle_on(services, plan, reason, held=held)
     return moved
 
 
 def settle_on(
     services: Services,
-    vm: Vm,
-    placement: Placement,
-    held: Reservation | None,
-    volumes: Sequence[VolumeMove],
+    plan: PlannedMove,
     reason: str,
+    *,
+    held: Reservation | None = None,
+    ending: Sequence[Lease] = (),
 ) -> Vm:
-    """Change the host of a stopped VM without shares, and promise it its shares there, in one transaction.
+    """Change the host of a VM that runs nowhere, and promise it its shares there, in one transaction.
 
-    held: the reservation that kept the shares; it ends with that. Raises NoCapacity when the new host has no room for
-    its CPUs and memory any more, and ConcurrentChange.
+    held: the reservation that kept the shares; it ends with that. ending: leases of a dead host, which end too.
+    Raises NoCapacity when the new host has no room for its CPUs and memory any more, and ConcurrentChange.
     """
+    vm, placement = plan.vm, plan.placement
     facts = services.host(placement.host).agent.facts()
     for _try in range(TRIES):
         with services.store.reading() as session:
@@ -127,14 +128,16 @@ def settle_on(
         nodes, fits = give_nodes(vm.request, capacity, [one.numa_node for one in placement.shares])
         if not fits:
             raise NoCapacity(f"{placement.host} has no room for the CPUs and memory of {vm.domain_name} any more")
-        moved = replace(vm, host=placement.host, nodes=nodes, problem=None)
+        moved = replace(vm, host=placement.host, nodes=nodes, state=VmState.STOPPED, problem=None)
         leases = check_leases(leases_of(moved, replace(placement, nodes=nodes)), facts, capacity.rules)
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
+            for lease in ending:
+                session.set_lease_state(lease.id, LeaseState.GONE)
             refuse_over_quota(session, vm.request, leases, is_new=False)
             session.reserve(placement.host, generation, leases)
             if held is not None:
                 session.cancel_reservation(held)
-            for one in volumes:
+            for one in plan.volumes:
                 one.settle(session)
             session.move_vm(vm.uuid, placement.host, nodes)
             session.set_vm_state(vm.uuid, VmState.STOPPED)

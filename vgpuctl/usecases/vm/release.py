@@ -40,6 +40,13 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
     give_cpus_back(services, host, facts, {lease.vm_uuid for lease in leases})
 
 
+def settle_leases(services: Services, leases: Sequence[Lease]) -> None:
+    """End leases of a fenced host in the store alone: nobody knows of their devices until the host is trusted again."""
+    with services.store.transaction() as session:
+        for lease in leases:
+            session.set_lease_state(lease.id, LeaseState.GONE)
+
+
 @contextlib.contextmanager
 def _broken_if_refused(services: Services, lease: Lease) -> Iterator[None]:
     """Record why the device of a lease could not be freed. Raises the host's error on."""

@@ -17,7 +17,7 @@ from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.scheduler.place import place_again
-from vgpuctl.sharing.gate import without_cordon
+from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
 from vgpuctl.usecases.network.ports import attachment_of, connect
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
@@ -78,6 +78,7 @@ def start_vm(
 def _start_one(services: Services, vm: Vm, consent: Consent | None) -> tuple[Vm, bool]:
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
+    _refuse_closed(services, vm)
     host = services.host(vm.host)
     if vm.state is VmState.RUNNING and host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is DomainState.RUNNING:
         return vm, False
@@ -96,6 +97,13 @@ def _start_one(services: Services, vm: Vm, consent: Consent | None) -> tuple[Vm,
             raise
         services.say(f"{vm.domain_name}: running on {vm.host}")
     return replace(vm, state=VmState.RUNNING), True
+
+
+def _refuse_closed(services: Services, vm: Vm) -> None:
+    """Raise StateError, before its host is contacted, where not even the host's own VMs start."""
+    refusal = refuse_closed_host(rules_of(services, vm.host))
+    if refusal is not None and not refusal.code.admits_residents():
+        raise StateError(f"{vm.label} cannot start on {vm.host}: {refusal.reason}", hint=refusal.remedy)
 
 
 def _refuse_without_room(services: Services, vms: Sequence[Vm]) -> None:

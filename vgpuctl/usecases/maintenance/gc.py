@@ -58,10 +58,10 @@ _Take = Callable[[], object]
 _Found = tuple[Garbage, _Take]
 
 
-def find_garbage(services: Services, kinds: Collection[GarbageKind], *, every_host: bool = False) -> Search:
+def find_garbage(services: Services, kinds: Collection[GarbageKind], names: Sequence[str] | None = None) -> Search:
     """Look at every chosen host, and at OVN where its northbound database is named. Nothing is written.
 
-    every_host: those of the inventory that were not chosen too.
+    names: the hosts to look at, None for those of the command.
     Raises UsageError when OVN alone is to be looked at and its northbound database was not named.
     """
     if set(kinds) == {GarbageKind.OVN}:
@@ -70,8 +70,11 @@ def find_garbage(services: Services, kinds: Collection[GarbageKind], *, every_ho
     failures: list[tuple[str, VgpuctlError]] = []
     found: list[Garbage] = []
     if set(kinds) - {GarbageKind.OVN}:
-        names = services.inventory.select(None) if every_host else services.hosts()
-        results = run_on_hosts(names, lambda name: _look(services, name, kinds), forks=services.forks)
+        results = run_on_hosts(
+            services.hosts() if names is None else names,
+            lambda name: _look(services, name, kinds),
+            forks=services.forks,
+        )
         for result in results:
             if result.error is not None:
                 services.forget_host(result.name)
@@ -200,18 +203,21 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
 
 def _stray_domains(session: Session, host: str, domains: Sequence[DomainFact]) -> list[tuple[DomainFact, Garbage]]:
     """Domains with our metadata that are not VMs of the store. Foreign domains are ignored."""
-    known = {vm.uuid for vm in session.vms()}
+    known = {vm.uuid: vm.host for vm in session.vms()}
     tenants = {tenant.name for tenant in session.tenants()}
     found = []
     for domain in domains:
-        if domain.metadata is None or domain.uuid in known:
+        if domain.metadata is None or known.get(domain.uuid) == host:
             continue
         left = None
         if domain.metadata.tenant not in tenants:
             left = f"the store has no tenant {domain.metadata.tenant}, so it is another store's"
+        elif domain.state.is_active() and domain.uuid in known:
+            left = f"it is {domain.state} here too: `vgpuctl uncordon-host {host}` ends it where the host was fenced"
         elif domain.state.is_active():
             left = f"it is {domain.state}: adopt-host takes it over, `virsh shutdown` makes it garbage"
-        why = f"made for {domain.metadata.tenant}, and no VM of the store has its UUID"
+        where = f"its VM is on {known[domain.uuid]}" if domain.uuid in known else "no VM of the store has its UUID"
+        why = f"made for {domain.metadata.tenant}, and {where}"
         found.append((domain, Garbage(GarbageKind.DOMAIN, domain.name, host, why, left)))
     return found
 

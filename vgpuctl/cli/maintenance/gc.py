@@ -36,7 +36,7 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
     Idle vGPUs carry no owner's name, so only --kind vgpu looks for them. `repair` handles objects of the store.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.operate.gc import USUAL_KINDS, GarbageOutcome, find_garbage, take_away
+    from vgpuctl.usecases.maintenance.gc import USUAL_KINDS, GarbageOutcome, find_garbage, take_away
     from vgpuctl.usecases.support.garbage import GarbageKind
 
     kinds = frozenset(map(GarbageKind, chosen)) or USUAL_KINDS

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host that died: fenced, its VMs elsewhere or said to be lost, forgotten, and trusted again only when clean."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.operator import Operator
+from tests.e2e.witness import FleetWitness
+from tests.lab.simulated_fixtures import need_simulated
+
+ACME = ("--tenant", "acme")
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--gpu", "A40-8Q")
+HOST, OTHER = "sim-001", "sim-002"
+DEAD = ("--fenced", "--reason", "no power", "--yes")
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
+    """Two equal hosts with one A40 each."""
+    need_simulated()
+    folder = lab.LabFolder(tmp_path_factory.mktemp("dead") / "lab")
+    lab.simulated.up(2, mix="a40", folder=folder)
+    yield folder
+    lab.simulated.down(folder=folder)
+
+
+@pytest.fixture(scope="module")
+def operator(fleet_operator: Operator) -> Operator:
+    fleet_operator.does("create-tenant", "acme")
+    fleet_operator.does("list-gpus", "--refresh")
+    return fleet_operator
+
+
+def _vms(operator: Operator) -> dict[str, tuple[str, str]]:
+    listed = [one["vm"] for one in operator.json("list-vms")]
+    return {one["request"]["name"]: (one["host"], one["state"]) for one in listed}
+
+
+def _domains(operator: Operator, host: str) -> set[str]:
+    with libvirt_of(operator.inventory, host) as there:
+        return {one.name for one in there.domains()}
+
+
+def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
+    operator: Operator, fleet: lab.LabFolder, fleet_witness: FleetWitness
+) -> None:
+    before = fleet_witness.state()
+    operator.does("cordon-host", OTHER, "--reason", "the test wants the first")
+    operator.does("create-vm", "web", *ACME, *SIZE, "--priority", "high")
+    operator.does("create-vm", "data", *ACME, *SIZE, "--disk", "64MiB")
+    operator.does("create-vm", "bound", *ACME, *SIZE, "--host", HOST)
+    operator.does("uncordon-host", OTHER)
+
+    alive = operator.is_refused("evacuate-host", HOST, *DEAD)
+    assert (alive["reference"], "answers, so it is not dead" in alive["message"]) == ("state", True)
+    unsaid = operator.is_refused("evacuate-host", HOST, "--reason", "no power", "--yes")
+    assert (unsaid["reference"], "vgpu_fencing" in unsaid["hint"]) == ("usage", True)
+
+    lab.faults.begin(HOST, "sshd", folder=fleet)
+    try:
+        planned = operator.json("evacuate-host", HOST, "--reason", "no power", "--plan")["vms"]
+        assert {one["subject"]: one["verdict"] for one in planned} == {
+            "acme.web": "move", "acme.data": "lost", "acme.bound": "stay",
+        }  # fmt: skip
+        assert set(_vms(operator).values()) == {(HOST, "running")}
+
+        partial = operator.is_refused("evacuate-host", HOST, *DEAD)
+        assert partial["reference"] == "partial-failure"
+        assert ["created for host sim-001" in line for line in partial["context"]] == [True]
+        assert _vms(operator) == {"web": (OTHER, "running"), "data": (HOST, "stopped"), "bound": (HOST, "running")}
+        (data,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "data"]
+        assert data["vm"]["problem"].startswith("lost: its disk was on sim-001 itself")
+        assert data["leases"] == []
+        assert "declared dead" in str(operator.is_refused("start-vm", "data", *ACME))
+        operator.does("delete-vm", "data", *ACME, "--yes")
+        assert [one["outcome"] for one in operator.json("repair")] == []
+
+        operator.does("forget-host", HOST, *DEAD)
+        assert _vms(operator) == {"web": (OTHER, "running")}
+        (tenant,) = operator.json("list-tenants")
+        assert "24576" not in str(tenant), "the quota of the dead host's VMs is free"
+    finally:
+        lab.faults.clear(HOST, folder=fleet)
+
+    (explained,) = operator.json("explain-vm", "new", *ACME, *SIZE, "--host", HOST)
+    assert "host-fenced" in {one["code"] for one in explained["answers"]}
+    assert _domains(operator, HOST) == {"acme.web", "acme.data", "acme.bound"}, "it only looked dead"
+    remains = operator.is_refused("uncordon-host", HOST)
+    assert remains["reference"] == "state"
+    assert _domains(operator, HOST) == {"acme.data", "acme.bound"}, "the VM that runs elsewhere is ended at once"
+    assert _domains(operator, OTHER) == {"acme.web"}
+    with libvirt_of(operator.inventory, HOST) as there:
+        for name in ("acme.data", "acme.bound"):
+            there.destroy(name)
+    operator.does("gc", "--limit", HOST, "--kind", "domain", "--kind", "volume", "--yes")
+    operator.run("gc", "--limit", HOST, "--kind", "vgpu", "--yes")
+    assert operator.json("uncordon-host", HOST, "--reason", "it was the switch")["changed"]
+    kinds = {one["kind"] for one in operator.json("list-events")}
+    assert {"host-fenced", "vm-lost", "vm-moved", "host-forgotten", "vm-stale-ended", "host-trusted"} <= kinds
+    operator.does("create-vm", "again", *ACME, *SIZE, "--host", HOST)
+    for name in ("again", "web"):
+        operator.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")
+    assert fleet_witness.state() == before
+
+
+def test_the_fencing_command_of_the_inventory_is_believed_and_kept_as_evidence(
+    operator: Operator, fleet: lab.LabFolder, tmp_path: Path
+) -> None:
+    def fence_with(command: str) -> tuple[str, ...]:
+        (tmp_path / "fencing.yml").write_text(
+            f"all: {{hosts: {{{HOST}: {{vgpu_fencing: {{command: {command}, timeout: 20}}}}}}}}\n"
+        )
+        both = ("-i", str(operator.inventory), "-i", str(tmp_path / "fencing.yml"))
+        return ("evacuate-host", HOST, "--reason", "no power", "--yes", *both)
+
+    refused = operator.is_refused(*fence_with("/bin/false"))
+    assert "ended with 1" in refused["message"]
+    lab.faults.begin(HOST, "sshd", folder=fleet)
+    try:
+        operator.does(*fence_with("/bin/echo chassis power is off"))
+    finally:
+        lab.faults.clear(HOST, folder=fleet)
+    fenced = operator.json("list-events", "--kind", "host-fenced")[-1]
+    assert fenced["evidence"] == {
+        "by": "the fencing command", "command": "/bin/echo", "exit": 0, "said": "chassis power is off",
+    }  # fmt: skip
+    assert operator.json("uncordon-host", HOST)["changed"]

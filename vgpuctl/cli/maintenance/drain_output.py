@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of drain-host and evacuate-host, and how they end."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vgpuctl.cli.support.output import print_table
+from vgpuctl.errors import PartialFailure
+from vgpuctl.model.plural import counted
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.maintenance.drain_host import Drained
+
+
+def print_drained(host: str, rows: "Sequence[Drained]", *, as_json: bool, hint: str) -> None:
+    """Print the table unless JSON was printed. Raises PartialFailure, with this hint, for objects that are left."""
+    if not as_json:
+        print_table(
+            ["SUBJECT", "VERDICT", "TO", "STORAGE", "OUTCOME", "REASON"],
+            [(one.subject, one.verdict, one.to, one.storage, one.outcome, one.reason) for one in rows],
+            empty=f"{host} has no VM and no reservation",
+        )
+    left = [one for one in rows if one.is_left]
+    if left:
+        raise PartialFailure(
+            f"{counted(len(left), 'object')} of {host} could not leave it",
+            context=[f"{one.subject}: {one.reason or one.outcome}" for one in left],
+            hint=hint,
+        )

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""evacuate-host: the VMs of a dead host start elsewhere."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.maintenance.drain_output import print_drained
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import confirm, print_json, say
+
+
+@click.command("evacuate-host")
+@click.argument("host")
+@click.option("--fenced", "is_dead", is_flag=True, help="Say that the host is off, instead of its fencing command.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, for the events.")
+@click.option("--plan", "--dry-run", "plans", is_flag=True, help="Show what starts where and what is lost.")
+@options.yes
+@options.one_host
+@options.as_json
+def command(host: str, is_dead: bool, reason: str, plans: bool, yes: bool, as_json: bool, **where: Any) -> None:
+    """Fence a dead host, then start its VMs on others with equal GPU shares, where their disks are on shared storage.
+
+    The host must be off: its `vgpu_fencing` command of the inventory says so, or --fenced does. A VM whose data was on
+    the host itself is said to be lost, and is not made anew. The host is trusted again by `uncordon-host`.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.maintenance.evacuate_host import evacuate_host, plan_evacuation
+
+    with services(**where) as opened:
+        if not plans and not yes:
+            for one in plan_evacuation(opened, host):
+                say(f"{one.subject}: {one.verdict} {one.to or ''} {one.reason or ''}".rstrip())
+            confirm(f"Fence {host} and start its VMs elsewhere?")
+        rows = plan_evacuation(opened, host) if plans else evacuate_host(opened, host, is_dead=is_dead, reason=reason)
+    if as_json:
+        print_json({"host": host, "fenced": not plans, "vms": rows})
+    print_drained(host, rows, as_json=as_json, hint="what is left waits for the host, or `vgpuctl forget-host` ends it")

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""forget-host: the store settles what it has of a dead host."""
+
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import confirm, print_json, say
+from vgpuctl.model.plural import counted
+
+
+@click.command("forget-host")
+@click.argument("host")
+@click.option("--fenced", "is_dead", is_flag=True, help="Say that the host is off, instead of its fencing command.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, for the events.")
+@options.dry_run
+@options.yes
+@options.one_host
+@options.as_json
+def command(host: str, is_dead: bool, reason: str, dry_run: bool, yes: bool, as_json: bool, **where: Any) -> None:
+    """Remove all that the store has of a dead host: its VMs, shares, quota, addresses, volumes and reservations.
+
+    Nothing is done on the host. Run `evacuate-host` first, so that VMs on shared storage live on. A host of this name
+    that answers later is not trusted until `uncordon-host`.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.maintenance.forget_host import forget_host, known_of
+
+    with services(**where) as opened:
+        known = known_of(opened, host)
+        what = f"{counted(len(known.vms), 'VM')}, {counted(len(known.volumes), 'volume')}"
+        what += f", {counted(len(known.networks), 'network')} and {counted(len(known.reservations), 'reservation')}"
+        for vm in known.vms:
+            say(f"{vm.label}: {vm.state} on {host}" + (", would be deleted" if dry_run else ""))
+        if not dry_run:
+            if not yes:
+                confirm(f"Forget {host} with {what} for good?")
+            known = forget_host(opened, host, is_dead=is_dead, reason=reason)
+    if as_json:
+        print_json({"host": host, "forgotten": known, "dry_run": dry_run})
+    else:
+        say(f"{host}: {'would be ' if dry_run else ''}forgotten with {what}")

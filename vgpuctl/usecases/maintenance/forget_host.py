@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""forget-host: everything that the store has of a dead host is settled: VMs, shares, quota, addresses, volumes."""
+
+from dataclasses import dataclass
+
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.network import Network
+from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.vm import Vm
+from vgpuctl.model.volume import Volume
+from vgpuctl.usecases.maintenance.fence_host import fence_host
+from vgpuctl.usecases.placement.reservations import record_cancellation
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.delete_vm import delete_vm
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What the store has of a host."""
+
+    vms: tuple[Vm, ...]
+    volumes: tuple[Volume, ...]
+    networks: tuple[Network, ...]
+    reservations: tuple[Reservation, ...]
+
+
+def known_of(services: Services, host: str) -> Forgotten:
+    """Read what the store has of a host. Raises InventoryError for an unknown host."""
+    services.inventory.require(host)
+    with services.store.reading() as session:
+        return Forgotten(
+            tuple(session.vms(host=host)),
+            tuple(session.volumes(host=host)),
+            tuple(one for one in session.networks() if one.request.host == host),
+            tuple(one for one in session.reservations() if one.host == host),
+        )
+
+
+def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) -> Forgotten:
+    """Fence a host and remove all that the store has of it, without contacting it. Returns what was removed.
+
+    The fence stays: a host of this name that answers later is not trusted until `uncordon-host`. Its VMs' data on
+    shared storage stays where it is, without a VM. Raises what `fence_host` raises, and ConcurrentChange while a run
+    works on one of its VMs; the same command goes on.
+    """
+    fence_host(services, host, is_dead=is_dead, reason=reason)
+    known = known_of(services, host)
+    for vm in known.vms:
+        delete_vm(services, vm)
+    with services.store.transaction() as session:
+        for volume in session.volumes(host=host):
+            session.forget_volume(volume)
+        for network in known.networks:
+            session.delete_network(network.id)
+        for reservation in known.reservations:
+            record_cancellation(session, reservation)
+        for lease in session.leases(host=host):
+            session.set_lease_state(lease.id, LeaseState.GONE)
+        session.forget_facts(host)
+        session.drop_host_records(host)
+        session.add_event(
+            EventKind.HOST_FORGOTTEN,
+            host,
+            reason,
+            host=host,
+            before={
+                "vms": [vm.label for vm in known.vms],
+                "volumes": [f"{one.pool}/{one.name}" for one in known.volumes],
+                "networks": [one.label for one in known.networks],
+                "reservations": [f"{one.tenant}.{one.name}" for one in known.reservations],
+            },
+        )
+    services.say(f"{host}: forgotten")
+    return known

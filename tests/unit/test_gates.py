@@ -179,6 +179,7 @@ GATES = [
         "refuse_kept",
         "usecases/vm/shares.py",
         "usecases/vm/start_vm.py:_start",
+        "usecases/vm/restore_shares.py:restore_shares",
     ),
     guarded(
         "a card that the host shows its console on is given away only when it is declared for that",
@@ -377,6 +378,7 @@ GATES = [
         "usecases/vm/release.py:remember_facts",
         "usecases/host/adopt_host.py:_save",
         "usecases/vm/build_vm.py:build_vm",
+        "usecases/vm/restore_shares.py:restore_shares",
     ),
     guarded(
         "one renderer of refusals",

@@ -32,10 +32,11 @@ class DomainState(StrEnum):
 
 @dataclass(frozen=True)
 class NamedState:
-    """A domain's name and state."""
+    """A domain's name and state. has_failed: True if it is off and neither its guest nor anybody else ended it."""
 
     name: str
     state: DomainState
+    has_failed: bool = False
 
 
 # In the order of enum virDomainState (include/libvirt/libvirt-domain.h).
@@ -94,6 +95,16 @@ class GuestPciDevice:
 def domain_state(number: int) -> DomainState:
     """Name a virDomainState."""
     return _STATES[number] if 0 <= number < len(_STATES) else DomainState.NO_STATE
+
+
+def has_failed(state: DomainState, reason: int) -> bool:
+    """True if a domain is off after a crash, a start that failed, or for a reason that libvirt does not know any more.
+
+    reason: virDomainShutoffReason (include/libvirt/libvirt-domain.h): 1 shutdown, 2 destroyed, 4 migrated, 5 saved and
+    7 from a snapshot are somebody's wish; 0 unknown (libvirtd or the host was started since), 3 crashed, 6 failed and
+    8 daemon are not.
+    """
+    return state is DomainState.CRASHED or (state is DomainState.SHUT_OFF and reason in (0, 3, 6, 8))
 
 
 def domain_fact(xml: str, state: DomainState) -> DomainFact:

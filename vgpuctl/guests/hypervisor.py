@@ -19,6 +19,7 @@ from vgpuctl.guests.domain_facts import (
     domain_fact,
     domain_state,
     guest_pci_devices,
+    has_failed,
 )
 from vgpuctl.guests.event_loop import ensure_event_loop
 from vgpuctl.guests.libvirt_errors import answer_of, error_code, libvirt_module, translate, translated
@@ -230,7 +231,9 @@ class Hypervisor:
         with translated(f"list the domains on {self.host}"):
             for domain in self.connection.listAllDomains(0):
                 try:
-                    states[str(domain.UUIDString())] = NamedState(domain.name(), domain_state(domain.state()[0]))
+                    number, reason = domain.state()
+                    state = domain_state(number)
+                    states[str(domain.UUIDString())] = NamedState(domain.name(), state, has_failed(state, reason))
                 except library.libvirtError as refused:
                     # It went away between the list and the look.
                     if error_code(refused) != library.VIR_ERR_NO_DOMAIN:

@@ -123,6 +123,9 @@ class EventKind(enum.StrEnum):
     SHARE_OBSERVED = "share-observed", "A share is not as the store declares it, or is so again."
     GPU_OBSERVED = "gpu-observed", "A GPU has another state, UUID or problem than before."
     GPU_MOVED = "gpu-moved", "A GPU is in another slot than before."
+    LAYOUT_NOT_RESTORED = "layout-not-restored", "A host that was booted could not be brought back into its layout."
+    SHARE_NOT_RESTORED = "share-not-restored", "The shares of a VM could not be made again after its host was booted."
+    VM_NOT_RESTARTED = "vm-not-restarted", "A VM that its restart policy starts again could not start."
 
     EVENTS_PRUNED = "events-pruned", "Old events were deleted; this says how many and of which time."
     ROLE_GRANTED = "role-granted", "A role of the database got other rights on the store."

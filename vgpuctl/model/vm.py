@@ -37,6 +37,17 @@ class Preemption(StrEnum):
     REQUEUE = "requeue"
 
 
+class RestartPolicy(StrEnum):
+    """When the controller starts a VM again that has ended by itself; a VM that was stopped by command stays stopped.
+
+    on-failure: after a crash, a start that failed or the end of its host. always: after the guest has powered off too.
+    """
+
+    NEVER = "never"
+    ON_FAILURE = "on-failure"
+    ALWAYS = "always"
+
+
 class VmState(StrEnum):
     """The state of a VM in the store; `running` was read back from libvirt."""
 
@@ -98,6 +109,8 @@ class VmRequest:
     on, None for any. priority: 0 to 1000, the higher the more important. preemptible: whether a more important VM may
     take its shares, and what becomes of it then; None for never. security_groups: of the tenant, for its port in an OVN
     network. bandwidth_mbps: the most its port may send, and receive; None for no limit.
+    autostart: whether libvirt starts it with its host. restart: when the controller starts it again; with `autostart`
+    or any policy but `never` it also does so after the host was booted.
     constraints: where it is placed; a VM that is there is not moved for them.
     duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
     that vgpuctl defines, and whose name follows. hugepages_kib: size of the huge pages that its memory is made of.
@@ -115,6 +128,7 @@ class VmRequest:
     direct_kernel: DirectKernel | None = None
     host: str | None = None
     autostart: bool = False
+    restart: RestartPolicy = RestartPolicy.NEVER
     priority: int = 500
     preemptible: Preemption | None = None
     constraints: Constraints = NO_CONSTRAINTS

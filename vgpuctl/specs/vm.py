@@ -21,7 +21,7 @@ from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.texts import texts_of
 from vgpuctl.model.times import format_duration, parse_duration
 from vgpuctl.model.units import exact_mib, format_mib, parse_mib
-from vgpuctl.model.vm import Firmware, Preemption, VmRequest, check_name, named_network
+from vgpuctl.model.vm import Firmware, Preemption, RestartPolicy, VmRequest, check_name, named_network
 from vgpuctl.specs import comparison
 from vgpuctl.specs.document import YamlDocument, read_documents
 from vgpuctl.specs.field import Choice, Compared, Document, Field, Repeated, Section, Table, Text, Truth, Whole
@@ -238,6 +238,13 @@ VM = Table(
             example="web:apart",
         ),
         Field("autostart", Truth(), "Start the VM when its host boots", flag="--autostart"),
+        Field(
+            "restart",
+            Choice(RestartPolicy),
+            "When `vgpuctl controller` starts a VM again that ended by itself or with its host",
+            flag="--restart",
+            example="on-failure",
+        ),
         Field(
             "priority",
             Text(parse_priority, format_priority, takes_numbers=True),

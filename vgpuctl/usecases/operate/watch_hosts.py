@@ -3,6 +3,7 @@
 
 A host is asked for its domains every LOOK_S and at each of libvirt's events, and read as a whole every READ_S. A host
 that hangs keeps its own thread waiting and no other; after ANSWER_S without an answer it is recorded as unreachable.
+What was recorded decides what is brought back (bring_back.py), in the same thread of the host.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from vgpuctl.agent.wire.facts import HostFacts
@@ -31,6 +33,7 @@ from vgpuctl.guests.domain_facts import NamedState
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.model.health import HealthPolicy
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.operate.bring_back import bring_back
 from vgpuctl.usecases.operate.division import BEAT_S, Division
 from vgpuctl.usecases.support.gpu_health import note_health
 from vgpuctl.usecases.support.layout_records import layout_differences
@@ -130,7 +133,9 @@ class _Watch:
         for name in set(self._hosts) - set(claimed):
             self._hosts.pop(name).end()
         for number, name in enumerate(sorted(set(claimed) - set(self._hosts))):
-            self._hosts[name] = _HostWatch(self._services, name, self._sightings, delay_s=number * _SPREAD_S)
+            self._hosts[name] = _HostWatch(
+                self._services, name, self._sightings, self._stop, delay_s=number * _SPREAD_S
+            )
 
 
 def _note(session: Session, one: Sighting) -> None:
@@ -148,11 +153,18 @@ class _HostWatch:
     """One host, with a thread and a session of its own beside the one that commands use on the same connection."""
 
     def __init__(
-        self, services: Services, name: str, sightings: "queue.SimpleQueue[Sighting]", *, delay_s: float
+        self,
+        services: Services,
+        name: str,
+        sightings: "queue.SimpleQueue[Sighting]",
+        stop: threading.Event,
+        *,
+        delay_s: float,
     ) -> None:
         self._services = services
         self._name = name
         self._sightings = sightings
+        self._stop = stop
         self._delay_s = delay_s
         self._session: HostSession | None = None
         self._watched: Hypervisor | None = None
@@ -197,7 +209,8 @@ class _HostWatch:
             self._took_s = 0.0 if seen.errors else time.monotonic() - self._asked_at
             self._asked_at = None
             self._sightings.put(seen)
-            seen.recorded.wait(LOOK_S)
+            if seen.recorded.wait(LOOK_S):
+                _attempt(partial(bring_back, self._services, self._name, self._stop), self._name, [])
             self._wake.wait(LOOK_S)
         self._let_go()
 

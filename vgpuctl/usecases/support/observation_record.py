@@ -54,12 +54,16 @@ class Silence(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A VM or a share. as_declared: False if the store wants another state. name: of the domain, where it differs."""
+    """A VM or a share. as_declared: False if the store wants another state. name: of the domain, where it differs.
+
+    has_failed: of a VM that is off, True if nobody has ended it.
+    """
 
     state: str
     at: float
     as_declared: bool = True
     name: str | None = None
+    has_failed: bool = False
 
 
 class SeenGpu(msgspec.Struct, frozen=True):
@@ -138,7 +142,10 @@ def with_domains(record: Record, domains: Mapping[str, NamedState], stored: Stor
     for vm in stored.vms:
         found = domains.get(vm.uuid)
         name = None if found is None or found.name == vm.domain_name else found.name
-        vms[vm.uuid] = _seen_vm(record, vm, None if found is None else found.state, stored, now, name)
+        vms[vm.uuid] = msgspec.structs.replace(
+            _seen_vm(record, vm, None if found is None else found.state, stored, now, name),
+            has_failed=found is not None and found.has_failed,
+        )
     # libvirt answers over the same connection as the agent: the host is there.
     silence = record.silence if record.silence is not None and record.silence.state == UNUSABLE else None
     return msgspec.structs.replace(record, vms=vms, silence=silence, libvirt_silence=None)

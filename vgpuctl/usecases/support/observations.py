@@ -149,7 +149,7 @@ def read_domains(services: Services, host: str) -> dict[str, NamedState]:
 
 def observations(session: Session, vms: Sequence[Vm]) -> dict[str, Observation]:
     """The last observation of each VM, by UUID."""
-    records = {host: _read(session, host) for host in {vm.host for vm in vms}}
+    records = {host: read_record(session, host) for host in {vm.host for vm in vms}}
     return {vm.uuid: _of_vm(records[vm.host], vm.uuid) for vm in vms}
 
 
@@ -218,7 +218,7 @@ def _change(session: Session, host: str, change: Callable[[Record, StoredRows], 
     """Replace the host's record, and add an event for each difference."""
     busy = {one.subject for one in session.open_operations() if may_run(one)}
     stored = StoredRows(session.vms(host=host), session.leases(host=host), busy)
-    before = _read(session, host)
+    before = read_record(session, host)
     after = change(before, stored)
     add_events(session, host, before, after, stored)
     session.save_host_record(host, _KIND, msgspec.json.encode(after).decode())
@@ -255,7 +255,8 @@ def _unanswered(seen: Observation, silence: Silence | None) -> Observation:
     return seen if silence is None else replace(seen, unknown_since=silence.since, problem=silence.problem)
 
 
-def _read(session: Session, host: str) -> Record:
+def read_record(session: Session, host: str) -> Record:
+    """The record of one host."""
     record = session.host_record(host, _KIND)
     return NEVER_LOOKED if record is None else _decode(record.content)
 

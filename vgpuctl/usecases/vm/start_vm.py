@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import HostError, NoCapacity, StateError
+from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
@@ -52,12 +52,13 @@ def start_vm(
     consent: Consent | None = None,
     shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
     reason: str | None = None,
+    still: VmState | None = None,
 ) -> list[tuple[Vm, bool]]:
     """Start VMs, all or none: build the shares that a host lost (a reboot) or that were released, then the domains.
 
     consent: on what terms it may preempt other VMs; None for never, as for VMs that were preempted themselves.
     When one of several cannot start, those that this run started are stopped again, within shutdown_timeout_s each;
-    reason: for their stop.
+    reason: for their stop. still: raise ConcurrentChange for a VM that is in another state by now.
     Returns each VM as it is now, and whether anything changed. Raises NoCapacity when a host is full, QuotaExceeded
     when released shares no longer fit into the tenant's quota.
     """
@@ -66,7 +67,7 @@ def start_vm(
     started = []
     with Undo(services.say) as undoing:
         for number, vm in enumerate(vms, 1):
-            running, changed = _start_one(services, vm, consent)
+            running, changed = _start_one(services, vm, consent, still)
             started.append((running, changed))
             if changed and number < len(vms):
                 stop = partial(_stop_again, services, running, shutdown_timeout_s, reason)
@@ -75,7 +76,7 @@ def start_vm(
     return started
 
 
-def _start_one(services: Services, vm: Vm, consent: Consent | None) -> tuple[Vm, bool]:
+def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmState | None) -> tuple[Vm, bool]:
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
     _refuse_closed(services, vm)
@@ -87,6 +88,9 @@ def _start_one(services: Services, vm: Vm, consent: Consent | None) -> tuple[Vm,
         guest.refuse_other_domain(host, vm)
         with services.store.reading() as session:
             before = frozenset(lease.id for lease in session.leases(vm_uuid=vm.uuid))
+            stored = session.vm(vm.request.tenant, vm.request.name)
+        if still is not None and (stored is None or (stored.uuid, stored.state) != (vm.uuid, still)):
+            raise ConcurrentChange(f"another run has just changed {vm.label}")
         undoing = Undo(services.say, subject=vm.domain_name, settle=lambda undo: _settle(services, vm, before, undo))
         try:
             with undoing:

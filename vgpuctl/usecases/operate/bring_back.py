@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bringing back what a host has lost: after a reboot the layout and the shares, then VMs by their restart policy.
+
+VMs start in order of priority. One that cannot start is tried again after a back-off, which the store keeps, and is an
+event with the reason each time that the reason changes.
+"""
+
+import threading
+
+import msgspec
+
+from vgpuctl import typed_json
+from vgpuctl.errors import ConcurrentChange, VgpuctlError
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.vm import RestartPolicy, Vm, VmState
+from vgpuctl.store.store import Session
+from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
+from vgpuctl.usecases.support.observation_record import Seen
+from vgpuctl.usecases.support.observations import read_record
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.restore_shares import restore_shares
+from vgpuctl.usecases.vm.start_vm import start_vm
+
+FIRST_DELAY_S = 10.0
+LONGEST_DELAY_S = 300.0
+STEADY_S = 600.0
+"""A VM that ran so long since its last restart begins with FIRST_DELAY_S again."""
+_KIND = "restarts"
+_OFF = ("shut-off", "crashed")
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """The last restart of one VM. count: of those in a row. problem: why it failed, None when it did not."""
+
+    count: int
+    at: float
+    problem: str | None = None
+
+    def is_over(self, now: float) -> bool:
+        """True if the next may begin. A clock that was set back ends the wait: it is never longer than was meant."""
+        delay = min(FIRST_DELAY_S * 2.0 ** min(self.count - 1, 10), LONGEST_DELAY_S)
+        return not 0 <= now - self.at < delay
+
+
+class Restarts(msgspec.Struct, frozen=True):
+    """The restarts on one host. boot_id: of the boot that was brought back. vms: by UUID."""
+
+    boot_id: str | None = None
+    vms: dict[str, Attempt] = {}
+
+
+def bring_back(services: Services, host: str, stop: threading.Event) -> None:
+    """Start what should run on a host and does not. It was observed a moment ago; a silent host is left alone."""
+    with services.store.reading() as session:
+        seen = read_record(session, host)
+        restarts = _read(session, host)
+        vms = session.vms(host=host)
+        now = session.now()
+    if seen.silence is not None or seen.libvirt_silence is not None or seen.boot_id is None:
+        return
+    is_new_boot = restarts.boot_id not in (None, seen.boot_id)
+    if is_new_boot:
+        _restore(services, host, vms, stop, layout=seen.layout)
+    wanted = [vm for vm in vms if _is_wanted(vm, seen.vms.get(vm.uuid), now, is_new_boot=is_new_boot)]
+    for vm in sorted(wanted, key=lambda one: (-one.request.priority, one.label)):
+        before = restarts.vms.get(vm.uuid)
+        if stop.is_set():
+            return
+        if is_new_boot or before is None or before.is_over(now):
+            _restart(services, vm, before)
+    if restarts.boot_id != seen.boot_id:
+        with services.store.transaction() as session:
+            _save(session, host, msgspec.structs.replace(_read(session, host), boot_id=seen.boot_id))
+
+
+def _is_wanted(vm: Vm, seen: Seen | None, now: float, *, is_new_boot: bool) -> bool:
+    """True if a VM is off, should run, and its policy starts it again."""
+    is_over = vm.ends_at is not None and vm.ends_at <= now
+    if vm.state is not VmState.RUNNING or is_over or seen is None or seen.state not in _OFF:
+        return False
+    policy = vm.request.restart
+    if is_new_boot:
+        return vm.request.autostart or policy is not RestartPolicy.NEVER
+    return policy is RestartPolicy.ALWAYS or (policy is RestartPolicy.ON_FAILURE and seen.has_failed)
+
+
+def _restore(
+    services: Services, host: str, vms: list[Vm], stop: threading.Event, *, layout: tuple[str, ...] | None
+) -> None:
+    """Bring a host back into its layout where it is not, then the shares of its VMs. What fails is an event."""
+    declared = services.inventory.layout(host)
+    if declared is not None and layout:
+        done = LayoutRun(services, host, declared, RunOptions(), lambda _line: None, stop).take()
+        if done.error is not None:
+            _tell(services, EventKind.LAYOUT_NOT_RESTORED, host, done.error, host=host)
+    for vm in vms:
+        try:
+            restore_shares(services, vm)
+        except ConcurrentChange:
+            continue  # A command is at work on it.
+        except VgpuctlError as error:
+            _tell(services, EventKind.SHARE_NOT_RESTORED, vm.label, error, host=host, tenant=vm.request.tenant)
+
+
+def _restart(services: Services, vm: Vm, before: Attempt | None) -> None:
+    now = services.store.now()
+    is_steady = before is None or (before.problem is None and now - before.at > STEADY_S)
+    count = 1 if is_steady or before is None else before.count + 1
+    problem = None
+    try:
+        start_vm(services, [vm], still=VmState.RUNNING)
+    except ConcurrentChange:
+        return  # A command is at work on it, or has changed it since.
+    except VgpuctlError as error:
+        problem = error.message
+        if before is None or before.problem != problem:
+            _tell(services, EventKind.VM_NOT_RESTARTED, vm.label, error, host=vm.host, tenant=vm.request.tenant)
+    with services.store.transaction() as session:
+        restarts = _read(session, vm.host)
+        known = {one.uuid for one in session.vms(host=vm.host)}
+        attempts = {uuid: one for uuid, one in restarts.vms.items() if uuid in known}
+        attempts[vm.uuid] = Attempt(count, now, problem)
+        _save(session, vm.host, msgspec.structs.replace(restarts, vms=attempts))
+
+
+def _tell(
+    services: Services, kind: EventKind, subject: str, error: VgpuctlError, *, host: str, tenant: str | None = None
+) -> None:
+    with services.store.transaction() as session:
+        session.add_event(kind, subject, error.message, host=host, tenant=tenant)
+
+
+def _read(session: Session, host: str) -> Restarts:
+    record = session.host_record(host, _KIND)
+    restarts: Restarts = Restarts() if record is None else typed_json.decode(record.content, Restarts)
+    return restarts
+
+
+def _save(session: Session, host: str, restarts: Restarts) -> None:
+    session.save_host_record(host, _KIND, msgspec.json.encode(restarts).decode())

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "mig_mode": "the mode is one reading with the GPU instances, in facts/mig.py and facts/nvml_mig.py",
     "quarantine": "the notes about VFs are one reading, in facts/vf_notes.py",
     "reset": "a reset leaves nothing to read",
+    "rom": "the ROM is only read when a card comes back from a VM; the change itself says its hash",
 }
 # Parts of several changes: none of them is a step of its own.
 PARTS = {"assumed", "boot_unit", "letting_go", "persistence", "refusal", "sriov_manage", "unbind_lock"}

@@ -15,6 +15,7 @@ from vgpuctl.agent.wire.steps import (
     Change,
     CreateGpuInstance,
     DestroyGpuInstance,
+    HashRom,
     QuarantineFunction,
     ResetFunction,
     ResetGpu,
@@ -166,6 +167,10 @@ def _take(host: Host, step: Step, *, dry_run: bool) -> Change:
         from vgpuctl.agent.changes import quarantine
 
         return quarantine.ensure(host, step, dry_run=dry_run)
+    if isinstance(step, HashRom):
+        from vgpuctl.agent.changes import rom
+
+        return rom.ensure(host, step, dry_run=dry_run)
     if isinstance(step, ResetFunction):
         from vgpuctl.agent.changes import reset
 

@@ -44,7 +44,11 @@ class KernelFiles(MachineRoot):
         """Return the first bytes of a file that is no text. Raises Problem `unreadable`, also for a missing file."""
         try:
             with open(self.path(path), "rb", buffering=0) as file:
-                return file.read(count)
+                # One read of a file of sysfs gives one page at most.
+                found = b""
+                while len(found) < count and (part := file.read(count - len(found))):
+                    found += part
+                return found
         except OSError as error:
             raise read_problem(path, error) from error
 

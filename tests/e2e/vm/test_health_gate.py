@@ -86,8 +86,23 @@ def test_a_healthy_gpu_returns_with_evidence_of_its_reset(card: str, reset: str,
     assert {key: event["evidence"][key] for key in expected} == expected
     assert event["evidence"]["vbios"] == event["evidence"]["vbios_before"] is not None
     assert quarantined(operator) == {}
+    assert (event["evidence"]["rom_sha256"] is None) == (card == SHARED)
     operator.does(*create(card))
     operator.does(*DELETE)
+
+
+def test_the_rom_of_a_whole_card_is_hashed_and_another_hash_is_found(operator: Operator, hosts: lab.LabFolder) -> None:
+    operator.does(*create(WHOLE))
+    operator.does(*DELETE)
+    operator.does(*create(WHOLE))
+    lab.faults.begin(HOST, "vbios-changed", card=WHOLE, folder=hosts)
+    operator.does(*DELETE)
+    first, second = (one for one in operator.json("list-events") if one["kind"] == "share-checked")
+    assert first["evidence"]["rom_sha256"] != second["evidence"]["rom_sha256"]
+    said = [one["detail"] for one in operator.json("list-events") if one["kind"] == "gpu-health"]
+    assert len(said) == 2
+    assert any("its ROM has another SHA-256" in text for text in said)
+    assert quarantined(operator) == {WHOLE: "vbios-changed"}
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,14 @@ class ResetFunction:
 
 
 @dataclass(frozen=True)
+class HashRom:
+    """Read the expansion ROM of a function and say its SHA-256; nothing of the device changes."""
+
+    op: ClassVar[str] = "function.hash-rom"
+    address: str
+
+
+@dataclass(frozen=True)
 class QuarantineFunction:
     """Keep a VF from new VMs, for a reason, until its card's VFs are recreated or an operator lifts it."""
 
@@ -228,6 +236,7 @@ Step = Union[
     VgpuStep,
     BindDriver,
     ResetFunction,
+    HashRom,
     QuarantineFunction,
     SetMigMode,
     ResetGpu,
@@ -247,6 +256,7 @@ STEPS = (
     *VGPU_STEPS,
     BindDriver,
     ResetFunction,
+    HashRom,
     QuarantineFunction,
     SetMigMode,
     ResetGpu,

@@ -18,7 +18,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.readings import keep_reading
 from vgpuctl.usecases.support.services import Services
 
-_KIND = "health"
+_KIND, _ROMS = "health", "roms"
 
 
 def look_at_health(services: Services, names: Sequence[str]) -> None:
@@ -74,6 +74,16 @@ def note_finding(session: Session, host: str, found: HealthFinding, policy: Heal
     )
     if policy.forbids(found):
         quarantine_device(session, host, found, uuid)
+
+
+def note_rom(session: Session, host: str, card: str, sha256: str) -> bool:
+    """Keep the hash of a card's ROM. Returns True if it had another one before. card: its UUID, else its address."""
+    record = session.host_record(host, _ROMS)
+    known: dict[str, str] = {} if record is None else typed_json.decode(record.content, dict[str, str])
+    before = known.get(card)
+    if before != sha256:
+        session.save_host_record(host, _ROMS, json.dumps({**known, card: sha256}))
+    return before not in (None, sha256)
 
 
 def quarantine_device(session: Session, host: str, found: HealthFinding, uuid: str | None) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.steps import ResetFunction
+from vgpuctl.agent.wire.steps import HashRom, ResetFunction
 from vgpuctl.errors import AgentProblem, CommandTimedOut, ConcurrentChange
 from vgpuctl.model.event import Value
 from vgpuctl.model.event_kind import EventKind
@@ -27,6 +27,7 @@ from vgpuctl.usecases.support.gpu_health import (
     last_health,
     note_finding,
     note_health,
+    note_rom,
     quarantine_device,
 )
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -58,13 +59,15 @@ _NOT_TAKEN = (
 class Freed:
     """A lease whose device is free. reset: how it was reset, None if it was not. found: what is wrong with it.
 
-    tested: True after the operator's memory test, None without one.
+    tested: True after the operator's memory test, None without one. rom: SHA-256 of a whole card's ROM, None where the
+    kernel does not show it.
     """
 
     lease: Lease
     reset: str | None
     found: tuple[HealthFinding, ...] = ()
     tested: bool | None = None
+    rom: str | None = None
 
 
 def free_device(host: HostSession, lease: Lease, facts: HostFacts) -> Freed:
@@ -101,7 +104,7 @@ def prove(services: Services, host: HostSession, freed: Sequence[Freed], facts: 
     facts: of the host, read after the devices were freed. Raises HostError for a host that no longer answers.
     """
     policy = services.inventory.health_policy(host.name)
-    freed = [_with_driver(one, facts) for one in _tested(services, host, freed, policy)]
+    freed = [_with_rom(host, _with_driver(one, facts)) for one in _tested(services, host, freed, policy)]
     health = _read(host)
     with services.store.transaction() as session:
         before = last_health(session, host.name)
@@ -181,6 +184,18 @@ def _with_driver(one: Freed, facts: HostFacts) -> Freed:
     return replace(one, found=(*one.found, finding(HealthCode.DRIVER_DIFFERS, one.lease.share.gpu, reason)))
 
 
+def _with_rom(host: HostSession, one: Freed) -> Freed:
+    """The hash of the ROM that a tenant with a whole card could have flashed."""
+    share = one.lease.share
+    if share.function != share.gpu or not kind_of(share.sharing).is_bound_by_libvirt:
+        return one
+    try:
+        [change] = host.agent.apply([HashRom(share.function)])
+    except AgentProblem as problem:
+        return replace(one, found=(*one.found, finding(HealthCode.UNREAD, share.gpu, problem.message)))
+    return replace(one, rom=change.after)
+
+
 def _read(host: HostSession) -> HostHealth | None:
     try:
         return host.agent.health()
@@ -203,6 +218,9 @@ def _end(
     if health is None:
         unread = finding(HealthCode.UNREAD, share.gpu, "the agent could not read the health of the GPUs")
         freed = replace(freed, found=(*freed.found, unread))
+    if freed.rom is not None and note_rom(session, host, uuid or share.gpu, freed.rom):
+        flashed = finding(HealthCode.VBIOS_CHANGED, share.gpu, "its ROM has another SHA-256 than before")
+        freed = replace(freed, found=(*freed.found, flashed))
     for one in freed.found:
         note_finding(session, host, one, policy, uuid=uuid if one.device == share.gpu else None)
     of_the_card = [] if health is None else findings_of(health, share.gpu, before)
@@ -222,6 +240,7 @@ def _end(
         "profile": share.profile,
         "reset": freed.reset,
         "memory_test": freed.tested,
+        "rom_sha256": freed.rom,
         "findings": [str(one.code) for one in found],
         "quarantined": bool(closed),
         **_read_of(gpu, None if before is None else gpu_of(before, share.gpu, uuid)),

@@ -48,6 +48,8 @@ class SimulatedHost(Host):
     def read_head(self, path: str, count: int) -> bytes:
         """Return the first bytes of a file, which the tree has as Latin-1. Raises Problem."""
         content = self._tree_now().get(self._resolve(path))
+        if isinstance(content, Unreadable):
+            raise self.unreadable(path, OSError(content.errno, os.strerror(content.errno)))
         return content.encode("latin-1")[:count] if isinstance(content, str) else super().read_head(path, count)
 
     def listdir_optional(self, path: str) -> list[str] | None:

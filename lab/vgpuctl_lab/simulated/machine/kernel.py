@@ -41,6 +41,7 @@ class SimulatedKernel:
             (rf"{_DEVICE}/driver_override", self._override),
             (rf"{_DEVICE}/reset", self._reset),
             (rf"{_DEVICE}/reset_method", self._order_resets),
+            (rf"{_DEVICE}/rom", self._switch_rom),
             (rf"{_DEVICE}/driver/(unbind)", self._unbind_here),
             (r"/sys/bus/pci/drivers/([^/]+)/(bind|unbind)", self._bind_or_unbind),
             (r"/sys/bus/pci/drivers/pci-pf-stub/(new_id|remove_id)", self._change_ids),
@@ -205,6 +206,13 @@ class SimulatedKernel:
             refuse(errno.EINVAL)
         else:
             self._state.reset_orders[function] = " ".join(wanted)
+
+    def _switch_rom(self, function: str, text: str) -> None:
+        """Anything but 0 switches the ROM on (Linux drivers/pci/pci-sysfs.c)."""
+        if function in self._state.roms:
+            self._state.roms.remove(function)
+        if number(text):
+            self._state.roms.append(function)
 
     def _bind_or_unbind(self, driver: str, action: str, text: str) -> None:
         function = text.strip()

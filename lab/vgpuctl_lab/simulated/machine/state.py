@@ -145,7 +145,7 @@ class State:
     skipped_s: seconds of waits that somebody passed over.
     opened: cards that somebody has used since their driver took them.
     wedged: VFs that no VM can use any more.
-    reset_orders: what was written to `reset_method` of functions.
+    reset_orders: what was written to `reset_method` of functions. roms: cards whose ROM is switched on.
     """
 
     boot_id: str
@@ -177,6 +177,7 @@ class State:
     skipped_s: float = 0.0
     wedged: list[str] = field(default_factory=list)
     reset_orders: dict[str, str] = field(default_factory=dict)
+    roms: list[str] = field(default_factory=list)
     opened: list[str] = field(default_factory=list, compare=False, repr=False)
 
     def now(self) -> float:

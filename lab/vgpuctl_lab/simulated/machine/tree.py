@@ -198,6 +198,10 @@ def _add_card(tree: Tree, state: State, card: CardShape, driver_version: str) ->
     if card.reset_methods and not state.fault(card, _NO_RESET):
         tree[f"{folder}/reset"] = ""
         tree[f"{folder}/reset_method"] = state.reset_orders.get(card.address, card.reset_methods)
+    is_readable = card.address in state.roms and state.drivers.get(card.address) == card.driver
+    rom = f"\x55\xaa VBIOS {vbios_version(state, card)} of {card.model}"
+    # Off, or of a device that is not enabled, as one that waits on vfio-pci.
+    tree[f"{folder}/rom"] = rom if is_readable else Unreadable(errno.EINVAL)
     if card.total_vfs:
         tree[f"{folder}/sriov_totalvfs"] = str(card.total_vfs)
         tree[f"{folder}/sriov_numvfs"] = str(state.vf_counts.get(card.address, 0))

@@ -32,6 +32,7 @@ _PARAMETERS = f"{nvidia.PROC}/params"
 def read(host: Host) -> HostHealth:
     """Read the health of every GPU. What cannot be read is a sentence in `unread`. Raises Problem."""
     unread: List[str] = []
+    read_at_s = host.monotonic()
     begins_s, xids = _read_xids(host, unread)
     gpus = tuple(
         replace(_read_gpu(host, function), xids=xids.get(function.address.rpartition(".")[0], ()))
@@ -43,6 +44,7 @@ def read(host: Host) -> HostHealth:
     return HostHealth(
         boot_id=host.read("/proc/sys/kernel/random/boot_id").strip(),
         gpus=gpus,
+        read_at_s=read_at_s,
         log_begins_s=begins_s,
         scrubs_memory=_read_scrubbing(host, unread),
         unread=tuple(unread),

@@ -92,12 +92,14 @@ class GpuHealth:
 class HostHealth:
     """The health of every GPU of a host.
 
-    log_begins_s: the time since the boot of the oldest line that the kernel's log still has. scrubs_memory: whether
-    NVIDIA's driver clears memory that is freed; None without that driver. unread: what could not be read of the host.
+    read_at_s: by a clock of the host that nobody sets and that begins anew at each boot. log_begins_s: the time since
+    the boot of the oldest line that the kernel's log still has. scrubs_memory: whether NVIDIA's driver clears memory
+    that is freed; None without that driver. unread: what could not be read of the host.
     """
 
     boot_id: str
     gpus: Tuple[GpuHealth, ...]
+    read_at_s: float = 0.0
     log_begins_s: float = 0.0
     scrubs_memory: Optional[bool] = None
     unread: Tuple[str, ...] = ()

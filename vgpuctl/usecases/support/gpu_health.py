@@ -34,9 +34,13 @@ def note_health(session: Session, host: str, now: HostHealth, policy: HealthPoli
 
     now: what `host.agent.health()` has just answered. policy: `inventory.health_policy(host)`.
     Each new finding is an event `gpu-health` whose evidence names the VMs on the card; one that the policy does not
-    tolerate puts the GPU into quarantine, with an event `gpu-quarantined`. The same reading again changes nothing.
+    tolerate puts the GPU into quarantine, with an event `gpu-quarantined`. The same reading again changes nothing, and
+    so does one that is older than the store's: two runs read the host, and the later one was faster.
     """
-    found = news(now, last_health(session, host))
+    before = last_health(session, host)
+    if before is not None and before.boot_id == now.boot_id and now.read_at_s < before.read_at_s:
+        return []
+    found = news(now, before)
     for one in found:
         gpu = gpu_of(now, one.device)
         note_finding(session, host, one, policy, uuid=None if gpu is None else gpu.uuid)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of health in the store: events of what is new, once, whichever of two runs writes first."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vgpuctl.agent.wire.health import GpuHealth, HostHealth, Xid
+from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthPolicy
+from vgpuctl.store.store import Store, open_store
+from vgpuctl.usecases.support.gpu_health import last_health, note_health, note_rom
+
+GPU = GpuHealth("0000:41:00.0", "10de:2235", "10de:2235", "nvidia", uuid="GPU-1")
+HEALTHY = HostHealth("boot-1", (GPU,), read_at_s=10.0)
+SICK = replace(HEALTHY, gpus=(replace(GPU, xids=(Xid(95, 15.0, "Uncontained"),)),), read_at_s=20.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path}/store.db") as opened:
+        yield opened
+
+
+def note(store: Store, reading: HostHealth, policy: HealthPolicy = DEFAULT_HEALTH_POLICY) -> list[str]:
+    with store.transaction() as session:
+        return [str(one.code) for one in note_health(session, "gpu1", reading, policy)]
+
+
+def kinds(store: Store) -> list[str]:
+    with store.reading() as session:
+        return [str(one.kind) for one in session.events(None)]
+
+
+def test_what_is_new_is_noted_once_and_quarantines_by_uuid(store: Store) -> None:
+    assert note(store, HEALTHY) == []
+    assert note(store, SICK) == ["xid-reset-gpu"]
+    assert note(store, SICK) == []
+    assert kinds(store) == ["gpu-health", "gpu-quarantined"]
+    with store.reading() as session:
+        (quarantine,) = session.restrictions()
+        assert last_health(session, "gpu1") == SICK
+    assert (quarantine.gpu_uuid, quarantine.finding) == ("GPU-1", "xid-reset-gpu")
+    assert quarantine.reason == "Xid 95: Uncontained"
+
+
+def test_an_older_reading_that_comes_later_changes_nothing_unless_the_host_was_rebooted(store: Store) -> None:
+    assert note(store, SICK) == ["xid-reset-gpu"]
+    assert note(store, HEALTHY) == []
+    assert note(store, replace(SICK, read_at_s=21.0)) == []
+    assert note(store, replace(SICK, boot_id="boot-2", read_at_s=1.0)) == ["xid-reset-gpu"]
+
+
+def test_a_tolerated_finding_is_an_event_alone(store: Store) -> None:
+    tolerant = HealthPolicy(tolerate=(*DEFAULT_HEALTH_POLICY.tolerate, HealthCode.XID_RESET_GPU))
+    assert note(store, SICK, tolerant) == ["xid-reset-gpu"]
+    assert kinds(store) == ["gpu-health"]
+
+
+def test_a_reading_that_an_older_version_kept_is_none(store: Store) -> None:
+    with store.transaction() as session:
+        session.save_host_record("gpu1", "health", '{"gpus": 3}')
+        assert last_health(session, "gpu1") is None
+
+
+def test_another_hash_of_a_rom_is_told_once(store: Store) -> None:
+    with store.transaction() as session:
+        told = [note_rom(session, "gpu1", "GPU-1", sha256) for sha256 in ("a", "a", "b", "b")]
+        assert told == [False, False, True, False]
+        assert not note_rom(session, "gpu1", "GPU-2", "c")

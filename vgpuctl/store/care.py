@@ -43,7 +43,7 @@ class CareRows(Rows):
         if self._actor.command in CARE_COMMANDS or (mark := self.restore_mark()) is None:
             return
         raise StoreNotReconciled(
-            f"the store {self._store_name} was restored from a backup of {format_time(mark.taken_at)} UTC, and may not "
+            f"the store {self._store_name} is as of {format_time(mark.taken_at)} UTC (from {mark.file}), and may not "
             "know what is on the hosts since then: it takes no change",
             hint="run `vgpuctl reconcile-store`, which shows the differences and what to do",
         )

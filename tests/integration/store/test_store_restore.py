@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from tests.postgres_fixture import LocalPostgres
 from vgpuctl.errors import ConcurrentChange, StoreNotReconciled, StoreUnusable, UsageError
 from vgpuctl.model.backup import BackupManifest, StoreKind
+from vgpuctl.model.database_role import Access, Rights
 from vgpuctl.model.event import Actor
 from vgpuctl.store.backup import write_backup
 from vgpuctl.store.restore import StorePlace, restore
@@ -56,7 +58,10 @@ def test_a_restored_store_has_what_the_backup_has_and_takes_no_change(place: Sto
     assert "is the key of this store" in done.key
     assert _tenants(place) == ["kept"]
     with open_store(place.url) as store:
-        with pytest.raises(StoreNotReconciled, match="was restored from a backup"), store.transaction() as session:
+        with (
+            pytest.raises(StoreNotReconciled, match="may not know what is on the hosts"),
+            store.transaction() as session,
+        ):
             session.add_tenant("globex")
         with pytest.raises(StoreNotReconciled), store.operation("create-vm", "x"):
             pass
@@ -210,3 +215,27 @@ def test_a_damaged_store_is_named_before_anything_is_replaced(tmp_path: Path) ->
     assert _tenants(place) == ["kept"]
     with place.open() as store:
         assert store.kind is StoreKind.SQLITE
+
+
+def test_roles_keep_their_rights_and_a_missing_role_is_named(tmp_path: Path, postgres: LocalPostgres) -> None:
+    postgres.execute("CREATE ROLE restored_tenant LOGIN PASSWORD 'x'")
+    try:
+        with postgres.create_database() as database:
+            place = StorePlace(database, time.time, None, KEEPER)
+            _backup(place, tmp_path / "plain")
+            with place.open() as store, store.transaction() as session:
+                session.grant_role("restored_tenant", Rights(Access.TENANT, "kept"))
+            with place.open() as store:
+                write_backup(store, tmp_path / "backup", with_key=False)
+            restore(place, tmp_path / "backup", replace=True, keep=tmp_path / "old", dry_run=False)
+            tenant = make_url(database).set(username="restored_tenant", password="x")
+            with open_store(tenant.render_as_string(hide_password=False)) as store, store.reading() as session:
+                assert [one.name for one in session.tenants()] == ["kept"]
+    finally:
+        postgres.execute("DROP ROLE restored_tenant")
+    with postgres.create_database() as database:
+        elsewhere = StorePlace(database, time.time, None, KEEPER)
+        with pytest.raises(StoreUnusable, match='role "restored_tenant" does not exist'):
+            restore(elsewhere, tmp_path / "backup", replace=False, keep=None, dry_run=False)
+        restore(elsewhere, tmp_path / "plain", replace=False, keep=None, dry_run=False)
+        assert _tenants(elsewhere) == ["kept"], "what failed left nothing behind"

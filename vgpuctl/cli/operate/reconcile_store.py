@@ -20,22 +20,29 @@ from vgpuctl.model.times import format_time
 @click.option(
     "--accept", multiple=True, metavar="NAME", help="Count this difference as looked at, with --done; several times."
 )
+@click.option("--begin", is_flag=True, help="Mark a store that is older than the hosts without a restore.")
 @click.option("--done", is_flag=True, help="Say that the store is reconciled; refused while a difference is open.")
 @options.inventory
 @options.forks
 @options.database
 @options.ssh
 @options.as_json
-def command(forget: tuple[str, ...], accept: tuple[str, ...], done: bool, as_json: bool, **where: Any) -> int:
+def command(
+    forget: tuple[str, ...], accept: tuple[str, ...], begin: bool, done: bool, as_json: bool, **where: Any
+) -> int:
     """Compare the store, which restore-store made older than the hosts, with every host of the inventory.
 
     Hosts are only read, and nothing is deleted on them. VMs that the store does not know are adopted by `adopt-host`;
-    VMs that the hosts no longer have are dropped by --forget. Exit code 1 means that differences are open.
+    VMs that the hosts no longer have are dropped by --forget. --begin is for a standby that became the primary and may
+    lack the last commits. Exit code 1 means that differences are open.
     """
     from vgpuctl.cli.support.services import report_failures, services
+    from vgpuctl.usecases.operate.reconcile_store import begin as begin_reconciling
     from vgpuctl.usecases.operate.reconcile_store import reconcile_store
 
     with services(**where) as opened:
+        if begin:
+            begin_reconciling(opened)
         found = reconcile_store(opened, forget=forget, accept=accept, done=done)
     if as_json:
         print_json(

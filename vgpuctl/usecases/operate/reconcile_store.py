@@ -96,6 +96,19 @@ def reconcile_store(
     return Reconciliation(found.mark, found.discrepancies, found.failures, tuple(forget), done)
 
 
+def begin(services: Services) -> None:
+    """Mark a store that is older than the hosts without a restore: an asynchronous standby became the primary.
+
+    Raises StateError when it is marked already.
+    """
+    with services.store.transaction() as session:
+        if session.restore_mark() is not None:
+            raise StateError("the store is marked already", hint="run `vgpuctl reconcile-store`")
+        now = session.now()
+        session.set_restore_mark(RestoreMark(now, now, "reconcile-store --begin"))
+        session.add_event(EventKind.STORE_MARKED, "store")
+
+
 _Domains = Mapping[str, Sequence[DomainFact]]
 _Failures = tuple[tuple[str, VgpuctlError], ...]
 

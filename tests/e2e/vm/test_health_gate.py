@@ -164,6 +164,16 @@ def test_a_stopped_vm_does_not_start_on_a_card_that_sickened(operator: Operator,
     operator.does(*DELETE)
 
 
+def test_a_creation_that_is_rolled_back_after_the_guests_start_leaves_evidence_too(
+    operator: Operator, hosts: lab.LabFolder
+) -> None:
+    lab.faults.begin(HOST, "vf-wedged", 1, card=SHARED, folder=hosts)
+    operator.is_refused(*create(SHARED))
+    assert checked(operator)["evidence"]["reset"] == "by the driver"
+    assert operator.json("list-vms") == leases(operator) == []
+    assert quarantined(operator) == {}
+
+
 def test_a_stop_that_releases_the_shares_leaves_evidence_too(operator: Operator) -> None:
     operator.does(*create(WHOLE))
     operator.does("stop-vm", *OF_VM, "--hold", "release", "--timeout", "0")

@@ -25,6 +25,7 @@ from vgpuctl.usecases.vm.created_vm import CreatedVm
 from vgpuctl.usecases.vm.health_gate import refuse_sick
 from vgpuctl.usecases.vm.image_gate import images_on
 from vgpuctl.usecases.vm.quarantine import start_domain
+from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.shares import apply, build_shares, check_leases, leases_of, plan_leases
 from vgpuctl.usecases.vm.volumes import make_volumes, recorded_volumes
 
@@ -72,6 +73,9 @@ def build_vm(
         # libvirt binds these when the VM starts, so no step of the agent looks at them again.
         check_leases(leases, host.agent.facts(), rules_of(services, vm.host))
     steps, undo = plan_leases(leases, facts)
+    was_started = False
+    # Undone last: what a guest may have used comes back like any other share.
+    undoing.push("health of the GPUs", lambda: release_shares(services, host, leases) if was_started else None)
     build_shares(host, steps, undo, undoing)
     with services.store.transaction() as session:
         note_facts(session, vm.host, facts)
@@ -87,6 +91,7 @@ def build_vm(
     if vm.nodes is not None and vm.nodes.is_pinned:
         keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.domain_name}: defined, starting")
+    was_started = True
     start_domain(host, vm, leases)
     guest.prove_running(host, vm, leases)
     leases = tuple(replace(lease, state=LeaseState.RUNNING) for lease in leases)

@@ -11,6 +11,7 @@ import pytest
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
+from vgpuctl_lab.simulated.layout import simulated_folder
 
 ACME = ("--tenant", "acme")
 SHOW = ("show-vm", "web", *ACME)
@@ -147,17 +148,6 @@ def test_a_reboot_and_lost_shares_are_observed_and_are_events(operator: Operator
     assert operator.json("list-vms")[0]["shares"][0]["state"] == "held"
 
 
-def test_a_card_off_the_bus_is_observed(operator: Operator, fleet: lab.LabFolder) -> None:
-    operator.does("list-gpus", "--refresh")
-    with failing(fleet, "fallen"):
-        (gpu,) = [one for one in operator.json("list-gpus", "--refresh") if one["host"] == HOST]
-        free = operator.does("list-gpus", "--free").out
-    assert gpu["observation"]["state"] == "unreadable"
-    assert "NVML does not show it" in gpu["observation"]["problem"]
-    assert HOST not in free
-    assert events_of(operator, "gpu-observed")[-1]["subject"].startswith(HOST)
-
-
 def test_a_vm_that_was_renamed_by_hand_is_named(operator: Operator) -> None:
     operator.does("stop-vm", "web", *ACME, "--timeout", "0")
     with libvirt_of(operator.inventory, HOST) as there:
@@ -168,3 +158,32 @@ def test_a_vm_that_was_renamed_by_hand_is_named(operator: Operator) -> None:
         assert events_of(operator, "vm-observed")[-1]["detail"].endswith("its domain is named other")
         there.connection.lookupByName("other").rename("acme.web", 0)
     operator.does("start-vm", "web", *ACME)
+
+
+def test_two_hosts_that_swapped_addresses_have_another_host_key(operator: Operator, fleet: lab.LabFolder) -> None:
+    known_hosts = simulated_folder(fleet).known_hosts
+    right = known_hosts.read_text()
+    first, second, *others = (line.split(" ", 1) for line in right.splitlines())
+    swapped = [[first[0], second[1]], [second[0], first[1]], *others]
+    try:
+        known_hosts.write_text("".join(f"{' '.join(line)}\n" for line in swapped))
+        hosts = json.loads(operator.run("list-hosts", "--json").out)
+    finally:
+        known_hosts.write_text(right)
+    states = {one["host"]: one["observed"]["state"] for one in hosts}
+    assert states == {"sim-001": "host-key-changed", "sim-002": "host-key-changed", "sim-003": "up", "sim-004": "up"}
+    assert events_of(operator, "host-observed")[-1]["after"] == {"state": "host-key-changed"}
+    assert "unknown since" in state_of(operator)
+    operator.does("list-hosts")
+
+
+def test_a_card_off_the_bus_is_observed(operator: Operator, fleet: lab.LabFolder) -> None:
+    operator.does("list-gpus", "--refresh")
+    with failing(fleet, "fallen"):
+        (gpu,) = [one for one in operator.json("list-gpus", "--refresh") if one["host"] == HOST]
+        free = operator.does("list-gpus", "--free").out
+    assert gpu["observation"]["state"] == "unreadable"
+    assert "NVML does not show it" in gpu["observation"]["problem"]
+    assert HOST not in free
+    assert events_of(operator, "gpu-observed")[-1]["subject"].startswith(HOST)
+    assert events_of(operator, "gpu-quarantined")[-1]["subject"].startswith(HOST), "no VM starts on it after this test"

@@ -262,5 +262,9 @@ def read_record(session: Session, host: str) -> Record:
 
 
 def _decode(content: str) -> Record:
-    record: Record = typed_json.decode(content, Record)
+    """Read a record; one of another version of vgpuctl counts as never looked, and the next look replaces it."""
+    try:
+        record: Record = typed_json.decode(content, Record)
+    except msgspec.MsgspecError:
+        return NEVER_LOOKED
     return record

@@ -31,7 +31,13 @@ WRAPPED = {
         "undefine",
     ),
     ("vgpuctl.guests.networks", "LibvirtNetworks"): ("ensure", "remove"),
-    ("vgpuctl.guests.storage", "Storage"): ("create_disk", "create_image", "create_overlay", "delete_volume"),
+    ("vgpuctl.guests.storage", "Storage"): (
+        "copy_volume",
+        "create_disk",
+        "create_image",
+        "create_overlay",
+        "delete_volume",
+    ),
     ("vgpuctl.ovn.northbound", "Northbound"): ("apply",),
 }
 

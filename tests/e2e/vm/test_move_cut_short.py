@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A move that is killed, or whose host reboots under it, leaves the VM whole on one of the two hosts."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.operator import Operator
+from tests.e2e.witness import FleetWitness
+from tests.lab.simulated_fixtures import need_simulated
+from vgpuctl.guests.storage import Storage
+
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
+ACME = ("--tenant", "acme")
+CREATE = ("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--memory", "96MiB", "--vcpus", "1", "--network", "none",
+          "--disk", "64MiB", "--hostname", "h")  # fmt: skip
+MOVE = ("move-vm", "web", *ACME, "--shutdown-timeout", "0")
+HOSTS = ("sim-001", "sim-002")
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
+    """Two equal hosts with one A40 each, which are declared: a reboot takes their VFs, and apply-hosts makes them."""
+    need_simulated()
+    fleet = layout_fleet(tmp_path_factory.mktemp("cut"), 2, "a40")
+    layout = {"gpus": [{"match": "all", "kind": "vgpu"}]}
+    fleet.declare(sim_001=layout, sim_002=layout)
+    fleet.operator.does("apply-hosts")
+    fleet.operator.does("create-tenant", "acme")
+    fleet.operator.does("list-gpus", "--refresh")
+    yield fleet
+    lab.simulated.down(folder=fleet.folder)
+
+
+@pytest.fixture(scope="module")
+def operator(hosts: LayoutFleet) -> Operator:
+    return hosts.operator
+
+
+@pytest.fixture(scope="module")
+def fleet_witness(hosts: LayoutFleet) -> FleetWitness:
+    return FleetWitness(hosts.folder)
+
+
+def _volumes(operator: Operator) -> list[str]:
+    found = []
+    for host in HOSTS:
+        with libvirt_of(operator.inventory, host) as there:
+            storage = Storage(there)
+            storage.ensure_pool("default")
+            found += [f"{host} {one.name}" for one in storage.volumes("default")]
+    return found
+
+
+def _steps(operator: Operator) -> int:
+    operator.does(*CREATE)
+    done = operator.run("0", *MOVE, program=KILLED_RUN)
+    assert done.code == 0, done.err
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+    return int(done.err.splitlines()[-1])
+
+
+def _is_whole(operator: Operator, text: str) -> None:
+    """One VM, on one host, with its shares and one copy of each volume, which starts where it is not running."""
+    operator.does("repair")
+    assert operator.json("repair") == [], text
+    operator.does("start-vm", "web", *ACME)
+    (listed,) = operator.json("list-vms", "--refresh")
+    host, uuid = listed["vm"]["host"], listed["vm"]["uuid"]
+    assert (listed["vm"]["state"], listed["observed"]) == ("running", "running"), text
+    assert [(one["host"], one["state"]) for one in listed["leases"]] == [(host, "running")], text
+    operator.does("gc", "--yes")
+    assert sorted(_volumes(operator)) == [f"{host} {uuid}-seed.iso", f"{host} {uuid}.qcow2"], text
+    with libvirt_of(operator.inventory, next(one for one in HOSTS if one != host)) as there:
+        assert there.domains() == [], text
+
+
+def _cut_each(operator: Operator, cut: Callable[[int], None], *, step: int) -> None:
+    before = _volumes(operator)
+    count = _steps(operator)
+    assert count > 20
+    for number in range(1, count, step):
+        operator.does(*CREATE)
+        cut(number)
+        _is_whole(operator, f"after side effect {number} of {count}")
+        operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+        for one in operator.json("list-reservations"):
+            operator.does("cancel-reservation", one["name"], *ACME)
+        assert _volumes(operator) == before, f"after side effect {number} something leaked"
+        assert operator.json("gc", "--dry-run", "--kind", "vgpu", "--kind", "domain") == []
+
+
+def test_a_move_that_is_killed_anywhere_leaves_one_whole_vm(operator: Operator, fleet_witness: FleetWitness) -> None:
+    def kill(number: int) -> None:
+        done = operator.run(str(number), *MOVE, program=KILLED_RUN)
+        assert done.code == -9, done.err
+
+    before = fleet_witness.state()
+    _cut_each(operator, kill, step=4)
+    assert fleet_witness.state() == before
+
+
+def test_a_move_whose_hosts_reboot_under_it_leaves_one_whole_vm(operator: Operator, hosts: LayoutFleet) -> None:
+    def reboot(number: int) -> None:
+        run = operator.start(f"stop:{number}", *MOVE, program=KILLED_RUN)
+        _wait_until_stopped(run.pid)
+        for host in HOSTS:
+            lab.simulated.reboot(host, folder=hosts.folder)
+        run.send_signal(signal.SIGCONT)
+        _out, err = run.communicate(timeout=300)
+        assert "Traceback" not in err, err
+        operator.does("apply-hosts")
+
+    _cut_each(operator, reboot, step=11)
+
+
+def _wait_until_stopped(pid: int) -> None:
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if state in ("T", "Z"):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process {pid} did not stop")

@@ -157,6 +157,17 @@ def _pci_address(attributes: Mapping[str, str]) -> str:
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
+def network_interfaces(xml: str) -> list[tuple[str, str]]:
+    """MAC address and libvirt network of each interface that is in one, in their order."""
+    interfaces = read_xml(xml).findall("devices/interface[@type='network']")
+    pairs = [(one.find("mac"), one.find("source")) for one in interfaces]
+    return [
+        (mac.get("address", ""), source.get("network", ""))
+        for mac, source in pairs
+        if mac is not None and source is not None
+    ]
+
+
 def serial_log_path(xml: str) -> str | None:
     """Give the file into which the guest's first serial port is logged; None when it is not."""
     log = read_xml(xml).find("devices/serial/log")

@@ -76,6 +76,14 @@ class LibvirtNetworks:
             handle.undefine()
         return True
 
+    def addresses(self, network: Network) -> dict[str, str]:
+        """The DHCP entries that the host has for a network: MAC address → address; none where it is not there."""
+        handle = self._find(network.label)
+        if handle is None:
+            return {}
+        with translated(f"read network {network.label} on {self._hypervisor.host}", NetworkRejected):
+            return read_entries(handle.XMLDesc(0)) if handle.UUIDString() == network.id else {}
+
     def made(self) -> list[MadeNetwork]:
         """The networks that vgpuctl made, whoever's store: the bridge's name derives from the network's UUID."""
         with translated(f"list the networks on {self._hypervisor.host}", NetworkRejected):

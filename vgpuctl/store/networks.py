@@ -131,12 +131,16 @@ class NetworkRows(TenantRows):
     def add_port(self, network: Network, vm_uuid: str, position: int = 0) -> Port:
         """Give a VM a place in a network, until its row is deleted. Raises as free_port does."""
         port = self.free_port(network, vm_uuid, position)
-        self._hold_address(network.id, port.address, AddressKind.PORT, port.id)
+        self.restore_port(port)
+        return port
+
+    def restore_port(self, port: Port) -> None:
+        """Note the place in a network that a VM has. Raises ConcurrentChange when another has it in the store."""
+        self._hold_address(port.network_id, port.address, AddressKind.PORT, port.id)
         self._write(
             insert(_PORTS).values(**msgspec.to_builtins(port)),
-            conflict=f"interface {position} of VM {vm_uuid}, or {port.address}, was given by another run",
+            conflict=f"interface {port.position} of VM {port.vm_uuid}, or {port.address}, was given by another run",
         )
-        return port
 
     def ports(self, network_id: str | None = None, vm_uuid: str | None = None) -> list[Port]:
         """Ports of a network, a VM, or all; by network and address."""

@@ -45,14 +45,15 @@ def rehearsal(
     operator, backup = fleet_operator, tmp_path_factory.mktemp("backups") / "backup"
     operator.does("create-tenant", "acme")
     before = fleet_witness.state()
+    operator.does("create-network", "front", "--tenant", "acme", "--cidr", "10.7.0.0/24", "--host", "sim-001")
     for name in ("stays", "gone", "changes"):
         operator.does("create-vm", name, *ON_1, *SIZE, *(("--disk", "8MiB") if name == "gone" else ()))
     operator.does("create-vm", "moves", "--host", "sim-001", *SIZE)
     operator.does("backup-store", str(backup))
 
     operator.does("delete-vm", "gone", "--tenant", "acme", *FREE)
-    for name in ("late", "late-and-off"):
-        operator.does("create-vm", name, *ON_1, *SIZE, "--disk", "8MiB")
+    operator.does("create-vm", "late", *ON_1, *SIZE[:-1], "front", "--disk", "8MiB")
+    operator.does("create-vm", "late-and-off", *ON_1, *SIZE, "--disk", "8MiB")
     operator.does("stop-vm", "late-and-off", "--tenant", "acme", "--timeout", "0")
     operator.does("create-tenant", "newcomer")
     operator.does("create-vm", "first", *ON_1, *SIZE[2:], "--tenant", "newcomer")
@@ -119,9 +120,10 @@ def test_the_rehearsal_ends_with_a_true_store_and_nothing_lost(rehearsal: Rehear
         "acme/moves": "moved-vm",
         "acme/changes": "other-shares",
         "sim-001/network/acme.back": "unknown-object",
+        "sim-001/acme.front": "network",
     }
     early = operator.is_refused("reconcile-store", "--done")
-    assert "8 differences" in early["message"] and len(early["context"]) == 8
+    assert "9 differences" in early["message"] and len(early["context"]) == 9
     wrong = operator.is_refused("reconcile-store", "--forget", "acme/stays")
     assert wrong["reference"] == "not-found"
 
@@ -141,6 +143,8 @@ def test_the_rehearsal_ends_with_a_true_store_and_nothing_lost(rehearsal: Rehear
     vms: list[dict[str, Any]] = operator.json("list-vms")
     assert {vm["vm"]["uuid"]: f"{vm['vm']['request']['tenant']}.{vm['vm']['request']['name']}" for vm in vms} == domains
     assert operator.json("repair") == []
+    ports = operator.json("show-network", "front", "--tenant", "acme")["ports"]
+    assert [one["port"]["address"] for one in ports] == ["10.7.0.2"], "the network keeps the address of a VM made later"
     left = [one for one in operator.json("gc", "--dry-run") if one["left"] is None]
     assert [(one["kind"], one["name"]) for one in left] == [("network", "acme.back")]
     assert [one["kind"] for one in operator.json("list-events") if one["kind"].startswith("store-")] == [

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import StateError, UsageError
-from vgpuctl.guests.domain_facts import DomainFact, DomainState
+from vgpuctl.guests.domain_facts import DomainFact, DomainState, network_interfaces
 from vgpuctl.guests.domain_shape import domain_shape
+from vgpuctl.guests.networks import LibvirtNetworks
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.lease import Lease, LeaseState, Share
+from vgpuctl.model.network import NetworkState, Port
 from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
 from vgpuctl.quota.resources import format_amount
@@ -43,11 +45,16 @@ class Owner:
 
 @dataclass(frozen=True)
 class AdoptedVm:
-    """One VM with its leases. is_new: False when an earlier run, or create-vm, has it in the store already."""
+    """One VM with its leases.
+
+    is_new: False when an earlier run, or create-vm, has it in the store already. ports: its places in networks of the
+    store, where vgpuctl made its domain.
+    """
 
     vm: Vm
     leases: tuple[Lease, ...]
     is_new: bool
+    ports: tuple[Port, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -214,7 +221,8 @@ class _Domains:
         return self._vm(domain, tenant, vm_name, shares)
 
     def _vm(self, domain: DomainFact, tenant: str, name: str, shares: Sequence[Share]) -> AdoptedVm:
-        shape = domain_shape(self._host.hypervisor.xml(domain.name) or "<domain/>")
+        xml = self._host.hypervisor.xml(domain.name) or "<domain/>"
+        shape = domain_shape(xml)
         runs = domain.state is DomainState.RUNNING
         request = VmRequest(
             name,
@@ -235,7 +243,21 @@ class _Domains:
             Lease(str(uuid.uuid4()), vm.uuid, tenant, name, self._host.name, index, one, state)
             for index, one in enumerate(shares)
         )
-        return AdoptedVm(vm, tuple(leases), is_new=True)
+        ports = () if domain.metadata is None else self._ports(vm, xml)
+        return AdoptedVm(vm, tuple(leases), is_new=True, ports=ports)
+
+    def _ports(self, vm: Vm, xml: str) -> tuple[Port, ...]:
+        """The VM's places in the host's networks, with the addresses that the networks promise to its interfaces."""
+        networks = {
+            one.label: one for one in self._session.networks(host=self._host.name) if one.state is NetworkState.READY
+        }
+        found = []
+        for position, (mac, label) in enumerate(network_interfaces(xml)):
+            network = networks.get(label)
+            address = None if network is None else LibvirtNetworks(self._host.hypervisor).addresses(network).get(mac)
+            if network is not None and address is not None:
+                found.append(Port(str(uuid.uuid4()), network.id, vm.uuid, position, mac, address))
+        return tuple(found)
 
 
 def _save(services: Services, name: str, facts: HostFacts, new: Sequence[AdoptedVm], generation: int) -> None:
@@ -247,6 +269,8 @@ def _save(services: Services, name: str, facts: HostFacts, new: Sequence[Adopted
         session.reserve(name, generation, [lease for one in new for lease in one.leases])
         for one in new:
             session.add_vm(one.vm)
+            for port in one.ports:
+                session.restore_port(port)
             detail = f"domain {one.vm.domain_name}"
             session.add_vm_event(EventKind.VM_ADOPTED, one.vm, detail, after=values_of(one.vm, one.leases))
         for tenant in sorted({one.vm.request.tenant for one in new}):

@@ -34,13 +34,13 @@ class DiscrepancyKind(StrEnum):
     MOVED_VM = "moved-vm"
     OTHER_SHARES = "other-shares"
     UNKNOWN_OBJECT = "unknown-object"
+    NETWORK = "network"
     STATE = "state"
     UNRECORDED = "unrecorded"
-    NETWORK = "network"
     QUEUED = "queued"
 
 
-_ACCEPTABLE = (DiscrepancyKind.UNKNOWN_VM, DiscrepancyKind.UNKNOWN_OBJECT)
+_ACCEPTABLE = (DiscrepancyKind.UNKNOWN_VM, DiscrepancyKind.UNKNOWN_OBJECT, DiscrepancyKind.NETWORK)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,8 @@ def _compare(services: Services, domains: _Domains, failures: _Failures, accept:
     objects, more = _unknown_objects(services, {name for name, _error in failures})
     found += objects
     for subject, where, what, _outcome in repair_networks(services, busy=(), dry_run=True):
-        found.append(Discrepancy(DiscrepancyKind.NETWORK, f"{where}/{subject}", what, "repair makes it so", False))
+        todo = f"adopt its VMs; vgpuctl reconcile-store --accept {where}/{subject} lets repair bring it to the store"
+        found.append(Discrepancy(DiscrepancyKind.NETWORK, f"{where}/{subject}", what, todo, True))
     for entry_name, names in queued:
         todo = "the controller starts it; `vgpuctl leave-queue` if it was served since the backup"
         found.append(

@@ -24,8 +24,8 @@ class Step:
     """One changing command of the scenario.
 
     kind, subject: of the event that it must leave. first: what else has to be done before. where: `main`, the store of
-    the scenario; `other`, a new one that knows the tenants only; `restored`, the copy that restore-store makes; or
-    `postgresql`.
+    the scenario; `owner`, the same as the owner of the database; `other` and `forgetful`, new stores that know the
+    tenants only; `restored`, the copy that restore-store makes; or `postgresql`.
     """
 
     arguments: str
@@ -138,14 +138,14 @@ SCENARIO = (
     Step("adopt-host sim-001 --vm acme.waits=acme/waits", EventKind.VM_ADOPTED, "acme.waits", where="other"),
     Step("repair", EventKind.VM_REPAIRED, "acme.waits", _power_off),
     # The store
-    Step("backup-store {home}/backup", EventKind.STORE_BACKED_UP, "store"),
+    Step("backup-store {home}/backup", EventKind.STORE_BACKED_UP, "store", where="owner"),
     Step("restore-store {home}/backup --yes", EventKind.STORE_RESTORED, "store", where="restored"),
     Step("reconcile-store --done", EventKind.STORE_RECONCILED, "store", where="restored"),
     Step("grant-store --role walker --as operator", EventKind.ROLE_GRANTED, "walker", where="postgresql"),
     # What one store made is garbage for another.
     Step("gc --yes --kind domain", EventKind.GARBAGE_DELETED, "acme.waits", where="forgetful"),
     Step("offboard-tenant acme --yes --timeout 0", EventKind.TENANT_OFFBOARDED, "acme"),
-    Step("prune-events --older-than 0.001s --yes", EventKind.EVENTS_PRUNED, "events"),
+    Step("prune-events --older-than 0.001s --yes", EventKind.EVENTS_PRUNED, "events", where="owner"),
 )
 
 READING = {

@@ -118,12 +118,8 @@ def adopt_host(
         described = layout_as_found(facts, leases, shares, foreign)
         new = [one for one in vms if one.is_new]
         if not dry_run:
-            _save(services, name, facts, new, found.generation)
+            _save(services, name, facts, new, idle, found.generation)
             _note_shares(services, name, facts, idle)
-            if new or idle:
-                after = {"vms": [one.vm.label for one in new], "shares": [one.vfio_device for one in idle]}
-                with services.store.transaction() as session:
-                    session.add_event(EventKind.HOST_ADOPTED, name, host=name, after=after)
     layout = HostLayout(gpus=described.entries)
     left = [*found.left, *(LeftAlone(gpu, reason) for gpu, reason in described.left)]
     return Adoption(
@@ -260,10 +256,20 @@ class _Domains:
         return tuple(found)
 
 
-def _save(services: Services, name: str, facts: HostFacts, new: Sequence[AdoptedVm], generation: int) -> None:
+def _save(
+    services: Services,
+    name: str,
+    facts: HostFacts,
+    new: Sequence[AdoptedVm],
+    idle: Sequence[ExistingVgpu],
+    generation: int,
+) -> None:
     """Add everything at once: a killed run has adopted all VMs or none. Quotas count them and refuse nothing."""
     with services.store.transaction() as session:
         note_facts(session, name, facts)
+        if new or idle:
+            after = {"vms": [one.vm.label for one in new], "shares": [one.vfio_device for one in idle]}
+            session.add_event(EventKind.HOST_ADOPTED, name, host=name, after=after)
         if not new:
             return
         session.reserve(name, generation, [lease for one in new for lease in one.leases])

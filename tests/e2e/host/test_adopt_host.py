@@ -194,7 +194,7 @@ def test_a_killed_adoption_is_finished_by_the_same_command(
     done = whole.run("0", *ADOPT, "--json", program=KILLED_RUN)
     wanted = summary(json.loads(done.out))
     count = int(done.err.splitlines()[-1])
-    assert count == 5, "begun, adopted, one share noted, said, ended"
+    assert count == 4, "begun, adopted and said so, one share noted, ended"
     for number in range(1, count):
         operator = fresh(str(number))
         assert operator.run(str(number), *ADOPT, program=KILLED_RUN).code == -9

@@ -55,6 +55,11 @@ def existing_vgpus(gpu: Gpu) -> list[ExistingVgpu]:
     return [vgpu for kind in VGPU_KINDS for vgpu in kind.existing(gpu)]
 
 
+def has_mdevs_on_vfs(gpu: Gpu) -> bool:
+    """True if the GPU's vGPUs are mdevs on VFs, which another kernel may turn into something else."""
+    return str(mdev.ON_VF.sharing) in gpu.sharing
+
+
 def live_gpu(gpu: Gpu, facts: HostFacts) -> LiveGpu:
     """A GPU of these facts with its vGPUs."""
     return LiveGpu(gpu, facts, tuple(existing_vgpus(gpu)))

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.sharing.kinds import has_mdevs_on_vfs
 
 _FABRIC_MANAGER = "nvidia-fabricmanager"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
@@ -49,7 +49,7 @@ def host_changes(facts: HostFacts, target: UpgradeTarget) -> tuple[HostChange, .
 
 def _of_gpu(gpu: Gpu, target: UpgradeTarget) -> list[tuple[str, str]]:
     found = []
-    if target.kernel is not None and Sharing.MDEV_VF.value in gpu.sharing:
+    if target.kernel is not None and has_mdevs_on_vfs(gpu):
         found.append(_framework(target.kernel))
     if gpu.mig is not None and gpu.mig.current and gpu.mig.instances:
         count = len(gpu.mig.instances)
@@ -82,7 +82,7 @@ def _framework(kernel: str) -> tuple[str, str]:
     """
     todo = (
         "stop every VM of the GPU with its shares released, and start it after the upgrade: its domain gets the VF "
-        "instead of the mdev; on the first host check that `vgpuctl list-gpus --refresh` says vf-profile"
+        "instead of the mdev; look at the first host with `vgpuctl list-gpus --refresh` before the others"
     )
     if _is_vendor_specific(kernel):
         return f"vGPUs are mdevs on VFs now, and with {kernel} expected as VFs of the vendor-specific framework", todo

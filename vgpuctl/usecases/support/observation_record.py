@@ -26,6 +26,7 @@ from vgpuctl.errors import (
 from vgpuctl.guests.domain_facts import DomainState, NamedState
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.sharing.kinds import existing_vgpus
 
 ABSENT = "absent"
 """libvirt answered that it has no such domain."""
@@ -237,6 +238,13 @@ def _holders(facts: HostFacts, share: Share) -> Sequence[Holder] | None:
             return gpu.holders
         else:
             for vf in gpu.vfs:
-                if vf.address == share.function and share.type_id in (None, vf.current_type):
+                if vf.address == share.function and _is_made(gpu, share):
                     return vf.holders
     return None
+
+
+def _is_made(gpu: Gpu, share: Share) -> bool:
+    """True if a VF carries the share's vGPU; a plain VF carries none."""
+    if share.type_id is None:
+        return True
+    return any((one.function, one.type_id) == (share.function, share.type_id) for one in existing_vgpus(gpu))

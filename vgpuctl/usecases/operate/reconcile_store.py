@@ -6,7 +6,7 @@ only by name. The mark of the restore stands until every host has answered and n
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from vgpuctl.errors import NotFound, StateError, VgpuctlError
@@ -84,7 +84,7 @@ def reconcile_store(
     domains, failures = _read_hosts(services)
     found = _compare(services, domains, failures, accept)
     if forget:
-        _forget(services, forget, found.discrepancies)
+        _forget(services, forget, found)
         found = _compare(services, domains, failures, accept)
     unknown = sorted(set(accept) - {one.name for one in found.discrepancies if one.kind in _ACCEPTABLE})
     if unknown:
@@ -137,8 +137,10 @@ def _compare(services: Services, domains: _Domains, failures: _Failures, accept:
         mark, vms, leases = session.restore_mark(), session.vms(), session.leases()
         tenants = {tenant.name for tenant in session.tenants()}
         queued = [(entry.name, [f"{one.tenant}/{one.name}" for one in entry.requests]) for entry in session.queue()]
-    found = _unknown_vms(domains, {vm.uuid for vm in vms}, tenants)
-    found += [one for vm in vms for one in _vm(vm, [x for x in leases if x.vm_uuid == vm.uuid], domains, failures)]
+    known = {vm.uuid for vm in vms}
+    found = _unknown_vms(domains, known, tenants)
+    for vm in vms:
+        found += compare_vm(vm, [one for one in leases if one.vm_uuid == vm.uuid], domains, failures, known)
     objects, more = _unknown_objects(services, {name for name, _error in failures})
     found += objects
     for subject, where, what, _outcome in repair_networks(services, busy=(), dry_run=True):
@@ -149,10 +151,11 @@ def _compare(services: Services, domains: _Domains, failures: _Failures, accept:
         found.append(
             Discrepancy(DiscrepancyKind.QUEUED, ", ".join(names), f"{entry_name} is in the queue", todo, False)
         )
-    known = tuple(
-        Discrepancy(one.kind, one.name, one.found, "accepted", False) if one.name in accept else one for one in found
+    decided = tuple(
+        replace(one, todo="accepted", is_open=False) if one.kind in _ACCEPTABLE and one.name in accept else one
+        for one in found
     )
-    return Reconciliation(mark, known, failures + more)
+    return Reconciliation(mark, decided, failures + more)
 
 
 def _unknown_vms(domains: _Domains, known: Collection[str], tenants: Collection[str]) -> list[Discrepancy]:
@@ -170,8 +173,10 @@ def _unknown_vms(domains: _Domains, known: Collection[str], tenants: Collection[
     return found
 
 
-def _vm(vm: Vm, leases: Sequence[Lease], domains: _Domains, failures: _Failures) -> list[Discrepancy]:
-    """The differences of one VM of the store."""
+def compare_vm(
+    vm: Vm, leases: Sequence[Lease], domains: _Domains, failures: _Failures, known: Collection[str]
+) -> list[Discrepancy]:
+    """The differences of one VM of the store. domains: by host that answered. known: UUIDs of the store's VMs."""
     name = f"{vm.request.tenant}/{vm.request.name}"
     forget = f"vgpuctl reconcile-store --forget {name}"
     where = {host: one for host, there in domains.items() for one in there if one.uuid == vm.uuid}
@@ -188,9 +193,11 @@ def _vm(vm: Vm, leases: Sequence[Lease], domains: _Domains, failures: _Failures)
         if failures:
             text += f", nor has any other host that answered ({len(failures)} did not)"
         return [Discrepancy(DiscrepancyKind.MISSING_VM, name, text, forget, True)]
-    if not _has_its_shares(here, leases):
+    user = _user_of(leases, [one for one in domains[vm.host] if one.uuid != vm.uuid], known)
+    if user is not None or not _has_its_shares(here, leases):
         todo = f"{forget}; vgpuctl adopt-host {vm.host} --vm {here.name}={name}"
-        text = f"{vm.host}: its domain has other devices than its leases"
+        text = "its domain has other devices than its leases" if user is None else f"a device of its leases is {user}'s"
+        text = f"{vm.host}: {text}"
         return [Discrepancy(DiscrepancyKind.OTHER_SHARES, name, text, todo, True)]
     if vm.state in _UNSETTLED:
         text, todo = f"the store says {vm.state}, libvirt {here.state}", "--done notes what libvirt says"
@@ -209,6 +216,16 @@ def _has_its_shares(domain: DomainFact, leases: Sequence[Lease]) -> bool:
     return leased <= has and (not domain.state.is_active() or has <= leased | companions)
 
 
+def _user_of(leases: Sequence[Lease], others: Sequence[DomainFact], known: Collection[str]) -> str | None:
+    """Another domain that has a device of these leases by now: it runs, or it is of vgpuctl and new to the store."""
+    leased = {lease.share.vfio_device for lease in leases}
+    for other in others:
+        is_new = other.metadata is not None and other.uuid not in known
+        if leased & {hostdev.device for hostdev in other.hostdevs} and (other.state.is_active() or is_new):
+            return other.name
+    return None
+
+
 def _unknown_objects(services: Services, silent: Collection[str]) -> tuple[list[Discrepancy], _Failures]:
     """What gc would find besides domains. What it would never delete needs no decision."""
     found = []
@@ -222,15 +239,21 @@ def _unknown_objects(services: Services, silent: Collection[str]) -> tuple[list[
     return found, tuple((host, error) for host, error in search.failures if host not in silent)
 
 
-def _forget(services: Services, names: Sequence[str], discrepancies: Sequence[Discrepancy]) -> None:
+def _forget(services: Services, names: Sequence[str], comparison: Reconciliation) -> None:
     """Take VMs out of the store that the hosts do not have as it says. No host is changed."""
     kinds = (DiscrepancyKind.MISSING_VM, DiscrepancyKind.MOVED_VM, DiscrepancyKind.OTHER_SHARES)
-    open_ = {one.name: one for one in discrepancies if one.kind in kinds}
+    open_ = {one.name: one for one in comparison.discrepancies if one.kind in kinds}
     for name in names:
         if name not in open_:
             raise NotFound(
                 f"{name} is not a VM that is missing, moved or has other shares",
                 hint="`vgpuctl reconcile-store` lists them; a VM that is there is deleted by `vgpuctl delete-vm`",
+            )
+        if open_[name].kind is DiscrepancyKind.MISSING_VM and comparison.failures:
+            raise StateError(
+                f"{name} may be on a host that did not answer",
+                context=[f"{host}: {error.said_of(host)}" for host, error in comparison.failures],
+                hint="repair the host, or take it out of the inventory when it is gone for good",
             )
     with services.store.transaction() as session:
         _require_mark(session)

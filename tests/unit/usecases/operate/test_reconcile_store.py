@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One VM of a restored store against the domains of its host."""
+
+import pytest
+
+from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.errors import HostUnreachable, VgpuctlError
+from vgpuctl.guests.domain_facts import DomainFact, DomainState, HostdevFact
+from vgpuctl.guests.metadata import DomainMetadata
+from vgpuctl.model.lease import Lease, LeaseState, Share
+from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.usecases.operate.reconcile_store import compare_vm
+
+MINE, OTHER = "0000:41:00.4", "0000:41:00.5"
+RUNNING, OFF = DomainState.RUNNING, DomainState.SHUT_OFF
+
+
+def _domain(uuid: str, state: DomainState, *devices: str, ours: bool = True) -> DomainFact:
+    metadata = DomainMetadata("acme", uuid, "gpu1", "{}") if ours else None
+    return DomainFact(uuid, uuid, state, metadata, tuple(HostdevFact("pci", one, None, False) for one in devices))
+
+
+_FOREIGN = _domain("x", RUNNING, MINE, ours=False)
+
+
+def _lease(device: str) -> Lease:
+    share = Share("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", device, "562")
+    return Lease("l", "web", "acme", "web", "gpu1", 0, share, LeaseState.RUNNING)
+
+
+def _found(
+    state: VmState, here: list[DomainFact], *, elsewhere: tuple[DomainFact, ...] = (), silent: bool = False
+) -> list[tuple[str, bool]]:
+    vm = Vm("web", VmRequest("web", "acme"), "gpu1", state)
+    failures: tuple[tuple[str, VgpuctlError], ...] = (("gpu3", HostUnreachable("no answer")),) if silent else ()
+    found = compare_vm(vm, [_lease(MINE)], {"gpu1": here, "gpu2": elsewhere}, failures, {"web", "db"})
+    assert all(one.todo for one in found)
+    return [(str(one.kind), one.is_open) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("state", "here", "found"),
+    [
+        (VmState.RUNNING, [_domain("web", RUNNING, MINE)], []),
+        (VmState.STOPPED, [_domain("web", OFF, MINE)], []),
+        (VmState.RUNNING, [], [("missing-vm", True)]),
+        (VmState.RUNNING, [_domain("web", RUNNING, OTHER)], [("other-shares", True)]),
+        (VmState.RUNNING, [_domain("web", RUNNING, MINE, OTHER)], [("other-shares", True)]),
+        (VmState.RUNNING, [_domain("web", OFF, MINE)], [("state", False)]),
+        (VmState.CREATING, [_domain("web", RUNNING, MINE)], [("state", False)]),
+        (VmState.DELETING, [_domain("web", OFF, MINE)], [("state", False)]),
+        # Its device has gone to another VM, and its own domain still names it.
+        (VmState.STOPPED, [_domain("web", OFF, MINE), _domain("late", RUNNING, MINE)], [("other-shares", True)]),
+        (VmState.STOPPED, [_domain("web", OFF, MINE), _domain("late", OFF, MINE)], [("other-shares", True)]),
+        (
+            VmState.STOPPED,
+            [_domain("web", OFF, MINE), _domain("x", RUNNING, MINE, ours=False)],
+            [("other-shares", True)],
+        ),
+        # What is off and known, or of others, is no proof.
+        (VmState.STOPPED, [_domain("web", OFF, MINE), _domain("db", OFF, MINE)], []),
+        (VmState.STOPPED, [_domain("web", OFF, MINE), _domain("x", OFF, MINE, ours=False)], []),
+    ],
+)
+def test_what_a_host_says_of_a_vm(state: VmState, here: list[DomainFact], found: list[tuple[str, bool]]) -> None:
+    assert _found(state, here) == found
+
+
+def test_a_vm_on_another_host_has_moved_and_a_silent_host_proves_nothing_gone() -> None:
+    assert _found(VmState.RUNNING, [], elsewhere=(_domain("web", RUNNING, OTHER),)) == [("moved-vm", True)]
+    assert _found(VmState.RUNNING, [], silent=True) == [("missing-vm", True)]

@@ -161,10 +161,15 @@ def test_the_rehearsal_ends_with_a_true_store_and_nothing_lost(rehearsal: Rehear
     assert operator.json("list-vms") == []
 
 
-def test_a_standby_that_may_lack_commits_is_marked_by_hand(rehearsal: Rehearsal) -> None:
+def test_a_standby_that_may_lack_commits_is_marked_by_hand(rehearsal: Rehearsal, tmp_path: Path) -> None:
     operator = rehearsal.operator
     operator.does("reconcile-store", "--begin")
     assert operator.is_refused("set-quota", "acme", "vms=9")["reference"] == "store-not-reconciled"
     assert "marked already" in operator.is_refused("reconcile-store", "--begin")["message"]
-    operator.does("reconcile-store", "--done")
+    dead = tmp_path / "inventory.yml"
+    dead.write_text("{all: {hosts: {gone-1: {ansible_host: 127.0.0.1, ansible_port: 1}}}}")
+    both = ("-i", str(operator.inventory), "-i", str(dead))
+    silent = operator.is_refused("reconcile-store", *both, "--done")
+    assert silent["context"] and silent["context"][0].startswith("gone-1: ")
+    operator.does("reconcile-store", *both, "--done", "--accept", "gone-1")
     operator.does("set-quota", "acme", "vms=9")

@@ -18,7 +18,10 @@ from vgpuctl.model.times import format_time
     help="Drop a VM from the store that the hosts no longer have as it says; several times.",
 )
 @click.option(
-    "--accept", multiple=True, metavar="NAME", help="Count this difference as looked at, with --done; several times."
+    "--accept",
+    multiple=True,
+    metavar="NAME",
+    help="Accept this difference, or leave this dead host out, with --done; several times.",
 )
 @click.option("--begin", is_flag=True, help="Mark a store that is older than the hosts without a restore.")
 @click.option("--done", is_flag=True, help="Say that the store is reconciled; refused while a difference is open.")

@@ -78,15 +78,18 @@ def reconcile_store(
 ) -> Reconciliation:
     """Compare, and forget VMs of the store that the hosts no longer have as it says.
 
-    forget: `TENANT/VM`. accept: names of differences that need no more decision. done: lift the mark of the restore.
+    forget: `TENANT/VM`. accept: names of differences that need no more decision, and hosts gone for good. done: lift
+    the mark of the restore.
     Raises NotFound for a name that is no open difference, StateError when something is open or a host did not answer.
     """
-    domains, failures = _read_hosts(services)
+    domains, silent = _read_hosts(services)
+    failures = tuple((name, error) for name, error in silent if name not in accept)
     found = _compare(services, domains, failures, accept)
     if forget:
         _forget(services, forget, found)
         found = _compare(services, domains, failures, accept)
-    unknown = sorted(set(accept) - {one.name for one in found.discrepancies if one.kind in _ACCEPTABLE})
+    answerless = {name for name, _error in silent}
+    unknown = sorted(set(accept) - answerless - {one.name for one in found.discrepancies if one.kind in _ACCEPTABLE})
     if unknown:
         raise NotFound(
             f"there is no {' or '.join(_ACCEPTABLE)} {unknown[0]}", hint="`vgpuctl reconcile-store` lists them"
@@ -141,7 +144,7 @@ def _compare(services: Services, domains: _Domains, failures: _Failures, accept:
     found = _unknown_vms(domains, known, tenants)
     for vm in vms:
         found += compare_vm(vm, [one for one in leases if one.vm_uuid == vm.uuid], domains, failures, known)
-    objects, more = _unknown_objects(services, {name for name, _error in failures})
+    objects, more = _unknown_objects(services, set(services.inventory.select(None)) - set(domains))
     found += objects
     for subject, where, what, _outcome in repair_networks(services, busy=(), dry_run=True):
         todo = f"adopt its VMs; vgpuctl reconcile-store --accept {where}/{subject} lets repair bring it to the store"
@@ -253,7 +256,7 @@ def _forget(services: Services, names: Sequence[str], comparison: Reconciliation
             raise StateError(
                 f"{name} may be on a host that did not answer",
                 context=[f"{host}: {error.said_of(host)}" for host, error in comparison.failures],
-                hint="repair the host, or take it out of the inventory when it is gone for good",
+                hint="repair the host; `--accept HOST` says that it is gone for good",
             )
     with services.store.transaction() as session:
         _require_mark(session)

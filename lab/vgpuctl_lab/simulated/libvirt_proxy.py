@@ -59,7 +59,6 @@ _WRITES_TO_DISK = (
     Procedure.STORAGE_VOL_CREATE_XML,
     Procedure.STORAGE_VOL_CREATE_XML_FROM,
 )
-_STREAMS = (Procedure.STORAGE_VOL_UPLOAD, Procedure.STORAGE_VOL_DOWNLOAD)
 _STARTS = (Procedure.DOMAIN_CREATE, Procedure.DOMAIN_CREATE_WITH_FLAGS)
 _ENDS = (
     Procedure.DOMAIN_DESTROY,
@@ -122,7 +121,7 @@ class LibvirtProxy:
                 elif packet.kind == Kind.STREAM:
                     self._take_stream(packet, streams, writer)
                 elif packet.kind == Kind.CALL:
-                    if packet.program == REMOTE_PROGRAM and packet.procedure in _STREAMS:
+                    if packet.is_upload or packet.is_copy:
                         streams.add(packet.serial)
                     task = asyncio.create_task(self._answer(packet, writer))
                     tasks.add(task)
@@ -171,7 +170,7 @@ class LibvirtProxy:
             writer.transport.abort()
             return
         _send(writer, answer)
-        if packet.program == REMOTE_PROGRAM and packet.procedure == Procedure.STORAGE_VOL_DOWNLOAD:
+        if packet.is_copy:
             # The end of the data comes at once: the test driver has none.
             _send(writer, Packet(packet.program, packet.procedure, Kind.STREAM, packet.serial, Status.CONTINUE))
 
@@ -182,7 +181,8 @@ class LibvirtProxy:
             return self._refuse_for_want_of_space
         works: dict[int, Callable[[Packet], Awaitable[Packet]]] = {
             Procedure.AUTH_LIST: self._list_no_authentication,
-            **dict.fromkeys(_STREAMS, self._say_ok),
+            Procedure.STORAGE_VOL_UPLOAD: self._say_ok,
+            Procedure.STORAGE_VOL_DOWNLOAD: self._say_ok if packet.is_copy else self._forward,
             Procedure.DOMAIN_CREATE_XML: self._create,
             Procedure.DOMAIN_GET_XML_DESC: self._describe,
             **dict.fromkeys(_ANSWERED_HERE, self._say_ok),

@@ -77,6 +77,19 @@ class Packet:
     body: bytes = b""
     version: int = VERSION
 
+    @property
+    def is_upload(self) -> bool:
+        """True if it asks to fill a volume."""
+        return self.program == REMOTE_PROGRAM and self.procedure == Procedure.STORAGE_VOL_UPLOAD
+
+    @property
+    def is_copy(self) -> bool:
+        """True if it asks for a whole volume, to be copied; the test driver refuses to read a part of one."""
+        if self.program != REMOTE_PROGRAM or self.procedure != Procedure.STORAGE_VOL_DOWNLOAD:
+            return False
+        offset, length, _flags = struct.unpack(">QQI", self.body[-20:])
+        return (offset, length) == (0, 0)
+
     def encode(self) -> bytes:
         """The bytes, with their length before them."""
         return (

@@ -18,7 +18,7 @@ PREEMPTION = [
         "usecases/vm/preempt_vms.py:_notice",
         "usecases/vm/preempt_vms.py:_confirm",
         "usecases/vm/preempt_vms.py:_drop_notices",
-        "usecases/operate/reconcile_store.py:_withdraw_notice",
+        "usecases/store/reconcile_store.py:_withdraw_notice",
     ),
     guarded(
         "a preemption that is decided is finished, so that no gang stays stopped in part",

@@ -49,7 +49,7 @@ VOLUMES = [
         "usecases/vm/volumes.py:make_volume",
         "usecases/vm/volumes.py:_remove",
         "usecases/maintenance/forget_host.py:forget_host",
-        "usecases/operate/reconcile_store.py:_forget_vm",  # the hosts no longer have it as the store says
+        "usecases/store/reconcile_store.py:_forget_vm",  # the hosts no longer have it as the store says
     ),
     *(
         guarded(

@@ -95,7 +95,7 @@ GATES = [
         "store/vms.py",
         "usecases/vm/build_vm.py:undo_of",
         "usecases/vm/delete_vm.py:remove_vm",
-        "usecases/operate/reconcile_store.py:_forget_vm",
+        "usecases/store/reconcile_store.py:_forget_vm",
         on="session",
     ),
     guarded(
@@ -129,7 +129,7 @@ GATES = [
         "store/vms.py",
         "usecases/vm/delete_vm.py:remove_vm",
         "usecases/vm/build_vm.py:undo_of",
-        "usecases/operate/reconcile_store.py:_forget_vm",
+        "usecases/store/reconcile_store.py:_forget_vm",
         on="session",
     ),
     guarded(

@@ -144,15 +144,21 @@ SECTIONS = (
         "Operation",
         "operate",
         {
+            "controller": "Keep the store true, serve the queue and start VMs again, until interrupted.",
             "repair": "Finish or roll back interrupted runs.",
+            "show-schema": "Show the JSON schema of VM files, tenants' files or host variables.",
+        },
+    ),
+    CommandSection(
+        "Events and the store",
+        "store",
+        {
+            "list-events": "List what happened, and who did it.",
             "prune-events": "Delete old events.",
             "grant-store": "Grant a role of PostgreSQL rights on the store.",
-            "list-events": "List what happened, and who did it.",
             "backup-store": "Write a backup of the store to a file.",
             "restore-store": "Restore the store from a backup.",
             "reconcile-store": "Compare a restored store with the hosts.",
-            "show-schema": "Show the JSON schema of VM files, tenants' files or host variables.",
-            "controller": "Serve the queue and stop expired VMs, until interrupted.",
         },
     ),
 )

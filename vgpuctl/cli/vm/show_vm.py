@@ -82,7 +82,7 @@ def _reason(problem: str | None) -> str:
 def _print_history(name: str, tenant: str, *, as_json: bool, **where: Any) -> None:
     from vgpuctl.cli.support.event_output import event_json, print_event_table
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.operate.list_events import vm_history
+    from vgpuctl.usecases.store.list_events import vm_history
 
     with services(**where) as opened:
         found = vm_history(opened, tenant, name)

@@ -9,7 +9,7 @@ from vgpuctl.guests.domain_facts import DomainFact, DomainState, HostdevFact
 from vgpuctl.guests.metadata import DomainMetadata
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.usecases.operate.reconcile_store import compare_vm
+from vgpuctl.usecases.store.reconcile_store import compare_vm
 
 MINE, OTHER = "0000:41:00.4", "0000:41:00.5"
 RUNNING, OFF = DomainState.RUNNING, DomainState.SHUT_OFF

@@ -40,8 +40,8 @@ def command(
     lack the last commits. Exit code 1 means that differences are open.
     """
     from vgpuctl.cli.support.services import report_failures, services
-    from vgpuctl.usecases.operate.reconcile_store import begin as begin_reconciling
-    from vgpuctl.usecases.operate.reconcile_store import reconcile_store
+    from vgpuctl.usecases.store.reconcile_store import begin as begin_reconciling
+    from vgpuctl.usecases.store.reconcile_store import reconcile_store
 
     with services(**where) as opened:
         if begin:

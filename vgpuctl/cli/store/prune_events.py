@@ -21,7 +21,7 @@ def command(older_than: str, dry_run: bool, yes: bool, database: str | None, as_
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.plural import counted
     from vgpuctl.model.times import format_time, parse_duration
-    from vgpuctl.usecases.operate.prune_events import prune_events
+    from vgpuctl.usecases.store.prune_events import prune_events
 
     older_than_s = parse_duration(older_than, what="--older-than")
     with services(database=database) as opened:

@@ -65,7 +65,7 @@ def command(
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.event import EventFilter
     from vgpuctl.model.times import parse_moment
-    from vgpuctl.usecases.operate.list_events import follow_events, list_events
+    from vgpuctl.usecases.store.list_events import follow_events, list_events
 
     with services(database=database) as opened:
         now = opened.store.now()

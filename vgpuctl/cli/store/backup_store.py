@@ -22,7 +22,7 @@ def command(file: Path, with_key: bool, database: str | None, as_json: bool) -> 
     another place. `restore-store` reads FILE.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.operate.backup_store import backup_store
+    from vgpuctl.usecases.store.backup_store import backup_store
 
     with services(database=database) as opened:
         done = backup_store(opened, file, with_key=with_key)

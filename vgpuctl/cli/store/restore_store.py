@@ -31,7 +31,7 @@ def command(
     is done, commands read it, and every change of a host or of the store is refused.
     """
     from vgpuctl.cli.support.services import services
-    from vgpuctl.usecases.operate.restore_store import restore_store
+    from vgpuctl.usecases.store.restore_store import restore_store
 
     with services(database=database) as opened:
         if replace and not dry_run and not yes:

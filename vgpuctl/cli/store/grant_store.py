@@ -23,7 +23,7 @@ def command(role: str, rights: str, dry_run: bool, database: str | None, as_json
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.database_role import parse_rights
-    from vgpuctl.usecases.operate.grant_store import grant_store
+    from vgpuctl.usecases.store.grant_store import grant_store
 
     wanted = parse_rights(rights)
     with services(database=database) as opened:

@@ -9,7 +9,7 @@ from vgpuctl.agent.wire.steps import BindDriver, HashRom
 
 
 def digest(machine: Machine) -> str | None:
-    """What the step says; the ROM is off again."""
+    """The answer of the step; the ROM is off again."""
     reply = machine.take(HashRom(PF))
     assert reply.problem is None
     assert not reply.changes[0].changed

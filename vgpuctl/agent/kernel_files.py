@@ -41,7 +41,7 @@ class KernelFiles(MachineRoot):
             raise read_problem(path, error) from error
 
     def read_head(self, path: str, count: int) -> bytes:
-        """Return the first bytes of a file that is no text. Raises Problem `unreadable`, also for a missing file."""
+        """Return the first bytes of a binary file. Raises Problem `unreadable`, also for a missing file."""
         try:
             with open(self.path(path), "rb", buffering=0) as file:
                 # One read of a file of sysfs gives one page at most.

@@ -15,7 +15,7 @@ Version = tuple[int, int]
 
 @dataclass(frozen=True)
 class VgpuRange:
-    """What drivers of one branch negotiate, as far as a tag shows it.
+    """Versions that drivers of one branch negotiate, as far as a tag shows them.
 
     first, last: the releases of the branch (the number behind the first dot) that are known to have it. highest: the
     highest version; several where the source allows several. lowest: None where the source does not say.

@@ -44,7 +44,7 @@ class BackupManifest:
 
 @dataclass(frozen=True)
 class RestoreMark:
-    """What a restored store says of itself until it is reconciled with the hosts. Times: seconds since the epoch."""
+    """The mark of a restored store, until it is reconciled with the hosts. Times: seconds since the epoch."""
 
     taken_at: float
     restored_at: float

@@ -9,7 +9,7 @@ from vgpuctl.model.vm import check_name
 
 
 class Access(enum.StrEnum):
-    """What a role may do.
+    """The rights of a role.
 
     operator: run every command; add events and never change them. read-only: read everything. tenant: read the rows of
     one tenant. none: nothing any more.

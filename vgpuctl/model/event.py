@@ -59,7 +59,7 @@ class Event:
 
 @dataclass(frozen=True)
 class EventFilter:
-    """Which events are wanted: those that fit every part that is given.
+    """A filter of events: those that fit every given part.
 
     subjects: any of them. kinds: any of them; `*` stands for any characters, as in `vm-*`. user: the login with or
     without its `(root)`. since: first moment, until: the moment after the last, both seconds since the epoch.

@@ -5,7 +5,7 @@ import enum
 
 
 class EventKind(enum.StrEnum):
-    """What an event says. meaning: one sentence for docs/events.md."""
+    """The kind of an event. meaning: one sentence for docs/events.md."""
 
     meaning: str
 

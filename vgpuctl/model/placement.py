@@ -45,7 +45,7 @@ class HostCapacity:
 
     @property
     def rules(self) -> HostRules:
-        """What people and findings say of the host."""
+        """The rules of the host: those of people and of findings."""
         return HostRules(self.name, self.constraints, self.declared, self.restrictions)
 
 

@@ -10,7 +10,7 @@ WHOLE_HOST = ""
 
 
 class RestrictionKind(enum.StrEnum):
-    """What a restriction means.
+    """The meaning of a restriction.
 
     cordon: an operator takes the host or GPU out of placement; VMs on it go on, and may start again there. drain: the
     host was emptied for maintenance; nothing starts there. quarantine: a GPU or VF is suspect; nothing starts
@@ -43,7 +43,7 @@ class Restriction:
 
     @property
     def subject(self) -> str:
-        """What it covers, in words of a message: `gpu1` or `gpu1 0000:41:00.0`."""
+        """The host or device that it covers, for messages: `gpu1` or `gpu1 0000:41:00.0`."""
         return f"{self.host} {self.device}".strip()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the readings of GPUs' health mean: findings with stable codes.
+"""Evaluation of the readings of GPUs' health: findings with stable codes.
 
 States, such as a row that waits for its spare, are findings whenever they are there. Counters and the log only ever
 grow, so of them only what is new since the reading before is a finding.
@@ -74,7 +74,7 @@ def findings_of(now: HostHealth, address: str, before: HostHealth | None) -> lis
 
 
 def news(now: HostHealth, before: HostHealth | None) -> list[HealthFinding]:
-    """What is found now and was not found before, about every GPU of the host, by address."""
+    """The findings that are new, about every GPU of the host, by address."""
     found: list[HealthFinding] = []
     for gpu in now.gpus:
         earlier = gpu_of(before, gpu.address, gpu.uuid) if before is not None else None
@@ -122,7 +122,7 @@ def _states_of_memory(gpu: GpuHealth) -> Iterator[tuple[HealthCode, str]]:
 
 
 def _growth(gpu: GpuHealth, before: GpuHealth | None, *, same_boot: bool) -> Iterator[HealthFinding]:
-    """What has grown since the reading before; the whole of this boot's without one."""
+    """Counters that have grown since the reading before; those of the whole boot without one."""
     errors = _new_errors(gpu, before, same_boot=same_boot)
     if errors:
         yield finding(HealthCode.ECC_UNCORRECTED, gpu.address, f"{errors} new uncorrected memory errors")

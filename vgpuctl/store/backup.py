@@ -91,7 +91,7 @@ def write_backup(store: Store, path: Path, *, with_key: bool) -> BackupManifest:
 def read_backup(path: Path, work: Path) -> Iterator[Unpacked]:
     """Unpack a backup beside `work`, and check it whole, for the length of the block.
 
-    Raises UsageError for a file that is no backup, StoreUnusable for a damaged one, FileNotWritten.
+    Raises UsageError for a file that is not a backup, StoreUnusable for a damaged one, FileNotWritten.
     """
     with folder_beside(work, "the unpacked backup") as folder, _unpacked(path, folder) as unpacked:
         yield unpacked

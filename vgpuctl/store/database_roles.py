@@ -141,7 +141,7 @@ class DatabaseRoleRows(EventRows):
         ]
 
     def _rights_of(self, role: str) -> list[str]:
-        """What the role may do, one line for each kind of right on a table, a column or a sequence, sorted."""
+        """The rights of the role, one line for each kind of right on a table, a column or a sequence, sorted."""
         query = text(
             "SELECT 'rows' AS what, tablename AS thing, qual AS right FROM pg_policies "
             "WHERE schemaname = current_schema() AND permissive = 'RESTRICTIVE' AND roles = ARRAY[:role]::name[] "

@@ -97,7 +97,7 @@ class EventRows(Rows):
         return self._read(select(func.max(_EVENTS.c.id)))[0][0] or 0
 
     def prune_events(self, until: float, *, dry_run: bool = False) -> PrunedEvents:
-        """Delete the events before a time, and add the event that says so. until: seconds since the epoch, UTC.
+        """Delete the events before a time, and add an event of it. until: seconds since the epoch, UTC.
 
         SQLite's trigger against it is put away for the length of this transaction. Raises StoreUnusable for a role of
         PostgreSQL that does not own the store.

@@ -23,7 +23,7 @@ BEGIN_WRITING: TextClause = text(
     "set_config('lock_timeout', :lock, true), pg_advisory_xact_lock(:writers)"
 ).bindparams(idle=f"{_IDLE_LIMIT_S}s", lock=f"{BUSY_TIMEOUT_S}s", writers=WRITERS)
 
-# Whether the role may write, and whether a policy of a tenant restricts what it sees (vgpuctl.store.database_roles).
+# The rights of the role: to write, and to see the rows of all tenants or of one (vgpuctl.store.database_roles).
 _RIGHTS: TextClause = text(
     "SELECT current_user, has_table_privilege('vms', 'INSERT'), row_security_active('vms') AND EXISTS ("
     "SELECT FROM pg_policy p, unnest(p.polroles) AS member WHERE p.polrelid = 'vms'::regclass "

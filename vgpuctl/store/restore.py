@@ -107,7 +107,7 @@ def _refuse_unfit(address: SqliteAddress | PostgresqlAddress, manifest: BackupMa
 
 
 def _key_remark(manifest: BackupManifest, key_file: Path | None, included: bytes | None) -> str:
-    """What becomes of the key file. Raises UsageError when another one is in the place of the included one."""
+    """The fate of the key file. Raises UsageError when another one is in the place of the included one."""
     if manifest.key is KeyCopy.NONE:
         return "the store had no key file"
     there = KeyFile(key_file, makes_key=False).content() if key_file is not None and key_file.exists() else None

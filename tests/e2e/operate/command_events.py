@@ -142,7 +142,7 @@ SCENARIO = (
     Step("restore-store {home}/backup --yes", EventKind.STORE_RESTORED, "store", where="restored"),
     Step("reconcile-store --done", EventKind.STORE_RECONCILED, "store", where="restored"),
     Step("grant-store --role walker --as operator", EventKind.ROLE_GRANTED, "walker", where="postgresql"),
-    # What one store made is garbage for another.
+    # Domains of one store are garbage for another.
     Step("gc --yes --kind domain", EventKind.GARBAGE_DELETED, "acme.waits", where="forgetful"),
     Step("offboard-tenant acme --yes --timeout 0", EventKind.TENANT_OFFBOARDED, "acme"),
     Step("prune-events --older-than 0.001s --yes", EventKind.EVENTS_PRUNED, "events", where="owner"),

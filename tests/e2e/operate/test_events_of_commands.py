@@ -124,7 +124,7 @@ def _last_id(operator: Operator) -> int:
 
 
 def _check(step: Step, found: Sequence[Event]) -> str | None:
-    """What is wrong with the events that a command left, None if one of them is as the step says."""
+    """The fault of the events that a command left, None if one of them is as the step says."""
     mine = [one for one in found if (one.kind, one.subject) == (step.kind, step.subject)]
     if not mine:
         return f"no {step.kind} of {step.subject} in {[(one.kind, one.subject) for one in found]}"

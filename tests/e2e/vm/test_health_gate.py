@@ -105,6 +105,10 @@ def test_the_rom_of_a_whole_card_is_hashed_and_another_hash_is_found(operator: O
     assert quarantined(operator) == {WHOLE: "vbios-changed"}
 
 
+STAYING = {"row-remap-pending", "row-remap-failed", "page-retirement-pending", "bar-unassigned", "off-the-bus"}
+"""States of a card, which are found again as long as they last; the others are things that happened."""
+
+
 @pytest.mark.parametrize(
     ("card", "fault", "value", "finding"),
     [
@@ -139,6 +143,9 @@ def test_a_gpu_that_is_not_proven_is_in_quarantine_and_refused(
     assert operator.json("list-vms") == leases(operator) == []
     refused = operator.is_refused(*create(card, "web-2"))
     assert any(card in line and "quarantine" in line for line in refused["context"]), refused
+    if finding in STAYING:
+        sick = operator.is_refused("release-gpu", HOST, card, "--reason", "it looks fine")
+        assert (sick["reference"], finding in sick["message"]) == ("state", True)
     lab.faults.clear(HOST, folder=hosts)
     operator.does("list-gpus", "--refresh")
     operator.does("release-gpu", HOST, card, "--reason", "replaced")

@@ -10,8 +10,8 @@ from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, ResetFunction
 
-# Linux tries the methods in its own order, with `pm` before `bus`, and does not tell which one it took. D3hot and back
-# resets less than the others, so it comes last; what the kernel has for this very device comes first.
+# Linux tries the methods in its own order, with `pm` before `bus`, and does not report which one it used. D3hot and
+# back resets less than the others, so it comes last; what the kernel has for this very device comes first.
 _ORDER = ("device_specific", "acpi", "flr", "af_flr", "cxl_bus", "bus", "pm")
 _UNKNOWN_METHOD = "reset"
 

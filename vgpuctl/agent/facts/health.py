@@ -30,7 +30,7 @@ _PARAMETERS = f"{nvidia.PROC}/params"
 
 
 def read(host: Host) -> HostHealth:
-    """Read the health of every GPU. What cannot be read is a sentence in `unread`. Raises Problem."""
+    """Read the health of every GPU. A value that cannot be read is a sentence in `unread`. Raises Problem."""
     unread: List[str] = []
     read_at_s = host.monotonic()
     begins_s, xids = _read_xids(host, unread)

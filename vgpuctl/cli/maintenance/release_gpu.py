@@ -13,19 +13,21 @@ from vgpuctl.cli.support.output import print_json, say
 @click.argument("host")
 @click.argument("address")
 @click.option("--reason", required=True, metavar="TEXT", help="Reason why the GPU is trusted again, for the event.")
+@click.option("--force", is_flag=True, help="Release it although it is not healthy.")
 @options.dry_run
 @options.one_host
 @options.as_json
-def command(host: str, address: str, reason: str, dry_run: bool, as_json: bool, **where: Any) -> None:
+def command(host: str, address: str, reason: str, force: bool, dry_run: bool, as_json: bool, **where: Any) -> None:
     """Release a GPU or VF from quarantine, by its PCI address.
 
-    `list-gpus` shows GPUs in quarantine with the finding that caused it.
+    Its health is read first: a GPU that is still not healthy stays in quarantine. `list-gpus` shows GPUs in quarantine
+    with the finding that caused it.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.release_gpu import release_gpu
 
     with services(**where) as opened:
-        lifted = release_gpu(opened, host, address, reason=reason, dry_run=dry_run)
+        lifted = release_gpu(opened, host, address, reason=reason, force=force, dry_run=dry_run)
     if as_json:
         print_json({"changed": bool(lifted), "lifted": lifted})
     else:

@@ -15,7 +15,7 @@ from vgpuctl.cli.support.output import print_json, say
 @options.database
 @options.as_json
 def command(file: Path, with_key: bool, database: str | None, as_json: bool) -> None:
-    """Write one state of the store to FILE (mode 0600) while it is in use, check it, and say so in an event.
+    """Write one state of the store to FILE (mode 0600) while it is in use, check it, and leave an event.
 
     FILE is a tar archive of a manifest and the content: SQLite's own file, or a dump in PostgreSQL's custom format,
     for which pg_dump must be installed here. The key file of queued VMs' secrets is not in it: keep it beside, in

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a vGPU guest driver works with a host driver, by the ranges that both negotiate."""
+"""Compatibility of a vGPU guest driver with a host driver, by the ranges that both negotiate."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from vgpuctl.catalog.vgpu_versions import BRANCHES, parse_driver, ranges_of
 
 
 class GuestVerdict(StrEnum):
-    """What becomes of a guest driver. `unknown` is no promise: test it on the first host."""
+    """The fate of a guest driver. `unknown` promises nothing: test it on the first host."""
 
     WORKS = "works"
     BREAKS = "breaks"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What another driver or kernel changes on a host, from the facts of the host as it is now."""
+"""Changes that another driver or kernel makes on a host, from the host's present facts."""
 
 import re
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ STOPPED_BY_DRAIN = "its host was drained: "
 
 
 class Verdict(StrEnum):
-    """What becomes of a VM or reservation when its host is drained or evacuated. lost: its data is not elsewhere."""
+    """The fate of a VM or reservation when its host is drained or evacuated. lost: its data is not elsewhere."""
 
     MOVE = "move"
     STOP = "stop"

@@ -18,9 +18,9 @@ _SAID_AT_MOST = 200
 def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> None:
     """Fence a host: run its fencing command of the inventory, or believe the operator who says that it is dead.
 
-    A host that still answers over SSH is not dead. What was done is the evidence of the event. A host that is fenced
-    already stays so. Raises UsageError without a command and without the operator's word, and StateError when the
-    command failed or the host still answers.
+    A host that still answers over SSH is not dead. The evidence of the event names the command, or the operator's word.
+    A host that is fenced already stays so. Raises UsageError without a command and without the operator's word, and
+    StateError when the command failed or the host still answers.
     """
     services.inventory.require(host)
     if is_host_fenced(services, host):

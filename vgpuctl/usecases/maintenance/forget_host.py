@@ -17,7 +17,7 @@ from vgpuctl.usecases.vm.delete_vm import delete_vm
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What the store has of a host."""
+    """The store's objects of a host."""
 
     vms: tuple[Vm, ...]
     volumes: tuple[Volume, ...]

@@ -93,9 +93,9 @@ def take_away(
 ) -> tuple[GarbageOutcome, ...]:
     """Delete what find_garbage found, host by host, where a second look finds it again; never more than that.
 
-    What a restored store does not know may be newer than its backup: raises StoreNotReconciled. kinds: those that were
-    looked for. No VM is placed on a host at work, and no layout applied. The first
-    failure on a host ends the work there; other hosts go on. After a kill, the same command goes on.
+    kinds: those that were looked for. No VM is placed on a host at work, and no layout applied. The first failure on a
+    host ends the work there; other hosts go on. After a kill, the same command goes on. Raises StoreNotReconciled: an
+    object that a restored store does not know may be newer than its backup.
     """
     with services.store.reading() as session:
         session.require_reconciled()

@@ -31,7 +31,7 @@ def plan_upgrade(
 ) -> UpgradeReport:
     """Plan the upgrade of the chosen hosts. guest_drivers: by `TENANT/VM`, what the operator knows of guests.
 
-    Raises UsageError without a target, for a driver that is no version; NotFound for a VM that is not there.
+    Raises UsageError without a target, for a driver that is not a version; NotFound for a VM that is not there.
     """
     if target.driver is None and target.kernel is None:
         raise UsageError("nothing to upgrade to", hint="give --driver VERSION, --kernel VERSION, or both")

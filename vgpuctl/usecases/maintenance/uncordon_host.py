@@ -24,7 +24,7 @@ def uncordon_host(
     """Lift the cordon, drain or fence of a host, or the cordon of one GPU by its PCI address. Returns what was lifted.
 
     A drained or fenced host is read first, and must be as it is declared: StateError names the differences. force: lift
-    it all the same. On a fenced host, VMs that are elsewhere by now are ended first, and no other remains of VMs may be
+    it nevertheless. On a fenced host, VMs that are elsewhere by now are ended first, and no other remains of VMs may be
     left, whatever `force` says. A quarantine stays: `release-gpu` lifts it. Raises InventoryError for an unknown host,
     NotFound for an unknown GPU.
     """

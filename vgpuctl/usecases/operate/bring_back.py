@@ -87,7 +87,7 @@ def _is_wanted(vm: Vm, seen: Seen | None, now: float, *, is_new_boot: bool) -> b
 def _restore(
     services: Services, host: str, vms: list[Vm], stop: threading.Event, *, layout: tuple[str, ...] | None
 ) -> None:
-    """Bring a host back into its layout where it is not, then the shares of its VMs. What fails is an event."""
+    """Bring a host back into its layout where it is not, then the shares of its VMs. Each failure is an event."""
     declared = services.inventory.layout(host)
     if declared is not None and layout:
         done = LayoutRun(services, host, declared, RunOptions(), lambda _line: None, stop).take()

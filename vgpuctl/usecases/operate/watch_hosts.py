@@ -3,7 +3,7 @@
 
 A host is asked for its domains every LOOK_S and at each of libvirt's events, and read as a whole every READ_S. A host
 that hangs keeps its own thread waiting and no other; after ANSWER_S without an answer it is recorded as unreachable.
-What was recorded decides what is brought back (bring_back.py), in the same thread of the host.
+The recorded state decides which VMs start again (bring_back.py), in the same thread of the host.
 """
 
 import contextlib
@@ -103,7 +103,7 @@ class _Watch:
             self._division.end(session)
 
     def _taken(self) -> list[Sighting]:
-        """The sightings since the last time, and one of each host that owes an answer for too long."""
+        """The sightings since the last time, and one of each host whose answer is overdue."""
         taken = [host.silence() for host in self._hosts.values() if host.is_silent()]
         with contextlib.suppress(queue.Empty):
             while True:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """reconcile-store: compare a restored store, which is older than the hosts, with every host; then let it change again.
 
-Hosts are only read. What the store does not know is listed, never deleted; what hosts no longer have leaves the store
-only by name. The mark of the restore stands until every host has answered and nothing is open.
+Hosts are only read. Objects that the store does not know are listed, never deleted; objects that hosts no longer have
+leave the store only by name. The mark of the restore stands until every host has answered and nothing is open.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -45,7 +45,7 @@ _ACCEPTABLE = (DiscrepancyKind.UNKNOWN_VM, DiscrepancyKind.UNKNOWN_OBJECT, Discr
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """One difference. name: `HOST/DOMAIN` and the like on a host, `TENANT/VM` in the store.
+    """One difference. name: on a host `HOST/DOMAIN` or `HOST/VOLUME`, in the store `TENANT/VM`.
 
     todo: the command, or what happens by itself. is_open: whether it keeps the store from being reconciled.
     """
@@ -80,7 +80,8 @@ def reconcile_store(
 
     forget: `TENANT/VM`. accept: names of differences that need no more decision, and hosts gone for good. done: lift
     the mark of the restore.
-    Raises NotFound for a name that is no open difference, StateError when something is open or a host did not answer.
+    Raises NotFound for a name that is not an open difference, StateError when something is open or a host did not
+    answer.
     """
     domains, silent = _read_hosts(services)
     failures = tuple((name, error) for name, error in silent if name not in accept)
@@ -230,7 +231,7 @@ def _user_of(leases: Sequence[Lease], others: Sequence[DomainFact], known: Colle
 
 
 def _unknown_objects(services: Services, silent: Collection[str]) -> tuple[list[Discrepancy], _Failures]:
-    """What gc would find besides domains. What it would never delete needs no decision."""
+    """The leftovers that gc would find besides domains. Those that it would never delete need no decision."""
     found = []
     search = find_garbage(services, frozenset(GarbageKind) - {GarbageKind.DOMAIN}, services.inventory.select(None))
     for one in search.found:

@@ -81,7 +81,7 @@ def capacity_of(
 
 
 def rules_of(services: "Services", name: str) -> HostRules:
-    """What the inventory and the store say of one host, for a share that is not placed anew. Raises InventoryError."""
+    """The rules of one host by inventory and store, for a share that is not placed anew. Raises InventoryError."""
     with services.store.reading() as session:
         restrictions = tuple(session.restrictions())
     inventory = services.inventory

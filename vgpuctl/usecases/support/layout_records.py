@@ -40,7 +40,7 @@ def shares_made(services: Services, host: str, facts: HostFacts) -> frozenset[st
 
 
 def layout_differences(services: Services, host: str, facts: HostFacts) -> tuple[str, ...] | None:
-    """What differs from the host's declared layout and what stands in its way, in words; None without a layout."""
+    """Differences from the host's declared layout and its obstacles, in words; None without a layout."""
     layout = services.inventory.layout(host)
     if layout is None:
         return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events of observations: what changed on a host between two records of it.
 
-A change to what the store declares is no news; a change away from it is, and the way back.
+A change to the declared state is not reported; a change away from it is, and the way back.
 """
 
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def _gpu_changes(host: str, before: Record, after: Record) -> Iterator[_Change]:
 
 
 def _about(seen: SeenGpu | None) -> Values:
-    """What counts as a change of a GPU: problems in other words of the same GPU do too."""
+    """The parts of a GPU's state whose change is an event; another wording of its problems counts too."""
     return {} if seen is None else {"state": seen.state, "uuid": seen.uuid, "problems": list(seen.problems)}
 
 

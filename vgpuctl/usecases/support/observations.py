@@ -163,7 +163,7 @@ def observed_shares(session: Session, leases: Sequence[Lease]) -> dict[str, Obse
 
 
 def observed_hosts(session: Session) -> dict[str, ObservedHost]:
-    """What was last observed of every host that was ever asked, by name."""
+    """The last observation of every host that was ever asked, by name."""
     return {one.host: _observed(_decode(one.content)) for one in session.host_records(_KIND)}
 
 

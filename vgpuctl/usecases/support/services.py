@@ -71,7 +71,7 @@ class HostSession:
         return HostSession(self.name, self.connection, self._open_agent, self._open_hypervisor)
 
     def let_go(self) -> None:
-        """End agent and libvirt, and leave the connection open. What is used again is opened again."""
+        """End agent and libvirt, and leave the connection open. A session that is used again is opened again."""
         with self._lock:
             opened, self._opened = self._opened, contextlib.ExitStack()
             self._agent = self._hypervisor = None

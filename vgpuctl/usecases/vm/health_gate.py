@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The health gate: a GPU returns to the pool after its reset and its health were proven, and is given out healthy.
 
-A device that is not proven goes into quarantine; the lease ends all the same. Every release leaves its evidence.
+A device that is not proven goes into quarantine; the lease ends nevertheless. Every release leaves its evidence.
 """
 
 import shlex
@@ -177,7 +177,7 @@ def _test_memory(host: HostSession, gpu: str, command: str, timeout_s: float) ->
 
 
 def _with_driver(one: Freed, facts: HostFacts) -> Freed:
-    """What a release has found of the drivers of its functions, read back."""
+    """The drivers of a released share's functions, read back."""
     reason = find_unreturned(one.lease.share, facts)
     if reason is None:
         return one

@@ -86,7 +86,7 @@ def _with(capacity: HostCapacity, request: VmRequest, placement: Placement) -> H
 
 
 def equal_gpus(vm: Vm, leases: Sequence[Lease], facts: HostFacts | None) -> tuple[GpuRequest, ...]:
-    """What to ask for so that the VM gets shares equal to its own: the same profile, or the same model as a whole.
+    """The requests that give the VM shares equal to its own: the same profile, or the same model as a whole.
 
     facts: of its host, for the model of a whole card. A VM that released its shares asks as it did before.
     """

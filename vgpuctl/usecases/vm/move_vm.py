@@ -178,7 +178,7 @@ def _held(services: Services, plan: PlannedMove) -> Iterator[Reservation | None]
 
 
 def _start_again(services: Services, vm: Vm, *, was_running: bool) -> None:
-    """Start a VM whose move failed on its old host; where that fails too, say so and leave it stopped."""
+    """Start a VM whose move failed on its old host; where that fails too, report it and leave the VM stopped."""
     if not was_running:
         return
     try:

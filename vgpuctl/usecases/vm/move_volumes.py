@@ -78,7 +78,7 @@ def plan_volumes(services: Services, source: HostSession, target: HostSession, m
 
 
 def carry_volumes(services: Services, source: HostSession, target: HostSession, moves: Sequence[VolumeMove]) -> None:
-    """Prove that shared volumes are shared, and copy the others. What was copied is gone again when one fails.
+    """Prove that shared volumes are shared, and copy the others. When one copy fails, those made before are deleted.
 
     The VM is stopped and undefined. Raises StateError, VolumeExists and VolumeRejected.
     """

@@ -53,7 +53,7 @@ def retired_pages(state: State, card: CardShape) -> int | None:
 
 
 def forget_errors(state: State, card: CardShape) -> None:
-    """What a reset of the card ends: errors counted since the driver was loaded, and a row that waits for its spare."""
+    """End what a reset of the card ends: errors since the driver was loaded, and a row that waits for its spare."""
     for kind in ("ecc", REMAP_PENDING):
         state.faults.get(card.address, {}).pop(kind, None)
 

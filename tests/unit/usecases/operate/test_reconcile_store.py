@@ -57,7 +57,7 @@ def _found(
             [_domain("web", OFF, MINE), _domain("x", RUNNING, MINE, ours=False)],
             [("other-shares", True)],
         ),
-        # What is off and known, or of others, is no proof.
+        # A domain that is off and known, or foreign, proves nothing.
         (VmState.STOPPED, [_domain("web", OFF, MINE), _domain("db", OFF, MINE)], []),
         (VmState.STOPPED, [_domain("web", OFF, MINE), _domain("x", OFF, MINE, ours=False)], []),
     ],

@@ -174,7 +174,11 @@ def test_a_stopped_vm_does_not_start_on_a_card_that_sickened(operator: Operator,
 def test_a_creation_that_is_rolled_back_after_the_guests_start_leaves_evidence_too(
     operator: Operator, hosts: lab.LabFolder
 ) -> None:
-    lab.faults.begin(HOST, "vf-wedged", 1, card=SHARED, folder=hosts)
+    (planned,) = operator.json(*create(SHARED), "--dry-run")
+    there = machine(hosts, HOST)
+    vfs = there.state().vfs_of(next(one for one in there.shape.cards if one.address == SHARED))
+    number = vfs.index(planned["leases"][0]["share"]["function"]) + 1
+    lab.faults.begin(HOST, "vf-wedged", number, card=SHARED, folder=hosts)
     operator.is_refused(*create(SHARED))
     assert checked(operator)["evidence"]["reset"] == "by the driver"
     assert operator.json("list-vms") == leases(operator) == []

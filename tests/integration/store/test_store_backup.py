@@ -45,7 +45,7 @@ def test_a_backup_says_what_it_is_and_only_its_owner_may_read_it(store: Store, k
         assert unpacked.key == key.read_bytes()
     with store.reading() as session:
         events = [one for one in session.events(10) if one.kind == "store-backed-up"]
-    assert [one.detail for one in events] == [str(place / "first"), str(place / "second")]
+    assert [one.after["file"] for one in events] == [str(place / "first"), str(place / "second")]
     assert events[0].evidence["sha256"] == manifest.sha256
 
 

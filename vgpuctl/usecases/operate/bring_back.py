@@ -10,7 +10,7 @@ import threading
 import msgspec
 
 from vgpuctl import typed_json
-from vgpuctl.errors import ConcurrentChange, VgpuctlError
+from vgpuctl.errors import ConcurrentChange, HostUnreachable, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.store.store import Session
@@ -111,6 +111,8 @@ def _restart(services: Services, vm: Vm, before: Attempt | None) -> None:
         start_vm(services, [vm], still=VmState.RUNNING)
     except ConcurrentChange:
         return  # A command is at work on it, or has changed it since.
+    except HostUnreachable:
+        return  # The host's own event says so, and the next look decides.
     except VgpuctlError as error:
         problem = error.message
         if before is None or before.problem != problem:

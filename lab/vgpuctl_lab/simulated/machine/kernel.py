@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from vgpuctl_lab.simulated.machine import readings, rules, usage
 from vgpuctl_lab.simulated.machine.drivers import STUB, Drivers
-from vgpuctl_lab.simulated.machine.shape import MDEV, CardShape
+from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, MDEV, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State, Vgpu
 from vgpuctl_lab.simulated.machine.tree import NO_GPU_INSTANCE
 
@@ -191,17 +191,11 @@ class SimulatedKernel:
             readings.forget_errors(self._state, card)
 
     def _order_resets(self, function: str, text: str) -> None:
-        """Writing `default` brings every method back (Documentation/ABI/testing/sysfs-bus-pci).
-
-        A card with several functions has `bus` in its list until somebody writes to it, and cannot be reset by it.
-        """
-        card = self._card_of(function)
-        known = (card.reset_methods if function == card.address else "flr").split()
-        if card.companions and "bus" in known:
-            known.remove("bus")
+        """Writing `default` brings every method back (Documentation/ABI/testing/sysfs-bus-pci)."""
+        known = self._card_of(function).default_resets(function)
         wanted = text.split()
-        if wanted == ["default"]:
-            self._state.reset_orders[function] = " ".join(known)
+        if wanted == [DEFAULT_ORDER]:
+            self._state.reset_orders[function] = DEFAULT_ORDER
         elif not wanted or not set(wanted) <= set(known):
             refuse(errno.EINVAL)
         else:

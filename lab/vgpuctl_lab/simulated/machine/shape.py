@@ -88,6 +88,10 @@ class Companion:
     driver: str
 
 
+DEFAULT_ORDER = "default"
+"""What brings the kernel's own order back when it is written to `reset_method`."""
+
+
 @dataclass(frozen=True)
 class CardShape:
     """One card at a physical function. driver: the one the kernel gives it. interface: how it is shared.
@@ -120,6 +124,11 @@ class CardShape:
     mixes_sizes: bool = False
     power_w: int = 0
     reported_mib: int = 0
+
+    def default_resets(self, function: str) -> list[str]:
+        """The kernel's own order of resets. A card with several functions cannot be reset by its bus."""
+        known = (self.reset_methods if function == self.address else "flr").split()
+        return [one for one in known if one != "bus" or not self.companions]
 
     def type_of(self, type_id: int) -> VgpuType | None:
         """The type of a decimal id, None when the card has no such type."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
-from vgpuctl_lab.simulated.machine.shape import NVIDIA, CardShape, Shape
+from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, NVIDIA, CardShape, Shape
 from vgpuctl_lab.simulated.machine.shape import read as read_shape
 
 FIRST_MDEV_GROUP = 100_000
@@ -185,8 +185,12 @@ class State:
         return time.time() + self.skipped_s
 
     def lasting(self) -> "State":
-        """The state without counters that only go up and first uses of cards: equal at two times means no leak."""
-        return dataclasses.replace(self, next_group=0, next_pid=0, opened=[])
+        """The state without counters that only go up and first uses of cards: equal at two times means no leak.
+
+        The kernel's own order of resets counts as if nobody had written it.
+        """
+        orders = {function: order for function, order in self.reset_orders.items() if order != DEFAULT_ORDER}
+        return dataclasses.replace(self, next_group=0, next_pid=0, opened=[], reset_orders=orders)
 
     def running(self) -> list[Process]:
         """The processes that have not ended."""

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from vgpuctl_lab.simulated.machine import ovn, rules
-from vgpuctl_lab.simulated.machine.shape import MDEV, MDEV_VF, VF_PROFILE, CardShape, Companion, Shape
+from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, MDEV, MDEV_VF, VF_PROFILE, CardShape, Companion, Shape
 from vgpuctl_lab.simulated.machine.state import State, Vgpu, is_nvidia
 
 NO_GPU_INSTANCE = 0xFFFFFFFF
@@ -197,7 +197,7 @@ def _add_card(tree: Tree, state: State, card: CardShape, driver_version: str) ->
     tree[f"{folder}/config"] = "\xff" * _CONFIG_BYTES if state.fault(card, _FALLEN) else _config(card, starts)
     if card.reset_methods and not state.fault(card, _NO_RESET):
         tree[f"{folder}/reset"] = ""
-        tree[f"{folder}/reset_method"] = state.reset_orders.get(card.address, card.reset_methods)
+        tree[f"{folder}/reset_method"] = _reset_methods(state, card, card.address, card.reset_methods)
     is_readable = card.address in state.roms and state.drivers.get(card.address) == card.driver
     rom = f"\x55\xaa VBIOS {vbios_version(state, card)} of {card.model}"
     # Off, or of a device that is not enabled, as one that waits on vfio-pci.
@@ -257,6 +257,12 @@ def _add_companion(tree: Tree, state: State, card: CardShape, companion: Compani
     tree[f"{device(companion.address)}/numa_node"] = str(card.numa_node)
 
 
+def _reset_methods(state: State, card: CardShape, function: str, at_first: str) -> str:
+    """The order of resets. A card with several functions shows `bus` until its order is written for the first time."""
+    order = state.reset_orders.get(function, at_first)
+    return " ".join(card.default_resets(function)) if order == DEFAULT_ORDER else order
+
+
 def _add_vf(tree: Tree, state: State, card: CardShape, number: int, address: str, ruling: rules.Ruling) -> None:
     folder = device(address)
     _add_function(tree, state, address, card.vendor, card.vf_device, card.pci_class, card.group(number))
@@ -264,7 +270,7 @@ def _add_vf(tree: Tree, state: State, card: CardShape, number: int, address: str
     tree[f"{device(card.address)}/virtfn{number}"] = Link(folder)
     tree[f"{folder}/numa_node"] = str(card.numa_node)
     tree[f"{folder}/reset"] = ""
-    tree[f"{folder}/reset_method"] = state.reset_orders.get(address, "flr")
+    tree[f"{folder}/reset_method"] = _reset_methods(state, card, address, "flr")
     if state.drivers.get(address) != rules.DRIVER or card.address in state.unregistered:
         return
     if card.interface == MDEV_VF:

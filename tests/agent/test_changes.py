@@ -338,7 +338,7 @@ DEVICE = f"/sys/bus/pci/devices/{PF}"
 
 @pytest.mark.parametrize(
     ("known", "taken"),
-    [("flr bus", "flr"), ("pm bus", "bus"), ("device_specific flr", "device_specific"), ("pm", "pm")],
+    [("flr bus", "flr"), ("pm bus", "bus"), ("device_specific flr", "device_specific")],
 )
 def test_a_reset_takes_the_fullest_method_and_leaves_the_kernels_list(known: str, taken: str, tmp_path: Path) -> None:
     host = make(tmp_path, a40(), {f"{machine.device_path(PF)}/reset_method": f"{known}\n"})
@@ -349,6 +349,32 @@ def test_a_reset_takes_the_fullest_method_and_leaves_the_kernels_list(known: str
         (f"{DEVICE}/reset", "1"),
         (f"{DEVICE}/reset_method", known),
     ]
+
+
+def test_the_only_method_needs_no_choice(tmp_path: Path) -> None:
+    host = make(tmp_path, a40(), {f"{machine.device_path(PF)}/reset_method": "pm\n"})
+    assert take(host, ResetFunction(PF)).changes[0].after == "pm"
+    assert host.written == [(f"{DEVICE}/reset", "1")]
+
+
+def test_the_list_that_a_killed_reset_left_is_written_back_by_the_next(tmp_path: Path) -> None:
+    host = make(tmp_path, a40())
+
+    class Killed(BaseException):
+        pass
+
+    def killed(path: str, text: str) -> None:
+        raise Killed(path)
+
+    writes, host.write = host.write, killed  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        take(host, ResetFunction(PF))
+    host.place(f"{DEVICE}/reset_method").write_text("bus\n")
+    host.write = writes  # type: ignore[method-assign]
+
+    assert take(host, ResetFunction(PF)).changes[0].after == "flr", "what the kernel knew before the killed reset"
+    assert host.written[-1] == (f"{DEVICE}/reset_method", "flr bus")
+    assert not host.place(f"/run/vgpuctl/reset-methods/{PF}").exists()
 
 
 def test_a_method_that_fails_is_followed_by_the_next(tmp_path: Path) -> None:

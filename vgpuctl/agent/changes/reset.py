@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reset a function that nobody holds (reference 1.1, 9 row 15; day 2 reference 5.1)."""
 
-from typing import List
+import contextlib
+from typing import Iterator, List
 
 from vgpuctl.agent.facts import mdev, pci, sriov
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
@@ -13,7 +14,11 @@ from vgpuctl.agent.wire.steps import Change, ResetFunction
 # Linux tries the methods in its own order, with `pm` before `bus`, and does not report which one it used. D3hot and
 # back resets less than the others, so it comes last; what the kernel has for this very device comes first.
 _ORDER = ("device_specific", "acpi", "flr", "af_flr", "cxl_bus", "bus", "pm")
-_UNKNOWN_METHOD = "reset"
+
+_NOTES = "/run/vgpuctl/reset-methods"
+"""The methods of a function whose order we have changed for the time of a reset: a run that is killed in it leaves its
+note, and the next reset writes them back. A reboot ends both.
+"""
 
 
 def ensure(host: Host, step: ResetFunction, *, dry_run: bool) -> Change:
@@ -27,7 +32,8 @@ def ensure(host: Host, step: ResetFunction, *, dry_run: bool) -> Change:
     """
     address = step.address
     path = pci.require(host, address)
-    methods = pci.read_reset_methods(host, address)
+    noted = host.read_optional(_note(address))
+    methods = pci.read_reset_methods(host, address) if noted is None else tuple(noted.split())
     if not methods or not host.exists(f"{path}/reset"):
         raise Problem(
             ProblemCode.NO_RESET,
@@ -45,17 +51,21 @@ def ensure(host: Host, step: ResetFunction, *, dry_run: bool) -> Change:
     if mdev.read_of(host, (address,)):
         raise Problem(ProblemCode.MDEVS_ACTIVE, f"{address} has mediated devices; a reset would delete them")
     ordered = sorted(methods, key=lambda one: _ORDER.index(one) if one in _ORDER else len(_ORDER))
-    taken = ordered[0] if dry_run else _reset(host, path, address, ordered, before=" ".join(methods))
+    is_choice = noted is not None or len(ordered) > 1
+    taken = ordered[0]
+    if not dry_run:
+        with _own_order(host, path, address, " ".join(methods)) if is_choice else contextlib.nullcontext():
+            taken = _reset(host, path, address, ordered, is_choice=is_choice)
     return Change(step.op, address, None, taken, changed=True)
 
 
-def _reset(host: Host, path: str, address: str, methods: List[str], *, before: str) -> str:
-    """Try each method and return the one that worked; the kernel's list is as before afterwards."""
+def _reset(host: Host, path: str, address: str, methods: List[str], *, is_choice: bool) -> str:
+    """Try each method and return the one that worked."""
     refused: List[Problem] = []
     with host.kernel_log() as log:
         for method in methods:
             try:
-                if method != _UNKNOWN_METHOD:
+                if is_choice:
                     host.write(f"{path}/reset_method", method)
                 host.write(f"{path}/reset", "1")
             except Problem as problem:
@@ -63,9 +73,6 @@ def _reset(host: Host, path: str, address: str, methods: List[str], *, before: s
                     raise
                 refused.append(problem)
                 continue
-            finally:
-                if method != _UNKNOWN_METHOD:
-                    _restore_list(host, path, before)
             return method
         raise Problem(
             ProblemCode.RESET_REFUSED,
@@ -75,6 +82,21 @@ def _reset(host: Host, path: str, address: str, methods: List[str], *, before: s
             kernel_lines=log.lines(),
             hint="power-cycle the host before another tenant gets it",
         )
+
+
+@contextlib.contextmanager
+def _own_order(host: Host, path: str, address: str, before: str) -> Iterator[None]:
+    """The block may write `reset_method`; the kernel's list is as before afterwards."""
+    host.put_file(_note(address), before.encode(), 0o644)
+    try:
+        yield
+    finally:
+        _restore_list(host, path, before)
+        host.remove_file(_note(address))
+
+
+def _note(address: str) -> str:
+    return f"{_NOTES}/{address}"
 
 
 def _restore_list(host: Host, path: str, before: str) -> None:

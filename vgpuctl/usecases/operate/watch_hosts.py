@@ -52,9 +52,13 @@ _JOIN_S = 5.0
 
 @dataclass(frozen=True)
 class Sighting:
-    """The answers of one host at one look; what was not asked, or gave no answer, is None."""
+    """The answers of one host at one look; what was not asked, or gave no answer, is None.
+
+    asked_at: by the monotonic clock of this process.
+    """
 
     host: str
+    asked_at: float
     facts: HostFacts | None = None
     domains: Mapping[str, NamedState] | None = None
     errors: Sequence[VgpuctlError] = ()
@@ -139,14 +143,16 @@ class _Watch:
 
 
 def _note(session: Session, one: Sighting) -> None:
+    """Record a sighting. Commands observe the host as well: what they have seen since it was asked stays."""
+    age_s = time.monotonic() - one.asked_at
     if one.facts is not None:
-        note_facts(session, one.host, one.facts, one.layout)
+        note_facts(session, one.host, one.facts, one.layout, age_s=age_s)
     if one.domains is not None:
-        note_domains(session, one.host, one.domains)
+        note_domains(session, one.host, one.domains, age_s=age_s)
     if one.health is not None and one.policy is not None:
         note_health(session, one.host, one.health, one.policy)
     for error in one.errors:
-        note_error(session, one.host, error)
+        note_error(session, one.host, error, age_s=age_s)
 
 
 class _HostWatch:
@@ -194,7 +200,7 @@ class _HostWatch:
         """The sighting of no answer."""
         self._is_told = True
         error = CommandTimedOut(f"{self._name}: no answer for {self._limit_s:.0f} s")
-        return Sighting(self._name, errors=(error,))
+        return Sighting(self._name, time.monotonic() - self._limit_s, errors=(error,))
 
     @property
     def _limit_s(self) -> float:
@@ -229,6 +235,7 @@ class _HostWatch:
 
     def _ask(self) -> Sighting:
         errors: list[VgpuctlError] = []
+        asked_at = time.monotonic()
         facts, domains, layout, health, policy = None, None, None, None, None
         if self._read_at is None or time.monotonic() - self._read_at >= READ_S:
             facts = _attempt(self._facts, self._name, errors)
@@ -239,7 +246,7 @@ class _HostWatch:
                 policy = self._services.inventory.health_policy(self._name)
         if not any(_is_of_whole_host(error) for error in errors):
             domains = _attempt(self._domains, self._name, errors)
-        return Sighting(self._name, facts, domains, tuple(errors), layout, health, policy)
+        return Sighting(self._name, asked_at, facts, domains, tuple(errors), layout, health, policy)
 
     def _facts(self) -> HostFacts:
         facts = self._open().agent.facts()

@@ -122,8 +122,14 @@ def with_facts(
     *,
     before: HostFacts | None,
     layout: tuple[str, ...] | None = None,
+    asked_at: float | None = None,
 ) -> Record:
-    """The record after the agent has answered. before: the facts that the store had."""
+    """The record after the agent has answered. before: the facts that the store had.
+
+    asked_at: when it was asked, if somebody else may have asked it since.
+    """
+    if _is_newer(record.read_at, asked_at, now):
+        return record
     is_new_boot = record.boot_id != facts.boot_id
     return msgspec.structs.replace(
         record,
@@ -137,10 +143,24 @@ def with_facts(
     )
 
 
-def with_domains(record: Record, domains: Mapping[str, NamedState], stored: StoredRows, now: float) -> Record:
-    """The record after libvirt has listed its domains, by UUID."""
+def with_domains(
+    record: Record,
+    domains: Mapping[str, NamedState],
+    stored: StoredRows,
+    now: float,
+    *,
+    asked_at: float | None = None,
+) -> Record:
+    """The record after libvirt has listed its domains, by UUID.
+
+    asked_at: when it was asked, if somebody else may have asked it since.
+    """
     vms = {}
     for vm in stored.vms:
+        last = record.vms.get(vm.uuid)
+        if last is not None and _is_newer(last.at, asked_at, now):
+            vms[vm.uuid] = last
+            continue
         found = domains.get(vm.uuid)
         name = None if found is None or found.name == vm.domain_name else found.name
         vms[vm.uuid] = msgspec.structs.replace(
@@ -161,14 +181,23 @@ def with_domain(record: Record, vm: Vm, state: DomainState | None, stored: Store
     return msgspec.structs.replace(record, vms=vms, libvirt_silence=None)
 
 
-def without_answer(record: Record, error: VgpuctlError, now: float) -> Record:
-    """The record after the host gave no answer, or its agent or libvirt alone."""
+def without_answer(record: Record, error: VgpuctlError, now: float, *, asked_at: float | None = None) -> Record:
+    """The record after the host gave no answer, or its agent or libvirt alone.
+
+    asked_at: when it was asked, if somebody else may have asked it since.
+    """
     agent, libvirt = record.silence, record.libvirt_silence
-    if not isinstance(error, (LibvirtMissing, GuestError)):
+    if not isinstance(error, (LibvirtMissing, GuestError)) and not _is_newer(record.read_at, asked_at, now):
         agent = _silence(agent, error, now)
-    if not isinstance(error, (AgentBroken, AgentProblem, PythonMissing)):
+    listed_at = max((seen.at for seen in record.vms.values()), default=None)
+    if not isinstance(error, (AgentBroken, AgentProblem, PythonMissing)) and not _is_newer(listed_at, asked_at, now):
         libvirt = _silence(libvirt, error, now)
     return msgspec.structs.replace(record, silence=agent, libvirt_silence=libvirt)
+
+
+def _is_newer(seen_at: float | None, asked_at: float | None, now: float) -> bool:
+    """True if something was seen after another question was asked. A time to come is of a clock that was set back."""
+    return seen_at is not None and asked_at is not None and asked_at < seen_at <= now
 
 
 def _silence(before: Silence | None, error: VgpuctlError, now: float) -> Silence:

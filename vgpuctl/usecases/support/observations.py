@@ -4,6 +4,7 @@
 One record per host in the store. Every command that asks a host's agent or libvirt writes it here.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -83,25 +84,37 @@ def look(services: Services, names: Sequence[str]) -> dict[str, VgpuctlError]:
     return {result.name: result.error for result in results if result.error is not None}
 
 
-def note_facts(session: Session, host: str, facts: HostFacts, layout: tuple[str, ...] | None = None) -> None:
-    """Record in the caller's transaction what the agent has just answered, and cache the facts.
+def note_facts(
+    session: Session, host: str, facts: HostFacts, layout: tuple[str, ...] | None = None, *, age_s: float = 0.0
+) -> None:
+    """Record in the caller's transaction what the agent has answered, and cache the facts.
 
-    layout: the differences to the declared layout, where they were looked for.
+    layout: the differences to the declared layout, where they were looked for. age_s: since the agent was asked, where
+    somebody else may have asked it since: his answer stays.
     """
 
     def change(record: Record, stored: StoredRows) -> Record:
         is_less = set(record.gpus) - {gpu.address for gpu in facts.gpus}
         known = session.facts(host) if is_less else None
         before = None if known is None else known.facts
-        return with_facts(record, facts, stored, session.now(), before=before, layout=layout)
+        now = session.now()
+        return with_facts(record, facts, stored, now, before=before, layout=layout, asked_at=now - age_s)
+
+    if _change(session, host, change):
+        session.save_facts(host, facts, at=facts.read_at)
+
+
+def note_domains(session: Session, host: str, domains: Mapping[str, NamedState], *, age_s: float = 0.0) -> None:
+    """Record in the caller's transaction what libvirt has answered for all of a host's domains, by UUID.
+
+    age_s: since libvirt was asked. A VM that somebody has observed since stays as it was observed.
+    """
+
+    def change(record: Record, stored: StoredRows) -> Record:
+        now = session.now()
+        return with_domains(record, domains, stored, now, asked_at=now - age_s)
 
     _change(session, host, change)
-    session.save_facts(host, facts, at=facts.read_at)
-
-
-def note_domains(session: Session, host: str, domains: Mapping[str, NamedState]) -> None:
-    """Record in the caller's transaction what libvirt has just answered for all of a host's domains, by UUID."""
-    _change(session, host, lambda record, stored: with_domains(record, domains, stored, session.now()))
 
 
 def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:
@@ -109,41 +122,49 @@ def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:
     _change(session, vm.host, lambda record, stored: with_domain(record, vm, state, stored, session.now()))
 
 
-def note_error(session: Session, host: str, error: VgpuctlError) -> None:
-    """Record in the caller's transaction that a host, or its agent or libvirt alone, gave no answer."""
+def note_error(session: Session, host: str, error: VgpuctlError, *, age_s: float = 0.0) -> None:
+    """Record in the caller's transaction that a host, or its agent or libvirt alone, gave no answer.
+
+    age_s: since it was asked. An answer that somebody got since counts.
+    """
+
+    def change(record: Record, _stored: StoredRows) -> Record:
+        now = session.now()
+        return without_answer(record, error, now, asked_at=now - age_s)
+
     if isinstance(error, (HostError, GuestError, Unexpected)):
-        _change(session, host, lambda record, _stored: without_answer(record, error, session.now()))
+        _change(session, host, change)
 
 
-def note_failure(services: Services, host: str, error: VgpuctlError) -> None:
-    """Record that a host or its libvirt gave no answer, where the store can be written."""
-    _keep(services, host, note_error, error)
+def note_failure(services: Services, host: str, error: VgpuctlError, *, asked_at: float | None = None) -> None:
+    """Record that a host or its libvirt gave no answer, where the store can be written.
 
-
-def note_reading(services: Services, host: str, facts: HostFacts) -> None:
-    """Record what a host's agent has just answered, where the store can be written."""
-    _keep(services, host, note_facts, facts)
+    asked_at: by time.monotonic(), where not just now.
+    """
+    _keep(services, host, note_error, error, asked_at)
 
 
 def read_facts(services: Services, host: str) -> HostFacts:
     """Read a host by its agent, and record what it answered or that it did not. Raises what the agent raises."""
+    asked_at = time.monotonic()
     try:
         facts = services.host(host).agent.facts()
     except VgpuctlError as error:
-        note_failure(services, host, error)
+        note_failure(services, host, error, asked_at=asked_at)
         raise
-    note_reading(services, host, facts)
+    _keep(services, host, note_facts, facts, asked_at)
     return facts
 
 
 def read_domains(services: Services, host: str) -> dict[str, NamedState]:
     """Ask a host for all its domains by UUID, and record its answer or that there was none. Raises its error."""
+    asked_at = time.monotonic()
     try:
         domains = services.host(host).hypervisor.states()
     except VgpuctlError as error:
-        note_failure(services, host, error)
+        note_failure(services, host, error, asked_at=asked_at)
         raise
-    _keep(services, host, note_domains, domains)
+    _keep(services, host, note_domains, domains, asked_at)
     return domains
 
 
@@ -210,18 +231,24 @@ def describe_age(seen: Observation, now: float) -> str:
     return f"{seen.state}, {age}" if seen.state is not None else "never observed"
 
 
-def _keep(services: Services, host: str, note: Callable[..., None], *seen: object) -> None:
-    keep_reading(services, "what the hosts answered", lambda session: note(session, host, *seen))
+def _keep(services: Services, host: str, note: Callable[..., None], seen: object, asked_at: float | None) -> None:
+    def keep(session: Session) -> None:
+        note(session, host, seen, age_s=0.0 if asked_at is None else time.monotonic() - asked_at)
+
+    keep_reading(services, "what the hosts answered", keep)
 
 
-def _change(session: Session, host: str, change: Callable[[Record, StoredRows], Record]) -> None:
-    """Replace the host's record, and add an event for each difference."""
+def _change(session: Session, host: str, change: Callable[[Record, StoredRows], Record]) -> bool:
+    """Replace the host's record, and add an event for each difference. Returns False if the record stays."""
     busy = {one.subject for one in session.open_operations() if may_run(one)}
     stored = StoredRows(session.vms(host=host), session.leases(host=host), busy)
     before = read_record(session, host)
     after = change(before, stored)
+    if after is before:
+        return False
     add_events(session, host, before, after, stored)
     session.save_host_record(host, _KIND, msgspec.json.encode(after).decode())
+    return True
 
 
 def _of_vm(record: Record, uuid: str) -> Observation:

@@ -10,7 +10,7 @@ from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.plural import counted
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
-from vgpuctl.usecases.support.observations import note_failure, note_reading
+from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
 
 
@@ -55,16 +55,15 @@ def survey(services: Services, names: Sequence[str], *, refresh: bool, remember:
         services.say(
             f"reading {counted(len(missing), 'host')}: {', '.join(missing[:5])}" + (" …" if len(missing) > 5 else "")
         )
-    for result in run_on_hosts(missing, lambda name: services.host(name).agent.facts(), forks=services.forks):
+
+    def facts_of(name: str) -> HostFacts:
+        return read_facts(services, name) if remember else services.host(name).agent.facts()
+
+    for result in run_on_hosts(missing, facts_of, forks=services.forks):
         if result.error is not None:
             failures.append((result.name, result.error))
-            if remember:
-                note_failure(services, result.name, result.error)
             continue
         read.append(result.name)
         assert result.value is not None
-        generation = generations[result.name]
-        if remember:
-            note_reading(services, result.name, result.value)
-        add(result.name, result.value, generation)
+        add(result.name, result.value, generations[result.name])
     return Survey(tuple(capacities[name] for name in names if name in capacities), tuple(failures), tuple(read))

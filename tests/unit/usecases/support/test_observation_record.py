@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.integration.store import samples
 from tests.unit.fleet_factory import a40_host
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import AgentBroken, HostKeyChanged, HostUnreachable, LibvirtMissing, VgpuctlError
+from vgpuctl.guests.domain_facts import DomainState, NamedState
 from vgpuctl.usecases.support.observation_record import (
     MISSING_KEPT_S,
     NEVER_LOOKED,
@@ -19,6 +21,7 @@ from vgpuctl.usecases.support.observation_record import (
 )
 
 NOTHING = StoredRows((), ())
+VM = samples.vm()
 FACTS = a40_host("gpu1").facts
 ADDRESS = FACTS.gpus[0].address
 
@@ -71,3 +74,31 @@ def test_a_new_boot_has_its_time() -> None:
     assert seen(FACTS, before, now=1010.0).booted_at == 1000.0
     after = seen(replace(FACTS, boot_id="another"), before, now=1020.0)
     assert (after.boot_id, after.booted_at) == ("another", 1020.0)
+
+
+def listed(record: Record, state: DomainState, *, now: float, asked_at: float | None = None) -> Record:
+    domains = {VM.uuid: NamedState(VM.domain_name, state)}
+    return with_domains(record, domains, StoredRows((VM,), ()), now, asked_at=asked_at)
+
+
+def test_an_answer_to_an_older_question_replaces_none_of_what_was_seen_since() -> None:
+    started = listed(seen(), DomainState.RUNNING, now=1010.0)
+    late = listed(started, DomainState.SHUT_OFF, now=1012.0, asked_at=1009.0)
+    assert late.vms[VM.uuid] == started.vms[VM.uuid]
+    assert listed(late, DomainState.SHUT_OFF, now=1015.0, asked_at=1014.0).vms[VM.uuid].state == "shut-off"
+
+    empty = replace(FACTS, gpus=())
+    assert with_facts(seen(), empty, NOTHING, 1005.0, before=FACTS, asked_at=999.0) == seen()
+    assert with_facts(seen(), empty, NOTHING, 1005.0, before=FACTS, asked_at=1001.0).gpus[ADDRESS].state == "missing"
+
+    error = HostUnreachable("no answer for 15 s")
+    assert without_answer(started, error, 1016.0, asked_at=999.0) == started
+    assert without_answer(started, error, 1016.0, asked_at=1011.0).state == "unreachable"
+
+
+def test_what_was_seen_in_a_time_to_come_stays_no_longer_than_till_the_next_answer() -> None:
+    """The store's clock was set back by an hour."""
+    before = listed(seen(now=5000.0), DomainState.RUNNING, now=5000.0)
+    after = listed(before, DomainState.SHUT_OFF, now=1400.0, asked_at=1399.0)
+    assert after.vms[VM.uuid].state == "shut-off"
+    assert without_answer(before, HostUnreachable("no route"), 1400.0, asked_at=1399.0).state == "unreachable"

@@ -79,7 +79,11 @@ def open_services(
     def ssh() -> "SshSettings":
         from vgpuctl.hosts.settings import SshSettings
 
-        return SshSettings(known_hosts_file=settings.known_hosts, connect_timeout_s=settings.connect_timeout_s)
+        return SshSettings(
+            known_hosts_file=settings.known_hosts,
+            connect_timeout_s=settings.connect_timeout_s,
+            libvirt_answer_s=settings.command_timeout_s,
+        )
 
     @functools.cache
     def jump_hosts() -> "JumpHosts":

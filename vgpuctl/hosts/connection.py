@@ -200,7 +200,9 @@ class Connection:
     def libvirt_tunnel(self) -> LibvirtTunnel:
         """Return the tunnel under `libvirt_uri`, for a caller that asks it for `failure()` itself."""
         self.open()
-        return LibvirtTunnel(self.target, self.settings.libvirt_helper, self.open_process)
+        return LibvirtTunnel(
+            self.target, self.settings.libvirt_helper, self.open_process, self.settings.libvirt_answer_s
+        )
 
     def _start(
         self, argv: Sequence[str], limit: TimeLimit, *, become: bool | None, is_lasting: bool = False

@@ -11,7 +11,6 @@ import os
 import select
 import shutil
 import socket
-import struct
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from vgpuctl.errors import HostError, LibvirtMissing
+from vgpuctl.hosts.libvirt_calls import PendingCalls
 from vgpuctl.hosts.remote_process import CompletedCommand, RemoteProcess
 from vgpuctl.local_files import make_first_folder, private_places
 from vgpuctl.model.host_target import HostTarget
@@ -30,22 +30,25 @@ _FOLDER_PREFIX = "vgpuctl-tunnel-"
 _SOCKET_NAME = "libvirt-sock"
 _JOIN_TIMEOUT_S = 5.0
 _POLL_MS = 1000
-# libvirt's wire, src/rpc/virnetprotocol.x and src/remote/remote_protocol.x: length, program, version, procedure, type,
-# serial, status.
-_HEADER = struct.Struct(">IIIIiIi")
-_REMOTE_PROGRAM = 0x20008086
-_REMOTE_PROC_CONNECT_CLOSE = 2
-_VIR_NET_CALL = 0
 
 
 class LibvirtTunnel:
-    """A context in which `uri` reaches the host's libvirt. Nothing runs on the host before libvirt opens it."""
+    """A context in which `uri` reaches the host's libvirt. Nothing runs on the host before libvirt opens it.
+
+    answer_s: the limit of a call, in seconds; one that starts or ends a guest or writes a volume may take WORK_FACTOR
+    times as long. A call without an answer ends with an error, and the connection to libvirt with it.
+    """
 
     def __init__(
-        self, target: HostTarget, helper: Sequence[str], open_process: Callable[[Sequence[str]], RemoteProcess]
+        self,
+        target: HostTarget,
+        helper: Sequence[str],
+        open_process: Callable[[Sequence[str]], RemoteProcess],
+        answer_s: float,
     ) -> None:
         self._target = target
         self._helper = tuple(helper)
+        self._answer_s = answer_s
         self._open_process = open_process
         self._lock = threading.Lock()
         self._failure: HostError | None = None
@@ -113,7 +116,7 @@ class LibvirtTunnel:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            bridge = _Bridge(client)
+            bridge = _Bridge(client, self._answer_s)
             with self._lock:
                 if self._is_closed:
                     client.close()
@@ -127,6 +130,8 @@ class LibvirtTunnel:
             with self._open_process(self._helper) as process:
                 if bridge.run(process, self._forget):
                     self._note(_explain(self._target, self._helper, process.finish()))
+                elif bridge.problem is not None:
+                    self._note(_unanswered(self._target, bridge.problem))
         except HostError as exc:
             self._note(exc)
         finally:
@@ -147,14 +152,18 @@ class LibvirtTunnel:
 
 
 class _Bridge:
-    """One libvirt client's socket, copied into the remote helper's streams and back, by one thread."""
+    """One libvirt client's socket, copied into the remote helper's streams and back, by one thread.
 
-    def __init__(self, client: socket.socket) -> None:
+    problem: the call that was ended because it had no answer.
+    """
+
+    def __init__(self, client: socket.socket, answer_s: float) -> None:
         self._client = client
-        self._last_sent = b""
+        self._calls = PendingCalls(answer_s)
+        self.problem: str | None = None
 
     def run(self, process: RemoteProcess, on_first_answer: Callable[[], None]) -> bool:
-        """Copy until one side ends; True when it was the remote side, without having been asked to."""
+        """Copy until one side ends or a call has no answer; True when the remote side ended without being asked to."""
         has_answered = False
         poll = select.poll()
         poll.register(self._client, select.POLLIN)
@@ -162,20 +171,27 @@ class _Bridge:
         while True:
             data = process.take()
             if data is None:
-                return not self._has_said_goodbye()
+                # The daemon hangs up after a goodbye, and virt-ssh-helper may end before it has passed the answer on.
+                return not self._calls.has_said_goodbye
             try:
                 if data:
                     if not has_answered:
                         has_answered = True
                         on_first_answer()
+                    self._calls.received(data)
                     self._client.sendall(data)
+                overdue = self._calls.overdue()
+                if overdue is not None:
+                    self.problem = overdue.problem
+                    self._client.sendall(overdue.answer)
+                    return False
                 ready = {number for number, _ in poll.poll(_POLL_MS)}
                 if self._client.fileno() in ready:
                     data = self._client.recv(_CHUNK)
                     if not data:
                         return False
+                    self._calls.sent(data)
                     process.write(data)
-                    self._last_sent = (self._last_sent + data)[-_HEADER.size :]
             except OSError:
                 return False
 
@@ -189,21 +205,6 @@ class _Bridge:
     def close(self) -> None:
         """Close the client's socket."""
         self._client.close()
-
-    def _has_said_goodbye(self) -> bool:
-        """True if libvirt's last message was its goodbye.
-
-        The daemon hangs up after it, and virt-ssh-helper may then end before it has passed the answer on.
-        """
-        if len(self._last_sent) < _HEADER.size:
-            return False
-        length, program, _, procedure, kind, _, _ = _HEADER.unpack(self._last_sent)
-        return (length, program, procedure, kind) == (
-            _HEADER.size,
-            _REMOTE_PROGRAM,
-            _REMOTE_PROC_CONNECT_CLOSE,
-            _VIR_NET_CALL,
-        )
 
 
 def _private_folder() -> Path:
@@ -255,4 +256,12 @@ def _explain(target: HostTarget, helper: Sequence[str], completed: CompletedComm
         f"{target.name}: libvirt does not answer on the host: {reason}",
         context=said[-10:],
         hint=f"{hint_of(reason)}; a user who is not root needs the libvirt group or ansible_become",
+    )
+
+
+def _unanswered(target: HostTarget, problem: str) -> LibvirtMissing:
+    return LibvirtMissing(
+        f"{target.name}: {problem}",
+        hint="look on the host for what libvirt waits for: a guest's QEMU that hangs, or a storage pool that is away;"
+        " --command-timeout gives it longer",
     )

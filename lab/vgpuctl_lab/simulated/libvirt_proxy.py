@@ -8,7 +8,6 @@ domain starts and ends: its devices must be there, and its process then holds th
 
 import asyncio
 import json
-import re
 import struct
 import uuid
 from asyncio import StreamReader, StreamWriter
@@ -35,11 +34,19 @@ from vgpuctl_lab.simulated.libvirt_wire import (
     read_text,
     text,
 )
+from vgpuctl_lab.simulated.libvirt_xml import (
+    as_test_domain,
+    devices_of,
+    domain_type,
+    function_of,
+    nodes_kib_of,
+    pages_of,
+    with_type,
+)
 from vgpuctl_lab.simulated.machine import domains
-from vgpuctl_lab.simulated.machine.domains import HostDevice, StartRefused
+from vgpuctl_lab.simulated.machine.domains import StartRefused
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
-_DOMAIN_TYPE = re.compile(r"<domain\b[^>]*?\btype=(['\"])(\w+)\1")
 _LIST_ACTIVE, _LIST_INACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 2, 1 << 10, 0
 # Flags that the test driver's undefine knows: managed save and snapshot metadata.
 _KNOWN_UNDEFINE_FLAGS = 0x3
@@ -50,7 +57,6 @@ _ANSWERED_HERE = (
     Procedure.CONNECT_CLOSE,
     Procedure.CONNECT_REGISTER_CLOSE_CALLBACK,
     Procedure.CONNECT_UNREGISTER_CLOSE_CALLBACK,
-    Procedure.CONNECT_DOMAIN_EVENT_CALLBACK_DEREGISTER_ANY,
 )
 _DEFINES = (Procedure.DOMAIN_DEFINE_XML, Procedure.DOMAIN_DEFINE_XML_FLAGS)
 _WRITES_TO_DISK = (
@@ -162,6 +168,10 @@ class LibvirtProxy:
             if packet.procedure == Procedure.CONNECT_DOMAIN_EVENT_CALLBACK_REGISTER_ANY:
                 answer = await self._watch_domains(packet)
                 self._watchers.add(writer)
+            elif packet.procedure == Procedure.CONNECT_DOMAIN_EVENT_CALLBACK_DEREGISTER_ANY:
+                # An event after this answer would meet a client that closes, and libvirt's client then hangs for ever.
+                self._watchers.discard(writer)
+                answer = packet.reply()
             else:
                 answer = await self._work_of(packet)(packet)
         except (struct.error, ValueError, ElementTree.ParseError) as error:
@@ -169,6 +179,8 @@ class LibvirtProxy:
         except ConnectionError:
             writer.transport.abort()
             return
+        except OSError as error:
+            answer = packet.error(f"the lab cannot carry out the call {packet.procedure}: {error}")
         _send(writer, answer)
         if packet.is_copy:
             # The end of the data comes at once: the test driver has none.
@@ -220,11 +232,11 @@ class LibvirtProxy:
 
     async def _define(self, packet: Packet) -> Packet:
         xml, end = read_text(packet.body)
-        body = text(_as_test_domain(xml)) + packet.body[end:]
+        body = text(as_test_domain(xml)) + packet.body[end:]
         answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))
         if answer.status == Status.OK:
             domain = read_domain(answer.body)
-            self._types[domain.uuid] = _domain_type(xml)
+            self._types[domain.uuid] = domain_type(xml)
             (self._definitions / f"{domain.uuid}.xml").write_text(xml)
         return packet.reply(answer.body, answer.status)
 
@@ -243,16 +255,16 @@ class LibvirtProxy:
         if vm_uuid is None:
             vm_uuid = str(uuid.uuid4())
             xml = xml.replace("<name>", f"<uuid>{vm_uuid}</uuid><name>", 1)
-        self._types[vm_uuid] = _domain_type(xml)
+        self._types[vm_uuid] = domain_type(xml)
         async with self._lock:
-            body = text(_as_test_domain(xml)) + packet.body[end:]
+            body = text(as_test_domain(xml)) + packet.body[end:]
             return await self._run(packet, vm_uuid, root.findtext("name", ""), xml, body)
 
     async def _run(self, packet: Packet, vm_uuid: str, name: str, xml: str, body: bytes) -> Packet:
         """Start a domain once the machine agrees; if libvirt refuses, the machine rolls back."""
         if vm_uuid not in self._machine.state().domains:
             try:
-                domains.start(self._machine, vm_uuid, name, _devices(xml), _pages(xml), _nodes_kib(xml))
+                domains.start(self._machine, vm_uuid, name, devices_of(xml), pages_of(xml), nodes_kib_of(xml))
             except StartRefused as refused:
                 return packet.error(f"internal error: qemu unexpectedly closed the monitor: {refused}")
         answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))
@@ -278,7 +290,7 @@ class LibvirtProxy:
             return packet.reply(answer.body, answer.status)
         xml, _ = read_text(answer.body)
         wanted = self._types.get(read_domain(packet.body).uuid, "kvm")
-        return packet.reply(text(_with_type(xml, wanted)))
+        return packet.reply(text(with_type(xml, wanted)))
 
     async def _ask_monitor(self, packet: Packet) -> Packet:
         """Answer `query-pci` from the domain's devices; the test driver has no QEMU that could."""
@@ -335,8 +347,14 @@ class LibvirtProxy:
                 elif packet.kind == Kind.REPLY and packet.serial in self._waiting:
                     self._waiting[packet.serial].set_result(packet)
         except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # The lab's libvirtd has gone.
+        finally:
+            # The socket can still be written to after libvirtd has hung up, and no answer would ever come.
+            if self._writer is not None:
+                self._writer.close()
             for future in self._waiting.values():
-                future.set_exception(ConnectionError("the lab's libvirtd is gone"))
+                if not future.done():
+                    future.set_exception(ConnectionError("the lab's libvirtd is gone"))
             self.drop_clients()
 
 
@@ -362,58 +380,6 @@ def _is_kill(packet: Packet) -> bool:
     return packet.procedure == Procedure.DOMAIN_DESTROY
 
 
-def _domain_type(xml: str) -> str:
-    match = _DOMAIN_TYPE.search(xml)
-    return match[2] if match else "kvm"
-
-
-def _as_test_domain(xml: str) -> str:
-    return _with_type(xml, "test")
-
-
-def _with_type(xml: str, wanted: str) -> str:
-    match = _DOMAIN_TYPE.search(xml)
-    return xml if match is None else xml[: match.start(2)] + wanted + xml[match.end(2) :]
-
-
-def _devices(xml: str) -> list[HostDevice]:
-    found = []
-    for hostdev in ElementTree.fromstring(xml).iterfind("devices/hostdev[@mode='subsystem']"):
-        address = hostdev.find("source/address")
-        if address is None:
-            continue
-        if hostdev.get("type") == "mdev":
-            found.append(HostDevice(uuid=address.get("uuid", "").lower()))
-        elif hostdev.get("type") == "pci":
-            found.append(HostDevice(function=_function(address), is_managed=hostdev.get("managed") == "yes"))
-    return found
-
-
-def _pages(xml: str) -> tuple[str, int] | None:
-    root = ElementTree.fromstring(xml)
-    page = root.find("memoryBacking/hugepages/page")
-    size_kib = "" if page is None else page.get("size", "")
-    return (size_kib, int(root.findtext("memory", "0")) // int(size_kib)) if size_kib else None
-
-
-def _nodes_kib(xml: str) -> dict[str, int]:
-    """The memory that the domain binds to single NUMA nodes, by node."""
-    root = ElementTree.fromstring(xml)
-    cells = {cell.get("id"): int(cell.get("memory", "0")) for cell in root.iterfind("cpu/numa/cell")}
-    found = {
-        memnode.get("nodeset", ""): cells.get(memnode.get("cellid"), 0) for memnode in root.iterfind("numatune/memnode")
-    }
-    memory = root.find("numatune/memory[@mode='strict']")
-    if not found and memory is not None:
-        found = {memory.get("nodeset", ""): int(root.findtext("memory", "0"))}
-    return {node: kib for node, kib in found.items() if node.isdecimal()}
-
-
-def _function(address: ElementTree.Element) -> str:
-    domain, bus, slot, function = (int(address.get(part, "0"), 0) for part in ("domain", "bus", "slot", "function"))
-    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
-
-
 def _query_pci(machine: MachineFolder, xml: str) -> str:
     devices = []
     for hostdev in ElementTree.fromstring(xml).iterfind("devices/hostdev[@mode='subsystem']"):
@@ -421,7 +387,7 @@ def _query_pci(machine: MachineFolder, xml: str) -> str:
         if source is None or guest is None:
             continue
         vgpu = machine.state().mdev(source.get("uuid", "").lower())
-        function = vgpu.function if vgpu is not None else _function(source)
+        function = vgpu.function if vgpu is not None else function_of(source)
         vendor, device, pci_class = _identity(machine, function)
         devices.append(
             {

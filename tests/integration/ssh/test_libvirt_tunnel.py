@@ -184,6 +184,28 @@ def test_a_lost_connection_is_named_instead_of_end_of_file(server: LoopbackSshd)
             time.sleep(0.02)
 
 
+def test_a_call_without_an_answer_ends_with_an_error(server: LoopbackSshd) -> None:
+    with Connection(server.target(), settings=server.settings(libvirt_answer_s=1.0)) as connection:
+        tunnel = connection.libvirt_tunnel()
+        with tunnel:
+            client = libvirt.open(tunnel.uri)
+            session = connection.run(["sh", "-c", "echo $PPID"], timeout_s=10).stdout.decode().strip()
+            listed = connection.run(["ps", "-o", "pid=,args=", "--ppid", session], timeout_s=10).stdout.decode()
+            (helper,) = [int(line.split()[0]) for line in listed.splitlines() if HELPER[0] in line]
+            os.kill(helper, signal.SIGSTOP)
+            try:
+                with pytest.raises(libvirt.libvirtError, match="not answered call 273 within 1 s") as refused:
+                    client.listAllDomains()
+            finally:
+                os.kill(helper, signal.SIGCONT)
+            assert refused.value.get_error_domain() == libvirt.VIR_FROM_RPC
+            with pytest.raises(libvirt.libvirtError):
+                client.listAllDomains()
+            failure = tunnel.failure()
+            assert isinstance(failure, LibvirtMissing)
+            assert "has not answered call 273" in failure.message
+
+
 def test_the_tunnel_leaves_no_thread_file_or_remote_process(connection: Connection) -> None:
     def use() -> None:
         with connection.libvirt_uri() as uri:

@@ -14,6 +14,7 @@ from tests.e2e.operate.command_events import CHANGING, READING
 from tests.unit.gates_of_logins import LOGINS
 from tests.unit.gates_of_preemption import PREEMPTION
 from tests.unit.gates_of_restrictions import RESTRICTIONS
+from tests.unit.gates_of_returns import RETURNS
 from tests.unit.gates_of_volumes import VOLUMES
 from tests.unit.uses_of_names import PACKAGE, Guarded, guarded, uses
 from vgpuctl.cli.contents import COMMANDS
@@ -21,6 +22,7 @@ from vgpuctl.cli.contents import COMMANDS
 GATES = [
     *PREEMPTION,
     *RESTRICTIONS,
+    *RETURNS,
     *LOGINS,
     *VOLUMES,
     guarded(
@@ -419,6 +421,13 @@ def test_only_the_gate_reaches_what_it_guards(guarded: Guarded) -> None:
 def test_what_is_guarded_is_there(guarded: Guarded) -> None:
     tree = ast.parse((PACKAGE / guarded.owner).read_text(encoding="utf-8"))
     defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    defined |= {
+        name.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for name in ast.walk(node)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+    }
     assert guarded.name in defined, f"{guarded.owner} defines no {guarded.name}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import vgpuctl_lab as lab
-from tests.e2e.operator import Operator
+from tests.e2e.operator import Operator, forgetful
 from tests.lab.simulated_fixtures import machine, need_simulated
 from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.layout import simulated_folder
@@ -174,15 +174,57 @@ def test_a_stopped_vm_does_not_start_on_a_card_that_sickened(operator: Operator,
 def test_a_creation_that_is_rolled_back_after_the_guests_start_leaves_evidence_too(
     operator: Operator, hosts: lab.LabFolder
 ) -> None:
-    (planned,) = operator.json(*create(SHARED), "--dry-run")
-    there = machine(hosts, HOST)
-    vfs = there.state().vfs_of(next(one for one in there.shape.cards if one.address == SHARED))
-    number = vfs.index(planned["leases"][0]["share"]["function"]) + 1
-    lab.faults.begin(HOST, "vf-wedged", number, card=SHARED, folder=hosts)
+    wedge_next(operator, hosts)
     operator.is_refused(*create(SHARED))
     assert checked(operator)["evidence"]["reset"] == "by the driver"
     assert operator.json("list-vms") == leases(operator) == []
     assert quarantined(operator) == {}
+
+
+def wedge_next(operator: Operator, hosts: lab.LabFolder) -> str:
+    """Wedge the VF that the next VM would get. Returns its address."""
+    (planned,) = operator.json(*create(SHARED, "next"), "--dry-run")
+    function = str(planned["leases"][0]["share"]["function"])
+    there = machine(hosts, HOST)
+    vfs = there.state().vfs_of(next(one for one in there.shape.cards if one.address == SHARED))
+    lab.faults.begin(HOST, "vf-wedged", vfs.index(function) + 1, card=SHARED, folder=hosts)
+    return function
+
+
+def test_a_start_with_new_shares_that_is_rolled_back_leaves_evidence_too(
+    operator: Operator, hosts: lab.LabFolder
+) -> None:
+    operator.does(*create(SHARED))
+    operator.does("stop-vm", *OF_VM, "--hold", "release", "--timeout", "0")
+    wedged = wedge_next(operator, hosts)
+    assert wedged in operator.is_refused("start-vm", *OF_VM)["message"]
+    events = [one for one in operator.json("list-events") if one["kind"] == "share-checked"]
+    assert [one["evidence"]["reset"] for one in events] == ["by the driver"] * 2
+    assert wedged in [one["evidence"]["device"] for one in events]
+    assert leases(operator) == []
+    operator.does(*DELETE)
+
+
+@pytest.mark.parametrize(
+    ("card", "kinds", "reset"), [(SHARED, ("domain", "vgpu"), "by the driver"), (WHOLE, ("domain",), "flr")]
+)
+def test_gc_proves_the_devices_that_it_frees(
+    card: str, kinds: tuple[str, ...], reset: str, operator: Operator, hosts: lab.LabFolder, tmp_path: Path
+) -> None:
+    """A store that has forgotten the VM, and a domain that is off: its devices were a tenant's."""
+    operator.does(*create(card))
+    operator.does("stop-vm", *OF_VM, "--timeout", "0")
+    other = forgetful(operator, tmp_path, "acme")
+    lab.faults.begin(HOST, "bar-unassigned", card=card, folder=hosts)
+    for kind in kinds:
+        assert {one["outcome"] for one in other.json("gc", "--kind", kind, "--yes")} == {"deleted"}
+    (event,) = [one for one in other.json("list-events") if one["kind"] == "share-checked"]
+    assert (event["tenant"], event["subject"]) == (None, f"{HOST} {event['evidence']['device']}")
+    assert event["evidence"]["gpu"] == card
+    assert (event["evidence"]["reset"], event["evidence"]["lease"]) == (reset, None)
+    assert event["evidence"]["findings"] == ["bar-unassigned"]
+    assert quarantined(other) == {card: "bar-unassigned"}
+    operator.does(*DELETE)
 
 
 def test_a_stop_that_releases_the_shares_leaves_evidence_too(operator: Operator) -> None:

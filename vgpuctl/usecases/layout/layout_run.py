@@ -9,6 +9,7 @@ from vgpuctl.agent.wire.boot import UNIT_NAME, BootFiles
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.sharing import VGPU_STEPS
 from vgpuctl.agent.wire.steps import SetServiceActive, Step
 from vgpuctl.errors import AgentProblem, Interrupted, LayoutDiffers, LayoutRefused, UsageError, VgpuctlError
 from vgpuctl.guests.boot_unit import render_boot_unit
@@ -16,6 +17,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.vm import Hold, VmState
 from vgpuctl.ovn.authority import OWN_NAME
+from vgpuctl.planner.adoption import shares_of_devices
 from vgpuctl.planner.layout import (
     Difference,
     HostPlan,
@@ -44,6 +46,7 @@ from vgpuctl.usecases.support.layout_records import (
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.find_vm import find_vm
+from vgpuctl.usecases.vm.release import release_strays
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
@@ -256,7 +259,20 @@ class LayoutRun:
         self._line(outcome, None, f"{UNIT_NAME} restores it at boot", before=change.before, after=change.after)
 
     def _take_steps(self, steps: Sequence[PlannedStep], facts: HostFacts) -> bool:
-        """Take them one by one and stop at the first that fails. Returns whether a mode now waits for a reset."""
+        """Take them one by one and stop at the first that fails. Returns whether a mode now waits for a reset.
+
+        The GPUs of shares that are deleted must prove healthy, as after the end of a VM.
+        """
+        deleted: list[str] = []
+        try:
+            return self._take_each(steps, facts, deleted)
+        finally:
+            if deleted:
+                found = (shares_of_devices([device], facts) for device in deleted)
+                gone = [share for one in found if not isinstance(one, str) for share in one]
+                release_strays(self._services, self._services.host(self._host), gone)
+
+    def _take_each(self, steps: Sequence[PlannedStep], facts: HostFacts, deleted: list[str]) -> bool:
         for planned in steps:
             if self._stop.is_set():
                 raise Interrupted(f"{self._host}: interrupted before: {planned.summary}")
@@ -280,6 +296,8 @@ class LayoutRun:
             self._line(outcome, planned.gpu, planned.summary, before=change.before, after=change.after)
             if not makes_share(step):
                 note_share(self._services, self._host, facts.boot_id, step)
+                if isinstance(step, VGPU_STEPS) and change.changed:
+                    deleted.append(step.device)
         return False
 
     def _make_way(self, chosen: Selection) -> bool:

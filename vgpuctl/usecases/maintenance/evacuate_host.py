@@ -98,8 +98,8 @@ def _give_up(services: Services, vm: Vm, why: str) -> None:
     with operation(services, "evacuate-host", vm):
         with services.store.reading() as session:
             leases = session.leases(vm_uuid=vm.uuid)
-        settle_leases(services, leases)
         with services.store.transaction() as session:
+            settle_leases(session, leases)
             session.set_vm_state(vm.uuid, VmState.STOPPED, f"{LOST}{why}")
             session.add_vm_event(
                 EventKind.VM_LOST, vm, why, before={"state": str(vm.state)}, after={"state": str(VmState.STOPPED)}

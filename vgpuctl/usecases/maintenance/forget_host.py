@@ -4,7 +4,6 @@
 from dataclasses import dataclass
 
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.network import Network
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm
@@ -13,6 +12,7 @@ from vgpuctl.usecases.maintenance.fence_host import fence_host
 from vgpuctl.usecases.placement.reservations import record_cancellation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.delete_vm import delete_vm
+from vgpuctl.usecases.vm.release import settle_leases
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) ->
             session.delete_network(network.id)
         for reservation in known.reservations:
             record_cancellation(session, reservation)
-        for lease in session.leases(host=host):
-            session.set_lease_state(lease.id, LeaseState.GONE)
+        settle_leases(session, session.leases(host=host))
         session.forget_facts(host)
         session.drop_host_records(host)
         session.add_event(

@@ -15,22 +15,20 @@ from vgpuctl.guests.domain_facts import DomainFact
 from vgpuctl.guests.networks import LibvirtNetworks
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.lease import Share
 from vgpuctl.model.network import Backend
 from vgpuctl.ovn.topology import external_owner, tenant_owner
-from vgpuctl.planner.adoption import idle_vgpus
-from vgpuctl.sharing.kinds import vgpu_kind_of
+from vgpuctl.planner.adoption import idle_vgpus, shares_of_devices
 from vgpuctl.sharing.occupancy import ExistingVgpu
 from vgpuctl.store.operations import COLLECTING
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
-from vgpuctl.usecases.support.gpu_health import look_at_health
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.operations import ending
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.vm.gc_volumes import read_volumes, stray_volumes
-from vgpuctl.usecases.vm.release import remember_facts
-from vgpuctl.usecases.vm.shares import apply
+from vgpuctl.usecases.vm.release import release_cards_of, release_strays
 from vgpuctl.usecases.vm.volumes import remove_recorded
 
 # An idle vGPU does not say who made it, so it is looked for only where it is asked for.
@@ -133,9 +131,6 @@ def _take_from_host(
             again[garbage]()
             outcomes[garbage] = "deleted"
             _note(services, garbage)
-        if any(garbage.kind is GarbageKind.VGPU for garbage in wanted):
-            remember_facts(services, services.host(host))
-            look_at_health(services, [host])
 
 
 def _take_from_ovn(services: Services, wanted: Sequence[Garbage], outcomes: dict[Garbage, str]) -> None:
@@ -184,7 +179,7 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
         staying = [domain for domain in domains if domain.uuid not in going]
         found: list[_Found] = []
         if GarbageKind.DOMAIN in kinds:
-            found += [(garbage, partial(_undefine, host, domain)) for domain, garbage in strays]
+            found += [(garbage, partial(_undefine, services, host, domain)) for domain, garbage in strays]
         if GarbageKind.VOLUME in kinds:
             for volume, garbage in stray_volumes(session, name, volumes, shared, staying):
                 take = _nothing if volume is None else partial(remove_recorded, services, host, volume)
@@ -197,7 +192,7 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
             found.append((garbage, partial(networks.remove, network.name, network.uuid)))
         if facts is not None:
             for vgpu, garbage in _stray_vgpus(session, name, facts, shares, staying):
-                found.append((garbage, partial(apply, host, [vgpu_kind_of(vgpu).remove(vgpu)])))
+                found.append((garbage, partial(release_strays, services, host, [_share_of(vgpu, facts)])))
     return found
 
 
@@ -222,11 +217,22 @@ def _stray_domains(session: Session, host: str, domains: Sequence[DomainFact]) -
     return found
 
 
-def _undefine(host: HostSession, domain: DomainFact) -> None:
+def _share_of(vgpu: ExistingVgpu, facts: HostFacts) -> Share:
+    """The share that an idle vGPU is; one of an unknown type has the type's number for a name."""
+    found = shares_of_devices([vgpu.vfio_device], facts)
+    if isinstance(found, str):
+        return Share(
+            vgpu.gpu, vgpu.sharing, f"type {vgpu.type_id}", vgpu.function, vgpu.type_id, mdev_uuid=vgpu.mdev_uuid
+        )
+    return found[0]
+
+
+def _undefine(services: Services, host: HostSession, domain: DomainFact) -> None:
     state = next((one.state for one in host.hypervisor.domains() if one.uuid == domain.uuid), None)
     if state is not None and state.is_active():
         raise StateError(f"domain {domain.name} on {host.name} is {state} by now")
     if state is not None:
+        release_cards_of(services, host, domain)
         host.hypervisor.undefine(domain.name, uuid=domain.uuid)
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """uncordon-host: a host, or one of its GPUs, takes VMs again."""
 
+from functools import partial
+
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.plural import counted
@@ -15,6 +17,7 @@ from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 from vgpuctl.usecases.vm import guest
+from vgpuctl.usecases.vm.release import release_cards_of
 from vgpuctl.usecases.vm.start_vm import start_vm
 
 
@@ -79,7 +82,7 @@ def _end_stale_vms(services: Services, host: str) -> None:
     with services.store.reading() as session:
         stale = [vm for vm in session.vms() if vm.uuid in there and vm.host != host]
     for vm in stale:
-        guest.remove_domain(session_of_host, vm)
+        guest.remove_domain(session_of_host, vm, when_off=partial(release_cards_of, services, session_of_host))
         with services.store.transaction() as session:
             detail = f"on {host}, which was fenced; it is on {vm.host}"
             session.add_vm_event(EventKind.VM_STALE_ENDED, vm, detail, before={"host": host}, after={"host": vm.host})

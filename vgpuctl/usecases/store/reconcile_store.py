@@ -21,6 +21,7 @@ from vgpuctl.usecases.maintenance.gc import NOWHERE, find_garbage
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.support.garbage import GarbageKind
 from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.vm.release import settle_leases
 
 _UNSETTLED = (VmState.CREATING, VmState.DELETING, VmState.BROKEN)
 _STATES = {VmState.RUNNING: DomainState.RUNNING, VmState.STOPPED: DomainState.SHUT_OFF}
@@ -268,8 +269,7 @@ def _forget(services: Services, names: Sequence[str], comparison: Reconciliation
 
 
 def _forget_vm(session: Session, vm: Vm, why: str) -> None:
-    for lease in session.leases(vm_uuid=vm.uuid):
-        session.set_lease_state(lease.id, LeaseState.GONE)
+    settle_leases(session, session.leases(vm_uuid=vm.uuid))
     for volume in session.volumes(vm_uuid=vm.uuid):
         session.forget_volume(volume)  # the volume, if it is there, stays unrecorded, and gc leaves it alone
     session.delete_vm(vm.uuid)

@@ -26,7 +26,7 @@ from vgpuctl.usecases.vm.health_gate import refuse_sick
 from vgpuctl.usecases.vm.image_gate import images_on
 from vgpuctl.usecases.vm.quarantine import start_domain
 from vgpuctl.usecases.vm.release import release_shares
-from vgpuctl.usecases.vm.shares import apply, build_shares, check_leases, leases_of, plan_leases
+from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases, take_steps
 from vgpuctl.usecases.vm.volumes import make_volumes, recorded_volumes
 
 
@@ -43,7 +43,7 @@ def plan_vm(services: Services, vm: Vm, network: Network | None, placement: Plac
     guest.check_nodes(vm, facts)
     images = images_on(services, host, vm, remember=False)
     guest.check(host, vm, attachment, images)
-    apply(host, steps, dry_run=True)
+    take_steps(host, steps, dry_run=True)
     floating = floating_on(services, vm.host, facts)
     parts = guest.DomainParts(vm, leases, facts, attachment, images, wanted_volumes(vm), floating)
     xml = guest.render(host, parts)

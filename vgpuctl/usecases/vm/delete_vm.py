@@ -56,7 +56,8 @@ def remove_vm(services: Services, vm: Vm, leases: Sequence[Lease], *, event: Eve
         attachment = attachment_of(services, vm)
         if attachment is not None and attachment.network.request.backend is Backend.OVN:
             disconnect(services, vm)
-        settle_leases(services, leases)
+        with services.store.transaction() as session:
+            settle_leases(session, leases)
         text += ", which is fenced: nothing was done there"
     else:
         host = services.host(vm.host)

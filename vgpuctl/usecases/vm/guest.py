@@ -2,12 +2,12 @@
 """Common work of several commands on a VM's domain. Every function may be repeated."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import ConcurrentChange, DomainRejected, GuestError
-from vgpuctl.guests.domain_facts import DomainState
+from vgpuctl.guests.domain_facts import DomainFact, DomainState
 from vgpuctl.guests.numa import CpusByNode
 from vgpuctl.guests.render import render_domain
 from vgpuctl.guests.storage import Storage
@@ -71,11 +71,16 @@ def check_nodes(vm: Vm, facts: HostFacts) -> None:
         raise ConcurrentChange(f"{vm.host} has {missing} by now for {vm.domain_name}")
 
 
-def remove_domain(host: HostSession, vm: Vm) -> None:
-    """End and undefine the VM's domain if it is this VM's (same UUID); gone already is fine."""
+def remove_domain(host: HostSession, vm: Vm, *, when_off: Callable[[DomainFact], object] | None = None) -> None:
+    """End and undefine the VM's domain if it is this VM's (same UUID); gone already is fine.
+
+    when_off: what is to be done when it is off and still defined.
+    """
     for domain in host.hypervisor.domains():
         if domain.uuid == vm.uuid:
             host.hypervisor.destroy(domain.name, uuid=vm.uuid)
+            if when_off is not None:
+                when_off(domain)
             host.hypervisor.undefine(domain.name, uuid=vm.uuid)
 
 

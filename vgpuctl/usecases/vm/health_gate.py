@@ -57,31 +57,36 @@ _NOT_TAKEN = (
 
 @dataclass(frozen=True)
 class Freed:
-    """A lease whose device is free. reset: how it was reset, None if it was not. found: what is wrong with it.
+    """A share whose device is free. lease: that it was of, None for one that the store did not know.
 
-    tested: True after the operator's memory test, None without one. rom: SHA-256 of a whole card's ROM, None where the
-    kernel does not show it.
+    reset: how it was reset, None if it was not. found: what is wrong with it. tested: True after the operator's memory
+    test, None without one. rom: SHA-256 of a whole card's ROM, None where the kernel does not show it.
     """
 
-    lease: Lease
+    share: Share
     reset: str | None
     found: tuple[HealthFinding, ...] = ()
     tested: bool | None = None
     rom: str | None = None
+    lease: Lease | None = None
+
+    def subject(self, host: str) -> str:
+        """The VM that had it, or its host and device."""
+        lease = self.lease
+        return f"{host} {self.share.device}" if lease is None else f"{lease.tenant}.{lease.vm_name}"
 
 
-def free_device(host: HostSession, lease: Lease, facts: HostFacts) -> Freed:
+def free_device(host: HostSession, share: Share, facts: HostFacts) -> Freed:
     """Take the steps that give a share back. A reset that fails is a finding, and the other steps follow.
 
     Raises HostError when the device itself cannot be freed.
     """
-    share = lease.share
     steps = plan_release(share, facts).steps
     resets = [number for number, step in enumerate(steps) if isinstance(step, ResetFunction)]
     if not resets:
         if steps:
             host.agent.apply(steps)
-        return Freed(lease, *_without_reset(share))
+        return Freed(share, *_without_reset(share))
     try:
         changes = host.agent.apply(steps)
     except AgentProblem as problem:
@@ -94,8 +99,8 @@ def free_device(host: HostSession, lease: Lease, facts: HostFacts) -> Freed:
         rest = steps[resets[0] + 1 :]
         if rest:
             host.agent.apply(rest)
-        return Freed(lease, None, (finding(code, share.function, problem.message),))
-    return Freed(lease, changes[resets[0]].after)
+        return Freed(share, None, (finding(code, share.function, problem.message),))
+    return Freed(share, changes[resets[0]].after)
 
 
 def prove(services: Services, host: HostSession, freed: Sequence[Freed], facts: HostFacts) -> None:
@@ -112,8 +117,7 @@ def prove(services: Services, host: HostSession, freed: Sequence[Freed], facts: 
             note_health(session, host.name, health, policy)
         for one in freed:
             closed = _end(session, host.name, one, health, before, policy)
-            lease = one.lease
-            services.say(f"{lease.tenant}.{lease.vm_name}: {lease.share.profile} on {lease.share.function} released")
+            services.say(f"{one.subject(host.name)}: {one.share.profile} on {one.share.function} released")
             if closed:
                 services.say(f"{host.name}: in quarantine: {describe_findings(closed)}")
 
@@ -145,12 +149,12 @@ def _tested(services: Services, host: HostSession, freed: Sequence[Freed], polic
     """Run the operator's memory test on every GPU that nobody else has a share of."""
     if policy.memory_test is None:
         return list(freed)
-    own = {one.lease.id for one in freed}
+    own = {one.lease.id for one in freed if one.lease is not None}
     with services.store.reading() as session:
         used = {lease.share.gpu for lease in session.leases(host=host.name) if lease.id not in own}
     results: dict[str, HealthFinding | None] = {}
     for one in freed:
-        gpu = one.lease.share.gpu
+        gpu = one.share.gpu
         if gpu not in used and gpu not in results:
             services.say(f"{host.name}: testing the memory of {gpu}")
             results[gpu] = _test_memory(host, gpu, policy.memory_test, policy.memory_test_timeout_s)
@@ -158,7 +162,7 @@ def _tested(services: Services, host: HostSession, freed: Sequence[Freed], polic
 
 
 def _with_result(one: Freed, results: Mapping[str, HealthFinding | None]) -> Freed:
-    gpu = one.lease.share.gpu
+    gpu = one.share.gpu
     if gpu not in results:
         return one
     failed = results[gpu]
@@ -178,15 +182,15 @@ def _test_memory(host: HostSession, gpu: str, command: str, timeout_s: float) ->
 
 def _with_driver(one: Freed, facts: HostFacts) -> Freed:
     """The drivers of a released share's functions, read back."""
-    reason = find_unreturned(one.lease.share, facts)
+    reason = find_unreturned(one.share, facts)
     if reason is None:
         return one
-    return replace(one, found=(*one.found, finding(HealthCode.DRIVER_DIFFERS, one.lease.share.gpu, reason)))
+    return replace(one, found=(*one.found, finding(HealthCode.DRIVER_DIFFERS, one.share.gpu, reason)))
 
 
 def _with_rom(host: HostSession, one: Freed) -> Freed:
     """The hash of the ROM that a tenant with a whole card could have flashed."""
-    share = one.lease.share
+    share = one.share
     if share.function != share.gpu or not kind_of(share.sharing).is_bound_by_libvirt:
         return one
     try:
@@ -211,8 +215,8 @@ def _end(
     before: HostHealth | None,
     policy: HealthPolicy,
 ) -> list[HealthFinding]:
-    """End a lease: quarantine what is not proven, and leave the evidence. Returns the findings that forbid the GPU."""
-    lease, share = freed.lease, freed.lease.share
+    """Quarantine what is not proven, leave the evidence and end the lease. Returns the findings that forbid the GPU."""
+    lease, share = freed.lease, freed.share
     gpu = None if health is None else gpu_of(health, share.gpu)
     uuid = None if gpu is None else gpu.uuid
     if health is None:
@@ -233,7 +237,7 @@ def _end(
     reset = "not reset" if freed.reset is None else reset
     result = f"in quarantine: {describe_findings(closed)}" if closed else "healthy"
     evidence: dict[str, Value] = {
-        "lease": lease.id,
+        "lease": None if lease is None else lease.id,
         "device": share.device,
         "gpu": share.gpu,
         "sharing": str(share.sharing),
@@ -247,13 +251,14 @@ def _end(
     }
     session.add_event(
         EventKind.SHARE_CHECKED,
-        f"{lease.tenant}.{lease.vm_name}",
+        freed.subject(host),
         f"{share.profile} on {share.function}: {reset}, {result}",
-        tenant=lease.tenant,
+        tenant=None if lease is None else lease.tenant,
         host=host,
         evidence=evidence,
     )
-    session.set_lease_state(lease.id, LeaseState.GONE)
+    if lease is not None:
+        session.set_lease_state(lease.id, LeaseState.GONE)
     return closed
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Hold, Vm, VmState
@@ -24,6 +24,7 @@ from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
 from vgpuctl.usecases.vm.move_volumes import VolumeMove, carry_volumes, drop_left_volumes, plan_volumes
+from vgpuctl.usecases.vm.release import settle_leases
 from vgpuctl.usecases.vm.shares import check_leases, leases_of
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
@@ -131,8 +132,7 @@ def settle_on(
         moved = replace(vm, host=placement.host, nodes=nodes, state=VmState.STOPPED, problem=None)
         leases = check_leases(leases_of(moved, replace(placement, nodes=nodes)), facts, capacity.rules)
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
-            for lease in ending:
-                session.set_lease_state(lease.id, LeaseState.GONE)
+            settle_leases(session, ending)
             refuse_over_quota(session, vm.request, leases, is_new=False)
             session.reserve(placement.host, generation, leases)
             if held is not None:

@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Release the shares of a VM: the state first, then the device, its reset and its health; then the lease is gone."""
+"""The ways of a share back to the pool: all of them lead through the health gate.
+
+Of a lease: the state first, then the device, its reset and its health; then the lease is gone.
+"""
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostError
-from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.guests.domain_facts import DomainFact
+from vgpuctl.model.lease import Lease, LeaseState, Share
+from vgpuctl.planner.adoption import shares_of_devices
+from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.vm.cpu_pins import give_cpus_back
@@ -32,7 +40,7 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
     try:
         for lease in leases:
             with _broken_if_refused(services, lease):
-                freed.append(free_device(host, lease, facts))
+                freed.append(replace(free_device(host, lease.share, facts), lease=lease))
     finally:
         if freed:
             facts = remember_facts(services, host)
@@ -40,11 +48,44 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
     give_cpus_back(services, host, facts, {lease.vm_uuid for lease in leases})
 
 
-def settle_leases(services: Services, leases: Sequence[Lease]) -> None:
-    """End leases of a fenced host in the store alone: nobody knows of their devices until the host is trusted again."""
-    with services.store.transaction() as session:
-        for lease in leases:
-            session.set_lease_state(lease.id, LeaseState.GONE)
+def release_strays(services: Services, host: HostSession, shares: Sequence[Share]) -> None:
+    """Release devices that no lease is of, for the same proof and evidence. Raises the host's error.
+
+    Nobody may use them: the caller has looked.
+    """
+    if not shares:
+        return
+    facts = host.agent.facts()
+    freed = [free_device(host, share, facts) for share in shares]
+    prove(services, host, freed, remember_facts(services, host))
+
+
+def release_cards_of(services: Services, host: HostSession, domain: DomainFact) -> None:
+    """Release the whole cards and VFs that libvirt bound for a domain which is off and has no VM in the store.
+
+    Those that a lease or a running domain has are left alone. Its vGPUs stay: `gc` finds them by themselves.
+    """
+    named = {device.device for device in domain.hostdevs}
+    for other in host.hypervisor.domains():
+        if other.state.is_active():
+            named -= {device.device for device in other.hostdevs}
+    with services.store.reading() as session:
+        named -= {lease.share.function for lease in session.leases(host=host.name)}
+    if not named:
+        return
+    facts = host.agent.facts()
+    found = [shares_of_devices([device], facts) for device in sorted(named)]
+    shares = [share for one in found if not isinstance(one, str) for share in one]
+    release_strays(services, host, [one for one in shares if kind_of(one.sharing).is_bound_by_libvirt])
+
+
+def settle_leases(session: Session, leases: Sequence[Lease]) -> None:
+    """End leases in the store alone, whose VM is not on a host that anything may be done on.
+
+    What is left of them there passes the gate as a stray, by `gc` or `uncordon-host`.
+    """
+    for lease in leases:
+        session.set_lease_state(lease.id, LeaseState.GONE)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.shares import apply, plan_leases, refuse_kept
+from vgpuctl.usecases.vm.shares import plan_leases, refuse_kept, take_steps
 
 
 def restore_shares(services: Services, vm: Vm) -> bool:
@@ -27,7 +27,7 @@ def restore_shares(services: Services, vm: Vm) -> bool:
         if not steps:
             return False
         refuse_kept(leases, facts, rules_of(services, vm.host))
-        apply(host, steps)
+        take_steps(host, steps)
         facts = host.agent.facts()
         with services.store.transaction() as session:
             note_facts(session, vm.host, facts)

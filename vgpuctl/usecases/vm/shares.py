@@ -86,7 +86,7 @@ def plan_leases(leases: Sequence[Lease], facts: HostFacts) -> tuple[tuple[Step, 
     return steps, undo
 
 
-def apply(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) -> None:
+def take_steps(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) -> None:
     """Have the agent do the steps; without any, the host is not asked."""
     if steps:
         host.agent.apply(steps, dry_run=dry_run)
@@ -95,7 +95,7 @@ def apply(host: HostSession, steps: Sequence[Step], *, dry_run: bool = False) ->
 def build_shares(host: HostSession, steps: Sequence[Step], undo: Sequence[Step], undoing: Undo) -> None:
     """Do the steps; `undoing` rolls back those that changed something, never what was there before or was refused."""
     untouched: set[str] = set()
-    undoing.push("GPU shares", lambda: apply(host, [step for step in undo if untouched.isdisjoint(_targets(step))]))
+    undoing.push("GPU shares", lambda: take_steps(host, [one for one in undo if untouched.isdisjoint(_targets(one))]))
     if not steps:
         return
     try:

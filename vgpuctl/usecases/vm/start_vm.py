@@ -40,6 +40,7 @@ from vgpuctl.usecases.vm.preempt_vms import (
     refuse_while_preempted,
 )
 from vgpuctl.usecases.vm.quarantine import start_domain
+from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases, refuse_kept
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 from vgpuctl.usecases.vm.volumes import recorded_volumes
@@ -94,7 +95,7 @@ def _start_one(services: Services, vm: Vm, consent: Consent | None, still: VmSta
         undoing = Undo(services.say, subject=vm.domain_name, settle=lambda undo: _settle(services, vm, before, undo))
         try:
             with undoing:
-                vm = _start(services, host, vm, consent, undoing)
+                vm = _start(services, host, vm, before, consent, undoing)
                 undoing.keep()
         except BaseException as error:
             undoing.finish(error)
@@ -142,7 +143,15 @@ class _MadeRoom(Exception):
     """Other VMs of the host were preempted: its facts are to be read again."""
 
 
-def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | None, undoing: Undo) -> Vm:
+def _start(
+    services: Services,
+    host: HostSession,
+    vm: Vm,
+    before: Collection[str],
+    consent: Consent | None,
+    undoing: Undo,
+) -> Vm:
+    """Start a VM. before: the leases that it has kept."""
     facts = host.agent.facts()
     with services.store.transaction() as session:
         note_facts(session, vm.host, facts)
@@ -161,6 +170,9 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
     refuse_sick(services, host, leases)
     guest.check_nodes(vm, facts)
     steps, undo = plan_leases(leases, facts)
+    taken, was_started = [lease for lease in leases if lease.id not in before], False
+    # Undone last: what a guest may have used comes back like any other share.
+    undoing.push("health of the GPUs", lambda: release_shares(services, host, taken) if was_started else None)
     build_shares(host, steps, undo, undoing)
     attachment = attachment_of(services, vm)
     if attachment is not None:
@@ -174,6 +186,7 @@ def _start(services: Services, host: HostSession, vm: Vm, consent: Consent | Non
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is None or not state.is_active():
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid))
+    was_started = True
     start_domain(host, vm, leases)
     guest.prove_running(host, vm, leases)
     with services.store.transaction() as session:

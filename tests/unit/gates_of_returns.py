@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of test_gates.py about shares that go back to the pool: each way leads through the health gate."""
+
+from tests.unit.uses_of_names import guarded
+
+_GATE = "a share goes back to the pool after its end of use, its reset and its GPU's health were proven"
+
+RETURNS = [
+    guarded(
+        f"{_GATE}: a lease ends there, or where no guest ever had the device, or nothing may be done on its host",
+        "GONE",
+        "model/lease.py",
+        "store/leases.py:-",
+        "store/leases.py:_faults",
+        "store/leases.py:leases",
+        "store/leases.py:set_lease_share",
+        "store/leases.py:set_lease_state",
+        "store/quotas.py:gpu_seconds_to_come",
+        "store/quotas.py:used",
+        "store/vms.py:delete_vm",
+        "usecases/vm/health_gate.py:_end",
+        "usecases/vm/release.py:settle_leases",
+        "usecases/vm/build_vm.py:undo_of",
+        "usecases/vm/start_vm.py:_settle",
+        on="LeaseState",
+    ),
+    guarded(
+        f"{_GATE}: leases of hosts on which nothing may be done",
+        "settle_leases",
+        "usecases/vm/release.py",
+        "usecases/vm/delete_vm.py:remove_vm",
+        "usecases/vm/move_vm.py:settle_on",
+        "usecases/maintenance/evacuate_host.py:_give_up",
+        "usecases/maintenance/forget_host.py:forget_host",
+        "usecases/store/reconcile_store.py:_forget_vm",
+    ),
+    guarded(
+        f"{_GATE}: a device is freed there alone",
+        "free_device",
+        "usecases/vm/health_gate.py",
+        "usecases/vm/release.py:release_shares",
+        "usecases/vm/release.py:release_strays",
+    ),
+    guarded(
+        f"{_GATE}: and proven by the same functions",
+        "prove",
+        "usecases/vm/health_gate.py",
+        "usecases/vm/release.py:release_shares",
+        "usecases/vm/release.py:release_strays",
+    ),
+    guarded(f"{_GATE}: its steps", "plan_release", "planner/plan.py", "usecases/vm/health_gate.py:free_device"),
+    guarded(
+        f"{_GATE}: whoever has the agent change a host is known here",
+        "apply",
+        "hosts/agent_client.py",
+        "usecases/vm/health_gate.py:free_device",
+        "usecases/vm/health_gate.py:_with_rom",
+        "usecases/vm/quarantine.py:quarantine",
+        "usecases/vm/shares.py:take_steps",
+        "usecases/vm/shares.py:build_shares",
+        "usecases/layout/layout_run.py:_take_each",
+        "usecases/layout/layout_run.py:_try_start_service",
+        "usecases/layout/layout_run.py:_undo",
+        on="agent",
+    ),
+    guarded(
+        f"{_GATE}: steps for a share build it, or take back one that no guest had",
+        "take_steps",
+        "usecases/vm/shares.py",
+        "usecases/vm/build_vm.py:plan_vm",
+        "usecases/vm/restore_shares.py:restore_shares",
+    ),
+    guarded(
+        f"{_GATE}: devices without a lease",
+        "release_strays",
+        "usecases/vm/release.py",
+        "usecases/maintenance/gc.py:_look",
+        "usecases/layout/layout_run.py:_take_steps",
+    ),
+    guarded(
+        f"{_GATE}: cards of a domain without a VM",
+        "release_cards_of",
+        "usecases/vm/release.py",
+        "usecases/maintenance/gc.py:_undefine",
+        "usecases/maintenance/uncordon_host.py:_end_stale_vms",
+    ),
+]

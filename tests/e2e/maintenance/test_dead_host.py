@@ -11,19 +11,20 @@ from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import need_simulated
+from vgpuctl.guests.storage import Storage
 
 ACME = ("--tenant", "acme")
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--gpu", "A40-8Q")
-HOST, OTHER = "sim-001", "sim-002"
+HOST, OTHER, THIRD = "sim-001", "sim-002", "sim-003"
 DEAD = ("--fenced", "--reason", "no power", "--yes")
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    """Two equal hosts with one A40 each."""
+    """Three equal hosts with one A40 each."""
     need_simulated()
     folder = lab.LabFolder(tmp_path_factory.mktemp("dead") / "lab")
-    lab.simulated.up(2, mix="a40", folder=folder)
+    lab.simulated.up(3, mix="a40", folder=folder)
     yield folder
     lab.simulated.down(folder=folder)
 
@@ -49,7 +50,8 @@ def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
     operator: Operator, fleet: lab.LabFolder, fleet_witness: FleetWitness
 ) -> None:
     before = fleet_witness.state()
-    operator.does("cordon-host", OTHER, "--reason", "the test wants the first")
+    for host in (OTHER, THIRD):
+        operator.does("cordon-host", host, "--reason", "the test wants the first")
     operator.does("create-vm", "web", *ACME, *SIZE, "--priority", "high")
     operator.does("create-vm", "data", *ACME, *SIZE, "--disk", "64MiB")
     operator.does("create-vm", "bound", *ACME, *SIZE, "--host", HOST)
@@ -129,3 +131,55 @@ def test_the_fencing_command_of_the_inventory_is_believed_and_kept_as_evidence(
         "by": "the fencing command", "command": "/bin/echo", "exit": 0, "said": "chassis power is off",
     }  # fmt: skip
     assert operator.json("uncordon-host", HOST)["changed"]
+
+
+def _share(operator: Operator, uuid: str, host: str) -> None:
+    """Give another host a VM's volumes too, as it has those of storage that both use.
+
+    A volume of one name in one pool has the same key on all simulated hosts, as on shared storage.
+    """
+    with libvirt_of(operator.inventory, HOST) as here, libvirt_of(operator.inventory, host) as there:
+        volumes = [one for one in Storage(here).volumes("default") if uuid in one.name]
+        assert volumes
+        storage = Storage(there)
+        storage.ensure_pool("default")
+        for one in volumes:
+            storage.create_disk("default", one.name, one.capacity_bytes // 2**20)
+
+
+def test_a_vm_on_shared_storage_starts_where_its_data_is(operator: Operator, fleet: lab.LabFolder) -> None:
+    for host in (OTHER, THIRD):
+        operator.does("cordon-host", host, "--reason", "the test wants the first")
+    for name in ("left", "right"):
+        operator.does("create-vm", name, *ACME, *SIZE, "--disk", "64MiB")
+    for host in (OTHER, THIRD):
+        operator.does("uncordon-host", host)
+    uuids = {one["vm"]["request"]["name"]: one["vm"]["uuid"] for one in operator.json("list-vms")}
+
+    _share(operator, uuids["left"], OTHER)
+    _share(operator, uuids["right"], THIRD)
+    lab.faults.begin(HOST, "sshd", folder=fleet)
+    lab.faults.begin(THIRD, "sshd", folder=fleet)
+    try:
+        planned = operator.json("evacuate-host", HOST, "--reason", "no power", "--plan")["vms"]
+        told = {one["subject"]: (one["verdict"], one["to"]) for one in planned}
+        assert told == {"acme.left": ("move", OTHER), "acme.right": ("stay", None)}
+        (why,) = [one["reason"] for one in planned if one["subject"] == "acme.right"]
+        assert "it may not be lost" in why and THIRD in why
+        lab.faults.clear(THIRD, folder=fleet)
+
+        done = operator.json("evacuate-host", HOST, *DEAD)["vms"]
+        assert {one["subject"]: one["storage"] for one in done} == {"acme.left": "shared", "acme.right": "shared"}
+        assert _vms(operator) == {"left": (OTHER, "running"), "right": (THIRD, "running")}
+    finally:
+        lab.faults.clear(THIRD, folder=fleet)
+        lab.faults.clear(HOST, folder=fleet)
+    assert {one["vm"]["request"]["name"]: one["vm"]["uuid"] for one in operator.json("list-vms")} == uuids
+    operator.is_refused("uncordon-host", HOST)
+    assert _domains(operator, HOST) == set(), "a domain of a VM that runs elsewhere by now is ended and undefined"
+    operator.does("gc", "--limit", HOST, "--kind", "vgpu", "--kind", "volume", "--yes")
+    operator.does("uncordon-host", HOST)
+    for name, host in (("left", OTHER), ("right", THIRD)):
+        with libvirt_of(operator.inventory, host) as there:
+            assert [one for one in Storage(there).volumes("default") if uuids[name] in one.name]
+        operator.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")

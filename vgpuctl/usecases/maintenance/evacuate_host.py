@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """evacuate-host: the VMs of a dead host start on others, where their data is; the rest is said to be lost."""
 
-from vgpuctl.errors import DataLost, StateError, VgpuctlError
-from vgpuctl.guests.storage import Storage
+from vgpuctl.errors import DataLost, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.maintenance.drain_host import Drained, Verdict, move_promise, there_of
 from vgpuctl.usecases.maintenance.fence_host import fence_host
+from vgpuctl.usecases.maintenance.left_data import LeftData, find_data
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
@@ -15,7 +16,6 @@ from vgpuctl.usecases.vm.move_vm import PlannedMove, settle_on
 from vgpuctl.usecases.vm.move_volumes import VolumeMove, VolumeWay
 from vgpuctl.usecases.vm.release import settle_leases
 from vgpuctl.usecases.vm.start_vm import start_vm
-from vgpuctl.usecases.vm.volumes import is_recorded
 
 LOST = "lost: "
 """The beginning of the problem of a VM whose data was on the dead host alone."""
@@ -24,9 +24,10 @@ LOST = "lost: "
 def plan_evacuation(services: Services, host: str) -> list[Drained]:
     """Say of every VM of a host what an evacuation would do. Nothing is fenced and nothing is written."""
     services.inventory.require(host)
-    search = MoveSearch(services, host)
     vms, reservations = there_of(services, host)
-    found = [_plan(services, vm, search) for vm in vms]
+    data = find_data(services, host, vms)
+    search = MoveSearch(services, host, data.answering)
+    found = [_plan(services, vm, data, search) for vm in vms]
     return [*found, *(move_promise(services, one, dry_run=True) for one in reservations)]
 
 
@@ -39,13 +40,14 @@ def evacuate_host(services: Services, host: str, *, is_dead: bool, reason: str) 
     fence_host(services, host, is_dead=is_dead, reason=reason)
     vms, reservations = there_of(services, host)
     services.say(f"{host}: evacuating {counted(len(vms), 'VM')}")
-    done = [_evacuate(services, vm, reason) for vm in vms]
+    data = find_data(services, host, vms)
+    done = [_evacuate(services, vm, data, reason) for vm in vms]
     return [*done, *(move_promise(services, one, dry_run=False) for one in reservations)]
 
 
-def _plan(services: Services, vm: Vm, search: MoveSearch) -> Drained:
+def _plan(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> Drained:
     try:
-        plan = _plan_one(services, vm, search)
+        plan = _plan_one(services, vm, data, search)
     except DataLost as error:
         return Drained(vm.label, Verdict.LOST, reason=error.message)
     except VgpuctlError as error:
@@ -53,27 +55,21 @@ def _plan(services: Services, vm: Vm, search: MoveSearch) -> Drained:
     return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage)
 
 
-def _plan_one(services: Services, vm: Vm, search: MoveSearch) -> PlannedMove:
+def _plan_one(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> PlannedMove:
     refuse_staying(services, vm)
-    placement = search.place(vm)
-    storage = Storage(services.host(placement.host).hypervisor)
-    moves = []
-    with services.store.reading() as session:
-        volumes = session.volumes(vm_uuid=vm.uuid, host=vm.host)
-    for volume in volumes:
-        found = storage.find_volume(volume.pool, volume.name) if storage.has_pool(volume.pool) else None
-        if found is None:
-            raise DataLost(f"its {volume.kind} was on {vm.host} itself: {placement.host} has no volume {volume.name}")
-        if not is_recorded(found, volume):
-            raise StateError(f"volume {volume.name} on {placement.host} is not the one that was made for {vm.label}")
-        moves.append(VolumeMove(volume, placement.host, VolumeWay.SHARED))
-    return PlannedMove(vm, placement, tuple(moves))
+    volumes = data.volumes[vm.uuid]
+
+    def look(placement: Placement) -> PlannedMove:
+        moves = (VolumeMove(one, placement.host, VolumeWay.SHARED) for one in volumes)
+        return PlannedMove(vm, placement, tuple(moves))
+
+    return search.find(vm, look, among=data.hosts_of(vm))
 
 
-def _evacuate(services: Services, vm: Vm, reason: str) -> Drained:
+def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Drained:
     try:
         with operation(services, "evacuate-host", vm):
-            moved, plan = _settle(services, vm, reason)
+            moved, plan = _settle(services, vm, data, reason)
         if vm.state is VmState.RUNNING:
             start_vm(services, [moved])
     except DataLost as error:
@@ -85,9 +81,9 @@ def _evacuate(services: Services, vm: Vm, reason: str) -> Drained:
     return Drained(vm.label, Verdict.MOVE, moved.host, plan.storage, outcome="moved")
 
 
-def _settle(services: Services, vm: Vm, reason: str) -> tuple[Vm, PlannedMove]:
+def _settle(services: Services, vm: Vm, data: LeftData, reason: str) -> tuple[Vm, PlannedMove]:
     """Give a VM of the dead host its place elsewhere. Its old shares end with it, not before."""
-    plan = _plan_one(services, vm, MoveSearch(services, vm.host))
+    plan = _plan_one(services, vm, data, MoveSearch(services, vm.host, data.answering))
     with services.store.reading() as session:
         leases = session.leases(vm_uuid=vm.uuid)
     return settle_on(services, plan, f"{vm.host} is dead: {reason}", ending=leases), plan

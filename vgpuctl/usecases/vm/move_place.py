@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where VMs of one host may go: other hosts with shares equal to those that each holds now."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import NoCapacity, StateError
+from vgpuctl.errors import NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.placement import HostCapacity, Placement
@@ -21,6 +22,8 @@ from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 from vgpuctl.usecases.vm.shares import leases_of
+
+Found = TypeVar("Found")
 
 
 def refuse_staying(services: Services, vm: Vm) -> None:
@@ -46,37 +49,85 @@ def refuse_staying(services: Services, vm: Vm) -> None:
 
 
 class MoveSearch:
-    """A search for VMs of one host, in the order in which they move: each takes its part of what is free."""
+    """A search for VMs of one host, in the order in which they move: each takes its part of what is free.
 
-    def __init__(self, services: Services, source: str) -> None:
+    names: the hosts to search, all others by default.
+    """
+
+    def __init__(self, services: Services, source: str, names: Collection[str] | None = None) -> None:
         self._services = services
-        names = [name for name in services.inventory.select(None) if name != source]
-        seen = survey(services, names, refresh=False) if names else None
+        known = services.inventory.select(None) if names is None else names
+        others = [name for name in known if name != source]
+        seen = survey(services, others, refresh=False) if others else None
         self._capacities = {} if seen is None else {one.name: one for one in seen.capacities}
         self._taken: list[Lease] = []
 
-    def place(self, vm: Vm, *, to: str | None = None) -> Placement:
-        """Choose a host other than the VM's with equal shares. Raises NoCapacity."""
+    def find(
+        self,
+        vm: Vm,
+        look: Callable[[Placement], Found],
+        *,
+        to: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> Found:
+        """Choose a host other than the VM's with equal shares, on which `look` finds nothing against the VM.
+
+        to: the host it must be. among: the only hosts that may be. look: it raises what is against a host; the next one
+        is tried then. Raises what was against the only host that had room, and NoCapacity.
+        """
+        wanted = self._wanted(vm, to)
+        refused: dict[str, VgpuctlError] = {}
+        while True:
+            try:
+                placement = self._place(vm, wanted, among, refused)
+            except NoCapacity as full:
+                raise _of_all(vm, refused, full) from full
+            try:
+                found = look(placement)
+            except VgpuctlError as error:
+                refused[placement.host] = error
+                continue
+            self._take(vm, wanted, placement)
+            return found
+
+    def _wanted(self, vm: Vm, to: str | None) -> VmRequest:
         with self._services.store.reading() as session:
             own = session.leases(vm_uuid=vm.uuid)
             known = session.facts(vm.host)
-            closed = closed_hosts(vm.request.tenant, session.pools())
-        wanted = replace(vm.request, host=to, gpus=equal_gpus(vm, own, None if known is None else known.facts))
         attachment = attachment_of(self._services, vm)
-        wanted = on_its_host(wanted, None if attachment is None else attachment.network)
+        wanted = replace(vm.request, host=to, gpus=equal_gpus(vm, own, None if known is None else known.facts))
+        return on_its_host(wanted, None if attachment is None else attachment.network)
+
+    def _place(self, vm: Vm, wanted: VmRequest, among: Collection[str] | None, refused: Collection[str]) -> Placement:
         with self._services.store.reading() as session:
+            closed = closed_hosts(vm.request.tenant, session.pools())
             leases = [*with_promises(session, session.leases(), wanted, vm), *self._taken]
-        open_hosts = [one for name, one in sorted(self._capacities.items()) if name not in closed]
+        open_hosts = [
+            one
+            for name, one in sorted(self._capacities.items())
+            if name not in closed and name not in refused and (among is None or name in among)
+        ]
         if not open_hosts:
             raise NoCapacity(f"no other host may take {vm.label}", hint="see `vgpuctl list-hosts` and `list-pools`")
-        placement = place(wanted, open_hosts, leases)
-        self._take(vm, wanted, placement)
-        return placement
+        return place(wanted, open_hosts, leases)
 
     def _take(self, vm: Vm, wanted: VmRequest, placement: Placement) -> None:
         there = self._capacities[placement.host]
         self._taken += leases_of(replace(vm, host=placement.host), placement)
         self._capacities[placement.host] = _with(there, wanted, placement)
+
+
+def _of_all(vm: Vm, refused: dict[str, VgpuctlError], full: NoCapacity) -> VgpuctlError:
+    """The error that names the reason of each host that had room, or says that none had."""
+    if not refused:
+        return full
+    if len(refused) == 1:
+        return next(iter(refused.values()))
+    return NoCapacity(
+        f"none of {len(refused)} hosts can take {vm.label}",
+        context=[f"{host}: {error.message}" for host, error in refused.items()],
+        hint=next(iter(refused.values())).hint,
+    )
 
 
 def _with(capacity: HostCapacity, request: VmRequest, placement: Placement) -> HostCapacity:

@@ -23,7 +23,13 @@ from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
-from vgpuctl.usecases.vm.move_volumes import VolumeMove, carry_volumes, drop_left_volumes, plan_volumes
+from vgpuctl.usecases.vm.move_volumes import (
+    VolumeMove,
+    carry_volumes,
+    drop_left_volumes,
+    plan_volumes,
+    recorded_volumes,
+)
 from vgpuctl.usecases.vm.release import settle_leases
 from vgpuctl.usecases.vm.shares import check_leases, leases_of
 from vgpuctl.usecases.vm.start_vm import start_vm
@@ -52,15 +58,19 @@ def plan_move(services: Services, vm: Vm, *, to: str | None = None, search: Move
     """Find a host for a VM and look there whether it can live on it. Nothing is written, on no host.
 
     to: the host it must go to. search: of several VMs that move together, each of which takes its part.
-    Raises StateError for a VM that is bound to its host, NoCapacity when equal shares are nowhere, and what the new
-    host refuses: a missing image, a missing pool, a domain of its name.
+    A host that refuses it, or does not answer, is passed over: a missing image, a missing pool, a domain of its name.
+    Raises StateError for a VM that is bound to its host, and NoCapacity when equal shares are nowhere.
     """
     refuse_staying(services, vm)
-    placement = (search or MoveSearch(services, vm.host)).place(vm, to=to)
-    there = services.host(placement.host)
-    moved = replace(vm, host=placement.host, nodes=placement.nodes)
-    guest.refuse_other_domain(there, moved)
-    return PlannedMove(vm, placement, plan_volumes(services, services.host(vm.host), there, moved))
+    volumes = recorded_volumes(services, services.host(vm.host), vm)
+
+    def look(placement: Placement) -> PlannedMove:
+        there = services.host(placement.host)
+        moved = replace(vm, host=placement.host, nodes=placement.nodes)
+        guest.refuse_other_domain(there, moved)
+        return PlannedMove(vm, placement, plan_volumes(services, there, moved, volumes))
+
+    return (search or MoveSearch(services, vm.host)).find(vm, look, to=to)
 
 
 def move_vm(services: Services, vm: Vm, *, to: str | None = None, timeout_s: float, reason: str) -> PlannedMove:

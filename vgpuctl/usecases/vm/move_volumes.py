@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from vgpuctl.errors import StateError, VolumeRejected
 from vgpuctl.guests.storage import Storage
+from vgpuctl.guests.storage_facts import VolumeFact
 from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
@@ -39,11 +40,29 @@ class VolumeMove:
             session.hand_over_volume(self.volume, self.host)
 
 
-def plan_volumes(services: Services, source: HostSession, target: HostSession, moved: Vm) -> tuple[VolumeMove, ...]:
+def recorded_volumes(services: Services, source: HostSession, vm: Vm) -> list[tuple[Volume, VolumeFact]]:
+    """The volumes of a VM, as they are on its host. Raises StateError for one that is not there as it was made."""
+    with services.store.reading() as session:
+        volumes = session.volumes(vm_uuid=vm.uuid, host=source.name)
+    here = Storage(source.hypervisor)
+    found = []
+    for volume in volumes:
+        fact = here.find_volume(volume.pool, volume.name)
+        if fact is None or not is_recorded(fact, volume):
+            raise StateError(
+                f"{vm.label} cannot move: {volume} is not there as it was made", hint="see docs/volumes.md"
+            )
+        found.append((volume, fact))
+    return found
+
+
+def plan_volumes(
+    services: Services, target: HostSession, moved: Vm, volumes: Sequence[tuple[Volume, VolumeFact]]
+) -> tuple[VolumeMove, ...]:
     """Find out how the volumes of a VM get to the new host, and that it has the images and networks that it needs.
 
-    moved: the VM as it would be there. Writes nothing. Raises StateError for a volume that cannot follow, and what a
-    new VM there would be refused for.
+    moved: the VM as it would be there. volumes: its own, as they are on its old host. Writes nothing. Raises StateError
+    for a volume that cannot follow, and what a new VM there would be refused for.
     """
     images = images_on(services, target, moved, remember=False)
     request = moved.request
@@ -52,16 +71,9 @@ def plan_volumes(services: Services, source: HostSession, target: HostSession, m
             has_port = bool(session.attachments(moved.uuid))
         if not has_port:
             target.hypervisor.check_network(request.network)
-    with services.store.reading() as session:
-        volumes = session.volumes(vm_uuid=moved.uuid, host=source.name)
-    there, here = Storage(target.hypervisor), Storage(source.hypervisor)
+    there = Storage(target.hypervisor)
     found = []
-    for volume in volumes:
-        fact = here.find_volume(volume.pool, volume.name)
-        if fact is None or not is_recorded(fact, volume):
-            raise StateError(
-                f"{moved.label} cannot move: {volume} is not there as it was made", hint="see docs/volumes.md"
-            )
+    for volume, fact in volumes:
         copy = there.find_volume(volume.pool, volume.name) if there.has_pool(volume.pool) else None
         if copy is None and volume.kind is VolumeKind.DISK and fact.backing_path is not None:
             base = images.base

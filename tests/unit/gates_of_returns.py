@@ -55,7 +55,6 @@ RETURNS = [
         "hosts/agent_client.py",
         "usecases/vm/health_gate.py:free_device",
         "usecases/vm/health_gate.py:_with_rom",
-        "usecases/vm/quarantine.py:quarantine",
         "usecases/vm/shares.py:take_steps",
         "usecases/vm/shares.py:build_shares",
         "usecases/layout/layout_run.py:_take_each",

@@ -16,7 +16,6 @@ from vgpuctl.agent.wire.steps import (
     CreateGpuInstance,
     DestroyGpuInstance,
     HashRom,
-    QuarantineFunction,
     ResetFunction,
     ResetGpu,
     SetHeterogeneousMode,
@@ -125,9 +124,7 @@ def _note_functions(host: Host, step: Step) -> None:
     """Keep the notes about VFs true after a step."""
     from vgpuctl.agent.facts import vf_notes
 
-    if isinstance(step, SetVirtualFunctions):
-        vf_notes.forget(host, step.address)
-    elif isinstance(step, VGPU_STEPS) and step.made is not None:
+    if isinstance(step, VGPU_STEPS) and step.made is not None:
         vf_notes.note_use(host, step.made[0])
 
 
@@ -163,10 +160,6 @@ def _take(host: Host, step: Step, *, dry_run: bool) -> Change:
         from vgpuctl.agent.changes import driver
 
         return driver.ensure(host, step, dry_run=dry_run)
-    if isinstance(step, QuarantineFunction):
-        from vgpuctl.agent.changes import quarantine
-
-        return quarantine.ensure(host, step, dry_run=dry_run)
     if isinstance(step, HashRom):
         from vgpuctl.agent.changes import rom
 

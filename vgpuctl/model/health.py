@@ -14,6 +14,7 @@ class HealthCode(StrEnum):
     BAR_UNASSIGNED = "bar-unassigned"
     DRIVER_DIFFERS = "driver-differs"
     VBIOS_CHANGED = "vbios-changed"
+    VF_WEDGED = "vf-wedged"
     RESET_REQUIRED = "reset-required"
     NO_RESET = "no-reset"
     RESET_FAILED = "reset-failed"

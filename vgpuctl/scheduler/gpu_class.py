@@ -144,7 +144,6 @@ def _kinds(gpu: Gpu) -> dict[str, Hashable]:
         one.address: (
             one.driver,
             is_usable(one),
-            one.quarantine is None,
             one.iommu_group is None,
             members[one.iommu_group] == 1,
         )

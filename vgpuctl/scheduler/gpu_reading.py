@@ -98,7 +98,9 @@ def read_gpu(rules: HostRules, facts: HostFacts, gpu: Gpu, *, busy_percent: floa
         board=board,
         vgpus=tuple(_held(one.type_id, gpu, board) for one in found),
         functions=frozenset(
-            on_functions | {one.address for one in gpu.vfs if one.holders or one.problem} | closed_functions(gpu, rules)
+            on_functions
+            | {one.address for one in gpu.vfs if one.holders or one.problem}
+            | {*closed_functions(gpu, rules)}
         ),
         devices=frozenset(on_functions | {one.mdev_uuid for one in found if one.mdev_uuid}),
         busy_percent=busy_percent,

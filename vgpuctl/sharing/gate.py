@@ -73,13 +73,13 @@ def refuse_closed_gpu(gpu: Gpu, rules: HostRules) -> Refusal | None:
     return None
 
 
-def closed_functions(gpu: Gpu, rules: HostRules) -> frozenset[str]:
-    """The VFs of a GPU that are in quarantine by themselves."""
-    return frozenset(
-        one.address
+def closed_functions(gpu: Gpu, rules: HostRules) -> dict[str, str]:
+    """The VFs of a GPU that are in quarantine by themselves, with the reason."""
+    return {
+        one.address: f"VF {one.address} is in quarantine: {_told(found[0])}"
         for one in (gpu.vfs if rules.restrictions else ())
-        if restrictions_on(rules.restrictions, rules.host, one.address, None)
-    )
+        if (found := restrictions_on(rules.restrictions, rules.host, one.address, None))
+    }
 
 
 def refuse_share(share: Share, gpu: Gpu, rules: HostRules, *, is_kept: bool) -> str | None:
@@ -91,10 +91,7 @@ def refuse_share(share: Share, gpu: Gpu, rules: HostRules, *, is_kept: bool) -> 
     for refusal in refusals:
         if refusal is not None and not (is_kept and refusal.code.admits_residents()):
             return refusal.reason
-    if share.function in closed_functions(gpu, rules):
-        [first, *_] = restrictions_on(rules.restrictions, rules.host, share.function, None)
-        return f"VF {share.function} is in quarantine: {_told(first)}"
-    return None
+    return closed_functions(gpu, rules).get(share.function)
 
 
 def without_cordon(rules: Iterable[Restriction]) -> tuple[Restriction, ...]:

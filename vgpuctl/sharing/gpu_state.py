@@ -27,7 +27,7 @@ class HeldVgpu:
 class GpuState:
     """One GPU with everything that is taken on it.
 
-    functions: VFs that carry or serve something, are promised, or could not be read.
+    functions: VFs that carry or serve something, are promised, in quarantine, or could not be read.
     lease_holders: the VMs that hold a lease on this GPU. whole: the VM that holds the whole card. given: profiles
     given to the VM that is being placed. busy_percent: measured utilisation, 0 where nobody measured.
     constraints: of the inventory, with the host's labels. declared: what its layout says of it. obstacle: why it

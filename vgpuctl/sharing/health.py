@@ -22,6 +22,7 @@ REMEDIES = {
     HealthCode.BAR_UNASSIGNED: "reboot the host; look at Above 4G decoding and pci=realloc",
     HealthCode.DRIVER_DIFFERS: "bind the card to its driver: `vgpuctl apply-hosts`",
     HealthCode.VBIOS_CHANGED: "find out who flashed the card; flash it with the vendor's VBIOS",
+    HealthCode.VF_WEDGED: "recreate the card's VFs while no VM uses it: `sriov-manage -d` and `-e`, or a reboot",
     HealthCode.RESET_REQUIRED: _RESET,
     HealthCode.NO_RESET: "power-cycle the host before another tenant gets the card",
     HealthCode.RESET_FAILED: "power-cycle the host",

@@ -38,11 +38,9 @@ def vf_surprise(share: Share, live: LiveGpu) -> str | None:
 
 
 def carrier_surprise(share: Share, gpu: Gpu) -> str | None:
-    """Why NVIDIA's driver makes no vGPU on the VF now: it is sick or in quarantine."""
+    """Why NVIDIA's driver makes no vGPU on the VF now: it is sick."""
     function = vf_at(gpu, share.function)
     if function is None:
         return None
-    if function.quarantine is not None:
-        return f"VF {function.address} is in quarantine: {function.quarantine}"
     state = state_of(function.driver, function.offers_types)
     return None if state is VfState.HEALTHY else f"VF {function.address} is sick: {describe((state,), 1)}"

@@ -25,9 +25,9 @@ def next_free(gpu: Gpu, taken: Container[str], *, needs_group: bool) -> VirtualF
 
 
 def free_vgpu_function(state: GpuState, *, needs_group: bool) -> str | Refusal:
-    """A VF that can carry a vGPU: neither seen in use nor promised, healthy and not in quarantine."""
+    """A VF that can carry a vGPU: healthy, and neither in use nor promised nor in quarantine."""
     free = [one for one in state.gpu.vfs if one.address not in state.functions]
-    usable = [one for one in free if is_usable(one) and one.quarantine is None]
+    usable = [one for one in free if is_usable(one)]
     able = [one for one in usable if _is_able(one, needs_group=needs_group)]
     if able:
         return min(able, key=_TURN).address
@@ -37,16 +37,13 @@ def free_vgpu_function(state: GpuState, *, needs_group: bool) -> str | Refusal:
             "its VFs are in no IOMMU group",
             "switch VT-d or AMD-Vi on in the firmware and on the kernel's command line, then reboot",
         )
-    total, kept = len(state.gpu.vfs), sum(one.quarantine is not None for one in free)
-    sick = len(free) - kept
-    reason = f"{total - len(free)} of its {total} VFs are in use or promised"
-    reason += f"; {sick} cannot carry a vGPU (see `vgpuctl check-hosts`)" if sick else ""
-    reason += f"; {kept} are in quarantine (see `vgpuctl check-hosts`)" if kept else ""
+    total = len(state.gpu.vfs)
+    reason = f"{total - len(free)} of its {total} VFs are in use, promised or in quarantine"
+    reason += f"; {len(free)} cannot carry a vGPU (see `vgpuctl check-hosts`)" if free else ""
     if not free:
-        return Refusal(Code.NO_FREE_VF, reason, "delete a VM on this GPU")
+        return Refusal(Code.NO_FREE_VF, reason, "delete a VM on this GPU; `vgpuctl list-gpus` shows VFs in quarantine")
     return Refusal(Code.NO_FREE_VF, reason, f"`vgpuctl check-hosts --limit {state.host}` says how to recreate its VFs")
 
 
 def _is_able(function: VirtualFunction, *, needs_group: bool) -> bool:
-    is_healthy = is_usable(function) and function.quarantine is None
-    return is_healthy and (function.iommu_group is not None or not needs_group)
+    return is_usable(function) and (function.iommu_group is not None or not needs_group)

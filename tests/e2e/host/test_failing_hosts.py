@@ -123,10 +123,15 @@ def test_a_vf_that_no_vm_can_use_is_put_aside_named_and_lifted(operator: Operato
     operator.does(*pinned)
     ((vm,),) = ([one["vm"] for one in operator.json("list-vms")],)
     assert (vm["state"], vm["host"]) == ("running", first)
-    checked = operator.run("check-hosts", "--limit", first, "--json").out
-    assert '"vf-quarantined"' in checked and wedged[0] in checked
-    (machine.root / f"run/vgpuctl/quarantine/0000:41:00.0/{wedged[0]}").unlink()
-    assert '"vf-quarantined"' not in operator.run("check-hosts", "--limit", first, "--json").out
+    (listed,) = [one for one in operator.json("list-gpus", "--limit", first) if one["closed_vfs"]]
+    assert listed["closed"] is None
+    assert list(listed["closed_vfs"]) == wedged
+    assert "vf-wedged" in listed["closed_vfs"][wedged[0]] and "could not open it" in listed["closed_vfs"][wedged[0]]
+    assert listed["closed_vfs"][wedged[0]] in operator.run("list-gpus", "--limit", first).out
+    (event,) = [one for one in operator.json("list-events") if one["kind"] == "gpu-quarantined"]
+    assert event["subject"] == f"{first} {wedged[0]}"
+    assert operator.json("release-gpu", first, wedged[0], "--reason", "VFs recreated")["changed"]
+    assert not any(one["closed_vfs"] for one in operator.json("list-gpus", "--limit", first))
 
 
 def test_no_end_of_a_young_vm_kills_its_qemu(operator: Operator, fleet: lab.LabFolder) -> None:

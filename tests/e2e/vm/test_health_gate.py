@@ -174,11 +174,11 @@ def test_a_stopped_vm_does_not_start_on_a_card_that_sickened(operator: Operator,
 def test_a_creation_that_is_rolled_back_after_the_guests_start_leaves_evidence_too(
     operator: Operator, hosts: lab.LabFolder
 ) -> None:
-    wedge_next(operator, hosts)
+    wedged = wedge_next(operator, hosts)
     operator.is_refused(*create(SHARED))
     assert checked(operator)["evidence"]["reset"] == "by the driver"
     assert operator.json("list-vms") == leases(operator) == []
-    assert quarantined(operator) == {}
+    assert quarantined(operator) == {wedged: "vf-wedged"}
 
 
 def wedge_next(operator: Operator, hosts: lab.LabFolder) -> str:
@@ -202,6 +202,7 @@ def test_a_start_with_new_shares_that_is_rolled_back_leaves_evidence_too(
     assert [one["evidence"]["reset"] for one in events] == ["by the driver"] * 2
     assert wedged in [one["evidence"]["device"] for one in events]
     assert leases(operator) == []
+    assert quarantined(operator) == {wedged: "vf-wedged"}
     operator.does(*DELETE)
 
 

@@ -9,6 +9,7 @@ from tests.unit.fleet_factory import a40_host, emulated_a40, vm
 from tests.unit.scheduler.test_rejections import A40, only_rejection, some, with_libvirt
 from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
 from vgpuctl.model.placement import HostCapacity
+from vgpuctl.model.restriction import Restriction, RestrictionKind
 from vgpuctl.sharing import vf_profile
 from vgpuctl.sharing.virtual_functions import next_free
 
@@ -39,7 +40,6 @@ def test_the_vf_that_was_used_longest_ago_comes_first() -> None:
         {"driver": "pci-pf-stub"},
         {"driver": "vfio-pci"},
         {"offers_types": False},
-        {"quarantine": "its QEMU was killed"},
         {"problem": "it could not be read"},
     ],
     ids=str,
@@ -57,10 +57,18 @@ def test_libvirt_before_9_7_gives_no_vm_a_vf_on_its_vendors_driver(version: str 
     assert (vf_profile.KIND.refuse_host(facts) is None) is answer
 
 
+def in_quarantine(host: HostCapacity) -> HostCapacity:
+    """The host with every VF of its GPUs in quarantine."""
+    vfs = [vf.address for gpu in host.facts.gpus for vf in gpu.vfs]
+    return replace(
+        host, restrictions=tuple(Restriction(host.name, vf, RestrictionKind.QUARANTINE, "killed") for vf in vfs)
+    )
+
+
 @pytest.mark.parametrize(
     ("host", "code", "says"),
     [
-        (some(A40, vfs=tuple(replace(one, quarantine="killed") for one in A40.vfs)), "no-free-vf", "in quarantine"),
+        (in_quarantine(some(A40)), "no-free-vf", "in quarantine"),
         (with_libvirt("8.0.0"), "libvirt-too-old", "libvirt 8.0.0"),
     ],
 )

@@ -204,14 +204,13 @@ class _GpuReader:
     def _read_vfs(self) -> Tuple[VirtualFunction, ...]:
         parents = {device.parent: device.uuid for device in self._shared.mdevs}
         broken = {device.parent: device for device in self._shared.unread_mdevs}
-        kept = vf_notes.read_quarantine(self._host, self._address)
         found = []
         for number, address in sriov.read_functions(self._host, self._address):
             try:
                 if address in broken:
                     raise Problem(ProblemCode.UNREADABLE, broken[address].problem)
                 vf = self._read_vf(number, address, parents.get(address))
-                found.append(replace(vf, last_use=self._shared.uses.get(address, 0), quarantine=kept.get(address)))
+                found.append(replace(vf, last_use=self._shared.uses.get(address, 0)))
             except (Problem, ValueError) as error:
                 text = f"VF {address} could not be read: {error}"
                 self._unread.append(text)

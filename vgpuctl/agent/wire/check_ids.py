@@ -42,7 +42,6 @@ class CheckId(str, Enum):
     BOARD_UNKNOWN = "board-unknown"
     FOREIGN_SRIOV_UNIT = "foreign-sriov-unit"
     LIBVIRT_TOO_OLD = "libvirt-too-old"
-    VF_QUARANTINED = "vf-quarantined"
     BOOT_CONTRACT = "boot-contract"
     LIBVIRT_DAEMONS = "libvirt-daemons"
     SELINUX_POOL = "selinux-pool"

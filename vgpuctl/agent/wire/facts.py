@@ -76,8 +76,7 @@ class VirtualFunction:
     current_type: the decimal vGPU type id set on it (vendor VFIO), None when free or not of that kind.
     problem: why it could not be read; the other fields are then no facts, and the VF counts as taken.
     offers_types: whether the driver offers vGPU types on it, by either kernel interface; None where nobody looked.
-    last_use: rises over the host with every vGPU that is made, 0 for none since the VFs are there. quarantine: why no
-    new VM gets it.
+    last_use: rises over the host with every vGPU that is made, 0 for none since the VFs are there.
     """
 
     address: str
@@ -90,7 +89,6 @@ class VirtualFunction:
     problem: Optional[str] = None
     offers_types: Optional[bool] = None
     last_use: int = 0
-    quarantine: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -45,15 +45,6 @@ class HashRom:
 
 
 @dataclass(frozen=True)
-class QuarantineFunction:
-    """Keep a VF from new VMs, for a reason, until its card's VFs are recreated or an operator lifts it."""
-
-    op: ClassVar[str] = "vf.quarantine"
-    address: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class SetMigMode:
     """Switch MIG of one GPU on or off (reference 5.1; NVML `nvmlDeviceSetMigMode`).
 
@@ -237,7 +228,6 @@ Step = Union[
     BindDriver,
     ResetFunction,
     HashRom,
-    QuarantineFunction,
     SetMigMode,
     ResetGpu,
     CreateGpuInstance,
@@ -257,7 +247,6 @@ STEPS = (
     BindDriver,
     ResetFunction,
     HashRom,
-    QuarantineFunction,
     SetMigMode,
     ResetGpu,
     CreateGpuInstance,

@@ -51,7 +51,13 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
                     listed.gpu.driver,
                     ", ".join(f"{lease.tenant}.{lease.vm_name}:{lease.share.profile}" for lease in listed.leases)
                     or None,
-                    listed.closed and f"{listed.closed.code}: {listed.closed.reason}",
+                    "; ".join(
+                        [
+                            *([] if listed.closed is None else [f"{listed.closed.code}: {listed.closed.reason}"]),
+                            *listed.closed_vfs.values(),
+                        ]
+                    )
+                    or None,
                     listed.seen,
                     "; ".join(
                         [

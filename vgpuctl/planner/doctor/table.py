@@ -61,7 +61,6 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.BOARD_UNKNOWN, 0, sriov_checks.board_unknown),
     Check(CheckId.FOREIGN_SRIOV_UNIT, 0, sriov_checks.foreign_sriov_unit, Severity.WARNING),
     Check(CheckId.LIBVIRT_TOO_OLD, 0, host_checks.libvirt_too_old),
-    Check(CheckId.VF_QUARANTINED, 0, vgpu_checks.vf_quarantined, Severity.WARNING),
     Check(CheckId.BOOT_CONTRACT, 0, host_checks.boot_contract),
     Check(CheckId.LIBVIRT_DAEMONS, 0, libvirt_checks.libvirt_daemons),
     Check(CheckId.SELINUX_POOL, 0, libvirt_checks.selinux_pool, Severity.WARNING),

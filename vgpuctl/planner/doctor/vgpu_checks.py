@@ -88,17 +88,6 @@ def stop_race(seen: Examined) -> Iterator[Finding]:
         yield Finding(CheckId.STOP_RACE, Severity.NOTE, HOST, text, fix)
 
 
-def vf_quarantined(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: a VF whose QEMU died at once or was killed gets no new VM; its next guest may find no GPU."""
-    for gpu in seen.nvidia_gpus():
-        for function in (one for one in gpu.vfs if one.quarantine is not None):
-            fix = (
-                "while no VM uses the card: `sriov-manage -d` and `-e` on it, then `vgpuctl apply-hosts`; a VF that is "
-                f"well: rm /run/vgpuctl/quarantine/{gpu.address}/{function.address}"
-            )
-            yield Finding(CheckId.VF_QUARANTINED, Severity.WARNING, function.address, function.quarantine or "", fix)
-
-
 def _has_room(gpu: Gpu) -> bool:
     """True if a VF is free, or vGPUs sit on the GPU itself."""
     carrying = {vgpu.function for vgpu in existing_vgpus(gpu)}

@@ -2,13 +2,13 @@
 """list-gpus: every GPU with what the store has promised of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.catalog.lookup import board_by_pci
 from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.lease import Lease
-from vgpuctl.sharing.gate import refuse_closed_gpu, refuse_closed_host
+from vgpuctl.sharing.gate import closed_functions, refuse_closed_gpu, refuse_closed_host
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.support.gpu_health import look_at_health
 from vgpuctl.usecases.support.observations import (
@@ -31,7 +31,8 @@ class ListedGpu:
 
     observation: `present`, `unreadable` or `missing`; seen: the same in words, with its age. gpu: of a GPU that is
     missing, the last reading.
-    closed: why it takes no new VM whatever is free: cordoned, in quarantine, or its host is closed.
+    closed: why it takes no new VM whatever is free: cordoned, in quarantine, or its host is closed. closed_vfs: the
+    same of single VFs, by address.
     """
 
     host: str
@@ -42,6 +43,7 @@ class ListedGpu:
     observation: Observation = NEVER_OBSERVED
     seen: str = ""
     closed: Refusal | None = None
+    closed_vfs: Mapping[str, str] = field(default_factory=dict)
 
 
 def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
@@ -69,6 +71,7 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
             observed,
             describe_age(observed, now),
             _closed(rules.get(host), gpu),
+            closed_functions(gpu, rules[host]) if host in rules else {},
         )
         for host, gpu, observed in sorted(read, key=lambda one: (one[0], one[1].address))
     ]

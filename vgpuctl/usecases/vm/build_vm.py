@@ -92,8 +92,8 @@ def build_vm(
         keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.domain_name}: defined, starting")
     was_started = True
-    start_domain(host, vm, leases)
-    guest.prove_running(host, vm, leases)
+    start_domain(services, host, vm, leases)
+    guest.prove_running(services, host, vm, leases)
     leases = tuple(replace(lease, state=LeaseState.RUNNING) for lease in leases)
     return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)
 

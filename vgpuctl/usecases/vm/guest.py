@@ -19,7 +19,7 @@ from vgpuctl.model.numa import Footprint
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume, VolumeKind
 from vgpuctl.scheduler.guest_place import missing_on
-from vgpuctl.usecases.support.services import HostSession
+from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.vm.quarantine import quarantine
 from vgpuctl.usecases.vm.volumes import find_own, refuse_taken_volumes
 
@@ -116,7 +116,7 @@ def define(host: HostSession, parts: DomainParts) -> str:
     return xml
 
 
-def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
+def prove_running(services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
     """Read back: libvirt says running, and every share is held by this VM's QEMU.
 
     Raises DomainRejected with what was read instead.
@@ -124,7 +124,7 @@ def prove_running(host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is not DomainState.RUNNING:
         if state is None or not state.is_active():
-            quarantine(host, leases, f"QEMU of {vm.domain_name} died right after its start")
+            quarantine(services, host, leases, f"QEMU of {vm.domain_name} died right after its start")
         raise DomainRejected(f"{vm.domain_name} on {vm.host} was started, but libvirt says {state or 'no such domain'}")
     deadline = time.monotonic() + HOLD_TIMEOUT_S
     waiting = list(leases)

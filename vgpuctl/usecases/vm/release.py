@@ -34,7 +34,7 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.RELEASING)
-    quarantine_killed(host, leases)
+    quarantine_killed(services, host, leases)
     facts = host.agent.facts()
     freed: list[Freed] = []
     try:

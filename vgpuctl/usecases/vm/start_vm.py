@@ -187,8 +187,8 @@ def _start(
     if state is None or not state.is_active():
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid))
     was_started = True
-    start_domain(host, vm, leases)
-    guest.prove_running(host, vm, leases)
+    start_domain(services, host, vm, leases)
+    guest.prove_running(services, host, vm, leases)
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.RUNNING)

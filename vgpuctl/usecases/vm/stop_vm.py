@@ -54,7 +54,7 @@ def stop_vm(
             host = services.host(vm.host)
             services.say(f"{vm.domain_name}: shutting down")
             host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
-            quarantine_killed(host, leases)
+            quarantine_killed(services, host, leases)
         if changed or problem is not None or kept_until is not None:
             changed = changed or kept_until is not None
             with services.store.transaction() as session:

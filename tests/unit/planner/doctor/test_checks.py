@@ -260,14 +260,6 @@ def test_libvirt_that_gives_no_vm_a_vf_profile_is_named_before_any_vm_is_tried(
     assert [one.check for one in findings if one.check == "libvirt-too-old"] == found
 
 
-def test_a_vf_in_quarantine_is_named_with_the_way_out() -> None:
-    gpu = emulated_a40().facts()
-    kept = replace(gpu.vfs[0], quarantine="QEMU of acme.web was killed")
-    [finding] = [one for one in examine(seen(replace(gpu, vfs=(kept, *gpu.vfs[1:])))) if one.check == "vf-quarantined"]
-    assert finding.severity is Severity.WARNING and finding.subject == kept.address
-    assert "was killed" in finding.read and f"rm /run/vgpuctl/quarantine/{gpu.address}/{kept.address}" in finding.fix
-
-
 def test_a_boot_unit_whose_python_is_gone_is_named() -> None:
     boot = BootFacts(
         "m", is_enabled=True, restored_boot_id=seen(a40()).facts.boot_id, missing_python="/usr/bin/python3.9"

@@ -25,7 +25,6 @@ WRAPPED = {
     ("vgpuctl.guests.hypervisor", "Hypervisor"): (
         "define",
         "destroy",
-        "set_autostart",
         "shutdown",
         "start",
         "undefine",

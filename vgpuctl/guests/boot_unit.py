@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The systemd unit that restores a host's layout before libvirt starts the VMs of an autostart."""
+"""The systemd unit that restores a host's layout before libvirt starts any VM."""
 
 from collections.abc import Sequence
 

@@ -285,19 +285,26 @@ class Hypervisor:
             domain = self._find(name)
             return None if domain is None else str(domain.XMLDesc(0))
 
-    def is_autostarted(self, name: str) -> bool:
-        """True if libvirt starts the domain with the host."""
-        domain = self._domain(name)
+    def is_autostarted(self, name: str, *, uuid: str | None = None) -> bool:
+        """True if libvirt itself starts the domain with the host; False for an unknown domain."""
+        domain = self._find(name, uuid)
         with translated(f"read autostart of domain {name} on {self.host}"):
-            return bool(domain.autostart())
+            return domain is not None and bool(domain.autostart())
 
-    def set_autostart(self, name: str, *, wanted: bool) -> bool:
-        """Start the domain with the host, or not; False when it was so."""
-        domain = self._domain(name)
-        with translated(f"set autostart of domain {name} on {self.host}"):
-            if bool(domain.autostart()) == wanted:
+    def autostarted(self) -> frozenset[str]:
+        """UUIDs of the domains that libvirt itself starts with the host."""
+        library = libvirt_module()
+        with translated(f"list the domains that {self.host} starts with libvirt"):
+            domains = self.connection.listAllDomains(library.VIR_CONNECT_LIST_DOMAINS_AUTOSTART)
+            return frozenset(domain.UUIDString() for domain in domains)
+
+    def clear_autostart(self, name: str, *, uuid: str | None = None) -> bool:
+        """Keep libvirt from starting the domain with the host; False when it did not, or the domain is unknown."""
+        domain = self._find(name, uuid)
+        with translated(f"clear autostart of domain {name} on {self.host}"):
+            if domain is None or not domain.autostart():
                 return False
-            domain.setAutostart(1 if wanted else 0)
+            domain.setAutostart(0)
         return True
 
     def set_cpus(self, name: str, vcpus: Sequence[Sequence[int]], *, uuid: str | None = None) -> bool:

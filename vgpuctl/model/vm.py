@@ -109,8 +109,8 @@ class VmRequest:
     on, None for any. priority: 0 to 1000, the higher the more important. preemptible: whether a more important VM may
     take its shares, and what becomes of it then; None for never. security_groups: of the tenant, for its port in an OVN
     network. bandwidth_mbps: the most its port may send, and receive; None for no limit.
-    autostart: whether libvirt starts it with its host. restart: when the controller starts it again; with `autostart`
-    or any policy but `never` it also does so after the host was booted.
+    restart: when the controller starts it again; with `autostart` or any policy but `never` it also does so after the
+    host was booted.
     constraints: where it is placed; a VM that is there is not moved for them.
     duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
     that vgpuctl defines, and whose name follows. hugepages_kib: size of the huge pages that its memory is made of.

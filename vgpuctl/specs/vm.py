@@ -237,7 +237,7 @@ VM = Table(
             compared=Compared.NEVER,
             example="web:apart",
         ),
-        Field("autostart", Truth(), "Start the VM when its host boots", flag="--autostart"),
+        Field("autostart", Truth(), "Start the VM after a boot of its host (by the controller)", flag="--autostart"),
         Field(
             "restart",
             Choice(RestartPolicy),

@@ -10,6 +10,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.e2e.libvirt_of import libvirt_of
 from tests.lab.simulated_fixtures import need_simulated
 from vgpuctl_lab.simulated.machine import shape as shapes
 
@@ -24,6 +25,7 @@ def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
     fleet = layout_fleet(home, 1, "a40+a40/mdev-vf")
     second = {"match": {"address": SECOND}, "kind": "vgpu", "shares": {"A40-4Q": 1}}
     fleet.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu"}, second]})
+    fleet.operator.does("create-tenant", "acme")
     yield fleet
     lab.simulated.down(folder=fleet.folder)
 
@@ -33,10 +35,9 @@ def checked(layouts: LayoutFleet, *options: str) -> tuple[int, dict[str, Any]]:
     return done.code, json.loads(done.out)[0]
 
 
-def test_the_layout_is_back_before_the_vms_start_and_they_run(layouts: LayoutFleet) -> None:
+def test_layout_and_shares_are_back_before_a_vm_starts(layouts: LayoutFleet) -> None:
     operator, machine = layouts.operator, layouts.machine("sim-001")
     operator.does("apply-hosts")
-    operator.does("create-tenant", "acme")
     operator.does("create-vm", "web-1", "--tenant", "acme", "--gpu", "A40-8Q", "--autostart")
     before = {(one.function, one.type_id, one.uuid) for one in machine.state().vgpus}
     assert len(before) == 2 and len(machine.state().domains) == 1
@@ -44,7 +45,8 @@ def test_the_layout_is_back_before_the_vms_start_and_they_run(layouts: LayoutFle
     lab.simulated.reboot("sim-001", folder=layouts.folder)
     after = machine.state()
     assert {(one.function, one.type_id, one.uuid) for one in after.vgpus} == before
-    assert len(after.domains) == 1, (machine.root / "var/log/journal.txt").read_text()
+    assert len(after.domains) == 0, "libvirt started a VM whose shares nobody has verified"
+    operator.does("start-vm", "web-1", "--tenant", "acme")
     code, host = checked(layouts, "--after-reboot")
     assert (code, host["since_reboot"], host["findings"]) == (0, [], [])
     second = operator.json("apply-hosts")["hosts"][0]
@@ -52,6 +54,33 @@ def test_the_layout_is_back_before_the_vms_start_and_they_run(layouts: LayoutFle
     operator.does("delete-vm", "web-1", "--tenant", "acme", "--yes")
     lab.simulated.reboot("sim-001", folder=layouts.folder)
     assert len(machine.state().vgpus) == 1, "the share of a deleted VM came back"
+
+
+def test_the_flag_of_an_earlier_version_is_named_and_cleared(layouts: LayoutFleet) -> None:
+    operator, machine = layouts.operator, layouts.machine("sim-001")
+    operator.does("apply-hosts")
+    operator.does("create-vm", "old-1", "--tenant", "acme", "--gpu", "A40-8Q", "--autostart")
+
+    def flag() -> None:
+        with libvirt_of(operator.inventory, "sim-001") as there:
+            there.connection.lookupByName("acme.old-1").setAutostart(1)
+
+    def named() -> list[str]:
+        return [one["read"] for one in checked(layouts)[1]["findings"] if one["check"] == "libvirt-autostart"]
+
+    assert named() == []
+    flag()
+    assert ["libvirt starts acme.old-1 with the host" in one for one in named()] == [True]
+    (repaired,) = operator.json("repair")
+    assert (repaired["found"], repaired["outcome"]) == ("libvirt itself starts it with its host", "finished")
+    assert named() == []
+    flag()
+    operator.does("stop-vm", "old-1", "--tenant", "acme", "--timeout", "0")
+    operator.does("start-vm", "old-1", "--tenant", "acme")
+    assert named() == []
+    lab.simulated.reboot("sim-001", folder=layouts.folder)
+    assert len(machine.state().domains) == 0
+    operator.does("delete-vm", "old-1", "--tenant", "acme", "--yes")
 
 
 def test_a_python_that_an_upgrade_took_away_is_named_and_replaced(layouts: LayoutFleet) -> None:

@@ -42,7 +42,9 @@ def declared(operator: Operator, kernel_host: Any) -> Iterator[Operator]:
     assert code == 0, errors
 
 
-def test_the_layout_is_back_before_the_vm_starts(declared: Operator, kernel_host: Any, witness: Witness) -> None:
+def test_the_layout_and_the_shares_are_back_before_the_vm_starts(
+    declared: Operator, kernel_host: Any, witness: Witness
+) -> None:
     declared.does("apply-hosts")
     declared.does("create-tenant", "acme")
     size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "4MiB", "--base-image", "idle")
@@ -53,6 +55,8 @@ def test_the_layout_is_back_before_the_vm_starts(declared: Operator, kernel_host
     kernel_host.reboot()
     log = witness.run("cat /run/vgpuctl-restore.log")
     assert "the layout is restored" in log
+    assert witness.state() == [line for line in before if line.split()[0] != "domain"], log
+    declared.does("start-vm", "kept", "--tenant", "acme")
     assert witness.state() == before, log
     (found,) = declared.json("check-hosts", "--after-reboot")
     assert found["since_reboot"] == []

@@ -32,8 +32,11 @@ def test_a_domain_lives_and_every_second_call_changes_nothing(hypervisor: Hyperv
     assert hypervisor.start(view.name)
     assert not hypervisor.start(view.name)
     assert hypervisor.state(view.name) is DomainState.RUNNING
-    assert hypervisor.set_autostart(view.name, wanted=True)
-    assert not hypervisor.set_autostart(view.name, wanted=True)
+    hypervisor.connection.lookupByName(view.name).setAutostart(1)
+    assert hypervisor.is_autostarted(view.name) and hypervisor.autostarted() == {view.uuid}
+    assert hypervisor.clear_autostart(view.name)
+    assert not hypervisor.clear_autostart(view.name)
+    assert not hypervisor.is_autostarted(view.name) and hypervisor.autostarted() == frozenset()
     assert hypervisor.destroy(view.name)
     assert not hypervisor.destroy(view.name)
     assert not hypervisor.shutdown(view.name, timeout_s=1)

@@ -44,6 +44,7 @@ class CheckId(str, Enum):
     LIBVIRT_TOO_OLD = "libvirt-too-old"
     BOOT_CONTRACT = "boot-contract"
     LIBVIRT_DAEMONS = "libvirt-daemons"
+    LIBVIRT_AUTOSTART = "libvirt-autostart"
     SELINUX_POOL = "selinux-pool"
     GUEST_FIRMWARE = "guest-firmware"
     HUGEPAGES_MOUNT = "hugepages-mount"

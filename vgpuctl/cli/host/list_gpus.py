@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-gpus: the GPUs of all hosts."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_json, print_table
 from vgpuctl.cli.support.services import report_failures
+from vgpuctl.model.plural import counted
+
+if TYPE_CHECKING:
+    from vgpuctl.usecases.host.list_gpus import ListedGpu
 
 
 @click.command("list-gpus")
@@ -59,16 +64,19 @@ def command(free: bool, refresh: bool, as_json: bool, **where: Any) -> None:
                     )
                     or None,
                     listed.seen,
-                    "; ".join(
-                        [
-                            *listed.gpu.problems,
-                            *([] if listed.libvirt_problem is None else [f"libvirt: {listed.libvirt_problem}"]),
-                        ]
-                    )
-                    or None,
+                    "; ".join(_problems(listed)) or None,
                 )
                 for listed in gpus
             ],
             empty="no GPU found",
         )
     report_failures(seen.failures, answered=len(seen.capacities))
+
+
+def _problems(listed: "ListedGpu") -> Iterator[str]:
+    """The GPU's problems, then those of its host."""
+    yield from listed.gpu.problems
+    if listed.libvirt_problem is not None:
+        yield f"libvirt: {listed.libvirt_problem}"
+    if listed.layout_differences:
+        yield f"layout: {counted(len(listed.layout_differences), 'difference')}"

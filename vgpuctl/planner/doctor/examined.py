@@ -18,12 +18,16 @@ NVIDIA = "10de"
 
 @dataclass(frozen=True)
 class DomainDiagnostics:
-    """One domain of the host's libvirt. devices: PCI addresses and mdev UUIDs that its definition names."""
+    """One domain of the host's libvirt. devices: PCI addresses and mdev UUIDs that its definition names.
+
+    is_autostarted: libvirt itself starts it with the host.
+    """
 
     name: str
     uuid: str
     is_active: bool
     devices: tuple[str, ...]
+    is_autostarted: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class TunnelState:
 class Examined:
     """One host. layout: None where none is declared. made: shares that a layout made. domains: None when not asked.
 
-    tunnels: as packets between the hosts of this run show them.
+    tunnels: as packets between the hosts of this run show them. vms: UUIDs of the host's VMs in the store.
     """
 
     facts: HostFacts
@@ -54,6 +58,7 @@ class Examined:
     made: Collection[str] = ()
     domains: Sequence[DomainDiagnostics] | None = None
     tunnels: Sequence[TunnelState] = ()
+    vms: Collection[str] = ()
 
     def nvidia_gpus(self) -> Iterator[Gpu]:
         """NVIDIA's GPUs of the host."""

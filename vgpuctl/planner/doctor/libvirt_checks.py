@@ -68,6 +68,15 @@ def daemon_of(seen: Examined) -> str:
     return f"{daemons[0]}.socket" if daemons else "libvirtd.socket or virtqemud.socket"
 
 
+def libvirt_autostart(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: libvirt itself starts a VM of the store with the host: no layout, share or fence is checked."""
+    for domain in seen.domains or ():
+        if domain.is_autostarted and domain.uuid in seen.vms:
+            read = f"libvirt starts {domain.name} with the host, before vgpuctl has verified its shares"
+            fix = f"`vgpuctl repair`, or `virsh autostart --disable {domain.name}` on the host"
+            yield Finding(CheckId.LIBVIRT_AUTOSTART, Severity.WARNING, HOST, read, fix)
+
+
 def selinux_pool(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: SELinux is enforcing, and a storage pool's folder has a label that guests cannot use."""
     if seen.facts.selinux != "enforcing":

@@ -63,6 +63,7 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.LIBVIRT_TOO_OLD, 0, host_checks.libvirt_too_old),
     Check(CheckId.BOOT_CONTRACT, 0, host_checks.boot_contract),
     Check(CheckId.LIBVIRT_DAEMONS, 0, libvirt_checks.libvirt_daemons),
+    Check(CheckId.LIBVIRT_AUTOSTART, 0, libvirt_checks.libvirt_autostart, Severity.WARNING),
     Check(CheckId.SELINUX_POOL, 0, libvirt_checks.selinux_pool, Severity.WARNING),
     Check(CheckId.GUEST_FIRMWARE, 0, platform_checks.guest_firmware, Severity.WARNING),
     Check(CheckId.HUGEPAGES_MOUNT, 0, platform_checks.hugepages_mount),

@@ -2,7 +2,7 @@
 """From a host's declared layout and its facts to ordered steps, what they disturb, their undo, and the differences."""
 
 from vgpuctl.planner.layout.manifest import manifest_of, shares_of
-from vgpuctl.planner.layout.plan import plan_host
+from vgpuctl.planner.layout.plan import leases_in_the_way, plan_host
 from vgpuctl.planner.layout.result import Difference, Disturbed, HostPlan, LayoutObstacle, Phase, PlannedStep
 from vgpuctl.planner.layout.selection import Selection, SkippedGpu, select_steps
 
@@ -15,6 +15,7 @@ __all__ = [
     "PlannedStep",
     "Selection",
     "SkippedGpu",
+    "leases_in_the_way",
     "manifest_of",
     "plan_host",
     "select_steps",

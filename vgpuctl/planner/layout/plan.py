@@ -11,8 +11,11 @@ from vgpuctl.planner.layout import kind_mig, kind_mig_vgpu, kind_off, kind_passt
 from vgpuctl.planner.layout.host import plan_around, plan_services
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle
 from vgpuctl.planner.layout.work import GpuWork
-from vgpuctl.sharing.kinds import takes_card
+from vgpuctl.sharing.declared import declared_of
+from vgpuctl.sharing.kinds import kind_of, takes_card
 from vgpuctl.sharing.matching import entries_for, fits
+from vgpuctl.sharing.occupancy import gpu_at
+from vgpuctl.sharing.share_on_host import holders_of
 
 _KINDS: dict[LayoutKind, Callable[[GpuWork, Any], None]] = {
     LayoutKind.PASSTHROUGH: kind_passthrough.plan,
@@ -66,6 +69,23 @@ def plan_host(
         later=(*around.later, *(text for work in gpus if not work.obstacles for text in work.later)),
         notes=(*around.notes, *services.notes),
     )
+
+
+def leases_in_the_way(layout: HostLayout, facts: HostFacts, leases: Sequence[Lease]) -> list[Lease]:
+    """The leases that steps of a host which was just booted can disturb.
+
+    Left out are those whose device the boot took and that the declared layout serves: the steps take nothing from
+    them, and their devices can be made again only after the steps.
+    """
+    return [one for one in leases if not _waits_for(layout, facts, one)]
+
+
+def _waits_for(layout: HostLayout, facts: HostFacts, lease: Lease) -> bool:
+    share, gpu = lease.share, gpu_at(facts, lease.share.gpu)
+    if gpu is None or gpu.unread or holders_of(facts, share) is not None:
+        return False
+    declared = declared_of(gpu, facts.gpus, layout.gpus)
+    return kind_of(share.sharing).refuse_declared(declared, gpu, share.profile) is None
 
 
 def _plan_gpu(

@@ -94,8 +94,9 @@ def examine_host(
     domains, failure = _read_domains(services, name)
     with services.store.reading() as session:
         leases = session.leases(host=name)
+        vms = frozenset(vm.uuid for vm in session.vms(host=name))
     made = shares_made(services, name, facts)
-    seen = Examined(facts, diagnostics, layout, leases, made, domains, tunnels)
+    seen = Examined(facts, diagnostics, layout, leases, made, domains, tunnels, vms)
     findings = examine(seen)
     if failure is not None:
         fix = (failure.hint or BOTH).replace(BOTH, f"`systemctl status {daemon_of(seen)}` on the host")
@@ -129,10 +130,17 @@ def _compare(services: Services, name: str, now: Snapshot) -> tuple[Difference, 
 def _read_domains(services: Services, name: str) -> tuple[tuple[DomainDiagnostics, ...] | None, VgpuctlError | None]:
     """The domains; a host whose libvirt does not answer is checked without them, and that is a finding."""
     try:
-        facts = services.host(name).hypervisor.domains()
+        hypervisor = services.host(name).hypervisor
+        facts, flagged = hypervisor.domains(), hypervisor.autostarted()
     except VgpuctlError as error:
         return None, error
     return tuple(
-        DomainDiagnostics(one.name, one.uuid, one.state.is_active(), tuple(device.device for device in one.hostdevs))
+        DomainDiagnostics(
+            one.name,
+            one.uuid,
+            one.state.is_active(),
+            tuple(device.device for device in one.hostdevs),
+            one.uuid in flagged,
+        )
         for one in facts
     ), None

@@ -33,6 +33,7 @@ class ListedGpu:
     missing, the last reading.
     closed: why it takes no new VM whatever is free: cordoned, in quarantine, or its host is closed. closed_vfs: the
     same of single VFs, by address.
+    layout_differences: of its host to the declared layout when the controller last compared; None when it never did.
     """
 
     host: str
@@ -44,6 +45,7 @@ class ListedGpu:
     seen: str = ""
     closed: Refusal | None = None
     closed_vfs: Mapping[str, str] = field(default_factory=dict)
+    layout_differences: tuple[str, ...] | None = None
 
 
 def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu], Survey]:
@@ -72,6 +74,7 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
             describe_age(observed, now),
             _closed(rules.get(host), gpu),
             closed_functions(gpu, rules[host]) if host in rules else {},
+            None if host not in hosts else hosts[host].layout,
         )
         for host, gpu, observed in sorted(read, key=lambda one: (one[0], one[1].address))
     ]

@@ -62,7 +62,7 @@ class RunOptions:
 
     check: plan and write nothing. disrupt: stop known VMs that are in the way, and start them again. reset: reset
     GPUs whose pending mode needs it. undo: roll back what was done on a host whose run failed. boot: install what
-    restores the layout at boot.
+    restores the layout at boot. after_boot: the host was just booted, and the shares of its VMs come after the layout.
     """
 
     check: bool = False
@@ -70,6 +70,7 @@ class RunOptions:
     reset: bool = False
     undo: bool = False
     boot: bool = True
+    after_boot: bool = False
 
 
 class LayoutRun:
@@ -131,6 +132,8 @@ class LayoutRun:
 
     def _take_snapshot(self) -> None:
         """Remember the state that a reboot must bring back, when it is a new one."""
+        if self._options.after_boot:
+            return  # VMs are still off.
         is_new = any(line.outcome is LineOutcome.CHANGED for line in self._lines)
         if is_new or saved_snapshot(self._services, self._host) is None:
             note_state(self._services, self._host, self._services.host(self._host).agent.facts())
@@ -165,7 +168,7 @@ class LayoutRun:
         self._install_boot(planned)
 
     def _read(self) -> PlannedHost:
-        return read_and_plan(self._services, self._host, self._layout)
+        return read_and_plan(self._services, self._host, self._layout, after_boot=self._options.after_boot)
 
     def _select(self, plan: HostPlan) -> Selection:
         return select_steps(plan, may_disrupt=self._options.disrupt, may_reset=self._options.reset)

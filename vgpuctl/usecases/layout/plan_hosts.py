@@ -8,7 +8,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import InventoryError
 from vgpuctl.hosts.fleet import HostResult, run_on_hosts
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.planner.layout import HostPlan, plan_host
+from vgpuctl.planner.layout import HostPlan, leases_in_the_way, plan_host
 from vgpuctl.usecases.support.layout_records import shares_made
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
@@ -58,9 +58,11 @@ def declared_layouts(services: Services) -> Mapping[str, HostLayout]:
     return layouts
 
 
-def read_and_plan(services: Services, name: str, layout: HostLayout) -> PlannedHost:
-    """Read one host now and plan it."""
+def read_and_plan(services: Services, name: str, layout: HostLayout, *, after_boot: bool = False) -> PlannedHost:
+    """Read one host now and plan it. after_boot: shares that a boot took are not in the way of the layout."""
     facts = read_facts(services, name)
     with services.store.reading() as session:
         leases = session.leases(host=name)
+    if after_boot:
+        leases = leases_in_the_way(layout, facts, leases)
     return PlannedHost(name, layout, facts, plan_host(layout, facts, leases, shares_made(services, name, facts)))

@@ -10,7 +10,7 @@ import threading
 import msgspec
 
 from vgpuctl import typed_json
-from vgpuctl.errors import ConcurrentChange, HostUnreachable, VgpuctlError
+from vgpuctl.errors import ConcurrentChange, HostUnreachable, Interrupted, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.store.store import Session
@@ -43,10 +43,14 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Restarts(msgspec.Struct, frozen=True):
-    """The restarts on one host. boot_id: of the boot that was brought back. vms: by UUID."""
+    """The restarts on one host. boot_id: of the boot that was brought back. vms: by UUID.
+
+    returning: UUIDs of the VMs that this boot found off and that have to start, until they have.
+    """
 
     boot_id: str | None = None
     vms: dict[str, Attempt] = {}
+    returning: tuple[str, ...] = ()
 
 
 def bring_back(services: Services, host: str, stop: threading.Event) -> None:
@@ -60,37 +64,52 @@ def bring_back(services: Services, host: str, stop: threading.Event) -> None:
         return
     is_new_boot = restarts.boot_id not in (None, seen.boot_id)
     if is_new_boot:
-        _restore(services, host, vms, stop, layout=seen.layout)
-    wanted = [vm for vm in vms if _is_wanted(vm, seen.vms.get(vm.uuid), now, is_new_boot=is_new_boot)]
-    for vm in sorted(wanted, key=lambda one: (-one.request.priority, one.label)):
+        _restore(services, host, vms, stop)
+        if stop.is_set():
+            return
+    off = [vm for vm in vms if _is_off(vm, seen.vms.get(vm.uuid), now)]
+    returning = {vm.uuid for vm in off if (_returns(vm) if is_new_boot else vm.uuid in restarts.returning)}
+    if (restarts.boot_id, set(restarts.returning)) != (seen.boot_id, returning):
+        with services.store.transaction() as session:
+            kept = tuple(sorted(returning))
+            _save(session, host, msgspec.structs.replace(_read(session, host), boot_id=seen.boot_id, returning=kept))
+    for vm in sorted(off, key=lambda one: (-one.request.priority, one.label)):
         before = restarts.vms.get(vm.uuid)
         if stop.is_set():
             return
-        if is_new_boot or before is None or before.is_over(now):
+        is_wanted = vm.uuid in returning or _has_to_run(vm, seen.vms[vm.uuid])
+        if is_wanted and (is_new_boot or before is None or before.is_over(now)):
             _restart(services, vm, before)
-    if restarts.boot_id != seen.boot_id:
-        with services.store.transaction() as session:
-            _save(session, host, msgspec.structs.replace(_read(session, host), boot_id=seen.boot_id))
 
 
-def _is_wanted(vm: Vm, seen: Seen | None, now: float, *, is_new_boot: bool) -> bool:
-    """True if a VM is off, should run, and its policy starts it again."""
+def _is_off(vm: Vm, seen: Seen | None, now: float) -> bool:
+    """True if a VM is declared running, its time is not over, and it was seen off."""
     is_over = vm.ends_at is not None and vm.ends_at <= now
-    if vm.state is not VmState.RUNNING or is_over or seen is None or seen.state not in _OFF:
-        return False
+    return vm.state is VmState.RUNNING and not is_over and seen is not None and seen.state in _OFF
+
+
+def _returns(vm: Vm) -> bool:
+    """True if a VM starts again after its host was booted."""
+    return vm.request.autostart or vm.request.restart is not RestartPolicy.NEVER
+
+
+def _has_to_run(vm: Vm, seen: Seen) -> bool:
+    """True if the policy of a VM that is off starts it again, whatever its host did."""
     policy = vm.request.restart
-    if is_new_boot:
-        return vm.request.autostart or policy is not RestartPolicy.NEVER
     return policy is RestartPolicy.ALWAYS or (policy is RestartPolicy.ON_FAILURE and seen.has_failed)
 
 
-def _restore(
-    services: Services, host: str, vms: list[Vm], stop: threading.Event, *, layout: tuple[str, ...] | None
-) -> None:
-    """Bring a host back into its layout where it is not, then the shares of its VMs. Each failure is an event."""
+def _restore(services: Services, host: str, vms: list[Vm], stop: threading.Event) -> None:
+    """Bring a host back into its layout, then the shares of its VMs. Each failure is an event.
+
+    Raises HostUnreachable and ConcurrentChange where the layout has to wait: the next look tries it again.
+    """
     declared = services.inventory.layout(host)
-    if declared is not None and layout:
-        done = LayoutRun(services, host, declared, RunOptions(), lambda _line: None, stop).take()
+    if declared is not None:
+        options = RunOptions(boot=False, after_boot=True)
+        done = LayoutRun(services, host, declared, options, lambda _line: None, stop).take()
+        if isinstance(done.error, (HostUnreachable, ConcurrentChange, Interrupted)):
+            raise done.error
         if done.error is not None:
             _tell(services, EventKind.LAYOUT_NOT_RESTORED, host, done.error, host=host)
     for vm in vms:
@@ -122,7 +141,8 @@ def _restart(services: Services, vm: Vm, before: Attempt | None) -> None:
         known = {one.uuid for one in session.vms(host=vm.host)}
         attempts = {uuid: one for uuid, one in restarts.vms.items() if uuid in known}
         attempts[vm.uuid] = Attempt(count, now, problem)
-        _save(session, vm.host, msgspec.structs.replace(restarts, vms=attempts))
+        left = tuple(uuid for uuid in restarts.returning if problem is not None or uuid != vm.uuid)
+        _save(session, vm.host, msgspec.structs.replace(restarts, vms=attempts, returning=left))
 
 
 def _tell(

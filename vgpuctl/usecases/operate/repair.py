@@ -134,7 +134,7 @@ def _fix_ledger(services: Services, *, dry_run: bool) -> list[Repair]:
     return [Repair("usage ledger", "-", fault, outcome) for fault in found]
 
 
-Finding = tuple[str, str, Callable[[], None]]
+Finding = tuple[str, str, Callable[[], object]]
 
 
 def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | None:
@@ -171,6 +171,10 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     expected = LeaseState.RUNNING if vm.state is VmState.RUNNING else LeaseState.BUILT
     if any(lease.state is not expected for lease in leases):
         return f"leases are not {expected}", "finished", lambda: _note(services, vm, leases, vm.state, expected)
+    hypervisor = services.host(vm.host).hypervisor
+    if hypervisor.is_autostarted(vm.domain_name, uuid=vm.uuid):
+        clear = partial(hypervisor.clear_autostart, vm.domain_name, uuid=vm.uuid)
+        return "libvirt itself starts it with its host", "finished", clear
     return None
 
 

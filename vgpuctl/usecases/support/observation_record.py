@@ -24,9 +24,9 @@ from vgpuctl.errors import (
     VgpuctlError,
 )
 from vgpuctl.guests.domain_facts import DomainState, NamedState
-from vgpuctl.model.lease import Lease, LeaseState, Share
+from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.sharing.kinds import existing_vgpus
+from vgpuctl.sharing.share_on_host import holders_of
 
 ABSENT = "absent"
 """libvirt answered that it has no such domain."""
@@ -237,7 +237,7 @@ def _shares(record: Record, facts: HostFacts, stored: StoredRows, now: float) ->
     shares = {}
     for lease in stored.leases:
         before = record.shares.get(lease.id)
-        holders = _holders(facts, lease.share)
+        holders = holders_of(facts, lease.share)
         is_unknown = holders is None and (lease.share.gpu in unread or bool(facts.unread_functions))
         if is_unknown or not lease.state.is_attached():
             if before is not None:
@@ -254,26 +254,3 @@ def _share_state(holders: Sequence[Holder], lease: Lease) -> str:
     if not holders:
         return FREE
     return HELD if any(one.vm_uuid == lease.vm_uuid for one in holders) else TAKEN
-
-
-def _holders(facts: HostFacts, share: Share) -> Sequence[Holder] | None:
-    """The processes that hold a share's device; None where the host has no such device."""
-    for gpu in facts.gpus:
-        if share.mdev_uuid is not None:
-            for mdev in gpu.mdevs:
-                if mdev.uuid == share.mdev_uuid:
-                    return mdev.holders
-        elif share.function == gpu.address:
-            return gpu.holders
-        else:
-            for vf in gpu.vfs:
-                if vf.address == share.function and _is_made(gpu, share):
-                    return vf.holders
-    return None
-
-
-def _is_made(gpu: Gpu, share: Share) -> bool:
-    """True if a VF carries the share's vGPU; a plain VF carries none."""
-    if share.type_id is None:
-        return True
-    return any((one.function, one.type_id) == (share.function, share.type_id) for one in existing_vgpus(gpu))

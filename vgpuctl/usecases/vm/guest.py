@@ -112,7 +112,6 @@ def define(host: HostSession, parts: DomainParts) -> str:
     """Define the VM's domain (again) with its devices as they are now. Returns the XML given to libvirt."""
     xml = render(host, parts)
     host.hypervisor.define(xml)
-    host.hypervisor.set_autostart(parts.vm.domain_name, wanted=parts.vm.request.autostart)
     return xml
 
 

@@ -181,6 +181,8 @@ def _start(
         images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
         floating = floating_on(services, vm.host, facts)
         guest.define(host, guest.DomainParts(vm, leases, facts, attachment, images, volumes, floating))
+    if host.hypervisor.clear_autostart(vm.domain_name, uuid=vm.uuid):
+        services.say(f"{vm.domain_name}: libvirt no longer starts it with its host")
     keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.domain_name}: starting")
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)

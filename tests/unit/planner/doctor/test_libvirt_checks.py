@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.fleet_factory import emulated_a40, host_facts
 from vgpuctl.agent.wire.diagnostics import LIBVIRT_DAEMONS, MODULAR_DAEMONS, HostDiagnostics, PoolLabel, UnitDiagnostics
-from vgpuctl.planner.doctor import Examined, Severity, examine
+from vgpuctl.planner.doctor import DomainDiagnostics, Examined, Severity, examine
 from vgpuctl.planner.doctor.libvirt_checks import daemon_of
 
 MODULAR = {**dict.fromkeys((f"{name}.socket" for name in MODULAR_DAEMONS), True), "virtlogd.socket": True}
@@ -101,3 +101,13 @@ def test_a_pool_with_another_label_is_named_where_selinux_enforces(
     assert bool(found) is is_named
     if found:
         assert found[0].fix.startswith("`semanage fcontext -a -t virt_image_t '/srv/vms(/.*)?'` and `restorecon -R")
+
+
+@pytest.mark.parametrize(("is_flagged", "is_known", "count"), [(True, True, 1), (True, False, 0), (False, True, 0)])
+def test_a_vm_of_the_store_that_libvirt_itself_starts_is_named(is_flagged: bool, is_known: bool, count: int) -> None:
+    uuid = "00000000-0000-4000-8000-000000000001"
+    domain = DomainDiagnostics("acme.web", uuid, True, (), is_flagged)
+    seen = replace(host(MONOLITHIC), domains=(domain,), vms=(uuid,) if is_known else ())
+    found = [one for one in examine(seen) if one.check == "libvirt-autostart"]
+    assert len(found) == count
+    assert all("virsh autostart --disable acme.web" in one.fix for one in found)

@@ -34,7 +34,7 @@ from vgpuctl.model.layout import (
     WantedInstance,
 )
 from vgpuctl.model.lease import Share
-from vgpuctl.planner.layout import HostPlan, Phase, plan_host
+from vgpuctl.planner.layout import HostPlan, Phase, leases_in_the_way, plan_host
 
 A40, T4, A100, FLEX = "nvidia-a40", "nvidia-t4", "nvidia-a100-pcie-40gb", "intel-flex-170"
 GPU = "0000:41:00.0"
@@ -387,3 +387,16 @@ def test_the_vgpu_manager_is_started_where_vgpus_are_declared() -> None:
         SetServiceActive("nvidia-vgpu-mgr.service", True)
     ]
     assert not plan_host(declare(PassthroughLayout()), host.facts()).steps
+
+
+def test_shares_that_a_boot_took_are_not_in_the_way_of_the_layout_that_serves_them() -> None:
+    """With another layout than theirs they are: its VM would have nowhere to come back to."""
+    facts = SimulatedHost(SimulatedGpu(A40)).facts()
+    assert facts.gpus[0].vfs == ()
+    kept = [lease("gpu1", Share(GPU, Sharing.VF_PROFILE, "A40-2Q", "0000:41:00.4", "559"))]
+    served, other = declare(VgpuLayout()), declare(PassthroughLayout())
+    assert plan_host(served, facts, kept).disturbs != ()
+    assert leases_in_the_way(served, facts, kept) == []
+    assert leases_in_the_way(other, facts, kept) == kept
+    whole = lease("gpu1", Share(GPU, Sharing.PASSTHROUGH, "passthrough", GPU))
+    assert leases_in_the_way(other, facts, [whole]) == [whole], "the card itself is there"

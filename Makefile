@@ -36,8 +36,10 @@ fuzz: ## Damaged text for every reader, 100,000 cases; none may fail otherwise t
 	@bash scripts/setup test
 	@.venv/bin/python -m tests.proof.fuzz --cases 100000
 
-kill-test: ## Kill and interrupt commands at random for an hour; nothing may leak (docs/reliability.md)
+kill-test: ## Kill commands at random, let hosts fail after each side effect; nothing may leak (two to three hours)
 	@bash scripts/setup test
+	@.venv/bin/python -m tests.proof.failing_hosts --fault reboot
+	@.venv/bin/python -m tests.proof.failing_hosts --fault libvirtd --fault libvirtd-restart --fault network --points 3
 	@.venv/bin/python -m tests.proof.kill_test --minutes 60
 
 storm: ## Eight operators at once, on SQLite and PostgreSQL; nothing may be granted twice (fifteen minutes)

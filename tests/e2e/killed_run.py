@@ -3,7 +3,9 @@
 
 WHICH is a number, the n-th side effect of all, or a name, the first return of that function. `int:WHICH` sends
 SIGINT instead, then SIGTERM and SIGINT after every later side effect: an operator who loses patience. `stop:WHICH`
-sends SIGSTOP instead: the run stands still there until it gets SIGCONT.
+sends SIGSTOP instead: the run stands still there until it gets SIGCONT. `reboot:WHICH` kills nothing: the simulated
+hosts of VGPUCTL_TESTS_HOSTS, in the lab folder VGPUCTL_TESTS_LAB, lose their power and boot there. `libvirtd:WHICH`
+stops their libvirtd, `libvirtd-restart:WHICH` starts it again at once, `network:WHICH` cuts their network.
 
 Calls to hosts, libvirt, OVN and the store are wrapped while the command runs; the product is not changed for it.
 With 0 nothing is killed and the side effects are counted; the count is the last line of stderr.
@@ -18,6 +20,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 WRAPPED = {
@@ -41,17 +44,32 @@ WRAPPED = {
 }
 
 
+_OF_HOSTS = ("reboot", "libvirtd", "libvirtd-restart", "network")
+
+
 class Watch:
-    """Counts side effects of the main thread and kills the process after the wanted one."""
+    """Counts side effects and kills the process, or lets hosts fail, after the wanted one.
+
+    A process is killed after those of its main thread; hosts fail after those of any.
+    """
 
     def __init__(self, wanted: str) -> None:
         how, _, which = wanted.rpartition(":")
         self._wanted = which
+        self._of_hosts = how if how in _OF_HOSTS else None
         self._signal = {"": signal.SIGKILL, "stop": signal.SIGSTOP}.get(how)
         self._is_over = False
+        self._lock = threading.Lock()
         self.seen = 0
 
     def _done(self, name: str) -> None:
+        if self._of_hosts is not None:
+            with self._lock:
+                self.seen += 1
+                if self._wanted in (str(self.seen), name) and not self._is_over:
+                    self._is_over = True
+                    _to_hosts(self._of_hosts)
+            return
         if threading.current_thread() is not threading.main_thread():
             return
         self.seen += 1
@@ -93,6 +111,20 @@ class Watch:
                 self._done("transaction")
 
         owner.transaction = watched  # type: ignore[attr-defined]
+
+
+def _to_hosts(what: str) -> None:
+    import vgpuctl_lab as lab
+
+    folder = lab.LabFolder(Path(os.environ["VGPUCTL_TESTS_LAB"]))
+    for host in os.environ["VGPUCTL_TESTS_HOSTS"].split(","):
+        if what == "reboot":
+            lab.simulated.reboot(host, folder=folder)
+            continue
+        kind, _, restart = what.partition("-")
+        lab.faults.begin(host, kind, folder=folder)
+        if restart:
+            lab.faults.clear(host, [kind], folder=folder)
 
 
 def main() -> NoReturn:

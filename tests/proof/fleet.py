@@ -12,6 +12,7 @@ from typing import Any
 
 import vgpuctl_lab as lab
 from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.e2e.operator import Operator
 from vgpuctl.guests.storage import Storage
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.wiring import Settings, open_services
@@ -56,16 +57,19 @@ LAYOUTS: Mapping[str, tuple[dict[str, Any], ...]] = {
 
 
 class ProofFleet:
-    """The hosts, an operator with the store at `database`, and what they looked like before the first command."""
+    """The hosts, an operator with the store at `database`, and what they looked like before the first command.
 
-    def __init__(self, home: Path, database: str | None = None) -> None:
+    restores: the hosts restore their layouts when they boot.
+    """
+
+    def __init__(self, home: Path, database: str | None = None, *, restores: bool = False) -> None:
         self.layouts: LayoutFleet = layout_fleet(home, 5, MIX)
         self.operator = self.layouts.operator
         if database is not None:
             self.operator = dataclasses.replace(self.operator, database=database)
         self.vm_machines: dict[str, MachineFolder] = {name: self.layouts.machine(name) for name in VM_HOSTS}
         self.declare(OFF, OFF)
-        self.operator.does("apply-hosts", "--no-boot", "--reset")
+        self.operator.does("apply-hosts", "--reset", *(() if restores else ("--no-boot",)))
         self.operator.does("list-gpus", "--refresh")
         self.before = self.state()
 
@@ -108,6 +112,20 @@ class ProofFleet:
             for key in was
             if was[key] != now[name][key]
         ]
+
+    def reboot(self, host: str) -> None:
+        """Let a host lose its power and boot."""
+        lab.simulated.reboot(host, folder=self.layouts.folder)
+
+    def with_faults(self, *hosts: str) -> Operator:
+        """The operator whose `tests.e2e.killed_run` lets these hosts fail."""
+        variables = {"VGPUCTL_TESTS_LAB": str(self.layouts.folder.path), "VGPUCTL_TESTS_HOSTS": ",".join(hosts)}
+        return dataclasses.replace(self.operator, variables={**self.operator.variables, **variables})
+
+    def end_faults(self) -> None:
+        """End every fault of every host."""
+        for host in self.before:
+            lab.faults.clear(host, folder=self.layouts.folder)
 
     def down(self) -> None:
         """End the hosts."""

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command that changes hosts, whose hosts fail after one of its side effects; then `repair` and a second try.
+
+On simulated hosts (real sshd, agent and libvirtd) whose boot units restore the layouts. They reboot, their libvirtd is
+stopped (until the command has ended) or restarted, or their network is cut (until the command has ended): what the
+host was told is then done after the command gave up. The command goes on and gets what it gets. Then `repair` must
+succeed and find nothing more the second time, every VM that has shares must start, store, machines and libvirt must
+agree (tests/bench/day_checks.py), the same command must succeed, and when all is deleted, every host must be as it was.
+
+The last line of stdout is JSON. The exit code is 1 when something leaked or failed.
+Run it with `make kill-test`, or `python -m tests.proof.failing_hosts [--points 2] [--fault reboot] [--only create-vm]`.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.bench.day_checks import Seen, faults, look
+from tests.e2e.operator import Done
+from tests.proof.fleet import LAYOUT_HOSTS, LAYOUTS, OFF, ProofFleet
+from vgpuctl.model.lease import LeaseState
+from vgpuctl.model.vm import VmState
+
+Words = tuple[str, ...]
+FAULTS = ("reboot", "libvirtd", "libvirtd-restart", "network")
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
+ACME = ("--tenant", "acme")
+SIZE = ("--vcpus", "1", "--memory", "96MiB", "--network", "none", "--disk", "8MiB", "--hostname", "guest")
+NOW = ("--timeout", "0")
+A40, A40_MDEV, T4 = "sim-001", "sim-002", "sim-003"
+ENDED = {"not-found"}
+"""What the second try of a deletion may answer: the first one was finished by `repair`."""
+GUEST_FILE = """\
+version: 1
+tenant: guest
+quotas: {{vms: 3}}
+vms:
+  - {{name: n-0, host: {0}, gpus: [A40-8Q], vcpus: 1, memory: 96MiB, network: none, disk: {{size: 8MiB}}}}
+  - {{name: n-1, host: {1}, gpus: [T4-4Q], vcpus: 1, memory: 96MiB, network: none, disk: {{size: 8MiB}}}}
+"""
+
+
+def _create(name: str, gpu: str, host: str, *further: str) -> Words:
+    return ("create-vm", name, *ACME, "--gpu", gpu, "--host", host, *SIZE, *further)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One command. before: commands that make what it works on. hosts: those that reboot."""
+
+    command: Words
+    hosts: Sequence[str] = (A40,)
+    before: Sequence[Words] = ()
+
+
+_WEB = _create("web", "A40-8Q", A40)
+_DELETE = ("delete-vm", "web", *ACME, "--yes", *NOW)
+_STOPPED = ("stop-vm", "web", *ACME, *NOW)
+_LOW = ("--priority", "low", "--preemptible", "stop")
+_AT_ONCE = ("--priority", "high", "--preempt", "--grace", "0", "--shutdown-timeout", "0")
+SCENARIOS: Mapping[str, Scenario] = {
+    "create-vm": Scenario(_WEB),
+    "create-vm, mdevs": Scenario(_create("web", "2*T4-2Q", T4), (T4,)),
+    "create-vm, mdev on a VF": Scenario(_create("web", "A40-24Q", A40_MDEV), (A40_MDEV,)),
+    "create-vm, whole card": Scenario(_create("web", "passthrough:nvidia-geforce-rtx-3090", T4), (T4,)),
+    "create-vm, two": Scenario(_create("web", "A40-8Q", A40, "--count", "2")),
+    "create-vm, gang": Scenario(_create("web", "A40-8Q", A40, "--count", "2", "--gang")),
+    "create-vm, preempting": Scenario(
+        _create("urgent", "A40-24Q", A40, *_AT_ONCE),
+        before=[_create(f"low-{number}", "A40-24Q", A40, *_LOW) for number in (1, 2)],
+    ),
+    "delete-vm": Scenario(_DELETE, before=[_WEB]),
+    "delete-vm, whole card": Scenario(
+        _DELETE, (T4,), before=[_create("web", "passthrough:nvidia-geforce-rtx-3090", T4)]
+    ),
+    "stop-vm": Scenario(_STOPPED, before=[_WEB]),
+    "stop-vm, releasing": Scenario((*_STOPPED, "--hold", "release"), before=[_WEB]),
+    "start-vm": Scenario(("start-vm", "web", *ACME), before=[_WEB, _STOPPED]),
+    "start-vm, again placed": Scenario(
+        ("start-vm", "web", *ACME), before=[_WEB, (*_STOPPED, "--hold", "release")]
+    ),
+    "apply-hosts, MIG and vGPUs": Scenario(
+        ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--reset"), LAYOUT_HOSTS, before=[("declare", "3", "2")]
+    ),
+    "apply-hosts, all off": Scenario(
+        ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--reset"),
+        LAYOUT_HOSTS,
+        before=[("declare", "2", "1"), ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--reset"), ("declare", "0", "0")],
+    ),
+    "onboard": Scenario(("onboard", "{home}/guest.yml", "--prune"), (A40, T4)),
+    "offboard-tenant": Scenario(
+        ("offboard-tenant", "guest", "--yes", *NOW), (A40, T4), before=[("onboard", "{home}/guest.yml")]
+    ),
+    "drain-host": Scenario(
+        ("drain-host", A40, "--reason", "test", "--yes", "--shutdown-timeout", "0"),
+        (A40, A40_MDEV),
+        before=[
+            ("cordon-host", A40_MDEV, "--reason", "the test wants the first"),
+            ("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE),
+            ("uncordon-host", A40_MDEV),
+        ],
+    ),
+    "repair": Scenario(("repair",), before=[_WEB, ("reboot", A40)]),
+    "gc": Scenario(("gc", "--yes", "--kind", "domain", "--kind", "volume", "--kind", "vgpu"), before=[_WEB, _STOPPED, ("forget",)]),
+}  # fmt: skip
+
+
+class FailingHosts:
+    """One fleet and one store. fault: one of FAULTS."""
+
+    def __init__(self, fleet: ProofFleet, home: Path, fault: str) -> None:
+        self._fault = fault
+        self._fleet = fleet
+        self._home = home
+        self.operator = fleet.operator
+        self.faults: list[str] = []
+        self.points: dict[str, int] = {}
+        (home / "guest.yml").write_text(GUEST_FILE.format(A40, T4))
+        self._before = self._state()
+
+    def run(self, name: str, scenario: Scenario, most: int | None, after: str | None) -> None:
+        """Let the hosts fail after each side effect of a command, after `most` of them evenly spread, or `after` one."""
+        self._prepare(scenario)
+        done = self._cut(scenario, 0)
+        assert done.code == 0, f"{name}: {done.err}"
+        count = int(done.err.splitlines()[-1])
+        self._clear(name)
+        chosen: Sequence[int | str] = range(1, count + 1)
+        if after is not None:
+            chosen = [after]
+        elif most is not None and most < count:
+            chosen = [1 + (2 * number + 1) * count // (2 * most) for number in range(most)]
+        for number in chosen:
+            began = time.monotonic()
+            where = f"{name}, {self._fault} after side effect {number} of {count}"
+            self._prepare(scenario)
+            done = self._cut(scenario, number)
+            said = done.err.strip().splitlines()[-2:-1]
+            self._judge(where, scenario, done)
+            self._clear(where)
+            _say(f"{where}: ended with {done.code} {said}, {time.monotonic() - began:.1f} s")
+        self.points[name] = len(chosen)
+
+    def _words(self, words: Words) -> Words:
+        return tuple(word.format(home=self._home) for word in words)
+
+    def _prepare(self, scenario: Scenario) -> None:
+        for words in scenario.before:
+            if words[0] == "declare":
+                layouts = [LAYOUTS[key][int(index)] for key, index in zip(sorted(LAYOUTS), words[1:], strict=True)]
+                self._fleet.declare(*layouts)
+            elif words[0] == "reboot":
+                self._fleet.reboot(words[1])
+            elif words[0] == "forget":
+                self._forget()
+            else:
+                self.operator.does(*self._words(words))
+
+    def _forget(self) -> None:
+        """Lose the rows of every VM, which is off: what hosts have of them is garbage."""
+        with self._fleet.services() as services, services.store.transaction() as session:
+            for vm in session.vms():
+                for lease in session.leases(vm_uuid=vm.uuid):
+                    session.set_lease_state(lease.id, LeaseState.GONE)
+                session.delete_vm(vm.uuid)
+
+    def _cut(self, scenario: Scenario, number: int | str) -> Done:
+        operator = self._fleet.with_faults(*scenario.hosts)
+        if self._fault == "network":
+            operator = replace(operator, variables={**operator.variables, "VGPUCTL_COMMAND_TIMEOUT": "2"})
+        done = operator.run(f"{self._fault}:{number}", *self._words(scenario.command), program=KILLED_RUN)
+        self._fleet.end_faults()
+        return done
+
+    def _judge(self, where: str, scenario: Scenario, done: Done) -> None:
+        before = self._look()
+        repaired = self.operator.run("repair")
+        if repaired.code:
+            self._blame(f"{where}: repair ended with {repaired.code}: {repaired.err}{repaired.out}\nafter {done.err}")
+            return
+        if more := self.operator.json("repair"):
+            self._blame(f"{where}: a second repair found {more}\nafter {done.err}")
+        self._start_all(where)
+        if scenario.command[0] != "gc":  # garbage that it has not reached yet is no fault
+            self._check(where, before)
+        again = self.operator.run(*self._words(scenario.command), "--json")
+        references = [json.loads(line)["error"]["reference"] for line in again.err.splitlines() if '{"error"' in line]
+        if again.code and not set(references) & ENDED:
+            self._blame(f"{where}: the second try ended with {again.code}: {again.err}\nafter {done.err}")
+        self._start_all(where)
+        self._check(f"{where}, second try", before)
+
+    def _start_all(self, where: str) -> None:
+        """Start the VMs that a reboot ended: they kept their shares."""
+        seen = self._look()
+        for vm in seen.vms:
+            if vm.state is VmState.STOPPED and any(lease.vm_uuid == vm.uuid for lease in seen.leases):
+                done = self.operator.run("start-vm", vm.request.name, "--tenant", vm.request.tenant)
+                if done.code:
+                    self._blame(f"{where}: {vm.label} does not start: {done.err}")
+
+    def _check(self, where: str, before: Seen) -> None:
+        for fault in faults(before, self._look(), self._fleet.vm_machines, time.time()):
+            self._blame(f"{where}: {fault}")
+
+    def _clear(self, where: str) -> None:
+        """Delete everything: every host is as it was before the first command."""
+        operator = self.operator
+        operator.does("uncordon-host", A40, "--force")
+        for vm in self._look().vms:
+            operator.does("delete-vm", vm.request.name, "--tenant", vm.request.tenant, "--yes", *NOW)
+        if any(one["tenant"] == "guest" for one in operator.json("list-tenants")):
+            operator.does("offboard-tenant", "guest", "--yes", *NOW)
+        if where.startswith("apply"):
+            self._fleet.declare(OFF, OFF)
+            operator.does("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--reset")
+        if found := operator.json("gc", "--yes"):
+            _say(f"{where}: gc found {found}")
+        now = self._state()
+        for host, was in self._before.items():
+            for key in was:
+                if was[key] != now[host][key]:
+                    self._blame(f"{where}: {host}: {key} was {was[key]}, is {now[host][key]}")
+        seen = self._look()
+        if seen.vms or seen.leases or seen.queue or seen.open_operations:
+            self._blame(f"{where}: in the end the store has {seen}")
+
+    def _state(self) -> dict[str, Any]:
+        by_boot = ("boot_id", "booted_at")
+        return {
+            host: {key: value for key, value in seen.items() if key not in by_boot}
+            for host, seen in self._fleet.state().items()
+        }
+
+    def _look(self) -> Seen:
+        with self._fleet.services() as services:
+            return look(services.store)
+
+    def _blame(self, fault: str) -> None:
+        self.faults.append(fault)
+        _say(f"FAULT: {fault}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Bring a fleet up, try it, and take it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, help="side effects per command; all when it is not given")
+    parser.add_argument("--after", metavar="NAME", help="only after this side effect, for example define")
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="of the hosts; several times, default all")
+    parser.add_argument("--only", action="append", metavar="NAME", help="scenarios that begin with this; several times")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
+    told: dict[str, Any] = {}
+    chosen = {name: one for name, one in SCENARIOS.items() if given.only is None or name.startswith(tuple(given.only))}
+    with tempfile.TemporaryDirectory(prefix="failing-", dir="/tmp") as name:
+        fleet = ProofFleet(Path(name), restores=True)
+        try:
+            fleet.operator.does("create-tenant", "acme")
+            for fault in given.fault or FAULTS:
+                test = FailingHosts(fleet, Path(name), fault)
+                for title, scenario in chosen.items():
+                    test.run(title, scenario, given.points, given.after)
+                told[fault] = {"points": test.points, "faults": test.faults}
+        finally:
+            fleet.down()
+    print(json.dumps({**told, "load": round(os.getloadavg()[0], 1)}))
+    return 1 if any(one["faults"] for one in told.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

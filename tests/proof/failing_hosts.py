@@ -64,6 +64,8 @@ class Scenario:
 _WEB = _create("web", "A40-8Q", A40)
 _DELETE = ("delete-vm", "web", *ACME, "--yes", *NOW)
 _STOPPED = ("stop-vm", "web", *ACME, *NOW)
+_APPLY = ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--reset")
+_GC = ("gc", "--yes", "--kind", "domain", "--kind", "volume", "--kind", "vgpu")
 _LOW = ("--priority", "low", "--preemptible", "stop")
 _AT_ONCE = ("--priority", "high", "--preempt", "--grace", "0", "--shutdown-timeout", "0")
 SCENARIOS: Mapping[str, Scenario] = {
@@ -84,16 +86,12 @@ SCENARIOS: Mapping[str, Scenario] = {
     "stop-vm": Scenario(_STOPPED, before=[_WEB]),
     "stop-vm, releasing": Scenario((*_STOPPED, "--hold", "release"), before=[_WEB]),
     "start-vm": Scenario(("start-vm", "web", *ACME), before=[_WEB, _STOPPED]),
-    "start-vm, again placed": Scenario(
-        ("start-vm", "web", *ACME), before=[_WEB, (*_STOPPED, "--hold", "release")]
-    ),
-    "apply-hosts, MIG and vGPUs": Scenario(
-        ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--reset"), LAYOUT_HOSTS, before=[("declare", "3", "2")]
-    ),
+    "start-vm, again placed": Scenario(("start-vm", "web", *ACME), before=[_WEB, (*_STOPPED, "--hold", "release")]),
+    "apply-hosts, MIG and vGPUs": Scenario(_APPLY, LAYOUT_HOSTS, before=[("declare", "3", "2")]),
     "apply-hosts, all off": Scenario(
-        ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--reset"),
+        _APPLY,
         LAYOUT_HOSTS,
-        before=[("declare", "2", "1"), ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--reset"), ("declare", "0", "0")],
+        before=[("declare", "2", "1"), _APPLY, ("declare", "0", "0")],
     ),
     "onboard": Scenario(("onboard", "{home}/guest.yml", "--prune"), (A40, T4)),
     "offboard-tenant": Scenario(
@@ -109,8 +107,8 @@ SCENARIOS: Mapping[str, Scenario] = {
         ],
     ),
     "repair": Scenario(("repair",), before=[_WEB, ("reboot", A40)]),
-    "gc": Scenario(("gc", "--yes", "--kind", "domain", "--kind", "volume", "--kind", "vgpu"), before=[_WEB, _STOPPED, ("forget",)]),
-}  # fmt: skip
+    "gc": Scenario(_GC, before=[_WEB, _STOPPED, ("forget",)]),
+}
 
 
 class FailingHosts:
@@ -127,7 +125,7 @@ class FailingHosts:
         self._before = self._state()
 
     def run(self, name: str, scenario: Scenario, most: int | None, after: str | None) -> None:
-        """Let the hosts fail after each side effect of a command, after `most` of them evenly spread, or `after` one."""
+        """Let the hosts fail after each side effect of a command, or `most` of them evenly spread, or `after` one."""
         self._prepare(scenario)
         done = self._cut(scenario, 0)
         assert done.code == 0, f"{name}: {done.err}"
@@ -221,7 +219,7 @@ class FailingHosts:
             operator.does("offboard-tenant", "guest", "--yes", *NOW)
         if where.startswith("apply"):
             self._fleet.declare(OFF, OFF)
-            operator.does("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--reset")
+            operator.does_APPLY
         if found := operator.json("gc", "--yes"):
             _say(f"{where}: gc found {found}")
         now = self._state()

@@ -219,7 +219,7 @@ class FailingHosts:
             operator.does("offboard-tenant", "guest", "--yes", *NOW)
         if where.startswith("apply"):
             self._fleet.declare(OFF, OFF)
-            operator.does_APPLY
+            operator.does(*_APPLY)
         if found := operator.json("gc", "--yes"):
             _say(f"{where}: gc found {found}")
         now = self._state()

@@ -47,6 +47,10 @@ _ALL = (
     FaultKind("vbios-changed", True, "somebody has flashed the card: its VBIOS has another version"),
     FaultKind("reset-fails", True, "the card does not come back from a reset: ENOTTY"),
     FaultKind("no-reset", True, "the kernel knows no way to reset the card"),
+    FaultKind("flr-fails", True, "the card does not come back from an FLR; its other resets work"),
+    FaultKind("removal-ignored", True, "the driver accepts the removal of a vGPU, which stays"),
+    FaultKind("config-differs", True, "the config space answers with the identity of another card"),
+    FaultKind("driver-lost", True, "the card's own driver no longer takes it: its probe fails"),
     FaultKind("libvirtd", False, "libvirtd is stopped"),
     FaultKind("sshd", False, "sshd is stopped; on an emulated host for so long", "seconds", 60),
     FaultKind("network", False, "the host's network is cut: sessions hang, new ones get no answer"),
@@ -63,6 +67,10 @@ SIMULATED_ONLY = (
     "vbios-changed",
     "reset-fails",
     "no-reset",
+    "flr-fails",
+    "removal-ignored",
+    "config-differs",
+    "driver-lost",
 )
 """Faults that the kernel of an emulated host, or its NVML, does not play."""
 _MOST = 0xFFFFFFFF

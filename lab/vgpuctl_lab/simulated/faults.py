@@ -23,7 +23,7 @@ def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None)
             faults.set_on_host(machine, state, kind, value)
         _heed(lab, host, kind)
         return None
-    card = _card(machine, host, address, with_vfs=kind in faults.OF_SRIOV)
+    card = _card(machine, host, address, with_vfs=kind in faults.OF_SRIOV, of_any_vendor=kind in faults.OF_PCI)
     with machine.change() as state:
         faults.set_on_card(machine, state, card, kind, value)
     return card.address
@@ -36,7 +36,7 @@ def end(lab: LabFolder, host: str, kind: str, address: str | None) -> None:
         if address is None:
             faults.set_on_host(machine, state, kind, 0)
         else:
-            faults.set_on_card(machine, state, _card(machine, host, address), kind, 0)
+            faults.set_on_card(machine, state, _card(machine, host, address, of_any_vendor=True), kind, 0)
     _heed(lab, host, kind)
 
 
@@ -65,12 +65,14 @@ def _machine(lab: LabFolder, host: str) -> MachineFolder:
     return MachineFolder(folder)
 
 
-def _card(machine: MachineFolder, host: str, address: str | None, *, with_vfs: bool = False) -> CardShape:
-    cards = [
-        card
-        for card in machine.shape.cards
-        if is_nvidia(card) and (not with_vfs or (card.total_vfs and card.interface != PASSTHROUGH))
-    ]
+def _card(
+    machine: MachineFolder, host: str, address: str | None, *, with_vfs: bool = False, of_any_vendor: bool = False
+) -> CardShape:
+    """The card that is named, else NVIDIA's first. of_any_vendor: a named one may be another vendor's."""
+    of_any_vendor = of_any_vendor and address is not None
+    cards = [card for card in machine.shape.cards if of_any_vendor or is_nvidia(card)]
+    if with_vfs:
+        cards = [card for card in cards if card.total_vfs and card.interface != PASSTHROUGH]
     for card in cards:
         if address in (None, card.address):
             return card

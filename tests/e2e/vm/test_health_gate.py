@@ -12,20 +12,21 @@ from tests.e2e.operator import Operator, forgetful
 from tests.lab.simulated_fixtures import machine, need_simulated
 from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.machine.state import State
 
-HOST, SHARED, WHOLE, OLD = "sim-001", "0000:41:00.0", "0000:43:00.0", "0000:45:00.0"
+HOST, SHARED, WHOLE, OLD, PLAIN = "sim-001", "0000:41:00.0", "0000:43:00.0", "0000:45:00.0", "0000:47:00.0"
 SIZE = ("--memory", "96MiB", "--vcpus", "1")
 OF_VM = ("web-1", "--tenant", "acme")
 DELETE = ("delete-vm", *OF_VM, "--yes", "--timeout", "0")
-REQUESTS = {SHARED: "A40-8Q", WHOLE: "passthrough:A40", OLD: "T4-4Q"}
+REQUESTS = {SHARED: "A40-8Q", WHOLE: "passthrough:A40", OLD: "T4-4Q", PLAIN: "vf"}
 
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    """A host with an A40 for vGPUs, one for passthrough and a T4."""
+    """A host with an A40 for vGPUs, one for passthrough, a T4, and a card with plain VFs."""
     need_simulated()
     folder = lab.LabFolder(tmp_path_factory.mktemp("gate") / "lab")
-    lab.simulated.up(1, mix="a40+a40/passthrough+t4", folder=folder)
+    lab.simulated.up(1, mix="a40+a40/passthrough+t4+flex-170", folder=folder)
     yield folder
     lab.simulated.down(folder=folder)
 
@@ -40,7 +41,12 @@ def operator(hosts: lab.LabFolder, tmp_path: Path) -> Iterator[Operator]:
     yield made
     lab.faults.clear(HOST, folder=hosts)
     after = machine(hosts, HOST).state().lasting()
-    assert (after.vgpus, after.drivers, after.domains) == (before.vgpus, before.drivers, before.domains)
+    assert (after.vgpus, bound(after), after.domains) == (before.vgpus, bound(before), before.domains)
+
+
+def bound(state: State) -> dict[str, str]:
+    """The functions that are on a driver."""
+    return {function: driver for function, driver in state.drivers.items() if driver is not None}
 
 
 def create(card: str, name: str = "web-1") -> tuple[str, ...]:
@@ -122,6 +128,7 @@ STAYING = {"row-remap-pending", "row-remap-failed", "page-retirement-pending", "
         (SHARED, "vbios-changed", None, "vbios-changed"),
         (SHARED, "fallen", None, "off-the-bus"),
         (WHOLE, "fallen", None, "off-the-bus"),
+        (WHOLE, "config-differs", None, "config-differs"),
         (WHOLE, "bar-unassigned", None, "bar-unassigned"),
         (WHOLE, "vbios-changed", None, "vbios-changed"),
         (WHOLE, "reset-fails", None, "reset-failed"),
@@ -179,6 +186,107 @@ def test_a_creation_that_is_rolled_back_after_the_guests_start_leaves_evidence_t
     assert checked(operator)["evidence"]["reset"] == "by the driver"
     assert operator.json("list-vms") == leases(operator) == []
     assert quarantined(operator) == {wedged: "vf-wedged"}
+
+
+STEPS = {
+    "end of use": {"busy", "removal-delay"},
+    "clearing read back": {"removal-ignored"},
+    "reset": {"reset-fails", "flr-fails", "no-reset"},
+    "config space": {"fallen", "config-differs"},
+    "BARs": {"bar-unassigned"},
+    "driver": {"driver-lost"},
+    "ECC": {"ecc"},
+    "row remapping": {"row-remap-pending", "row-remap-failed"},
+    "retired pages": {"pages-retired"},
+    "pending Xids": {"xid"},
+    "VBIOS hash": {"vbios-changed"},
+}
+"""The steps of the gate and the lab's faults that provoke each; NVML's own word and the operator's command beside."""
+
+
+def test_every_step_of_the_gate_is_provoked_by_a_fault_in_this_file() -> None:
+    text = Path(__file__).read_text()
+    for step, faults in STEPS.items():
+        assert faults <= lab.faults.KINDS.keys()
+        assert any(text.count(f'"{fault}"') > 1 for fault in faults), step
+
+
+def test_the_reset_that_worked_is_in_the_evidence(operator: Operator, hosts: lab.LabFolder) -> None:
+    """FLR fails; the kernel has another way."""
+    operator.does(*create(WHOLE))
+    lab.faults.begin(HOST, "flr-fails", card=WHOLE, folder=hosts)
+    operator.does(*DELETE)
+    evidence = checked(operator)["evidence"]
+    assert (evidence["reset"], evidence["findings"]) == ("bus", [])
+    assert quarantined(operator) == {}
+
+
+def test_a_vf_whose_reset_fails_is_in_quarantine_by_itself(operator: Operator, hosts: lab.LabFolder) -> None:
+    operator.does(*create(PLAIN))
+    (function,) = leases(operator)
+    lab.faults.begin(HOST, "reset-fails", card=PLAIN, folder=hosts)
+    operator.does(*DELETE)
+    evidence = checked(operator)["evidence"]
+    assert (evidence["reset"], evidence["findings"], evidence["device"]) == (None, ["reset-failed"], function)
+    assert quarantined(operator) == {function: "reset-failed"}
+    lab.faults.clear(HOST, folder=hosts)
+    operator.does(*create(PLAIN, "web-2"))
+    assert leases(operator) != [function]
+    operator.does("delete-vm", "web-2", "--tenant", "acme", "--yes", "--timeout", "0")
+    assert operator.json("release-gpu", HOST, function, "--reason", "power-cycled")["changed"]
+    assert quarantined(operator) == {}
+
+
+def test_a_card_that_its_driver_does_not_take_back_is_in_quarantine(operator: Operator, hosts: lab.LabFolder) -> None:
+    operator.does(*create(WHOLE))
+    lab.faults.begin(HOST, "driver-lost", card=WHOLE, folder=hosts)
+    operator.does(*DELETE)
+    evidence = checked(operator)["evidence"]
+    assert (evidence["reset"], evidence["driver"]) == ("flr", None)
+    assert "driver-differs" in evidence["findings"]
+    assert WHOLE in quarantined(operator)
+    assert operator.json("list-vms") == leases(operator) == []
+    lab.faults.clear(HOST, folder=hosts)
+    with machine(hosts, HOST).change() as state:
+        state.drivers[WHOLE] = "nvidia"
+
+
+def test_a_vgpu_that_stays_keeps_its_lease_until_it_is_gone(operator: Operator, hosts: lab.LabFolder) -> None:
+    """The driver accepts the removal, and the agent reads the vGPU back for 45 s."""
+    operator.does(*create(SHARED))
+    lab.faults.begin(HOST, "removal-ignored", card=SHARED, folder=hosts)
+    refused = operator.is_refused(*DELETE)
+    assert "reads" in refused["message"]
+    with open_store(operator.database) as store, store.reading() as session:
+        assert [str(one.state) for one in session.leases()] == ["broken"]
+    assert not [one for one in operator.json("list-events") if one["kind"] == "share-checked"]
+    lab.faults.clear(HOST, folder=hosts)
+    operator.does(*DELETE)
+    assert checked(operator)["evidence"]["findings"] == []
+    assert operator.json("list-vms") == leases(operator) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "finding"),
+    [
+        ("/etc/vgpulab/nvml_codes", "nvmlDeviceGetTotalEccErrors 16\n", "reset-required"),
+        ("/etc/vgpulab/nvml_codes", "nvmlDeviceGetTotalEccErrors 999\n", "health-unread"),
+        ("/proc/driver/nvidia/params", 'RegistryDwords: "RMDisableScrubOnFree=1"\n', "scrub-off"),
+    ],
+)
+def test_what_the_driver_says_of_the_card_or_of_itself_counts(
+    path: str, text: str, finding: str, operator: Operator, hosts: lab.LabFolder
+) -> None:
+    operator.does(*create(SHARED))
+    there = simulated_folder(hosts).host(HOST) / f"root{path}"
+    there.parent.mkdir(parents=True, exist_ok=True)
+    there.write_text(text)
+    try:
+        operator.does(*DELETE)
+    finally:
+        there.unlink()
+    assert finding in checked(operator)["evidence"]["findings"]
+    assert quarantined(operator)[SHARED] == finding
 
 
 def wedge_next(operator: Operator, hosts: lab.LabFolder) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.steps import HashRom, ResetFunction
+from vgpuctl.agent.wire.steps import HashRom, ResetFunction, Step
 from vgpuctl.errors import AgentProblem, CommandTimedOut, ConcurrentChange
 from vgpuctl.model.event import Value
 from vgpuctl.model.event_kind import EventKind
@@ -41,7 +41,7 @@ _NOT_RESET = {
     ProblemCode.RESET_REFUSED: HealthCode.RESET_FAILED,
     ProblemCode.WRITE_BLOCKED: HealthCode.RESET_FAILED,
 }
-# The function is on a driver of the host, which does not let go of it: the share is free, and cannot be reset.
+# A driver of the host does not let go of the function, or does not take it back: the share itself is free.
 _NOT_TAKEN = (
     ProblemCode.HELD,
     ProblemCode.DRIVER_DID_NOT_BIND,
@@ -77,7 +77,7 @@ class Freed:
 
 
 def free_device(host: HostSession, share: Share, facts: HostFacts) -> Freed:
-    """Take the steps that give a share back. A reset that fails is a finding, and the other steps follow.
+    """Take the steps that give a share back. A reset that fails is a finding, and so is a driver that stays away.
 
     Raises HostError when the device itself cannot be freed.
     """
@@ -91,16 +91,26 @@ def free_device(host: HostSession, share: Share, facts: HostFacts) -> Freed:
         changes = host.agent.apply(steps)
     except AgentProblem as problem:
         at = len(problem.done)
+        if at > resets[0] and problem.code in _NOT_TAKEN:
+            return Freed(share, problem.done[resets[0]].after)
         code = _NOT_RESET.get(problem.code) if at == resets[0] else None
         if at < resets[0] and problem.code in _NOT_TAKEN:
             code = HealthCode.RESET_FAILED
         if code is None:
             raise
-        rest = steps[resets[0] + 1 :]
-        if rest:
-            host.agent.apply(rest)
+        _bind_back(host, steps[resets[0] + 1 :])
         return Freed(share, None, (finding(code, share.function, problem.message),))
     return Freed(share, changes[resets[0]].after)
+
+
+def _bind_back(host: HostSession, steps: Sequence[Step]) -> None:
+    """Bind functions to their first drivers. Where that fails, the facts say so, and prove() finds it."""
+    try:
+        if steps:
+            host.agent.apply(steps)
+    except AgentProblem as problem:
+        if problem.code not in _NOT_TAKEN:
+            raise
 
 
 def prove(services: Services, host: HostSession, freed: Sequence[Freed], facts: HostFacts) -> None:

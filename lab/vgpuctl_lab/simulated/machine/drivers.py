@@ -41,6 +41,8 @@ class Drivers:
             _refuse(errno.ENODEV)
         if self._state.drivers.get(function) is not None:
             _refuse(errno.EBUSY)
+        if self._fails_to_probe(driver, function):
+            _refuse(errno.EPERM)
         self._attach(driver, function)
 
     def unbind(self, driver: str, function: str) -> None:
@@ -66,8 +68,17 @@ class Drivers:
         # NVIDIA's driver was there before pci-pf-stub, so the kernel asks it first.
         for driver in (self._state.overrides.get(function) or self._native(function), STUB):
             if driver is not None and self._matches(driver, function):
-                self._attach(driver, function)
+                if not self._fails_to_probe(driver, function):
+                    self._attach(driver, function)
                 return
+
+    def _fails_to_probe(self, driver: str, function: str) -> bool:
+        """True if the card's own driver does not take it. Linux says so (drivers/base/dd.c)."""
+        card = self.card_of(function)
+        if card is None or driver != card.driver or not self._state.fault(card, "driver-lost"):
+            return False
+        self._machine.log(f"{driver}: probe of {function} failed with error -1")
+        return True
 
     def claim(self, driver: str) -> None:
         """Bind a driver to every matching function without a driver, as after a new id."""

@@ -12,6 +12,8 @@ PF_STUB, FALLEN, XID, ECC = "pf-stub", "fallen", "xid", "ecc"
 VFS_ON_STUB, LOCK_BUSY, WEDGED = "vfs-on-stub", "lock-busy", "vf-wedged"
 # Faults that only a card with SR-IOV and vGPUs can have.
 OF_SRIOV = (PF_STUB, PF_UNBOUND, VFS_ON_STUB, UNREGISTERED, SILENT, "board-unknown")
+# Faults that a card of any vendor can have.
+OF_PCI = ("bar-unassigned", "reset-fails", "no-reset", "flr-fails", "config-differs", "driver-lost")
 # Faults of the host that are a stopped service.
 STOPPED = {"libvirtd": usage.LIBVIRTD, "sshd": usage.SSHD}
 _FALLEN_XID, _DOUBLE_BIT_XID = 79, 48

@@ -99,7 +99,8 @@ class SimulatedKernel:
             self._machine.log(f"NVRM: Failed to add vgpu delete request: {rules.BUSY_RETRY:#x}")
         if number:
             refuse(number)
-        self._state.vgpus.remove(vgpu)
+        if not self._state.fault(self._card_of(vgpu.function), "removal-ignored"):
+            self._state.vgpus.remove(vgpu)
 
     def _set_type(self, function: str, text: str) -> None:
         type_id = number(text)
@@ -184,7 +185,9 @@ class SimulatedKernel:
         if number(text) != 1:
             refuse(errno.EINVAL)
         card = self._card_of(function)
-        if self._state.fault(card, "reset-fails"):
+        order = self._state.reset_orders.get(function, DEFAULT_ORDER)
+        methods = card.default_resets(function) if order == DEFAULT_ORDER else order.split()
+        if self._state.fault(card, "reset-fails") or (self._state.fault(card, "flr-fails") and methods == ["flr"]):
             self._machine.log(f"vfio-pci {function}: not ready 65535ms after FLR; giving up")
             refuse(errno.ENOTTY)
         if function == card.address:

@@ -6,7 +6,7 @@ A text is a file, Link a symbolic link, Unreadable a file whose read fails. Fold
 
 import errno
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpuctl_lab.simulated.machine import ovn, rules
 from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, MDEV, MDEV_VF, VF_PROFILE, CardShape, Companion, Shape
@@ -36,14 +36,17 @@ FIRMWARES = {
     ),
 }
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
-_UNKNOWN_BOARD, _FALLEN, _NO_RESET, _BAR_UNASSIGNED, _VBIOS = (
+_UNKNOWN_BOARD, _FALLEN, _NO_RESET, _BAR_UNASSIGNED, _VBIOS, _OTHER_IDS = (
     "board-unknown",
     "fallen",
     "no-reset",
     "bar-unassigned",
     "vbios-changed",
+    "config-differs",
 )
 _CONFIG_BYTES = 64
+# The device id of no card in the catalogue.
+_STRANGER = "fffe"
 # Number and flags of each memory BAR; those of 64 bits take two registers.
 _BARS = ((0, 0x40200), (1, 0x14220C), (3, 0x14220C))
 _LIBVIRT_SOCKETS = ("/run/libvirt/libvirt-sock", "/run/libvirt/virtlogd-sock")
@@ -194,7 +197,8 @@ def _add_card(tree: Tree, state: State, card: CardShape, driver_version: str) ->
     if state.fault(card, _BAR_UNASSIGNED):
         starts = [0, *starts[1:]]
     tree[f"{folder}/resource"] = _resource(card, starts)
-    tree[f"{folder}/config"] = "\xff" * _CONFIG_BYTES if state.fault(card, _FALLEN) else _config(card, starts)
+    read_ids = replace(card, device=_STRANGER) if state.fault(card, _OTHER_IDS) else card
+    tree[f"{folder}/config"] = "\xff" * _CONFIG_BYTES if state.fault(card, _FALLEN) else _config(read_ids, starts)
     if card.reset_methods and not state.fault(card, _NO_RESET):
         tree[f"{folder}/reset"] = ""
         tree[f"{folder}/reset_method"] = _reset_methods(state, card, card.address, card.reset_methods)

@@ -54,6 +54,7 @@ RETURNS = [
         "apply",
         "hosts/agent_client.py",
         "usecases/vm/health_gate.py:free_device",
+        "usecases/vm/health_gate.py:_bind_back",
         "usecases/vm/health_gate.py:_with_rom",
         "usecases/vm/shares.py:take_steps",
         "usecases/vm/shares.py:build_shares",

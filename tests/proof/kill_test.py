@@ -2,11 +2,12 @@
 """Commands that are killed, or interrupted twice, at random moments; then `repair`, and nothing may have leaked.
 
 On simulated hosts (real sshd, agent and libvirtd), half of the time with SQLite and half with PostgreSQL as the store.
-create-vm (one VM, two, a gang), delete-vm, stop-vm, start-vm, apply-hosts, onboard, offboard-tenant, gc and the
-upgrade of an older store run in processes of their own. Most get kill -9, or SIGINT and SIGTERM one after the other,
-at a moment drawn from the time the command usually takes. After each, `repair` must succeed, and store, machines and
-libvirt must agree (tests/bench/day_checks.py); every --sweep commands all is deleted, and every host must be as it
-was before the first command.
+create-vm (one VM, two, a gang), delete-vm, stop-vm, start-vm, move-vm, drain-host, quarantine-gpu, apply-hosts,
+onboard, offboard-tenant, gc and the upgrade of an older store run in processes of their own. Most get kill -9, or
+SIGINT and SIGTERM one after the other, at a moment drawn from the time the command usually takes. After each, `repair`
+must succeed, a host or GPU that was closed is opened again, no other may be closed, and store, machines and libvirt
+must agree (tests/bench/day_checks.py); every --sweep commands all is deleted, and every host must be as it was before
+the first command.
 
 The last line of stdout is JSON. The exit code is 1 when something leaked or failed.
 Run it with `make kill-test`, or `python -m tests.proof.kill_test --minutes 60 [--seed 1]`.
@@ -30,19 +31,24 @@ from typing import Any
 from tests.bench.day_checks import Seen, faults, look
 from tests.postgres_fixture import LocalPostgres, find_programs
 from tests.proof.answers import Answer, run
-from tests.proof.fleet import GPUS, LAYOUT_HOSTS, LAYOUTS, OFF, ProofFleet
+from tests.proof.fleet import GPUS, LAYOUT_HOSTS, LAYOUTS, OFF, VM_HOSTS, ProofFleet
 from tests.proof.old_store import build_old_store, old_revisions
+from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.model.vm import VmState
 from vgpuctl.store.tables import SCHEMA_VERSION
 
 SIZE = ("--vcpus", "1", "--memory", "96MiB", "--network", "none")
-NOW = ("--timeout", "0")
+NOW, SOON = ("--timeout", "0"), ("--shutdown-timeout", "0")
 REFUSALS = {"no-capacity", "quota-exceeded", "concurrent-change"}
-ONBOARD_REFUSALS = {"vm-differs"}
-"""Its file is drawn anew each time, with another GPU for a VM that is there."""
+FURTHER_REFUSALS = {"onboard": {"vm-differs"}, "drain": {"partial-failure"}}
+"""A tenant's file is drawn anew each time, with another GPU for a VM that is there; a drain may find no other place."""
 FIRST_GUESS_S = 1.0
 MOST_FAULTS = 20
-KINDS = [*["create"] * 6, *["gang", "stop", "start", "onboard"] * 2, *["delete"] * 4, *["apply"] * 3, "offboard", "gc"]
+KINDS = [
+    *["create"] * 6, *["gang", "stop", "start", "onboard", "move"] * 2, *["delete"] * 4, *["apply"] * 3,
+    "offboard", "gc", "drain", "quarantine",
+]  # fmt: skip
+REASON = ("--reason", "the proof")
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -98,6 +104,11 @@ class KillTest:
             return ("apply-hosts", "--limit", ",".join(LAYOUT_HOSTS), "--no-boot", "--reset")
         if kind == "gc":
             return ("gc", "--yes")
+        if kind == "drain":
+            return ("drain-host", dice.choice(VM_HOSTS[:2]), *REASON, "--stop", "--yes", *SOON)
+        if kind == "quarantine":
+            host = dice.choice(VM_HOSTS)
+            return ("quarantine-gpu", host, self._fleet.vm_machines[host].shape.cards[0].address, *REASON)
         if kind in ("onboard", "offboard"):
             tenant = f"guest-{dice.randint(1, 2)}"
             if kind == "offboard":
@@ -107,12 +118,16 @@ class KillTest:
         return self._words_for_a_vm(kind)
 
     def _words_for_a_vm(self, kind: str) -> Sequence[str] | None:
-        wanted = {"delete": None, "stop": VmState.RUNNING, "start": VmState.STOPPED}[kind]
+        wanted = {"delete": None, "move": None, "stop": VmState.RUNNING, "start": VmState.STOPPED}[kind]
         vms = [vm for vm in self._look().vms if wanted in (None, vm.state)]
         if not vms or (kind == "delete" and len(vms) < 3):
             return None
         vm = self._dice.choice(vms).request
-        further = {"delete": ("--yes", *NOW), "stop": ("--hold", self._dice.choice(("keep", "release")), *NOW)}
+        further = {
+            "delete": ("--yes", *NOW),
+            "move": SOON,
+            "stop": ("--hold", self._dice.choice(("keep", "release")), *NOW),
+        }
         return (f"{kind}-vm", vm.name, "--tenant", vm.tenant, *further.get(kind, ()))
 
     def _tenant_file(self, tenant: str) -> Path:
@@ -145,7 +160,7 @@ class KillTest:
     def _judge(self, kind: str, words: Sequence[str], how: str, done: Answer) -> None:
         what = {0: "done", -9: "killed", 130: "interrupted"}.get(done.code, "refused")
         self.counts[f"{kind} {what}"] += 1
-        allowed = REFUSALS | (ONBOARD_REFUSALS if kind == "onboard" else set())
+        allowed = REFUSALS | FURTHER_REFUSALS.get(kind, set())
         if what == "refused" and how == "whole" and done.reference not in allowed:
             self._blame(f"{' '.join(words)} ended with {done.code}: {done.err.strip()}")
 
@@ -154,12 +169,26 @@ class KillTest:
         done = run(self._fleet.operator, "repair", "--json")
         if done.code:
             self._blame(f"repair after {after} ended with {done.code}: {done.err.strip()} {done.out.strip()}")
-        elif self._number % 4 == 0 and (more := self._fleet.operator.json("repair")):
+        self._open_again(after)
+        if done.code == 0 and self._number % 4 == 0 and (more := self._fleet.operator.json("repair")):
             self._blame(f"a second repair after {after} found {more}")
         before = self._seen or self._look()
         self._seen = seen = self._look()
         for fault in faults(before, seen, self._fleet.vm_machines, time.time()):
             self._blame(f"after {after}: {fault}")
+
+    def _open_again(self, after: str) -> None:
+        """Open what the command closed; nothing else may have closed a GPU."""
+        with self._fleet.services() as services, services.store.reading() as session:
+            restrictions = session.restrictions()
+        for one in restrictions:
+            if one.reason.removeprefix("draining: ") != REASON[1]:
+                self._blame(f"after {after}: {one.host} {one.device} is in {one.kind}: {one.reason}")
+            if one.kind is RestrictionKind.QUARANTINE:
+                self._fleet.operator.does("release-gpu", one.host, one.device, *REASON)
+            else:
+                self._fleet.operator.does("uncordon-host", one.host, *REASON)
+                self.counts[f"{one.kind} opened"] += 1
 
     def _sweep(self) -> None:
         """Delete everything: every host is as it was before the first command."""

@@ -97,6 +97,12 @@ class HostKeyChanged(HostError):
     reference = "host-key-changed"
 
 
+class WrongHost(HostError):
+    """Another host of the inventory answers at the host's address."""
+
+    reference = "wrong-host"
+
+
 class AuthenticationFailed(HostError):
     """The host refused the user or the keys."""
 

@@ -95,12 +95,20 @@ def open_services(
         from vgpuctl.hosts.connection import Connection
 
         connection = Connection(inventory.target(name), settings=ssh(), jump_hosts=jump_hosts())
-        return HostSession(name, connection, open_agent, _hypervisor)
+        return HostSession(name, connection, open_agent, open_hypervisor)
 
     def open_agent(connection: "Connection") -> "AgentClient":
         from vgpuctl.hosts.agent_client import AgentClient
+        from vgpuctl.usecases.support.host_identity import refuse_other_host
 
-        return AgentClient(connection, answer_timeout_s=settings.command_timeout_s)
+        check = functools.partial(refuse_other_host, services, connection.target.name)
+        return AgentClient(connection, answer_timeout_s=settings.command_timeout_s, check=check)
+
+    def open_hypervisor(uri: str, host: str) -> "Hypervisor":
+        from vgpuctl.guests.hypervisor import Hypervisor
+        from vgpuctl.usecases.support.host_identity import refuse_other_libvirt
+
+        return Hypervisor(uri, host=host, check=functools.partial(refuse_other_libvirt, services, host))
 
     def northbound() -> "Northbound":
         from vgpuctl.ovn.authority import OWN_NAME
@@ -120,7 +128,7 @@ def open_services(
         found = Authority(settings.authority_folder or default_folder())
         return found if found.exists() else None
 
-    return Services(
+    services = Services(
         load_inventory=load,
         open_store=store,
         store_place=store_place,
@@ -132,9 +140,4 @@ def open_services(
         say=say,
         reachable_networks=tuple(str(parse_reachable(text)) for text in settings.reachable_networks),
     )
-
-
-def _hypervisor(uri: str, host: str) -> "Hypervisor":
-    from vgpuctl.guests.hypervisor import Hypervisor
-
-    return Hypervisor(uri, host=host)
+    return services

@@ -51,6 +51,18 @@ def test_the_distribution_is_os_releases_own_names(release: str, ids: tuple[str,
     assert read(tmp_path, {"/etc/os-release": release}).distribution == ids
 
 
+@pytest.mark.parametrize("text", [None, "", "uninitialized\n"])
+def test_a_machine_without_an_id_has_none(text: str | None, tmp_path: Path) -> None:
+    assert read(tmp_path, {} if text is None else {"/etc/machine-id": text}).machine_id is None
+
+
+def test_the_machine_id_leaves_the_machine_as_a_digest_alone(tmp_path: Path) -> None:
+    own = "0123456789abcdef0123456789abcdef"
+    digests = [read(tmp_path / name, {"/etc/machine-id": f"{own}\n"}).machine_id for name in ("a", "b")]
+    assert digests[0] == digests[1] != own
+    assert digests[0] is not None and len(digests[0]) == 32
+
+
 @pytest.mark.parametrize(
     ("mounts", "is_mounted"),
     [

@@ -44,8 +44,9 @@ class Hypervisor:
     takes one: a domain of the name with another UUID counts as not there.
     """
 
-    def __init__(self, uri: str, *, host: str | None = None) -> None:
+    def __init__(self, uri: str, *, host: str | None = None, check: Callable[[str], None] | None = None) -> None:
         self.uri = uri
+        self._check = check
         self.host = host or uri
         self._connection: Any = None
         self.killed: set[str] = set()
@@ -67,6 +68,14 @@ class Hypervisor:
                 f"libvirt on {self.host} does not answer: {answer_of(refused)} (libvirt error {error_code(refused)})",
                 hint=hint_of(answer_of(refused)),
             ) from refused
+        if self._check is not None:
+            try:
+                with translated(f"read the name of {self.host}"):
+                    hostname = self._connection.getHostname()
+                self._check(hostname)
+            except BaseException:
+                self.__exit__(None, None, None)
+                raise
         return self
 
     def __exit__(

@@ -9,7 +9,7 @@ agent.
 import json
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
 from vgpuctl.agent.wire.boot import BootFiles
@@ -36,6 +36,7 @@ ANSWER_TIMEOUT_S = 60.0
 _APPLY_FACTOR = 5
 # A network file system delivers an image of 100 GiB at 100 MiB/s in 17 minutes.
 DIGEST_TIMEOUT_S = 1800.0
+_CHANGES = ("apply", "boot", "certificate")
 _SHOWN_LINES = 5
 _MOST_FOUND = 20
 _SHOWN_CHARACTERS = 200
@@ -74,10 +75,19 @@ class AgentClient:
     """One agent on one host, started by the first call and serving until `close`. Threads take turns.
 
     writes: how often the agent has written to the host since it started. answer_timeout_s: how long its start and its
-    answer to a question may take; changes may take five times as long.
+    answer to a question may take; changes may take five times as long. check: raises when the facts are not those of
+    the host that was meant; it sees every reading, and one before the first change.
     """
 
-    def __init__(self, connection: AgentTransport, *, answer_timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        connection: AgentTransport,
+        *,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        check: Callable[[HostFacts], None] | None = None,
+    ) -> None:
+        self._check = check
+        self._is_checked = check is None
         self._timeout_s = answer_timeout_s
         self.writes = 0
         self._connection = connection
@@ -107,6 +117,9 @@ class AgentClient:
         reply = self._ask(Request("facts"), self._timeout_s)
         if reply.facts is None:
             raise self._broken("it answered `facts` without any")
+        if self._check is not None:
+            self._check(reply.facts)
+            self._is_checked = True
         return reply.facts
 
     def apply(self, steps: Sequence[Step], *, dry_run: bool = False) -> list[Change]:
@@ -167,6 +180,8 @@ class AgentClient:
 
     def _ask(self, request: Request, timeout_s: float) -> Reply:
         is_change = bool(request.steps) and not request.dry_run
+        if not self._is_checked and request.call in _CHANGES:
+            self.facts()
         with (
             timed(
                 "agent-call",

@@ -193,6 +193,7 @@ class LibvirtProxy:
             return self._refuse_for_want_of_space
         works: dict[int, Callable[[Packet], Awaitable[Packet]]] = {
             Procedure.AUTH_LIST: self._list_no_authentication,
+            Procedure.CONNECT_GET_HOSTNAME: self._say_hostname,
             Procedure.STORAGE_VOL_UPLOAD: self._say_ok,
             Procedure.STORAGE_VOL_DOWNLOAD: self._say_ok if packet.is_copy else self._forward,
             Procedure.DOMAIN_CREATE_XML: self._create,
@@ -206,6 +207,10 @@ class LibvirtProxy:
 
     async def _say_ok(self, packet: Packet) -> Packet:
         return packet.reply()
+
+    async def _say_hostname(self, packet: Packet) -> Packet:
+        """The test driver would tell the name of the machine that runs the lab."""
+        return packet.reply(text(self._machine.shape.hostname))
 
     async def _watch_domains(self, packet: Packet) -> Packet:
         """The daemon takes one registration of a connection; all clients share it, and its number."""

@@ -4,6 +4,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -187,3 +188,25 @@ def test_a_card_off_the_bus_is_observed(operator: Operator, fleet: lab.LabFolder
     assert HOST not in free
     assert events_of(operator, "gpu-observed")[-1]["subject"].startswith(HOST)
     assert events_of(operator, "gpu-quarantined")[-1]["subject"].startswith(HOST), "no VM starts on it after this test"
+
+
+def test_inspect_host_records_what_it_read_and_that_it_read_nothing(operator: Operator, fleet: lab.LabFolder) -> None:
+    def observed() -> dict[str, Any]:
+        return next(one["observation"] for one in operator.json("list-gpus") if one["host"] == HOST)
+
+    before = observed()["at"]
+    operator.does("inspect-host", HOST)
+    after = observed()
+    assert after["at"] > before and after["unknown_since"] is None
+    with failing(fleet, "sshd"):
+        assert operator.is_refused("inspect-host", HOST)["reference"] == "host-unreachable"
+    assert observed()["unknown_since"] is not None
+    operator.does("inspect-host", HOST)
+    assert observed()["unknown_since"] is None
+
+
+def test_inspect_host_needs_no_store(operator: Operator) -> None:
+    without = replace(operator, database="sqlite:////proc/no-such-folder/store.db")
+    done = without.does("inspect-host", HOST)
+    assert "GPU " in done.out
+    assert done.err.count("is not kept in the store") == 1

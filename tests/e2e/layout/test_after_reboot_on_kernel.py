@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reboot contract on the host with a real kernel: VFs, mdevs and types are back before libvirt starts the VM."""
+"""The reboot contract on the host with a real kernel: VFs, mdevs and types are back, and the controller starts the VM.
+
+The agent restores them at boot, before libvirt is up.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e.operate.test_controller_on_kernel import START_LIMIT_S
+from tests.e2e.operate.test_watched_hosts import controller, soon, vm
 from tests.e2e.operator import Operator
 from tests.e2e.witness import Witness
 
@@ -42,7 +47,12 @@ def declared(operator: Operator, kernel_host: Any) -> Iterator[Operator]:
     assert code == 0, errors
 
 
-def test_the_layout_and_the_shares_are_back_before_the_vm_starts(
+def events(operator: Operator) -> list[tuple[str, str, str]]:
+    found = operator.json("list-events", "--limit", "1000")
+    return [(one["kind"], one["subject"], one["actor"]["command"]) for one in found]
+
+
+def test_layout_and_shares_are_back_before_the_vm_starts(
     declared: Operator, kernel_host: Any, witness: Witness
 ) -> None:
     declared.does("apply-hosts")
@@ -52,12 +62,15 @@ def test_the_layout_and_the_shares_are_back_before_the_vm_starts(
     before = witness.state()
     assert {"mdev", "vgpu", "domain"} <= {line.split()[0] for line in before}
     declared.run("check-hosts", "--snapshot")
-    kernel_host.reboot()
-    log = witness.run("cat /run/vgpuctl-restore.log")
-    assert "the layout is restored" in log
-    assert witness.state() == [line for line in before if line.split()[0] != "domain"], log
-    declared.does("start-vm", "kept", "--tenant", "acme")
+    with controller(declared):
+        soon(lambda: vm(declared)["shares"][0]["state"] == "held", limit_s=START_LIMIT_S)
+        kernel_host.reboot()
+        log = witness.run("cat /run/vgpuctl-restore.log")
+        assert "the layout is restored" in log
+        started = ("vm-started", "acme.kept", "controller")
+        soon(lambda: started in events(declared), limit_s=START_LIMIT_S)
     assert witness.state() == before, log
+    assert {"layout-not-restored", "share-not-restored"}.isdisjoint(kind for kind, *_ in events(declared))
     (found,) = declared.json("check-hosts", "--after-reboot")
     assert found["since_reboot"] == []
     assert [one["check"] for one in found["findings"] if one["severity"] == "error"] == []

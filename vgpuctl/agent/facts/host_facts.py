@@ -69,6 +69,7 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         selinux=selinux.read_mode(host),
         distribution=software.read_distribution(host),
         guest_firmwares=guest_firmware.read(host),
+        machine_id=software.read_machine_id(host),
     )
 
 

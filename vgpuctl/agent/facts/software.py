@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Versions of what runs on the host: operating system, kernel, libvirt, QEMU."""
 
+import hashlib
+import hmac
 import re
 from typing import Dict, Optional, Sequence, Tuple
 
@@ -11,6 +13,7 @@ from vgpuctl.agent.wire.os_release import read_os_release
 
 _TIMEOUT_S = 15.0
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*")
+_MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 _LIBVIRT = ("libvirtd", "virtqemud", "virsh")
 _QEMU = ("qemu-system-x86_64", "qemu-kvm", "qemu-system-aarch64")
 
@@ -32,6 +35,17 @@ def _read_release(host: Host) -> Dict[str, str]:
         if text is not None:
             return read_os_release(text)
     return {}
+
+
+def read_machine_id(host: Host) -> Optional[str]:
+    """Return a digest of the machine-id, None where there is none (also empty, or `uninitialized` in early boot).
+
+    The id itself must not leave the machine: machine-id(5) asks for a keyed hash with a key of the application.
+    """
+    text = (host.read_optional("/etc/machine-id") or "").strip()
+    if not _MACHINE_ID.fullmatch(text):
+        return None
+    return hmac.new(b"vgpuctl host identity", text.encode(), hashlib.sha256).hexdigest()[:32]
 
 
 def read_kernel(host: Host) -> str:

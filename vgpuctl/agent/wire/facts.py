@@ -281,6 +281,7 @@ class HostFacts:
     addresses: the host's own IPv4 addresses, None where the kernel does not tell.
     selinux: `enforcing` or `permissive`, None where it is off.
     distribution: os-release's ID, then its ID_LIKE. guest_firmwares: None when the agent did not look.
+    machine_id: a digest of machine-id(5), None where the system has none; machines of a cloned image may share it.
     """
 
     hostname: str
@@ -313,3 +314,4 @@ class HostFacts:
     selinux: Optional[str] = None
     distribution: Tuple[str, ...] = ()
     guest_firmwares: Optional[Tuple[GuestFirmware, ...]] = None
+    machine_id: Optional[str] = None

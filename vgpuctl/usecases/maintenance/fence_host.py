@@ -10,6 +10,7 @@ from vgpuctl.model.printable import printable
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.usecases.maintenance.restricted import set_restriction
 from vgpuctl.usecases.support.fences import is_host_fenced
+from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
 
 _SAID_AT_MOST = 200
@@ -59,7 +60,7 @@ def _run(host: str, command: str, timeout_s: int) -> Values:
 
 def _refuse_living(services: Services, host: str) -> None:
     try:
-        services.host(host).agent.facts()
+        read_facts(services, host)
     except HostError:
         services.forget_host(host)
         return

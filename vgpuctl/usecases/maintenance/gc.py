@@ -25,6 +25,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.support.garbage import Garbage, GarbageKind
 from vgpuctl.usecases.support.layout_records import shares_made
+from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.operations import ending
 from vgpuctl.usecases.support.services import HostSession, Services
 from vgpuctl.usecases.vm.gc_volumes import read_volumes, stray_volumes
@@ -171,7 +172,7 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
     domains = host.hypervisor.domains()
     volumes, shared = read_volumes(host) if GarbageKind.VOLUME in kinds else ({}, frozenset())
     made = networks.made() if GarbageKind.NETWORK in kinds else []
-    facts = host.agent.facts() if GarbageKind.VGPU in kinds else None
+    facts = read_facts(services, name) if GarbageKind.VGPU in kinds else None
     shares = shares_made(services, name, facts) if facts is not None else frozenset()
     with services.store.reading() as session:
         strays = _stray_domains(session, name, domains)

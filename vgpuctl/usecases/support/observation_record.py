@@ -22,6 +22,7 @@ from vgpuctl.errors import (
     LibvirtMissing,
     PythonMissing,
     VgpuctlError,
+    WrongHost,
 )
 from vgpuctl.guests.domain_facts import DomainState, NamedState
 from vgpuctl.model.lease import Lease, LeaseState
@@ -33,6 +34,7 @@ ABSENT = "absent"
 PRESENT, UNREADABLE, MISSING = "present", "unreadable", "missing"
 HELD, FREE, TAKEN, LOST = "held", "free", "taken", "lost"
 UP, UNREACHABLE, KEY_CHANGED, UNUSABLE = "up", "unreachable", "host-key-changed", "unusable"
+WRONG_HOST = "wrong-host"
 MISSING_KEPT_S = 7 * 86_400.0
 """A GPU that was not seen for so long leaves the record: its card was taken out for good."""
 
@@ -41,6 +43,7 @@ _EXPECTED_SHARES = {LeaseState.RUNNING: (HELD,), LeaseState.BUILT: (FREE, LOST)}
 _STATE_OF_ERROR: tuple[tuple[type[VgpuctlError], str], ...] = (
     (HostKeyChanged, KEY_CHANGED),
     (HostKeyUnknown, KEY_CHANGED),
+    (WrongHost, WRONG_HOST),
     (HostUnreachable, UNREACHABLE),
     (CommandTimedOut, UNREACHABLE),
 )
@@ -96,7 +99,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str | None:
-        """`up`, `unreachable`, `host-key-changed` or `unusable`; None for a host that was never asked."""
+        """`up`, `unreachable`, `host-key-changed`, `wrong-host` or `unusable`; None for a host that was never asked."""
         if self.silence is not None:
             return self.silence.state
         return None if self.read_at is None else UP

@@ -19,6 +19,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.times import format_duration, format_time
 from vgpuctl.model.vm import Vm
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.host_identity import note_identity
 from vgpuctl.usecases.support.observation_events import add_events
 from vgpuctl.usecases.support.observation_record import (
     EXPECTED_STATES,
@@ -60,7 +61,8 @@ NEVER_OBSERVED = Observation()
 
 @dataclass(frozen=True)
 class ObservedHost:
-    """One host. state: `up`, `unreachable`, `host-key-changed`, `unusable` (it answers, but not as is needed), or None.
+    """One host. state: `up`, `unreachable`, `host-key-changed`, `wrong-host` (another host of the inventory answers),
+    `unusable` (it answers, but not as is needed), or None.
 
     agent: `up` with the time of its last answer. libvirt: since when it does not answer. booted_at: when the present
     boot was first seen. layout: the differences to the declared layout, where the controller compared. gpus by address,
@@ -102,6 +104,7 @@ def note_facts(
 
     if _change(session, host, change):
         session.save_facts(host, facts, at=facts.read_at)
+        note_identity(session, host, facts)
 
 
 def note_domains(session: Session, host: str, domains: Mapping[str, NamedState], *, age_s: float = 0.0) -> None:

@@ -16,16 +16,16 @@ def keep_reading(services: Services, what: str, note: Callable[[Session], None])
 
     what: the reading in words.
     """
-    reason = services.store.read_only_reason
-    if reason is None:
-        try:
+    try:
+        reason = services.store.read_only_reason
+        if reason is None:
             with services.store.transaction() as session:
                 note(session)
-        except StoreUnusable as error:
-            reason = error.message + (f" ({error.hint})" if error.hint else "")
-        else:
             services.has_warned_of_store = False
             return
+        reason = f"{services.store.name}: {reason}"
+    except StoreUnusable as error:
+        reason = error.message + (f" ({error.hint})" if error.hint else "")
     if not services.has_warned_of_store:
         services.has_warned_of_store = True
-        services.say(f"warning: {what} is not kept in the store {services.store.name}: {reason}")
+        services.say(f"warning: {what} is not kept in the store: {reason}")

@@ -122,6 +122,7 @@ class Services:
         self._authority: Authority | None = None
         self._sessions: dict[str, HostSession] = {}
         self._lock = threading.Lock()
+        self._store_lock = threading.Lock()
 
     @property
     def inventory(self) -> "Inventory":
@@ -137,9 +138,10 @@ class Services:
 
     def open_store(self) -> "Store":
         """Open the store unless it is open. Call it before a fan-out, whose threads share the open store."""
-        if self._store is None:
-            self._store = self._open_store()
-        return self._store
+        with self._store_lock:
+            if self._store is None:
+                self._store = self._open_store()
+            return self._store
 
     @property
     def store_place(self) -> "StorePlace":

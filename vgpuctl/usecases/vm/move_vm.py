@@ -19,6 +19,7 @@ from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
+from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm import guest
@@ -130,7 +131,7 @@ def settle_on(
     Raises NoCapacity when the new host has no room for its CPUs and memory any more, and ConcurrentChange.
     """
     vm, placement = plan.vm, plan.placement
-    facts = services.host(placement.host).agent.facts()
+    facts = read_facts(services, placement.host)
     for _try in range(TRIES):
         with services.store.reading() as session:
             generation = session.generation(placement.host)

@@ -5,6 +5,7 @@ A text is a file, Link a symbolic link, Unreadable a file whose read fails. Fold
 """
 
 import errno
+import hashlib
 import json
 from dataclasses import dataclass, replace
 
@@ -125,6 +126,7 @@ def _system(shape: Shape, state: State) -> Tree:
         "/proc/sys/kernel/hostname": shape.hostname,
         "/proc/sys/kernel/osrelease": shape.kernel,
         "/proc/sys/kernel/random/boot_id": state.boot_id,
+        "/etc/machine-id": hashlib.md5(shape.hostname.encode(), usedforsecurity=False).hexdigest(),
         "/proc/cmdline": "root=/dev/vda1 intel_iommu=on iommu=pt",
         "/proc/meminfo": f"MemTotal: {memory_kib} kB\nMemFree: {free_kib} kB\nMemAvailable: {free_kib} kB",
         "/proc/1/cmdline": "/sbin/init\0",

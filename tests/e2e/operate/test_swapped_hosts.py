@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two hosts that swapped addresses, behind the inventory or in it: nobody takes the one for the other."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import vgpuctl_lab as lab
+from tests.e2e.operate.test_watched_hosts import controller
+from tests.e2e.operator import Operator
+from tests.lab.simulated_fixtures import machine
+from vgpuctl.usecases.operate.watch_hosts import LOOK_S
+from vgpuctl_lab.simulated.layout import simulated_folder
+
+FIRST, SECOND = "sim-001", "sim-002"
+ACME = ("--tenant", "acme")
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+
+
+@pytest.fixture(scope="module")
+def operator(fleet: lab.LabFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """A VM on each of two hosts, in an inventory of the operator's own."""
+    home: Path = tmp_path_factory.mktemp("swapped")
+    inventory = home / "hosts.yml"
+    shutil.copy(simulated_folder(fleet).inventory, inventory)
+    made = Operator(home, inventory, f"sqlite:///{home}/store.db")
+    made.does("create-tenant", "acme")
+    made.does("inspect-host", FIRST)
+    made.does("inspect-host", SECOND)
+    made.does("create-vm", "one", *ACME, "--gpu", "A40-8Q", "--host", FIRST, *SIZE)
+    made.does("create-vm", "two", *ACME, "--gpu", "A40-8Q", "--host", SECOND, *SIZE)
+    yield made
+    for name in ("one", "two"):
+        made.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")
+
+
+def entries(content: Any) -> dict[str, dict[str, Any]]:
+    """Every host of an inventory with its variables, wherever it stands."""
+    found = {}
+    for key, value in content.items() if isinstance(content, dict) else ():
+        if key == "hosts":
+            found |= value
+        else:
+            found |= entries(value)
+    return found
+
+
+@contextmanager
+def swapped_in_the_inventory(operator: Operator, _known_hosts: Path) -> Iterator[None]:
+    """The two hosts have each other's address. SSH finds the right key at each, since keys belong to addresses."""
+    right = operator.inventory.read_text()
+    content = yaml.safe_load(right)
+    hosts = entries(content)
+    first, second = hosts[FIRST], hosts[SECOND]
+    first["ansible_port"], second["ansible_port"] = second["ansible_port"], first["ansible_port"]
+    operator.inventory.write_text(yaml.safe_dump(content))
+    try:
+        yield
+    finally:
+        operator.inventory.write_text(right)
+
+
+@contextmanager
+def swapped_behind_the_inventory(operator: Operator, known_hosts: Path) -> Iterator[None]:
+    """Each address leads to the other host, so its key is not the one that is known for the address."""
+    hosts = entries(yaml.safe_load(operator.inventory.read_text()))
+    ports = [f"]:{hosts[name]['ansible_port']} " for name in (FIRST, SECOND)]
+    other = operator.home / "known_hosts"
+    text = known_hosts.read_text()
+    assert all(port in text for port in ports)
+    other.write_text(text.replace(ports[0], "]:? ").replace(ports[1], ports[0]).replace("]:? ", ports[1]))
+    right = operator.inventory.read_text()
+    assert str(known_hosts) in right
+    operator.inventory.write_text(right.replace(str(known_hosts), str(other)))
+    try:
+        with swapped_in_the_inventory(operator, known_hosts):
+            yield
+    finally:
+        operator.inventory.write_text(right)
+
+
+def machines(fleet: lab.LabFolder) -> list[object]:
+    return [machine(fleet, name).state().lasting() for name in (FIRST, SECOND)]
+
+
+def told(operator: Operator) -> dict[str, str]:
+    """What the store says of each host, its GPU and its VM; no host is contacted."""
+    gpus = {one["host"]: one["gpu"]["uuid"] for one in operator.json("list-gpus")}
+    vms = {one["vm"]["host"]: one["observed"] for one in operator.json("list-vms")}
+    return {name: f"{gpus[name]} {vms[name]}" for name in (FIRST, SECOND)}
+
+
+@pytest.mark.parametrize(
+    ("swapped", "reference"),
+    [(swapped_behind_the_inventory, "host-key-changed"), (swapped_in_the_inventory, "wrong-host")],
+)
+def test_commands_and_controller_refuse_and_nothing_is_mixed_up(
+    swapped: Any, reference: str, operator: Operator, fleet: lab.LabFolder
+) -> None:
+    operator.does("list-gpus", "--refresh", "--limit", f"{FIRST},{SECOND}")
+    operator.does("list-vms", "--refresh")
+    before, known = machines(fleet), told(operator)
+    assert known[FIRST].endswith(" running") and known[SECOND].endswith(" running")
+    with swapped(operator, simulated_folder(fleet).known_hosts):
+        hosts = {one["host"]: one for one in listed(operator)}
+        assert {hosts[name]["observed"]["state"] for name in (FIRST, SECOND)} == {reference}
+        assert reference in operator.run("list-hosts", "--limit", FIRST).out
+        for command in (
+            ("inspect-host", FIRST),
+            ("stop-vm", "one", *ACME, "--timeout", "0"),
+            ("create-vm", "three", *ACME, "--gpu", "A40-8Q", "--host", FIRST, *SIZE),
+            ("start-vm", "two", *ACME),
+        ):
+            assert operator.is_refused(*command)["reference"] == reference, command
+        operator.run("list-vms", "--refresh")
+        operator.run("repair")
+        operator.run("gc", "--yes", "--limit", f"{FIRST},{SECOND}")
+        with controller(operator):
+            time.sleep(2 * LOOK_S)
+        assert silent(operator) == [FIRST, SECOND]
+        assert told(operator) == known, "the last true answers stay"
+        assert machines(fleet) == before, "nothing was written to the wrong host"
+    operator.does("list-gpus", "--refresh", "--limit", f"{FIRST},{SECOND}")
+    operator.does("list-vms", "--refresh")
+    assert told(operator) == known and silent(operator) == []
+    assert [one["vm"]["state"] for one in operator.json("list-vms")] == ["running", "running"]
+
+
+def listed(operator: Operator) -> list[dict[str, Any]]:
+    found = operator.run("list-hosts", "--limit", f"{FIRST},{SECOND}", "--json").out
+    hosts: list[dict[str, Any]] = json.loads(found)
+    return hosts
+
+
+def silent(operator: Operator) -> list[str]:
+    """Those of the two hosts that do not answer as far as the store knows."""
+    found = [one for one in operator.json("list-gpus") if one["observation"]["unknown_since"] is not None]
+    return sorted({one["host"] for one in found} & {FIRST, SECOND})

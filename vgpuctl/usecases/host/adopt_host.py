@@ -120,8 +120,6 @@ def adopt_host(
         if not dry_run:
             _save(services, name, facts, new, idle, found.generation)
             _note_shares(services, name, facts, idle)
-            for one in vms:
-                host.hypervisor.clear_autostart(one.vm.domain_name, uuid=one.vm.uuid)
     layout = HostLayout(gpus=described.entries)
     left = [*found.left, *(LeftAlone(gpu, reason) for gpu, reason in described.left)]
     return Adoption(

@@ -370,3 +370,14 @@ def test_a_gpu_that_the_host_still_uses_cannot_be_reset_and_its_vm_is_deleted(
     operator.does(*DELETE)
     assert checked(operator)["evidence"]["findings"] == ["reset-failed"]
     assert quarantined(operator) == {WHOLE: "reset-failed"}
+
+
+def test_what_a_command_does_to_a_card_is_no_observation(operator: Operator) -> None:
+    """A whole card goes to vfio-pci and back, and its UUID is known on its own driver alone."""
+    operator.does("list-gpus", "--refresh")
+    for name in ("web-1", "web-2"):
+        operator.does(*create(WHOLE, name))
+        operator.does("list-gpus", "--refresh")
+        operator.does("delete-vm", name, "--tenant", "acme", "--yes", "--timeout", "0")
+        operator.does("list-gpus", "--refresh")
+    assert operator.json("list-events", "--kind", "gpu-observed") == []

@@ -78,9 +78,16 @@ def _gpu_changes(host: str, before: Record, after: Record) -> Iterator[_Change]:
                 {"address": address},
                 None,
             )
-        elif before.read_at is not None and _about(was) != _about(is_now):
+        elif before.read_at is not None and not _is_same(was, is_now):
             text = "; ".join(is_now.problems)
             yield EventKind.GPU_OBSERVED, f"{host} {address}", text, _about(was), _about(is_now), None
+
+
+def _is_same(was: SeenGpu | None, is_now: SeenGpu) -> bool:
+    """True without an event. A UUID that is read for the first time is none: the card's own driver has it."""
+    if was is None or (was.state, was.problems) != (is_now.state, is_now.problems):
+        return False
+    return was.uuid is None or was.uuid == is_now.uuid
 
 
 def _about(seen: SeenGpu | None) -> Values:

@@ -71,7 +71,10 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class SeenGpu(msgspec.Struct, frozen=True):
-    """A GPU. problems: the agent's sentences. last: the last reading of a GPU that is missing."""
+    """A GPU. uuid: kept while nobody can read it, as of a card that a VM has. problems: the agent's sentences.
+
+    last: the last reading of a GPU that is missing.
+    """
 
     state: str
     at: float
@@ -222,11 +225,13 @@ def _was_declared(before: Seen | None) -> bool:
 
 
 def _gpus(record: Record, facts: HostFacts, now: float, before: HostFacts | None) -> dict[str, SeenGpu]:
-    gpus = {
-        gpu.address: SeenGpu(UNREADABLE if gpu.unread else PRESENT, now, gpu.uuid, tuple(gpu.problems))
-        for gpu in facts.gpus
-    }
-    there = {seen.uuid for seen in gpus.values() if seen.uuid is not None}
+    there = {gpu.uuid for gpu in facts.gpus if gpu.uuid is not None}
+    gpus = {}
+    for gpu in facts.gpus:
+        uuid = gpu.uuid
+        if uuid is None and gpu.address in record.gpus and record.gpus[gpu.address].uuid not in there:
+            uuid = record.gpus[gpu.address].uuid
+        gpus[gpu.address] = SeenGpu(UNREADABLE if gpu.unread else PRESENT, now, uuid, tuple(gpu.problems))
     read_before = {} if before is None else {gpu.address: gpu for gpu in before.gpus}
     for address, seen in record.gpus.items():
         if address in gpus or seen.uuid in there or now - seen.at > MISSING_KEPT_S:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of the machine's disk: images, configuration, logs, and the agent's own."""
 
+import contextlib
 import os
 import stat
 import sys
@@ -102,6 +103,7 @@ class DiskFiles(MachineRoot):
                 os.fsync(file.fileno())
             os.rename(temporary, place)
         except OSError as error:
+            _remove(temporary)
             raise put_problem(path, error) from error
 
     def put_link(self, path: str, target: str) -> None:
@@ -114,6 +116,7 @@ class DiskFiles(MachineRoot):
             os.symlink(target, temporary)
             os.rename(temporary, place)
         except OSError as error:
+            _remove(temporary)
             raise put_problem(path, error) from error
 
     def remove_file(self, path: str) -> bool:
@@ -126,6 +129,12 @@ class DiskFiles(MachineRoot):
             raise put_problem(path, error) from error
         self.writes += 1
         return True
+
+
+def _remove(temporary: str) -> None:
+    """Remove a file that was not finished, so that a full disk is not filled by further tries."""
+    with contextlib.suppress(OSError):
+        os.unlink(temporary)
 
 
 def _make_folders(place: str) -> None:

@@ -3,6 +3,7 @@
 
 import errno as errnos
 import os
+from typing import Optional
 
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
@@ -17,11 +18,15 @@ def read_problem(path: str, error: OSError) -> Problem:
 def put_problem(path: str, error: OSError) -> Problem:
     """Translate a failed write of a file."""
     name = errno_name(error)
-    hint = None
-    if error.errno in (errnos.ENOSPC, errnos.EDQUOT, errnos.EROFS):
-        hint = f"free some space there, or make the file system writable: `df -h {os.path.dirname(path)}` on the host"
     message = f"{path} cannot be written: {name} ({error.strerror})"
-    return Problem(ProblemCode.WRITE_REFUSED, message, path=path, errno=name, hint=hint)
+    return Problem(ProblemCode.WRITE_REFUSED, message, path=path, errno=name, hint=space_hint(path, error))
+
+
+def space_hint(path: str, error: OSError) -> Optional[str]:
+    """Say what helps against a full or read-only file system, None for another error."""
+    if error.errno not in (errnos.ENOSPC, errnos.EDQUOT, errnos.EROFS):
+        return None
+    return f"free some space there, or make the file system writable: `df -h {os.path.dirname(path)}` on the host"
 
 
 def errno_name(error: OSError) -> str:

@@ -10,9 +10,10 @@ import fcntl
 import os
 import stat
 import time
-from contextlib import contextmanager
-from typing import Callable, Iterator, Optional
+from contextlib import contextmanager, suppress
+from typing import Callable, Iterator
 
+from vgpuctl.agent.file_problems import errno_name, space_hint
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 
@@ -30,11 +31,13 @@ def hold(folder: str, timeout_s: float, *, wait: Callable[[float], None], is_roo
     try:
         descriptor = _open(folder, os.path.basename(LOCK))
     except OSError as error:
-        raise _refused(errnos.errorcode.get(error.errno or 0), str(error.strerror), is_root=is_root) from error
+        raise _refused(error, is_root=is_root) from error
     try:
         _wait(descriptor, timeout_s, wait)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        # The pid is for those who wait; without space for it they wait for "unknown".
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
@@ -72,13 +75,14 @@ def _check_owner(found: os.stat_result, path: str) -> None:
         raise OSError(errnos.EPERM, f"{path} belongs to the user with number {found.st_uid}")
 
 
-def _refused(name: Optional[str], said: str, *, is_root: bool) -> Problem:
-    hint = f"remove {FOLDER} on the host: it is vgpuctl's own and root makes it again"
-    if not is_root:
-        hint = "let the agent run as root: ansible_become=true"
-    return Problem(
-        ProblemCode.LOCK_REFUSED, f"the lock {LOCK} cannot be opened: {said}", path=LOCK, errno=name, hint=hint
-    )
+def _refused(error: OSError, *, is_root: bool) -> Problem:
+    hint = space_hint(LOCK, error)
+    if hint is None:
+        hint = f"remove {FOLDER} on the host: it is vgpuctl's own and root makes it again"
+        if not is_root:
+            hint = "let the agent run as root: ansible_become=true"
+    message = f"the lock {LOCK} cannot be opened: {error.strerror}"
+    return Problem(ProblemCode.LOCK_REFUSED, message, path=LOCK, errno=errno_name(error), hint=hint)
 
 
 def _wait(descriptor: int, timeout_s: float, wait: Callable[[float], None]) -> None:

@@ -124,6 +124,18 @@ class Hypervisor:
             self.connection.defineXMLFlags(xml, flags)
         self._accepted.add(shape)
 
+    def take_name(self, name: str, *, uuid: str) -> bool:
+        """Give a domain that is off its name back after somebody renamed it; False when it has it, or is unknown.
+
+        Raises DomainRejected when another domain has the name.
+        """
+        domain = self._find(name, uuid)
+        with translated(f"name the domain {uuid} on {self.host} {name} again", DomainRejected):
+            if domain is None or domain.name() == name:
+                return False
+            domain.rename(name, 0)
+        return True
+
     def start(self, name: str, *, uuid: str | None = None, paused: bool = False) -> bool:
         """Start a defined domain; False when it runs already. Raises DomainRejected."""
         domain = self._domain(name, uuid)
@@ -392,11 +404,13 @@ class Hypervisor:
         )
 
     def _find(self, name: str, uuid: str | None = None) -> Any:
+        """The domain of the UUID, whatever somebody named it; without a UUID the one of the name. None for none."""
         library = libvirt_module()
         try:
             with timed("libvirt-call", action=f"find domain {name} on {self.host}"):
-                domain = self.connection.lookupByName(name)
-            return domain if uuid in (None, domain.UUIDString()) else None
+                if uuid is not None:
+                    return self.connection.lookupByUUIDString(uuid)
+                return self.connection.lookupByName(name)
         except library.libvirtError as refused:
             if error_code(refused) == library.VIR_ERR_NO_DOMAIN:
                 return None

@@ -7,7 +7,7 @@ from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
-from vgpuctl.usecases.vm.shares import plan_leases, refuse_kept, take_steps
+from vgpuctl.usecases.vm.shares import plan_leases, refuse_kept, refuse_other_card, take_steps
 
 
 def restore_shares(services: Services, vm: Vm) -> bool:
@@ -23,6 +23,7 @@ def restore_shares(services: Services, vm: Vm) -> bool:
         if not leases or host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is DomainState.RUNNING:
             return False
         facts = host.agent.facts()
+        refuse_other_card(vm, leases, facts)
         steps, _undo = plan_leases(leases, facts)
         if not steps:
             return False

@@ -24,6 +24,8 @@ from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import Vm
 from vgpuctl.planner.plan import check_kept, check_share, plan_share, with_first_drivers
 from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.sharing.matching import can_be_of
+from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.support.services import HostSession
 from vgpuctl.usecases.support.undo import Undo
 
@@ -71,11 +73,28 @@ def refuse_kept(leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> 
     for lease in leases:
         refusal = check_kept(lease.share, facts, rules)
         if refusal is not None:
-            raise StateError(
-                f"{lease.tenant}.{lease.vm_name} cannot start with {describe_share(lease)} of {rules.host}: {refusal}",
-                hint="free the device, or let the VM be placed anew:"
-                f" vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",
-            )
+            raise _not_startable(lease, refusal)
+
+
+def refuse_other_card(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None:
+    """Raise StateError when the card of a share that a VM kept is gone from its slot, or another model is there now."""
+    requests = [one for one in vm.request.gpus for _ in range(one.count)]
+    for lease in leases:
+        gpu = gpu_at(facts, lease.share.gpu)
+        if gpu is None:
+            raise _not_startable(lease, f"the host has no GPU at {lease.share.gpu} any more")
+        wanted = requests[lease.index] if lease.index < len(requests) else None
+        board = None if wanted is None else wanted.board
+        if not can_be_of(lease.share, gpu, board):
+            raise _not_startable(lease, f"another card is at {gpu.address} now: {gpu.name or gpu.device_id}")
+
+
+def _not_startable(lease: Lease, reason: str) -> StateError:
+    return StateError(
+        f"{lease.tenant}.{lease.vm_name} cannot start with {describe_share(lease)} of {lease.host}: {reason}",
+        hint="free the device, or let the VM be placed anew:"
+        f" vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",
+    )
 
 
 def plan_leases(leases: Sequence[Lease], facts: HostFacts) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

@@ -41,7 +41,14 @@ from vgpuctl.usecases.vm.preempt_vms import (
 )
 from vgpuctl.usecases.vm.quarantine import start_domain
 from vgpuctl.usecases.vm.release import release_shares
-from vgpuctl.usecases.vm.shares import build_shares, check_leases, leases_of, plan_leases, refuse_kept
+from vgpuctl.usecases.vm.shares import (
+    build_shares,
+    check_leases,
+    leases_of,
+    plan_leases,
+    refuse_kept,
+    refuse_other_card,
+)
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 from vgpuctl.usecases.vm.volumes import recorded_volumes
 
@@ -164,6 +171,7 @@ def _start(
             facts = host.agent.facts()
             vm, leases = _reserve_again(services, vm, facts, None)
     else:
+        refuse_other_card(vm, leases, facts)
         refuse_kept(leases, facts, rules_of(services, vm.host))
         if vm.nodes is None:
             vm = _record_nodes(services, vm, leases, facts)

@@ -322,7 +322,11 @@ class MachineFolder:
         temporary.replace(self.folder / "state.json")
 
     def reboot(self) -> None:
-        """Lose what real hosts lose: VMs, vGPUs, VFs, GPU instances, modes, driver overrides. The disk stays."""
+        """Lose what real hosts lose: VMs, vGPUs, VFs, GPU instances, modes, driver overrides. The disk stays.
+
+        Cards may have been put into other slots meanwhile: `machine.json` is read again.
+        """
+        self.shape = read_shape(self.folder / "machine.json")
         with self.change() as state:
             fresh = booted(self.shape, state)
             for name in (each.name for each in dataclasses.fields(State)):

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cards that change their slots while the host is off: quarantine follows, and a VM never gets another card's share."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.operator import Operator
+from tests.lab.simulated_fixtures import need_simulated
+from vgpuctl_lab.simulated.layout import simulated_folder
+
+HOST, SHARED, WHOLE, OLD = "sim-001", "0000:41:00.0", "0000:43:00.0", "0000:45:00.0"
+ACME = ("--tenant", "acme")
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+
+START = ("start-vm", "web", *ACME)
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Iterator[Operator]:
+    """A host with an A40 for vGPUs, one for passthrough and a T4."""
+    need_simulated()
+    folder = lab.LabFolder(tmp_path / "lab")
+    lab.simulated.up(1, mix="a40+a40/passthrough+t4/passthrough", folder=folder)
+    made = Operator(tmp_path, simulated_folder(folder).inventory, f"sqlite:///{tmp_path}/store.db")
+    made.does("create-tenant", "acme")
+    made.does("list-gpus", "--refresh")
+    yield made
+    lab.simulated.down(folder=folder)
+
+
+def move(operator: Operator, slots: Mapping[str, str]) -> None:
+    """Put cards into other slots while the host has no power."""
+    folder = lab.LabFolder(operator.home / "lab")
+    lab.faults.begin(HOST, "power-off", folder=folder)
+    path = simulated_folder(folder).host(HOST) / "machine.json"
+    shape = json.loads(path.read_text())
+    for card in shape["cards"]:
+        new = slots.get(card["address"], card["address"])
+        old_bus, new_bus = (address.rpartition(":")[0] for address in (card["address"], new))
+        for one in (card, *card["companions"]):
+            one["address"] = one["address"].replace(old_bus, new_bus)
+    path.write_text(json.dumps(shape))
+    lab.faults.clear(HOST, ["power-off"], folder=folder)
+
+
+def stopped(operator: Operator, name: str, gpu: str) -> None:
+    """A stopped VM that keeps its share."""
+    operator.does("create-vm", name, *ACME, "--gpu", gpu, *SIZE)
+    operator.does("stop-vm", name, *ACME, "--timeout", "0")
+
+
+def test_a_quarantine_goes_with_its_card(operator: Operator) -> None:
+    operator.does("quarantine-gpu", HOST, OLD, "--reason", "it smells")
+    move(operator, {OLD: WHOLE, WHOLE: OLD})
+    gpus = {one["gpu"]["address"]: one for one in operator.json("list-gpus", "--refresh")}
+    assert "T4" in str(gpus[WHOLE]) and "A40" in str(gpus[OLD])
+    moved = [one for one in operator.json("list-events") if one["kind"] == "gpu-moved"]
+    assert {(one["before"]["address"], one["after"]["address"]) for one in moved} == {(OLD, WHOLE), (WHOLE, OLD)}
+    refused = operator.is_refused("create-vm", "web", *ACME, "--gpu", "passthrough:T4", *SIZE)
+    assert any(WHOLE in line and "it smells" in line for line in refused["context"]), refused
+    operator.does("create-vm", "web", *ACME, "--gpu", "passthrough:A40", *SIZE)
+
+
+def test_a_share_whose_card_is_in_another_slot_is_lost_and_the_vm_is_placed_anew(operator: Operator) -> None:
+    stopped(operator, "web", "A40-8Q")
+    move(operator, {SHARED: "0000:61:00.0"})
+    operator.does("list-gpus", "--refresh")
+    assert operator.json("list-vms")[0]["shares"][0]["state"] == "lost"
+    refused = operator.is_refused(*START)
+    assert (refused["reference"], SHARED in refused["message"]) == ("state", True), refused
+    assert "--hold release" in refused["hint"]
+    assert operator.json("repair") == []
+    operator.does("stop-vm", "web", *ACME, "--hold", "release", "--timeout", "0")
+    folder = lab.LabFolder(operator.home / "lab")
+    enable = lab.simulated.shell_command(HOST, ("sriov-manage", "-e", "0000:61:00.0"), folder=folder)
+    subprocess.run(enable, check=True, capture_output=True, timeout=60)
+    operator.does(*START)
+    assert operator.json("list-vms")[0]["leases"][0]["share"]["gpu"] == "0000:61:00.0"
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+    assert operator.json("list-vms") == []
+
+
+def test_a_vm_gets_no_other_card_that_is_in_its_slot_now(operator: Operator) -> None:
+    stopped(operator, "web", "passthrough:A40")
+    move(operator, {OLD: WHOLE, WHOLE: OLD})
+    refused = operator.is_refused(*START)
+    assert (refused["reference"], WHOLE in refused["message"]) == ("state", True), refused
+    assert "another card" in refused["message"], refused
+    operator.does("stop-vm", "web", *ACME, "--hold", "release", "--timeout", "0")
+    operator.does(*START)
+    (listed,) = operator.json("list-vms")
+    assert listed["leases"][0]["share"]["gpu"] in (SHARED, OLD)
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")

@@ -54,10 +54,11 @@ def answer(host: Host, request: Request) -> Reply:
             from vgpuctl.agent.facts import diagnostics
 
             return Reply(__version__, host.writes, diagnostics=diagnostics.read(host))
-        if request.call == "health":
+        if request.call in ("health", "facts-and-health"):
             from vgpuctl.agent.facts import health
 
-            return Reply(__version__, host.writes, health=health.read(host))
+            facts = read_facts(host) if request.call == "facts-and-health" else None
+            return Reply(__version__, host.writes, facts=facts, health=health.read(host))
         if request.call == "tunnels":
             from vgpuctl.agent.facts import tunnels
 

@@ -114,13 +114,12 @@ class AgentClient:
         Raises AgentProblem when something could not be read, AgentBroken, PythonMissing and what the connection
         raises.
         """
-        reply = self._ask(Request("facts"), self._timeout_s)
-        if reply.facts is None:
-            raise self._broken("it answered `facts` without any")
-        if self._check is not None:
-            self._check(reply.facts)
-            self._is_checked = True
-        return reply.facts
+        return self._facts_of(self._ask(Request("facts"), self._timeout_s))
+
+    def facts_and_health(self) -> tuple[HostFacts, HostHealth]:
+        """Read the whole host and the health of every GPU by one call. Raises as `facts`."""
+        reply = self._ask(Request("facts-and-health"), self._timeout_s)
+        return self._facts_of(reply), self._health_of(reply)
 
     def apply(self, steps: Sequence[Step], *, dry_run: bool = False) -> list[Change]:
         """Take the steps in order and return one Change each; a dry run reads and compares only.
@@ -163,10 +162,7 @@ class AgentClient:
 
     def health(self) -> HostHealth:
         """Read the health of every GPU. Raises as `facts`."""
-        reply = self._ask(Request("health"), self._timeout_s)
-        if reply.health is None:
-            raise self._broken("it answered `health` without any")
-        return reply.health
+        return self._health_of(self._ask(Request("health"), self._timeout_s))
 
     def tunnels(self) -> TunnelProbe | None:
         """Read the tunnels' counters and send each a few packets; None without ovn-controller. Raises as `facts`."""
@@ -177,6 +173,19 @@ class AgentClient:
         if self._process is not None:
             process, self._process = self._process, None
             process.close()
+
+    def _facts_of(self, reply: Reply) -> HostFacts:
+        if reply.facts is None:
+            raise self._broken("it answered without any facts")
+        if self._check is not None:
+            self._check(reply.facts)
+            self._is_checked = True
+        return reply.facts
+
+    def _health_of(self, reply: Reply) -> HostHealth:
+        if reply.health is None:
+            raise self._broken("it answered without any health")
+        return reply.health
 
     def _ask(self, request: Request, timeout_s: float) -> Reply:
         is_change = bool(request.steps) and not request.dry_run

@@ -29,7 +29,19 @@ from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.values import dataclass
 
 PROTOCOL = 1
-CALLS = ("ping", "facts", "apply", "holders", "diagnostics", "boot", "certificate", "image", "tunnels", "health")
+CALLS = (
+    "ping",
+    "facts",
+    "apply",
+    "holders",
+    "diagnostics",
+    "boot",
+    "certificate",
+    "image",
+    "tunnels",
+    "health",
+    "facts-and-health",
+)
 
 
 @dataclass(eq=False)

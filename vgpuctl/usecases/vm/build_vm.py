@@ -58,9 +58,9 @@ def build_vm(
     The VM's row stays `creating` and its leases `built`; the answer has both as `running`, which the caller records.
     """
     host = services.host(vm.host)
-    facts = host.agent.facts()
+    facts, health = host.agent.facts_and_health()
     reserved, leases = leases, check_leases(leases, facts, rules_of(services, vm.host))
-    refuse_sick(services, host, leases)
+    refuse_sick(services, host, leases, health)
     if leases != reserved:
         with services.store.transaction() as session:
             for lease in leases:

@@ -19,7 +19,7 @@ from vgpuctl.model.health import HealthCode, HealthFinding, HealthPolicy
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.printable import printable
 from vgpuctl.planner.plan import find_unreturned, plan_release
-from vgpuctl.sharing.health import finding, findings_of, gpu_of
+from vgpuctl.sharing.health import finding, findings_of, gpu_of, news
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.gpu_health import (
@@ -132,15 +132,19 @@ def prove(services: Services, host: HostSession, freed: Sequence[Freed], facts: 
                 services.say(f"{host.name}: in quarantine: {describe_findings(closed)}")
 
 
-def refuse_sick(services: Services, host: HostSession, leases: Sequence[Lease]) -> None:
+def refuse_sick(services: Services, host: HostSession, leases: Sequence[Lease], health: HostHealth) -> None:
     """Look at the health of the GPUs of `leases` right before they are handed out.
 
-    Raises ConcurrentChange for one that goes into quarantine now.
+    health: read just now. One that says nothing new is not written. Raises ConcurrentChange for a GPU that goes into
+    quarantine now.
     """
     if not leases:
         return
     policy = services.inventory.health_policy(host.name)
-    health = host.agent.health()
+    with services.store.reading() as session:
+        before = last_health(session, host.name)
+    if before is not None and not news(health, before):
+        return
     with services.store.transaction() as session:
         found = note_health(session, host.name, health, policy)
     wanted = {lease.share.gpu for lease in leases}

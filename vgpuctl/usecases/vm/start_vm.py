@@ -175,7 +175,7 @@ def _start(
         refuse_kept(leases, facts, rules_of(services, vm.host))
         if vm.nodes is None:
             vm = _record_nodes(services, vm, leases, facts)
-    refuse_sick(services, host, leases)
+    refuse_sick(services, host, leases, host.agent.health())
     guest.check_nodes(vm, facts)
     steps, undo = plan_leases(leases, facts)
     taken, was_started = [lease for lease in leases if lease.id not in before], False

@@ -111,7 +111,6 @@ def render(host: HostSession, parts: DomainParts) -> str:
 def define(host: HostSession, parts: DomainParts) -> str:
     """Define the VM's domain (again) with its devices as they are now. Returns the XML given to libvirt."""
     xml = render(host, parts)
-    host.hypervisor.take_name(parts.vm.domain_name, uuid=parts.vm.uuid)
     host.hypervisor.define(xml)
     return xml
 

@@ -188,6 +188,7 @@ def _start(
     if not vm.is_adopted:
         images, volumes = images_again(services, host, vm), recorded_volumes(services, vm)
         floating = floating_on(services, vm.host, facts)
+        host.hypervisor.take_name(vm.domain_name, uuid=vm.uuid)
         guest.define(host, guest.DomainParts(vm, leases, facts, attachment, images, volumes, floating))
     if host.hypervisor.clear_autostart(vm.domain_name, uuid=vm.uuid):
         services.say(f"{vm.domain_name}: libvirt no longer starts it with its host")

@@ -29,7 +29,7 @@ _SOCKET_PATH_LIMIT = 107
 _FOLDER_PREFIX = "vgpuctl-tunnel-"
 _SOCKET_NAME = "libvirt-sock"
 _JOIN_TIMEOUT_S = 5.0
-_POLL_MS = 1000
+_POLL_MS = 2000
 
 
 class LibvirtTunnel:

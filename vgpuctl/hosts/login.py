@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("vgpuctl.hosts")
 _JOIN_TIMEOUT_S = 5.0
+_WAKE_S = 2.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Before a refused start is tried again; a penalty of PerSourcePenalties lasts 15 s and longer."""
 # An sshd before 8.5 says nothing, and neither does a port that leads nowhere.
@@ -89,6 +90,9 @@ def _log_in_one(
     watched.log_in_done()
     statistics.count_login()
     transport.set_keepalive(endpoint.keepalive_s)
+    # paramiko's thread wakes ten times a second, for each host of a controller, to look whether it may end or should
+    # send a keep-alive. _close_transport wakes it for its end.
+    watched.settimeout(_WAKE_S)
     return transport
 
 
@@ -254,7 +258,7 @@ def _handshake(
 
 def _close_transport(transport: "paramiko.Transport", stream: SocketLike) -> None:
     try:
-        # Wakes the transport's thread, which otherwise looks every 0.1 s whether it may end.
+        # Wakes the transport's thread, which otherwise looks every _WAKE_S whether it may end.
         stream.shutdown(socket.SHUT_RDWR)
     except (OSError, EOFError):
         pass  # The host has closed it.

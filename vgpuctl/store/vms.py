@@ -4,7 +4,7 @@
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Row, Select, delete, insert, select, update
 
 from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model.lease import LeaseState
@@ -58,6 +58,17 @@ class VmRows(QueueRows):
             query = query.where(_VMS.c.tenant == tenant)
         if host is not None:
             query = query.where(_VMS.c.host == host)
+        return self._vms(query)
+
+    def vms_with_notice(self) -> list[Vm]:
+        """VMs that are to be preempted, by tenant and name."""
+        return self._vms(select(_VMS).where(_VMS.c.preempted_at.is_not(None)))
+
+    def vms_over_at(self, at: float) -> list[Vm]:
+        """VMs whose declared time is over at `at` (seconds since the epoch, UTC), by tenant and name."""
+        return self._vms(select(_VMS).where(_VMS.c.ends_at <= at))
+
+    def _vms(self, query: Select[Any]) -> list[Vm]:
         found = [_vm(row) for row in self._read(query)]
         return sorted(found, key=lambda vm: (vm.request.tenant, vm.request.name))
 

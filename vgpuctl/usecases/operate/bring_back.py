@@ -11,6 +11,7 @@ import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.errors import ConcurrentChange, HostUnreachable, Interrupted, VgpuctlError
+from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.store.store import Session
@@ -26,7 +27,7 @@ LONGEST_DELAY_S = 300.0
 STEADY_S = 600.0
 """A VM that ran so long since its last restart begins with FIRST_DELAY_S again."""
 _KIND = "restarts"
-_OFF = ("shut-off", "crashed")
+OFF = (DomainState.SHUT_OFF, DomainState.CRASHED)
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -53,20 +54,23 @@ class Restarts(msgspec.Struct, frozen=True):
     returning: tuple[str, ...] = ()
 
 
-def bring_back(services: Services, host: str, stop: threading.Event) -> None:
-    """Start what should run on a host and does not. It was observed a moment ago; a silent host is left alone."""
+def bring_back(services: Services, host: str, stop: threading.Event) -> str | None:
+    """Start what should run on a host and does not. It was observed a moment ago; a silent host is left alone.
+
+    Returns the id of the boot after which nothing is left to come back, None while something is.
+    """
     with services.store.reading() as session:
         seen = read_record(session, host)
         restarts = _read(session, host)
         vms = session.vms(host=host)
         now = session.now()
     if seen.silence is not None or seen.libvirt_silence is not None or seen.boot_id is None:
-        return
+        return None
     is_new_boot = restarts.boot_id not in (None, seen.boot_id)
     if is_new_boot:
         _restore(services, host, vms, stop)
         if stop.is_set():
-            return
+            return None
     off = [vm for vm in vms if _is_off(vm, seen.vms.get(vm.uuid), now)]
     returning = {vm.uuid for vm in off if (_returns(vm) if is_new_boot else vm.uuid in restarts.returning)}
     if (restarts.boot_id, set(restarts.returning)) != (seen.boot_id, returning):
@@ -76,16 +80,17 @@ def bring_back(services: Services, host: str, stop: threading.Event) -> None:
     for vm in sorted(off, key=lambda one: (-one.request.priority, one.label)):
         before = restarts.vms.get(vm.uuid)
         if stop.is_set():
-            return
+            return None
         is_wanted = vm.uuid in returning or _has_to_run(vm, seen.vms[vm.uuid])
         if is_wanted and (is_new_boot or before is None or before.is_over(now)):
             _restart(services, vm, before)
+    return None if returning else seen.boot_id
 
 
 def _is_off(vm: Vm, seen: Seen | None, now: float) -> bool:
     """True if a VM is declared running, its time is not over, and it was seen off."""
     is_over = vm.ends_at is not None and vm.ends_at <= now
-    return vm.state is VmState.RUNNING and not is_over and seen is not None and seen.state in _OFF
+    return vm.state is VmState.RUNNING and not is_over and seen is not None and seen.state in OFF
 
 
 def _returns(vm: Vm) -> bool:

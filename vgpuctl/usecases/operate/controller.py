@@ -77,7 +77,7 @@ def _fix(services: Services, shutdown_timeout_s: float) -> list[Served]:
         queued = {(one.tenant, one.name) for entry in session.queue() for one in entry.requests}
         vms = [
             vm
-            for vm in session.vms()
+            for vm in (session.vms() if subjects or queued else ())
             if vm.uuid in subjects
             or (vm.state in (VmState.BROKEN, VmState.DELETING) and (vm.request.tenant, vm.request.name) in queued)
         ]
@@ -97,12 +97,8 @@ def _fix(services: Services, shutdown_timeout_s: float) -> list[Served]:
 
 def _overdue(services: Services) -> list[Vm]:
     with services.store.reading() as session:
-        now = session.now()
-        return [
-            vm
-            for vm in session.vms()
-            if vm.state in (VmState.RUNNING, VmState.STOPPED) and vm.ends_at is not None and vm.ends_at <= now
-        ]
+        over = session.vms_over_at(session.now())
+    return [vm for vm in over if vm.state in (VmState.RUNNING, VmState.STOPPED)]
 
 
 def _end(services: Services, vm: Vm, shutdown_timeout_s: float) -> Served:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeVar
 
 from vgpuctl.agent.wire.facts import HostFacts
@@ -33,11 +32,11 @@ from vgpuctl.guests.domain_facts import NamedState
 from vgpuctl.guests.hypervisor import Hypervisor
 from vgpuctl.model.health import HealthPolicy
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.operate.bring_back import bring_back
+from vgpuctl.usecases.operate.bring_back import OFF, bring_back
 from vgpuctl.usecases.operate.division import BEAT_S, Division
 from vgpuctl.usecases.support.gpu_health import note_health
 from vgpuctl.usecases.support.layout_records import layout_differences
-from vgpuctl.usecases.support.observations import note_domains, note_error, note_facts
+from vgpuctl.usecases.support.observations import note_answers
 from vgpuctl.usecases.support.services import HostSession, Services
 
 LOOK_S = 10.0
@@ -144,15 +143,17 @@ class _Watch:
 
 def _note(session: Session, one: Sighting) -> None:
     """Record a sighting. Commands observe the host as well: what they have seen since it was asked stays."""
-    age_s = time.monotonic() - one.asked_at
-    if one.facts is not None:
-        note_facts(session, one.host, one.facts, one.layout, age_s=age_s)
-    if one.domains is not None:
-        note_domains(session, one.host, one.domains, age_s=age_s)
+    note_answers(
+        session,
+        one.host,
+        facts=one.facts,
+        layout=one.layout,
+        domains=one.domains,
+        errors=one.errors,
+        age_s=time.monotonic() - one.asked_at,
+    )
     if one.health is not None and one.policy is not None:
         note_health(session, one.host, one.health, one.policy)
-    for error in one.errors:
-        note_error(session, one.host, error, age_s=age_s)
 
 
 class _HostWatch:
@@ -180,6 +181,8 @@ class _HostWatch:
         self._is_told = False
         self._took_s = 0.0
         self._read_at: float | None = None
+        self._boot_id: str | None = None
+        self._brought_back: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
         self._thread.start()
 
@@ -215,10 +218,21 @@ class _HostWatch:
             self._took_s = 0.0 if seen.errors else time.monotonic() - self._asked_at
             self._asked_at = None
             self._sightings.put(seen)
-            if seen.recorded.wait(LOOK_S):
-                _attempt(partial(bring_back, self._services, self._name, self._stop), self._name, [])
+            if seen.recorded.wait(LOOK_S) and self._may_have_lost(seen):
+                _attempt(self._bring_back, self._name, [])
             self._wake.wait(LOOK_S)
         self._let_go()
+
+    def _may_have_lost(self, seen: Sighting) -> bool:
+        """True if VMs may have to start: one is off, or this boot of the host was not brought back yet."""
+        if seen.facts is not None:
+            self._boot_id = seen.facts.boot_id
+        return seen.domains is not None and (
+            self._boot_id != self._brought_back or any(one.state in OFF for one in seen.domains.values())
+        )
+
+    def _bring_back(self) -> None:
+        self._brought_back = bring_back(self._services, self._name, self._stop)
 
     def _look(self) -> Sighting:
         """Ask the host; a connection that has ended is opened again once, before its end counts as no answer."""

@@ -22,6 +22,8 @@ from vgpuctl.usecases.support.services import Services
 def ordered_queue(session: Session, now: float) -> list[QueueEntry]:
     """The queue in the order in which it is served now."""
     entries = session.queue()
+    if not entries:
+        return []
     used = {tenant: session.used(tenant) for tenant in {entry.request.tenant for entry in entries}}
     return in_order(
         entries, session.queue_settings(), now, used=used, capacity=fleet_capacity(cached_capacities(session))

@@ -38,6 +38,7 @@ from vgpuctl.usecases.support.readings import keep_reading
 from vgpuctl.usecases.support.services import Services
 
 _KIND = "observations"
+_Change = Callable[[Record, StoredRows], Record]
 
 
 @dataclass(frozen=True)
@@ -86,38 +87,56 @@ def look(services: Services, names: Sequence[str]) -> dict[str, VgpuctlError]:
     return {result.name: result.error for result in results if result.error is not None}
 
 
-def note_facts(
-    session: Session, host: str, facts: HostFacts, layout: tuple[str, ...] | None = None, *, age_s: float = 0.0
+def note_facts(session: Session, host: str, facts: HostFacts) -> None:
+    """Record in the caller's transaction what the agent has just answered, and cache the facts."""
+    note_answers(session, host, facts=facts)
+
+
+def note_answers(
+    session: Session,
+    host: str,
+    *,
+    facts: HostFacts | None = None,
+    layout: tuple[str, ...] | None = None,
+    domains: Mapping[str, NamedState] | None = None,
+    errors: Sequence[VgpuctlError] = (),
+    age_s: float = 0.0,
 ) -> None:
-    """Record in the caller's transaction what the agent has answered, and cache the facts.
+    """Record in the caller's transaction the answers of one look, and cache the facts.
 
-    layout: the differences to the declared layout, where they were looked for. age_s: since the agent was asked, where
-    somebody else may have asked it since: his answer stays.
+    layout: the differences to the declared layout, where they were looked for. domains: by UUID. errors: of what gave
+    no answer. age_s: since the host was asked. What somebody else has observed since stays.
     """
+    now = session.now()
+    asked_at = now - age_s
+    changes: list[_Change] = []
+    if facts is not None:
+        changes.append(_facts_change(session, host, facts, layout, now, asked_at))
+    if domains is not None:
+        changes.append(lambda record, stored: with_domains(record, domains, stored, now, asked_at=asked_at))
+    for error in errors:
+        if isinstance(error, (HostError, GuestError, Unexpected)):
+            changes.append(
+                lambda record, _stored, error=error: without_answer(record, error, now, asked_at=asked_at)  # type: ignore[misc]
+            )
+    if changes:
+        _change(session, host, *changes)
 
+
+def _facts_change(
+    session: Session, host: str, facts: HostFacts, layout: tuple[str, ...] | None, now: float, asked_at: float
+) -> _Change:
     def change(record: Record, stored: StoredRows) -> Record:
         is_less = set(record.gpus) - {gpu.address for gpu in facts.gpus}
         known = session.facts(host) if is_less else None
         before = None if known is None else known.facts
-        now = session.now()
-        return with_facts(record, facts, stored, now, before=before, layout=layout, asked_at=now - age_s)
+        after = with_facts(record, facts, stored, now, before=before, layout=layout, asked_at=asked_at)
+        if after is not record:
+            session.save_facts(host, facts, at=facts.read_at)
+            note_identity(session, host, facts)
+        return after
 
-    if _change(session, host, change):
-        session.save_facts(host, facts, at=facts.read_at)
-        note_identity(session, host, facts)
-
-
-def note_domains(session: Session, host: str, domains: Mapping[str, NamedState], *, age_s: float = 0.0) -> None:
-    """Record in the caller's transaction what libvirt has answered for all of a host's domains, by UUID.
-
-    age_s: since libvirt was asked. A VM that somebody has observed since stays as it was observed.
-    """
-
-    def change(record: Record, stored: StoredRows) -> Record:
-        now = session.now()
-        return with_domains(record, domains, stored, now, asked_at=now - age_s)
-
-    _change(session, host, change)
+    return change
 
 
 def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:
@@ -125,26 +144,12 @@ def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:
     _change(session, vm.host, lambda record, stored: with_domain(record, vm, state, stored, session.now()))
 
 
-def note_error(session: Session, host: str, error: VgpuctlError, *, age_s: float = 0.0) -> None:
-    """Record in the caller's transaction that a host, or its agent or libvirt alone, gave no answer.
-
-    age_s: since it was asked. An answer that somebody got since counts.
-    """
-
-    def change(record: Record, _stored: StoredRows) -> Record:
-        now = session.now()
-        return without_answer(record, error, now, asked_at=now - age_s)
-
-    if isinstance(error, (HostError, GuestError, Unexpected)):
-        _change(session, host, change)
-
-
 def note_failure(services: Services, host: str, error: VgpuctlError, *, asked_at: float | None = None) -> None:
     """Record that a host or its libvirt gave no answer, where the store can be written.
 
     asked_at: by time.monotonic(), where not just now.
     """
-    _keep(services, host, note_error, error, asked_at)
+    _keep(services, host, asked_at, errors=(error,))
 
 
 def read_facts(services: Services, host: str) -> HostFacts:
@@ -155,7 +160,7 @@ def read_facts(services: Services, host: str) -> HostFacts:
     except VgpuctlError as error:
         note_failure(services, host, error, asked_at=asked_at)
         raise
-    _keep(services, host, note_facts, facts, asked_at)
+    _keep(services, host, asked_at, facts=facts)
     return facts
 
 
@@ -167,7 +172,7 @@ def read_domains(services: Services, host: str) -> dict[str, NamedState]:
     except VgpuctlError as error:
         note_failure(services, host, error, asked_at=asked_at)
         raise
-    _keep(services, host, note_domains, domains, asked_at)
+    _keep(services, host, asked_at, domains=domains)
     return domains
 
 
@@ -234,24 +239,32 @@ def describe_age(seen: Observation, now: float) -> str:
     return f"{seen.state}, {age}" if seen.state is not None else "never observed"
 
 
-def _keep(services: Services, host: str, note: Callable[..., None], seen: object, asked_at: float | None) -> None:
+def _keep(
+    services: Services,
+    host: str,
+    asked_at: float | None,
+    *,
+    facts: HostFacts | None = None,
+    domains: Mapping[str, NamedState] | None = None,
+    errors: Sequence[VgpuctlError] = (),
+) -> None:
     def keep(session: Session) -> None:
-        note(session, host, seen, age_s=0.0 if asked_at is None else time.monotonic() - asked_at)
+        age_s = 0.0 if asked_at is None else time.monotonic() - asked_at
+        note_answers(session, host, facts=facts, domains=domains, errors=errors, age_s=age_s)
 
     keep_reading(services, "what the hosts answered", keep)
 
 
-def _change(session: Session, host: str, change: Callable[[Record, StoredRows], Record]) -> bool:
-    """Replace the host's record, and add an event for each difference. Returns False if the record stays."""
+def _change(session: Session, host: str, *changes: _Change) -> None:
+    """Replace the host's record, and add an event for each difference."""
     busy = {one.subject for one in session.open_operations() if may_run(one)}
     stored = StoredRows(session.vms(host=host), session.leases(host=host), busy)
-    before = read_record(session, host)
-    after = change(before, stored)
-    if after is before:
-        return False
-    add_events(session, host, before, after, stored)
-    session.save_host_record(host, _KIND, msgspec.json.encode(after).decode())
-    return True
+    before = after = read_record(session, host)
+    for change in changes:
+        after = change(after, stored)
+    if after is not before:
+        add_events(session, host, before, after, stored)
+        session.save_host_record(host, _KIND, msgspec.json.encode(after).decode())
 
 
 def _of_vm(record: Record, uuid: str) -> Observation:

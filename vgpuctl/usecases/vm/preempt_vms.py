@@ -196,7 +196,8 @@ def refuse_while_preempted(services: Services, vm: Vm) -> None:
 
 def _decided(session: Session) -> list[Vm]:
     stoppable = (VmState.RUNNING, VmState.STOPPED)
-    return [vm for vm in session.vms() if vm.notice is not None and vm.notice.is_final and vm.state in stoppable]
+    noticed = session.vms_with_notice()
+    return [vm for vm in noticed if vm.notice is not None and vm.notice.is_final and vm.state in stoppable]
 
 
 def _finish(services: Services, vm: Vm, timeout_s: float) -> None:
@@ -258,7 +259,7 @@ def withdraw_dead_notices(services: Services, *, dry_run: bool = False) -> list[
     """Withdraw notices of runs that died in the grace period. Returns the VMs that had one."""
     with services.store.reading() as session:
         living = {one.subject for one in session.open_operations() if may_run(one)}
-        announced = [vm for vm in session.vms() if vm.notice is not None and not vm.notice.is_final]
+        announced = [vm for vm in session.vms_with_notice() if vm.notice is not None and not vm.notice.is_final]
         found = [vm for vm in announced if preempt_subject(vm.uuid) not in living]
     if found and not dry_run:
         _withdraw(services, found)

@@ -102,3 +102,13 @@ def test_what_cannot_come_back_is_an_event_with_the_reason(operator: Operator, f
     assert told["detail"]
     assert vms(operator)["ever"]["declared"] == "running"
     assert states(operator)["ever"] == "shut-off"
+
+
+def test_a_vm_that_could_not_start_after_the_boot_starts_when_it_can(operator: Operator, fleet: lab.LabFolder) -> None:
+    """Its GPU is in quarantine since the test before; its policy is `never`, so the boot alone asks for it."""
+    with failing(fleet, HOST, "power-off"):
+        soon(lambda: vms(operator)["boots"]["unknown_since"] is not None)
+    soon(lambda: "acme.boots" in [one["subject"] for one in events(operator, "vm-not-restarted")], limit_s=90)
+    assert states(operator)["boots"] == "shut-off"
+    operator.does("release-gpu", HOST, "0000:41:00.0", "--reason", "it was powered off and on")
+    soon(lambda: states(operator)["boots"] == "running", limit_s=120)

@@ -66,7 +66,8 @@ def bring_back(services: Services, host: str, stop: threading.Event) -> str | No
         now = session.now()
     if seen.silence is not None or seen.libvirt_silence is not None or seen.boot_id is None:
         return None
-    is_new_boot = restarts.boot_id not in (None, seen.boot_id)
+    # Before a controller has brought any boot back, VMs were started in the boot that the first reading saw.
+    is_new_boot = (restarts.boot_id or seen.first_boot_id) not in (None, seen.boot_id)
     if is_new_boot:
         _restore(services, host, vms, stop)
         if stop.is_set():

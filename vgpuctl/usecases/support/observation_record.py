@@ -88,10 +88,12 @@ class Record(msgspec.Struct, frozen=True):
 
     read_at: when the agent answered. booted_at: when this boot (boot_id) was first seen. silence: of the agent;
     libvirt_silence: of libvirt. layout: the differences to the declared layout, None where nobody compared.
+    first_boot_id: the boot of the first reading ever; of a record that had none, of the last reading before.
     """
 
     read_at: float | None = None
     boot_id: str | None = None
+    first_boot_id: str | None = None
     booted_at: float | None = None
     silence: Silence | None = None
     libvirt_silence: Silence | None = None
@@ -141,6 +143,7 @@ def with_facts(
         record,
         read_at=now,
         boot_id=facts.boot_id,
+        first_boot_id=record.first_boot_id or record.boot_id or facts.boot_id,
         booted_at=now if is_new_boot else record.booted_at,
         silence=None,
         layout=record.layout if layout is None else layout,

@@ -3,6 +3,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.integration.store import samples
@@ -74,6 +75,9 @@ def test_a_new_boot_has_its_time() -> None:
     assert seen(FACTS, before, now=1010.0).booted_at == 1000.0
     after = seen(replace(FACTS, boot_id="another"), before, now=1020.0)
     assert (after.boot_id, after.booted_at) == ("another", 1020.0)
+    assert after.first_boot_id == before.first_boot_id == FACTS.boot_id
+    older = msgspec.structs.replace(before, first_boot_id=None)
+    assert seen(replace(FACTS, boot_id="another"), older).first_boot_id == FACTS.boot_id, "a record that had none"
 
 
 def listed(record: Record, state: DomainState, *, now: float, asked_at: float | None = None) -> Record:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.operate.test_watched_hosts import controller, kinds, soon
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import need_simulated
+from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 HOST, SHARED, WHOLE, OLD = "sim-001", "0000:41:00.0", "0000:43:00.0", "0000:45:00.0"
@@ -96,3 +98,20 @@ def test_a_vm_gets_no_other_card_that_is_in_its_slot_now(operator: Operator) -> 
     (listed,) = operator.json("list-vms")
     assert listed["leases"][0]["share"]["gpu"] in (SHARED, OLD)
     operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+
+
+def test_the_controller_tells_of_a_share_whose_card_is_in_another_slot(operator: Operator) -> None:
+    stopped(operator, "web", "A40-8Q")
+    with controller(operator):
+        soon(lambda: _has_brought_back(operator), limit_s=60)
+        move(operator, {SHARED: "0000:61:00.0"})
+        soon(lambda: "share-not-restored" in kinds(operator), limit_s=120)
+    (event,) = [one for one in operator.json("list-events") if one["kind"] == "share-not-restored"]
+    assert f"the host has no GPU at {SHARED} any more" in event["detail"]
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+
+
+def _has_brought_back(operator: Operator) -> bool:
+    """True once the controller knows this boot of the host."""
+    with open_store(operator.database) as store, store.reading() as session:
+        return session.host_record(HOST, "restarts") is not None

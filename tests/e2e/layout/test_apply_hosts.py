@@ -133,6 +133,16 @@ def test_a_step_that_fails_ends_the_host_and_undo_takes_the_others_back(layouts:
     assert [line["outcome"] for line in left["lines"]] == ["ok", "changed", "failed"]
 
 
+def test_the_gpu_of_an_idle_share_that_is_deleted_must_prove_healthy(layouts: LayoutFleet) -> None:
+    layouts.declare(sim_001=WITH_SHARES)
+    applied(layouts, "--no-boot", "--limit", "sim-001")
+    layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu", "shares": {"A40-8Q": 1}}]})
+    applied(layouts, "--no-boot", "--limit", "sim-001")
+    (event,) = layouts.operator.json("list-events", "--kind", "share-checked")
+    assert (event["host"], event["tenant"], event["evidence"]["gpu"]) == ("sim-001", None, GPU)
+    assert (event["evidence"]["reset"], event["evidence"]["findings"]) == ("by the driver", [])
+
+
 def test_an_interrupted_run_undoes_its_steps_and_a_second_signal_does_not_end_that(layouts: LayoutFleet) -> None:
     # 33 steps, so that some are left when the signals come.
     layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu", "shares": {"A40-1Q": 32}}]})

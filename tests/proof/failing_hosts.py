@@ -8,7 +8,7 @@ succeed and find nothing more the second time, every VM that has shares must sta
 agree (tests/bench/day_checks.py), the same command must succeed, and when all is deleted, every host must be as it was.
 
 The last line of stdout is JSON. The exit code is 1 when something leaked or failed.
-Run it with `make kill-test`, or `python -m tests.proof.failing_hosts [--points 2] [--fault reboot] [--only create-vm]`.
+Run it with `make fail-test`, or `python -m tests.proof.failing_hosts [--points 2] [--fault reboot] [--only create-vm]`.
 """
 
 import argparse

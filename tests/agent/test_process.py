@@ -359,16 +359,16 @@ def test_a_problem_carries_what_was_done_before_it(home: Path, root: Path) -> No
     with AgentClient(LocalConnection(home, root=root)) as client:
         [reset] = client.apply([ResetFunction(PF)])
         assert reset.changed
-        # The method is chosen, the function reset, and the kernel's list written back.
-        assert client.writes == 3
+        # The list is noted, the method chosen, the function reset, the list written back, and the note removed.
+        assert client.writes == 5
         with pytest.raises(AgentProblem) as caught:
             client.apply([DeleteMdev(UUID), ResetFunction(PF), CreateMdev(PF, "nvidia-1", UUID)])
         assert caught.value.code == "type-not-offered"
         assert [change.op for change in caught.value.done] == ["mdev.delete", "function.reset"]
         assert caught.value.context[0] == f"changed before: function.reset {PF}: None -> flr"
-        assert client.writes == 6
+        assert client.writes == 10
         assert client.apply([ResetFunction(PF)], dry_run=True)[0].changed
-        assert client.writes == 6
+        assert client.writes == 10
         assert client.holders(PF) == []
 
 

@@ -46,6 +46,8 @@ RECORD_S = 0.5
 _LOGGER = logging.getLogger("vgpuctl.watch")
 Answer = TypeVar("Answer")
 _SPREAD_S = 0.05
+_PAUSE_S = LOOK_S / 2
+"""The pause between two looks at a host that needs long to answer."""
 _JOIN_S = 5.0
 
 
@@ -213,14 +215,15 @@ class _HostWatch:
         self._wake.wait(self._delay_s)
         while not self._is_ended:
             self._wake.clear()
-            self._asked_at, self._is_told = time.monotonic(), False
+            began = self._asked_at = time.monotonic()
+            self._is_told = False
             seen = self._look()
-            self._took_s = 0.0 if seen.errors else time.monotonic() - self._asked_at
+            self._took_s = 0.0 if seen.errors else time.monotonic() - began
             self._asked_at = None
             self._sightings.put(seen)
             if seen.recorded.wait(LOOK_S) and self._may_have_lost(seen):
                 _attempt(self._bring_back, self._name, [])
-            self._wake.wait(LOOK_S)
+            self._wake.wait(max(LOOK_S - (time.monotonic() - began), _PAUSE_S))
         self._let_go()
 
     def _may_have_lost(self, seen: Sighting) -> bool:
@@ -251,10 +254,10 @@ class _HostWatch:
         errors: list[VgpuctlError] = []
         asked_at = time.monotonic()
         facts, domains, layout, health, policy = None, None, None, None, None
-        if self._read_at is None or time.monotonic() - self._read_at >= READ_S:
-            facts = _attempt(self._facts, self._name, errors)
+        # Due at this look rather than at the next.
+        if self._read_at is None or asked_at - self._read_at > READ_S - LOOK_S / 2:
+            facts, health = _attempt(self._read, self._name, errors) or (None, None)
         if facts is not None:
-            health = _attempt(self._open().agent.health, self._name, errors)
             with contextlib.suppress(InventoryError):  # The commands of the operator report it.
                 layout = layout_differences(self._services, self._name, facts)
                 policy = self._services.inventory.health_policy(self._name)
@@ -262,10 +265,12 @@ class _HostWatch:
             domains = _attempt(self._domains, self._name, errors)
         return Sighting(self._name, asked_at, facts, domains, tuple(errors), layout, health, policy)
 
-    def _facts(self) -> HostFacts:
-        facts = self._open().agent.facts()
-        self._read_at = time.monotonic()
-        return facts
+    def _read(self) -> tuple[HostFacts, HostHealth]:
+        agent = self._open().agent
+        asked_at = time.monotonic()
+        answers = agent.facts_and_health()
+        self._read_at = asked_at
+        return answers
 
     def _domains(self) -> Mapping[str, NamedState]:
         hypervisor = self._open().hypervisor

@@ -51,7 +51,7 @@ _TICK_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Results:
-    """What was measured. noticed: seconds by fault, None where the store never said it."""
+    """The measured values. noticed: seconds by fault, None where the store never said it."""
 
     hosts: int
     vms: int

@@ -14,7 +14,7 @@ _BOOT, _NAME = "boot", "name"
 
 
 def boot_mark(boot_id: str) -> str:
-    """The mark of one boot of one machine: the kernel makes it up anew each time."""
+    """The mark of one boot of one machine: the kernel draws it at each boot."""
     return f"{_BOOT}:{boot_id}"
 
 

@@ -91,7 +91,7 @@ def machines(fleet: lab.LabFolder) -> list[object]:
 
 
 def told(operator: Operator) -> dict[str, str]:
-    """What the store says of each host, its GPU and its VM; no host is contacted."""
+    """The store's words on each host, its GPU and its VM; no host is contacted."""
     gpus = {one["host"]: one["gpu"]["uuid"] for one in operator.json("list-gpus")}
     vms = {one["vm"]["host"]: one["observed"] for one in operator.json("list-vms")}
     return {name: f"{gpus[name]} {vms[name]}" for name in (FIRST, SECOND)}

@@ -106,6 +106,26 @@ def test_a_move_that_is_killed_anywhere_leaves_one_whole_vm(operator: Operator, 
     assert fleet_witness.state() == before
 
 
+def test_a_stopped_vm_whose_move_is_killed_at_its_end_has_no_share_that_was_never_made(operator: Operator) -> None:
+    outcomes = set()
+    operator.does(*CREATE)
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    done = operator.run("0", *MOVE, program=KILLED_RUN)
+    count = int(done.err.splitlines()[-1])
+    for number in range(count - 5, count + 1):
+        assert operator.run(str(number), *MOVE, program=KILLED_RUN).code == -9
+        operator.does("repair")
+        operator.does("list-gpus", "--refresh")
+        (listed,) = operator.json("list-vms")
+        shares = [(one["state"], seen["state"]) for one, seen in zip(listed["leases"], listed["shares"], strict=True)]
+        assert shares in ([], [("built", "free")]), f"after side effect {number} of {count}"
+        outcomes.add(len(shares))
+        operator.does("start-vm", "web", *ACME)
+        operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    assert outcomes == {0, 1}
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+
+
 def test_a_move_whose_hosts_reboot_under_it_leaves_one_whole_vm(operator: Operator, hosts: LayoutFleet) -> None:
     def reboot(number: int) -> None:
         run = operator.start(f"stop:{number}", *MOVE, program=KILLED_RUN)

@@ -73,15 +73,23 @@ def test_a_running_vm_moves_with_everything_and_leaves_nothing_behind(
     assert fleet_witness.state() == before
 
 
-def test_a_stopped_vm_moves_and_stays_stopped(operator: Operator) -> None:
+@pytest.mark.parametrize("hold", ["keep", "release"])
+def test_a_stopped_vm_moves_and_stays_stopped(operator: Operator, fleet_witness: FleetWitness, hold: str) -> None:
+    before = fleet_witness.state()
     (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SIZE)
-    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0", "--hold", hold)
     moved = operator.json("move-vm", "web", *ACME, *NOW)
     assert moved["to"] != made["vm"]["host"]
+    operator.does("list-gpus", "--refresh")
     (listed,) = operator.json("list-vms")
     assert (listed["vm"]["host"], listed["vm"]["state"]) == (moved["to"], "stopped")
+    kept = [(one["state"], one["share"]["profile"]) for one in listed["leases"]]
+    assert kept == ([("built", "A40-8Q")] if hold == "keep" else [])
+    assert [one["state"] for one in listed["shares"]] == (["free"] if hold == "keep" else []), "it is made"
+    assert operator.json("repair") == []
     operator.does("start-vm", "web", *ACME)
     operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+    assert fleet_witness.state() == before
 
 
 def test_a_vm_that_cannot_move_says_why_and_runs_on(operator: Operator) -> None:

@@ -12,7 +12,7 @@ from vgpuctl.usecases.maintenance.left_data import LeftData, find_data
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
-from vgpuctl.usecases.vm.move_vm import PlannedMove, settle_on
+from vgpuctl.usecases.vm.move_vm import PlannedMove, restore_kept, settle_on
 from vgpuctl.usecases.vm.move_volumes import VolumeMove, VolumeWay
 from vgpuctl.usecases.vm.release import settle_leases
 from vgpuctl.usecases.vm.start_vm import start_vm
@@ -72,6 +72,8 @@ def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Draine
             moved, plan = _settle(services, vm, data, reason)
         if vm.state is VmState.RUNNING:
             start_vm(services, [moved])
+        else:
+            restore_kept(services, moved)
     except DataLost as error:
         _give_up(services, vm, error.message)
         return Drained(vm.label, Verdict.LOST, reason=error.message, outcome="lost")

@@ -19,7 +19,7 @@ _Found = Mapping[tuple[str, str], VolumeFact]
 
 @dataclass(frozen=True)
 class LeftData:
-    """What the other hosts have of the VMs' volumes.
+    """The VMs' volumes, and those of them that other hosts have.
 
     volumes: the recorded ones by VM's UUID. found: by host that answered, its volumes by pool and name. silent: the
     hosts that did not, with the reason.

@@ -162,11 +162,12 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     if vm.state is VmState.STOPPED and state is DomainState.RUNNING:
         return "the store says stopped, libvirt says running", "finished", lambda: _finish(services, vm, leases)
     releasing = [lease for lease in leases if lease.state in (LeaseState.RELEASING, LeaseState.BROKEN)]
-    if releasing:
+    promised = [lease for lease in leases if lease.state is LeaseState.RESERVED and vm.state is VmState.STOPPED]
+    if releasing or promised:
         return (
-            f"{len(releasing)} shares were not released",
-            "finished",
-            lambda: release_shares(services, services.host(vm.host), releasing),
+            f"{len(releasing)} shares were not released" if releasing else f"{len(promised)} shares were not made",
+            "finished" if releasing else "released: the next start of the VM asks for them again",
+            lambda: release_shares(services, services.host(vm.host), [*releasing, *promised]),
         )
     expected = LeaseState.RUNNING if vm.state is VmState.RUNNING else LeaseState.BUILT
     if any(lease.state is not expected for lease in leases):

@@ -105,7 +105,7 @@ def note_answers(
     """Record in the caller's transaction the answers of one look, and cache the facts.
 
     layout: the differences to the declared layout, where they were looked for. domains: by UUID. errors: of what gave
-    no answer. age_s: since the host was asked. What somebody else has observed since stays.
+    no answer. age_s: since the host was asked. Newer observations by others stay.
     """
     now = session.now()
     asked_at = now - age_s

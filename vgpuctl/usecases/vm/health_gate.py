@@ -41,7 +41,7 @@ _NOT_RESET = {
     ProblemCode.RESET_REFUSED: HealthCode.RESET_FAILED,
     ProblemCode.WRITE_BLOCKED: HealthCode.RESET_FAILED,
 }
-# A driver of the host does not let go of the function, or does not take it back: the share itself is free.
+# A driver keeps the function, or does not bind it again; the share itself is free.
 _NOT_TAKEN = (
     ProblemCode.HELD,
     ProblemCode.DRIVER_DID_NOT_BIND,
@@ -104,7 +104,7 @@ def free_device(host: HostSession, share: Share, facts: HostFacts) -> Freed:
 
 
 def _bind_back(host: HostSession, steps: Sequence[Step]) -> None:
-    """Bind functions to their first drivers. Where that fails, the facts say so, and prove() finds it."""
+    """Bind functions to their first drivers. A failure shows in the facts, where prove() finds it."""
     try:
         if steps:
             host.agent.apply(steps)

@@ -73,15 +73,21 @@ class MoveSearch:
         """Choose a host other than the VM's with equal shares, on which `look` finds nothing against the VM.
 
         to: the host it must be. among: the only hosts that may be. look: it raises what is against a host; the next one
-        is tried then. Raises what was against the only host that had room, and NoCapacity.
+        is tried then. A VM that has released its shares gets none on the host. Raises what was against the only host
+        that had room, and NoCapacity.
         """
-        wanted = self._wanted(vm, to)
+        with self._services.store.reading() as session:
+            own = session.leases(vm_uuid=vm.uuid)
+        has_released = vm.state is VmState.STOPPED and not own
+        wanted = self._wanted(vm, own, to)
         refused: dict[str, VgpuctlError] = {}
         while True:
             try:
                 placement = self._place(vm, wanted, among, refused)
             except NoCapacity as full:
                 raise _of_all(vm, refused, full) from full
+            if has_released:
+                placement = replace(placement, shares=())
             try:
                 found = look(placement)
             except VgpuctlError as error:
@@ -90,9 +96,8 @@ class MoveSearch:
             self._take(vm, wanted, placement)
             return found
 
-    def _wanted(self, vm: Vm, to: str | None) -> VmRequest:
+    def _wanted(self, vm: Vm, own: Sequence[Lease], to: str | None) -> VmRequest:
         with self._services.store.reading() as session:
-            own = session.leases(vm_uuid=vm.uuid)
             known = session.facts(vm.host)
         attachment = attachment_of(self._services, vm)
         wanted = replace(vm.request, host=to, gpus=equal_gpus(vm, own, None if known is None else known.facts))

@@ -32,6 +32,7 @@ from vgpuctl.usecases.vm.move_volumes import (
     recorded_volumes,
 )
 from vgpuctl.usecases.vm.release import settle_leases
+from vgpuctl.usecases.vm.restore_shares import restore_shares
 from vgpuctl.usecases.vm.shares import check_leases, leases_of
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import stop_vm
@@ -94,6 +95,8 @@ def move_vm(services: Services, vm: Vm, *, to: str | None = None, timeout_s: flo
         drop_left_volumes(services, services.host(vm.host), moved)
         if vm.state is VmState.RUNNING:
             start_vm(services, [moved])
+        else:
+            restore_kept(services, moved)
         services.say(f"{vm.domain_name}: moved to {target}")
     return plan
 
@@ -127,6 +130,7 @@ def settle_on(
 ) -> Vm:
     """Change the host of a VM that runs nowhere, and promise it its shares there, in one transaction.
 
+    Those of a VM that was stopped before are kept for it; `restore_kept` makes them.
     held: the reservation that kept the shares; it ends with that. ending: leases of a dead host, which end too.
     Raises NoCapacity when the new host has no room for its CPUs and memory any more, and ConcurrentChange.
     """
@@ -155,6 +159,14 @@ def settle_on(
             _tell(session, vm, moved, leases, reason)
             return moved
     raise ConcurrentChange(f"{placement.host} changed {TRIES} times while {vm.domain_name} was moved there")
+
+
+def restore_kept(services: Services, moved: Vm) -> None:
+    """Make the shares that a stopped VM keeps on its new host. Where that fails, its next start makes them."""
+    try:
+        restore_shares(services, moved)
+    except VgpuctlError as error:
+        services.say(f"{moved.domain_name}: its shares on {moved.host} are made at its next start: {error.message}")
 
 
 def _tell(session: Session, vm: Vm, moved: Vm, leases: Sequence[Lease], reason: str) -> None:

@@ -82,7 +82,7 @@ def release_cards_of(services: Services, host: HostSession, domain: DomainFact) 
 def settle_leases(session: Session, leases: Sequence[Lease]) -> None:
     """End leases in the store alone, whose VM is not on a host that anything may be done on.
 
-    What is left of them there passes the gate as a stray, by `gc` or `uncordon-host`.
+    Their devices, if they are still there, pass the gate as strays, by `gc` or `uncordon-host`.
     """
     for lease in leases:
         session.set_lease_state(lease.id, LeaseState.GONE)

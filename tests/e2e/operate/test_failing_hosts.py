@@ -10,7 +10,7 @@ import pytest
 from tests.lab.simulated_fixtures import need_simulated
 from tests.proof.failing_hosts import SCENARIOS
 
-COMMANDS = ("create-vm, preempting", "delete-vm, whole card", "start-vm, again placed", "apply-hosts, MIG and vGPUs")
+COMMANDS = ("create-vm, preempting", "delete-vm, whole card", "apply-hosts, MIG and vGPUs")
 DEFINING = ("create-vm, gang", "start-vm, again placed")
 
 

@@ -102,7 +102,7 @@ def test_a_move_that_is_killed_anywhere_leaves_one_whole_vm(operator: Operator, 
         assert done.code == -9, done.err
 
     before = fleet_witness.state()
-    _cut_each(operator, kill, step=4)
+    _cut_each(operator, kill, step=6)
     assert fleet_witness.state() == before
 
 

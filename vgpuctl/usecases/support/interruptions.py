@@ -3,19 +3,34 @@
 
 Python runs signal handlers in the main thread, between any two of its instructions. So the handlers themselves decide
 whether a signal raises: the first one does; later ones are noted, also while connections are closed at the end.
+
+Where Python drops exceptions, in destructors and callbacks of weak references, it would drop the interrupt too and
+print its traceback: there the signal is sent again a moment later.
 """
 
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import TypeAlias
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GOES_ON = b"\nrolling back goes on and cannot be interrupted; the command ends after it\n"
 _ENDS = b"\nthe command is ending and closes its connections; a third signal ends it at once\n"
+_AGAIN_S = 0.01
 _Handler = Callable[[int, FrameType | None], object] | int | None
+_Dropped: TypeAlias = "sys.UnraisableHookArgs"
+
+
+class _Interrupt(KeyboardInterrupt):
+    """The interrupt by one signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 class _Guard:
@@ -28,7 +43,7 @@ class _Guard:
         self.is_noted = False
         self.before: dict[int, _Handler] = {}
 
-    def handle(self, _number: int, _frame: FrameType | None) -> None:
+    def handle(self, number: int, _frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt for the first signal while there is nothing to roll back yet, else note it."""
         if self.is_rolling_back or self.has_raised:
             self.is_noted = True
@@ -36,7 +51,7 @@ class _Guard:
                 os.write(2, _GOES_ON)
             return
         self.has_raised = True
-        raise KeyboardInterrupt
+        raise _Interrupt(number)
 
 
 class _Command:
@@ -53,7 +68,7 @@ class _Command:
         """
         self.seen += 1
         if self.seen == 1 and not self.is_over:
-            raise KeyboardInterrupt
+            raise _Interrupt(number)
         if self.seen == 2 and not self.is_over:
             with contextlib.suppress(OSError):
                 os.write(2, _ENDS)
@@ -67,12 +82,33 @@ _command = _Command()
 _handle_command = _command.handle
 
 
+class _DroppedHook:
+    """A `sys.unraisablehook` that sends a signal again whose interrupt Python has just dropped."""
+
+    def __init__(self, before: Callable[[_Dropped], object]) -> None:
+        self._before = before
+
+    def __call__(self, dropped: _Dropped) -> None:
+        error = dropped.exc_value
+        if not isinstance(error, _Interrupt):
+            self._before(dropped)
+            return
+        _guard.has_raised = False
+        _command.seen = 0
+        # Not here: the handler would raise within this function, where Python drops it as well.
+        again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), error.number))
+        again.daemon = True
+        again.start()
+
+
 def install() -> None:
     """Have each of the signals interrupt the command once; a signal that is ignored (nohup) stays so."""
     _command.seen, _command.is_over = 0, False
     for number in _SIGNALS:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, _handle_command)
+    if not isinstance(sys.unraisablehook, _DroppedHook):
+        sys.unraisablehook = _DroppedHook(sys.unraisablehook)
 
 
 def end() -> None:

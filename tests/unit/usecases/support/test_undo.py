@@ -159,6 +159,50 @@ def test_signals_while_rolling_back_are_noted_and_take_effect_afterwards(case: s
     assert done.stderr.count("rolling back goes on and cannot be interrupted") == 3
 
 
+_DROPPED = """
+import os, signal, sys, time, weakref
+from vgpuctl.usecases.support import interruptions
+from vgpuctl.usecases.support.undo import Undo
+
+interruptions.install()
+
+def send(_reference=None):
+    os.kill(os.getpid(), 15)
+    time.sleep(0)
+
+class Connection:
+    if sys.argv[1] == "destructor":
+        __del__ = send
+
+def work():
+    connection = Connection()
+    reference = weakref.ref(connection, send if sys.argv[1] == "callback" else None)
+    del connection
+    time.sleep(20)
+
+try:
+    if sys.argv[2] == "block":
+        with Undo(print, subject="a") as undo:
+            undo.push("disk", lambda: print("undone"))
+            work()
+    else:
+        work()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("where", ["block", "command"])
+@pytest.mark.parametrize("place", ["destructor", "callback"])
+def test_a_signal_where_python_drops_exceptions_interrupts_a_moment_later(place: str, where: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", _DROPPED, place, where], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    undone = ["a: rolling back: disk", "undone", "a: rolled back completely, nothing is left"]
+    assert done.stdout.splitlines() == [*(undone if where == "block" else []), "interrupted"]
+
+
 _STORM = """
 import os, signal, threading, time
 from vgpuctl.usecases.support import interruptions

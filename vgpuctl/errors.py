@@ -53,7 +53,7 @@ class VgpuctlError(Exception):
         self.hint = hint
 
     def said_of(self, name: str) -> str:
-        """The message for a line that begins with a host's name: without that name at its own beginning."""
+        """The message for a line that begins with the name of a host or VM: without that name at its own beginning."""
         return self.message.removeprefix(f"{name}: ")
 
 

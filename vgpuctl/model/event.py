@@ -93,5 +93,11 @@ class PrunedEvents:
 
 
 def _change(before: Value, after: Value) -> str:
-    shown = [", ".join(one) if isinstance(one, list) else str(one) for one in (before, after) if one is not None]
-    return f"{shown[0]} → nothing" if after is None and shown else " → ".join(shown)
+    was, now = (_shown(one) for one in (before, after))
+    if before is None or was == now:
+        return now
+    return f"{was} → {now}"
+
+
+def _shown(value: Value) -> str:
+    return (", ".join(value) if isinstance(value, list) else str("" if value is None else value)) or "nothing"

@@ -87,7 +87,7 @@ def test_a_host_is_planned_drained_kept_empty_and_taken_back(operator: Operator)
 
     partial = operator.is_refused("drain-host", HOST, "--reason", "new disks", *NOW)
     assert partial["reference"] == "partial-failure"
-    assert "acme.bound: acme.bound cannot move: it was created for host sim-001" in partial["context"]
+    assert "acme.bound: cannot move: it was created for host sim-001" in partial["context"]
     assert _states(operator) == {
         "high": ("sim-002", "running"), "low": ("sim-002", "running"), "bound": (HOST, "running"),
     }  # fmt: skip

@@ -106,7 +106,7 @@ def _plan(services: Services, vm: Vm, options: DrainOptions, search: MoveSearch 
         plan = plan_move(services, vm, search=search)
     except VgpuctlError as error:
         verdict = Verdict.STOP if options.stops and vm.state is VmState.RUNNING else Verdict.STAY
-        return Drained(vm.label, verdict, reason=error.message)
+        return Drained(vm.label, verdict, reason=error.said_of(vm.label))
     return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage)
 
 
@@ -117,9 +117,9 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
     try:
         plan = move_vm(services, vm, timeout_s=options.timeout_s, reason=f"{vm.host} is drained: {reason}")
     except VgpuctlError as error:
-        services.say(f"{vm.label} cannot move: {error.message}")
+        services.say(f"{vm.label}: {error.said_of(vm.label)}")
         if vm.state is not VmState.RUNNING or not options.stops:
-            return Drained(vm.label, Verdict.STAY, reason=error.message, outcome="left")
+            return Drained(vm.label, Verdict.STAY, reason=error.said_of(vm.label), outcome="left")
         return _stop(services, vm, options, reason, error)
     return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage, outcome="moved")
 
@@ -131,8 +131,8 @@ def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: V
     try:
         stop_vm(services, now, hold=Hold.KEEP, timeout_s=options.timeout_s, problem=problem)
     except VgpuctlError as error:
-        return Drained(vm.label, Verdict.STOP, reason=why.message, outcome=f"failed: {error.message}")
-    return Drained(vm.label, Verdict.STOP, reason=why.message, outcome="stopped")
+        return Drained(vm.label, Verdict.STOP, reason=why.said_of(vm.label), outcome=f"failed: {error.message}")
+    return Drained(vm.label, Verdict.STOP, reason=why.said_of(vm.label), outcome="stopped")
 
 
 def move_promise(services: Services, reservation: Reservation, *, dry_run: bool) -> Drained:

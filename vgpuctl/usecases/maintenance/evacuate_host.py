@@ -49,9 +49,9 @@ def _plan(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> Dra
     try:
         plan = _plan_one(services, vm, data, search)
     except DataLost as error:
-        return Drained(vm.label, Verdict.LOST, reason=error.message)
+        return Drained(vm.label, Verdict.LOST, reason=error.said_of(vm.label))
     except VgpuctlError as error:
-        return Drained(vm.label, Verdict.STAY, reason=error.message)
+        return Drained(vm.label, Verdict.STAY, reason=error.said_of(vm.label))
     return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage)
 
 
@@ -76,9 +76,9 @@ def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Draine
             restore_kept(services, moved)
     except DataLost as error:
         _give_up(services, vm, error.message)
-        return Drained(vm.label, Verdict.LOST, reason=error.message, outcome="lost")
+        return Drained(vm.label, Verdict.LOST, reason=error.said_of(vm.label), outcome="lost")
     except VgpuctlError as error:
-        return Drained(vm.label, Verdict.STAY, reason=error.message, outcome="left")
+        return Drained(vm.label, Verdict.STAY, reason=error.said_of(vm.label), outcome="left")
     services.say(f"{vm.label}: {'runs' if vm.state is VmState.RUNNING else 'stopped'} on {moved.host}")
     return Drained(vm.label, Verdict.MOVE, moved.host, plan.storage, outcome="moved")
 

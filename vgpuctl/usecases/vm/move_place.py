@@ -32,18 +32,18 @@ def refuse_staying(services: Services, vm: Vm) -> None:
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
     if vm.is_adopted:
         raise StateError(
-            f"{vm.label} cannot move: its domain {vm.domain_name} is adopted, and vgpuctl never writes its definition",
+            f"{vm.label}: cannot move: its domain {vm.domain_name} is adopted, and vgpuctl never writes its definition",
             hint="stop it, or move it by hand and adopt it again",
         )
     if vm.request.host is not None:
         raise StateError(
-            f"{vm.label} cannot move: it was created for host {vm.request.host}",
+            f"{vm.label}: cannot move: it was created for host {vm.request.host}",
             hint="stop it, or delete it and create it without --host",
         )
     attachment = attachment_of(services, vm)
     if attachment is not None and attachment.network.request.host is not None:
         raise StateError(
-            f"{vm.label} cannot move: its network {attachment.network.label} is on {vm.host} alone",
+            f"{vm.label}: cannot move: its network {attachment.network.label} is on {vm.host} alone",
             hint="stop it; a network with --backend ovn reaches every host",
         )
 

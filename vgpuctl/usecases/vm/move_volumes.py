@@ -50,7 +50,7 @@ def recorded_volumes(services: Services, source: HostSession, vm: Vm) -> list[tu
         fact = here.find_volume(volume.pool, volume.name)
         if fact is None or not is_recorded(fact, volume):
             raise StateError(
-                f"{vm.label} cannot move: {volume} is not there as it was made", hint="see docs/volumes.md"
+                f"{vm.label}: cannot move: {volume} is not there as it was made", hint="see docs/volumes.md"
             )
         found.append((volume, fact))
     return found
@@ -79,7 +79,7 @@ def plan_volumes(
             base = images.base
             if base is None or base.path != fact.backing_path:
                 raise StateError(
-                    f"{moved.label} cannot move: its disk is an overlay on {fact.backing_path}, and {target.name} has"
+                    f"{moved.label}: cannot move: its disk is an overlay on {fact.backing_path}, and {target.name} has"
                     f" the image at {base.path if base is not None else 'no known path'}",
                     hint="put the image at the same path on both hosts, or flatten the disk with `virsh blockpull`",
                 )

@@ -56,6 +56,10 @@ class VgpuctlError(Exception):
         """The message for a line that begins with the name of a host or VM: without that name at its own beginning."""
         return self.message.removeprefix(f"{name}: ")
 
+    def line_of(self, name: str) -> str:
+        """The message as a line that begins with the name of a host or VM, once."""
+        return f"{name}: {self.said_of(name)}"
+
 
 class UsageError(VgpuctlError):
     """An option or a specification has a value that cannot be used."""

@@ -114,6 +114,9 @@ def test_power_goes_and_comes_back_as_a_cold_start(healthy: lab.LabFolder) -> No
     assert state(healthy) == "off"
     with pytest.raises(HostUnreachable):
         facts(healthy)
+    said: list[str] = []
+    lab.simulated.up(1, folder=healthy, say=said.append)
+    assert said[-1].startswith(f"{NAME} without power:"), said
     lab.faults.clear(NAME, folder=healthy)
     assert (state(healthy), lab.faults.active(NAME, folder=healthy)) == ("up", [])
     assert facts(healthy).gpus[0].vfs == ()

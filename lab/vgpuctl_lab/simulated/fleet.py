@@ -17,6 +17,7 @@ from typing import Any
 
 from vgpuctl.errors import LabError, UsageError
 from vgpuctl.model import mig_space
+from vgpuctl.model.plural import counted
 from vgpuctl_lab.folder import LabFolder, default_folder, write_private
 from vgpuctl_lab.identity import ensure_key
 from vgpuctl_lab.process import checked, needed_program
@@ -128,8 +129,12 @@ def up(
                 _end_processes(lab)
             raise
         _write_inventory(lab)
-        tell(f"{hosts} hosts up ({time.monotonic() - began:.1f} s)")
-    return [host for host in status(folder=folder) if host.name in wanted]
+    found = [host for host in status(folder=folder) if host.name in wanted]
+    off = [host.name for host in found if host.state == "off"]
+    tell(f"{counted(len(found) - len(off), 'host')} up ({time.monotonic() - began:.1f} s)")
+    if off:
+        tell(f"{', '.join(off)} without power: `vgpuctl lab fault HOST power-off --clear` ends that")
+    return found
 
 
 def down(hosts: Sequence[str] = (), *, folder: LabFolder | None = None) -> list[str]:

@@ -43,7 +43,7 @@ def command(
         from vgpuctl.cli.host.prepare_output import prepare_and_print
 
         return prepare_and_print(script=script, as_json=as_json, **where)
-    from vgpuctl.cli.support.layout_output import RunDisplay, error_object, failure_text, plan_object
+    from vgpuctl.cli.support.layout_output import RunDisplay, error_object, plan_object
     from vgpuctl.cli.support.services import report_hosts, services
     from vgpuctl.usecases.host.check_hosts import check_hosts
 
@@ -78,7 +78,7 @@ def command(
             if result.value is not None:
                 _print_host(result.value, diff=diff)
             elif result.error is not None:
-                print_line(failure_text(result.name, result.error))
+                print_line(result.error.line_of(result.name))
     failures = [(result.name, result.error) for result in found if result.error is not None]
     report_hosts(failures, fine=len(checked), what="did not answer")
     return int(any(one.has_drifted or not one.is_healthy for one in checked))

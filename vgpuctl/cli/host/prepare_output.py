@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from vgpuctl.cli.support.layout_output import RunDisplay, error_object, failure_text
+from vgpuctl.cli.support.layout_output import RunDisplay, error_object
 from vgpuctl.cli.support.output import Styled, plain, print_json, print_line, say
 from vgpuctl.cli.support.services import report_hosts, services
 from vgpuctl.model.plural import counted
@@ -51,7 +51,7 @@ def _print_findings(found: "Sequence[HostResult[PreparedHost]]") -> None:
         host = result.value
         if host is None:
             if result.error is not None:
-                print_line(failure_text(result.name, result.error))
+                print_line(result.error.line_of(result.name))
             continue
         lacks = sum(str(finding.severity) == "error" for finding in host.findings)
         state = "ready" if host.is_ready else f"lacks {counted(lacks, 'thing')}"

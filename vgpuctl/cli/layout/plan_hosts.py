@@ -23,7 +23,7 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
 
     Every host is read now; nothing is written.
     """
-    from vgpuctl.cli.support.layout_output import RunDisplay, error_object, failure_text, plan_object
+    from vgpuctl.cli.support.layout_output import RunDisplay, error_object, plan_object
     from vgpuctl.cli.support.services import report_hosts, services
     from vgpuctl.usecases.layout.plan_hosts import declared_layouts, plan_hosts
 
@@ -47,7 +47,7 @@ def command(diff: bool, as_json: bool, **where: Any) -> None:
             if result.value is not None:
                 _print_plan(result.name, result.value.plan, diff=diff)
             elif result.error is not None:
-                print_line(failure_text(result.name, result.error))
+                print_line(result.error.line_of(result.name))
     failures = [(result.name, result.error) for result in found if result.error is not None]
     report_hosts(failures, fine=len(found) - len(failures), what="did not answer")
 

@@ -61,7 +61,7 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
             [(one.garbage.host, one.garbage.kind, one.garbage.name, one.garbage.why, one.outcome) for one in outcomes],
             empty="there is nothing that the store does not know",
         )
-    failed = [f"{host}: {error.message}" for host, error in search.failures]
+    failed = [error.line_of(host) for host, error in search.failures]
     failed += [f"{one.garbage.host}: {one.outcome}" for one in outcomes if one.outcome.startswith("failed")]
     if failed:
         raise PartialFailure(

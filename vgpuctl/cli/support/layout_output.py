@@ -167,11 +167,6 @@ def error_object(error: VgpuctlError | None) -> dict[str, Any] | None:
     }
 
 
-def failure_text(host: str, error: VgpuctlError) -> str:
-    """A host's failure in one line; most messages begin with the host themselves."""
-    return error.message if error.message.startswith(f"{host}: ") else f"{host}: {error.message}"
-
-
 def applied_object(done: AppliedHost) -> dict[str, Any]:
     """A host's run as --json has it."""
     return {

@@ -100,8 +100,5 @@ def _raise_together(failures: Sequence[tuple[str, VgpuctlError]], what: str, *, 
         kind = HostError
     raise kind(
         f"{len(failures)} of {counted(len(failures) + others, 'host')} {what}",
-        context=[
-            f"{name}: {error.said_of(name)}" + (f" (hint: {error.hint})" if error.hint else "")
-            for name, error in failures
-        ],
+        context=[error.line_of(name) + (f" (hint: {error.hint})" if error.hint else "") for name, error in failures],
     )

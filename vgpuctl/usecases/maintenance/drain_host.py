@@ -117,7 +117,7 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
     try:
         plan = move_vm(services, vm, timeout_s=options.timeout_s, reason=f"{vm.host} is drained: {reason}")
     except VgpuctlError as error:
-        services.say(f"{vm.label}: {error.said_of(vm.label)}")
+        services.say(error.line_of(vm.label))
         if vm.state is not VmState.RUNNING or not options.stops:
             return Drained(vm.label, Verdict.STAY, reason=error.said_of(vm.label), outcome="left")
         return _stop(services, vm, options, reason, error)

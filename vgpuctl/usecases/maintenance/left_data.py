@@ -56,7 +56,7 @@ class LeftData:
                 host, error = next(iter(self.silent.items()))
                 raise StateError(
                     f"its {volume.kind} {volume.name} is on no host that answers;"
-                    f" {counted(len(self.silent), 'host')} did not, so it may not be lost: {host}: {error.message}",
+                    f" {counted(len(self.silent), 'host')} did not, so it may not be lost: {error.line_of(host)}",
                     hint=f"give the command again when they answer; `vgpuctl forget-host {vm.host}` gives the VM up",
                 )
             raise DataLost(f"its {volume.kind} was on {vm.host} itself: no other host has volume {volume.name}")

@@ -71,7 +71,7 @@ def reserve(
                 after = values_of(made)
                 session.add_event(EventKind.RESERVATION_CREATED, label, tenant=tenant, host=made.host, after=after)
         except ConcurrentChange as error:
-            services.say(f"{placement.host}: {error.message}; looking again")
+            services.say(f"{error.line_of(placement.host)}; looking again")
             continue
         return made, True
     raise ConcurrentChange(f"no place for reservation {name} held in {TRIES} tries", hint="try again")

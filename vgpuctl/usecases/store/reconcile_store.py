@@ -257,7 +257,7 @@ def _forget(services: Services, names: Sequence[str], comparison: Reconciliation
         if open_[name].kind is DiscrepancyKind.MISSING_VM and comparison.failures:
             raise StateError(
                 f"{name} may be on a host that did not answer",
-                context=[f"{host}: {error.said_of(host)}" for host, error in comparison.failures],
+                context=[error.line_of(host) for host, error in comparison.failures],
                 hint="repair the host; `--accept HOST` says that it is gone for good",
             )
     with services.store.transaction() as session:
@@ -290,7 +290,7 @@ def _lift(services: Services, found: Reconciliation, domains: _Domains) -> None:
     """Note what libvirt says of VMs that were being created or deleted, drop the journal, and lift the mark."""
     with services.store.reading() as session:
         _require_mark(session)
-    left = [f"{name}: {error.said_of(name)}" for name, error in found.failures]
+    left = [error.line_of(name) for name, error in found.failures]
     left += [f"{one.name}: {one.found}: {one.todo}" for one in found.open]
     if left:
         raise StateError(

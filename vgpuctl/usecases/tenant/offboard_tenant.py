@@ -125,7 +125,7 @@ def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tupl
             left += [f"{what} on {name}" for what in _left_on(services, name, tenant, had)]
         except VgpuctlError as error:
             services.forget_host(name)
-            silent.append(f"{name}: {error.message}")
+            silent.append(error.line_of(name))
         else:
             asked.append(name)
     if left:

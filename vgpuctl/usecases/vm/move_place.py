@@ -130,7 +130,7 @@ def _of_all(vm: Vm, refused: dict[str, VgpuctlError], full: NoCapacity) -> Vgpuc
         return next(iter(refused.values()))
     return NoCapacity(
         f"none of {len(refused)} hosts can take {vm.label}",
-        context=[f"{host}: {error.message}" for host, error in refused.items()],
+        context=[error.line_of(host) for host, error in refused.items()],
         hint=next(iter(refused.values())).hint,
     )
 

@@ -70,7 +70,12 @@ def test_changes_are_told_in_words(store: Store) -> None:
             after={"state": "stopped", "problem": "none", "host": None, "hosts": []},
         )
         (event,) = session.events(1)
-    assert event.changes == ["state: running → stopped", "host: gpu1 → nothing", "hosts: a, b → ", "problem: none"]
+    assert event.changes == [
+        "state: running → stopped",
+        "host: gpu1 → nothing",
+        "hosts: a, b → nothing",
+        "problem: none",
+    ]
 
 
 def test_old_events_are_pruned_and_that_is_an_event(filled: Store) -> None:

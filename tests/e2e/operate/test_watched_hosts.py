@@ -3,10 +3,11 @@
 
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -31,14 +32,27 @@ def operator(fleet_operator: Operator) -> Iterator[Operator]:
 
 @contextmanager
 def controller(operator: Operator) -> Iterator["subprocess.Popen[str]"]:
-    with operator.start("controller", "--interval", "1") as process:
+    """A controller while the block runs. An error in the block has the last events and the controller's log as notes."""
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        operator.start("-vv", "controller", "--interval", "1", stderr=log) as process,
+    ):
         try:
             yield process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            _out, err = process.communicate(timeout=60)
+        except BaseException as error:
+            error.add_note(operator.does("list-events", "--limit", "40").out)
+            error.add_note(_ended(process, log)[-20_000:])
+            raise
+        err = _ended(process, log)
         assert process.returncode in (0, -9), err
         assert "Traceback" not in err
+
+
+def _ended(process: "subprocess.Popen[str]", log: IO[str]) -> str:
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=60)
+    log.seek(0)
+    return log.read()
 
 
 @pytest.fixture(scope="module")

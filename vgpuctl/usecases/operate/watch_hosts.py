@@ -21,6 +21,7 @@ from vgpuctl.errors import (
     AgentBroken,
     AgentProblem,
     CommandTimedOut,
+    GuestError,
     HostError,
     InventoryError,
     LibvirtMissing,
@@ -196,7 +197,7 @@ class _HostWatch:
     def is_silent(self) -> bool:
         """True once for each question that has been without an answer for too long.
 
-        A host that needed long for its last answer may need twice as long for this one.
+        A host that needed long for its last reading may need twice as long for this one.
         """
         asked_at = self._asked_at
         return asked_at is not None and not self._is_told and time.monotonic() - asked_at > self._limit_s
@@ -218,7 +219,10 @@ class _HostWatch:
             began = self._asked_at = time.monotonic()
             self._is_told = False
             seen = self._look()
-            self._took_s = 0.0 if seen.errors else time.monotonic() - began
+            if seen.facts is not None:
+                self._took_s = time.monotonic() - began
+            elif any(_is_of_whole_host(error) for error in seen.errors):
+                self._took_s = 0.0
             self._asked_at = None
             self._sightings.put(seen)
             if seen.recorded.wait(LOOK_S) and self._may_have_lost(seen):
@@ -238,32 +242,32 @@ class _HostWatch:
         self._brought_back = bring_back(self._services, self._name, self._stop)
 
     def _look(self) -> Sighting:
-        """Ask the host; a connection that has ended is opened again once, before its end counts as no answer."""
-        had_connection = self._session is not None
-        seen = self._ask()
-        if not seen.errors:
-            return seen
-        self._let_go(seen.errors)
-        if had_connection and not self._is_ended:
-            seen = self._ask()
-            if seen.errors:
-                self._let_go(seen.errors)
-        return seen
-
-    def _ask(self) -> Sighting:
         errors: list[VgpuctlError] = []
         asked_at = time.monotonic()
         facts, domains, layout, health, policy = None, None, None, None, None
         # Due at this look rather than at the next.
         if self._read_at is None or asked_at - self._read_at > READ_S - LOOK_S / 2:
-            facts, health = _attempt(self._read, self._name, errors) or (None, None)
+            facts, health = self._answer(self._read, errors, was_open=self._session is not None) or (None, None)
         if facts is not None:
             with contextlib.suppress(InventoryError):  # The commands of the operator report it.
                 layout = layout_differences(self._services, self._name, facts)
                 policy = self._services.inventory.health_policy(self._name)
         if not any(_is_of_whole_host(error) for error in errors):
-            domains = _attempt(self._domains, self._name, errors)
+            domains = self._answer(self._domains, errors, was_open=self._watched is not None)
         return Sighting(self._name, asked_at, facts, domains, tuple(errors), layout, health, policy)
+
+    def _answer(self, work: Callable[[], Answer], errors: list[VgpuctlError], *, was_open: bool) -> Answer | None:
+        """Ask the host. A connection that was open and has ended is opened again once before that counts."""
+        for is_last in (not was_open, True):
+            problems: list[VgpuctlError] = []
+            answer = _attempt(work, self._name, problems)
+            if not problems:
+                return answer
+            self._let_go(problems[0])
+            if is_last or self._is_ended:
+                break
+        errors.extend(problems)
+        return None
 
     def _read(self) -> tuple[HostFacts, HostHealth]:
         agent = self._open().agent
@@ -285,12 +289,16 @@ class _HostWatch:
             self._session = self._services.host(self._name).beside()
         return self._session
 
-    def _let_go(self, errors: Sequence[VgpuctlError] = ()) -> None:
-        """End the session, and after errors of the whole host the connection, which commands share."""
-        session, self._session, self._watched = self._session, None, None
-        if session is not None:
+    def _let_go(self, error: VgpuctlError | None = None) -> None:
+        """End the session. After an error: no more than what failed, or the connection, which commands share."""
+        self._watched = None
+        if self._session is not None:
+            if isinstance(error, LibvirtMissing | GuestError):
+                self._session.let_go_of_libvirt()
+                return
+            session, self._session = self._session, None
             session.let_go()
-        if any(_is_of_whole_host(error) for error in errors):
+        if error is not None and _is_of_whole_host(error):
             self._services.forget_host(self._name)
 
 

@@ -39,6 +39,8 @@ class HostSession:
         self._agent: AgentClient | None = None
         self._hypervisor: Hypervisor | None = None
         self._opened = contextlib.ExitStack()
+        self._opened_libvirt = contextlib.ExitStack()
+        self._killed: set[str] = set()
         self._lock = threading.Lock()
 
     @property
@@ -55,16 +57,18 @@ class HostSession:
         """libvirt on this host, through the same connection, opened on first use and after libvirtd was restarted."""
         with self._lock:
             if self._hypervisor is not None and not self._hypervisor.is_alive:
-                self._hypervisor = None
+                self._forget_hypervisor()
             if self._hypervisor is None:
-                uri = self._opened.enter_context(self.connection.libvirt_uri())
-                self._hypervisor = self._opened.enter_context(self._open_hypervisor(uri, self.name))
+                with contextlib.ExitStack() as opening:
+                    uri = opening.enter_context(self.connection.libvirt_uri())
+                    self._hypervisor = opening.enter_context(self._open_hypervisor(uri, self.name))
+                    self._opened_libvirt.enter_context(opening.pop_all())
             return self._hypervisor
 
     @property
     def killed(self) -> "set[str]":
-        """UUIDs of the domains that were killed over this connection."""
-        return self._hypervisor.killed if self._hypervisor is not None else set()
+        """UUIDs of the domains that were killed over this connection, or before libvirt was opened again."""
+        return self._killed if self._hypervisor is None else self._killed | self._hypervisor.killed
 
     def beside(self) -> "HostSession":
         """Another agent and another way to libvirt over the same SSH connection, which never wait for these."""
@@ -72,16 +76,29 @@ class HostSession:
 
     def let_go(self) -> None:
         """End agent and libvirt, and leave the connection open. A session that is used again is opened again."""
+        self.let_go_of_libvirt()
         with self._lock:
             opened, self._opened = self._opened, contextlib.ExitStack()
-            self._agent = self._hypervisor = None
+            self._agent = None
         opened.close()
+
+    def let_go_of_libvirt(self) -> None:
+        """End libvirt alone. It is opened again when it is used again."""
+        with self._lock:
+            opened, self._opened_libvirt = self._opened_libvirt, contextlib.ExitStack()
+            self._forget_hypervisor()
+        opened.close()
+
+    def _forget_hypervisor(self) -> None:
+        self._killed = self.killed
+        self._hypervisor = None
 
     def close(self) -> None:
         """End agent, libvirt and the connection."""
         with contextlib.ExitStack() as closing:
             closing.callback(self.connection.close)
             closing.callback(self._opened.close)
+            closing.callback(self._opened_libvirt.close)
 
 
 class Services:

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the watch asks a host again, and what it keeps, when a part of the host gives no answer."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.fleet_factory import host_facts
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.health import HostHealth
+from vgpuctl.errors import AgentBroken, HostUnreachable, LibvirtMissing, VgpuctlError
+from vgpuctl.store.store import open_store
+from vgpuctl.usecases.operate import watch_hosts
+from vgpuctl.usecases.operate.watch_hosts import watching
+from vgpuctl.usecases.support.observations import ObservedHost, observed_hosts
+from vgpuctl.usecases.support.services import HostSession, Services
+
+HOST = "gpu1"
+LOOKS = 6
+
+
+class _Host:
+    """A host that counts what it is asked. agent, libvirt: the error of all answers, None while it answers."""
+
+    is_alive = True
+
+    def __init__(self) -> None:
+        self.readings = self.logins = self.tunnels = self.tries = 0
+        self.agent: VgpuctlError | None = None
+        self.libvirt: VgpuctlError | None = None
+        self.killed: set[str] = set()
+
+    def session(self, _inventory: object, name: str) -> HostSession:
+        self.logins += 1
+        line: Any = self
+        return HostSession(name, line, lambda _line: line, self._open_libvirt)
+
+    @contextlib.contextmanager
+    def libvirt_uri(self) -> Iterator[str]:
+        self.tunnels += 1
+        try:
+            yield "test:///default"
+        finally:
+            self.tunnels -= 1
+
+    @contextlib.contextmanager
+    def _open_libvirt(self, _uri: str, _host: str) -> Iterator[Any]:
+        self.states()
+        yield self
+
+    def states(self) -> dict[str, Any]:
+        self.tries += 1
+        if self.libvirt is not None:
+            raise self.libvirt
+        return {}
+
+    def call_on_change(self, _call: Callable[[], None]) -> None:
+        """Nothing changes here."""
+
+    def facts_and_health(self) -> tuple[HostFacts, HostHealth]:
+        self.readings += 1
+        if self.agent is not None:
+            raise self.agent
+        facts = host_facts([])
+        return facts, HostHealth(facts.boot_id, ())
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.fixture
+def there() -> _Host:
+    return _Host()
+
+
+@pytest.fixture
+def services(there: _Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+    """Of an inventory with one host, which is looked at 50 times a second and read once in READ_S."""
+    for name in ("LOOK_S", "_PAUSE_S", "RECORD_S"):
+        monkeypatch.setattr(watch_hosts, name, 0.02)
+    monkeypatch.setattr(watch_hosts, "layout_differences", lambda *_: ())
+    monkeypatch.setattr(watch_hosts, "bring_back", lambda *_: None)
+    inventory: Any = type("Inventory", (), {"select": lambda *_: [HOST], "health_policy": lambda *_: None})()
+    unused: Any = None
+    with Services(
+        load_inventory=lambda: inventory,
+        open_store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),
+        store_place=unused,
+        open_session=there.session,
+        open_northbound=None,
+        open_authority=unused,
+        limit=None,
+        forks=1,
+        say=lambda _text: None,
+    ) as opened:
+        yield opened
+
+
+def _soon(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def _seen(services: Services) -> ObservedHost:
+    with services.store.reading() as session:
+        return observed_hosts(session)[HOST]
+
+
+def test_a_host_is_read_once_while_only_its_libvirt_is_away(services: Services, there: _Host) -> None:
+    there.libvirt = LibvirtMissing("libvirtd is not up yet")
+    with watching(services, threading.Event()):
+        _soon(lambda: there.tries >= LOOKS)
+        assert (there.readings, there.logins) == (1, 1)
+        _soon(lambda: _seen(services).libvirt.problem is not None)
+        assert _seen(services).state == "up"
+        there.libvirt = None
+        _soon(lambda: _seen(services).libvirt.problem is None)
+    assert (there.readings, there.logins) == (1, 1)
+    assert there.tunnels == 0, "what was opened for libvirt is closed"
+
+
+def test_libvirt_is_asked_while_the_agent_gives_no_answer(services: Services, there: _Host) -> None:
+    there.agent = AgentBroken("it wrote something else")
+    with watching(services, threading.Event()):
+        _soon(lambda: there.readings >= LOOKS)
+    assert there.tries > 0
+    assert there.logins == 1, "the connection stays"
+
+
+def test_a_host_without_any_answer_is_connected_again(services: Services, there: _Host) -> None:
+    there.agent = HostUnreachable("it was reset")
+    with watching(services, threading.Event()):
+        _soon(lambda: there.logins >= LOOKS)
+    assert there.tries == 0
+    assert _seen(services).state == "unreachable"
+
+
+def test_a_kill_is_remembered_when_libvirt_is_opened_again(there: _Host) -> None:
+    session = there.session(None, HOST)
+    session.hypervisor.killed.add("5b1c")
+    session.let_go_of_libvirt()
+    there.killed = set()
+    assert session.killed == {"5b1c"}
+    assert session.hypervisor.killed == set()
+    assert session.killed == {"5b1c"}

@@ -27,8 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 _KERNEL_HOST_LIMIT_S = 1500
 # The first groups of the workers, in this order. The second emulated host needs what the start of the first one
-# builds, so its worker first does the tests of a file.
-_FIRST = ("kernel host, tests/e2e", "tests/e2e/host/test_failing_hosts.py", "kernel host, tests/lab")
+# builds, so the two other workers first do the tests of a file each.
+_FIRST = (
+    "kernel host, tests/e2e",
+    "tests/e2e/host/test_failing_hosts.py",
+    "tests/e2e/operate/test_interrupted.py",
+    "kernel host, tests/lab",
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook

@@ -32,7 +32,7 @@ def operator(fleet_operator: Operator) -> Iterator[Operator]:
 
 @contextmanager
 def controller(operator: Operator) -> Iterator["subprocess.Popen[str]"]:
-    """A controller while the block runs. An error in the block has the last events and the controller's log as notes."""
+    """A controller while the block runs. An error in it has the last events and the controller's log as notes."""
     with (
         tempfile.TemporaryFile("w+") as log,
         operator.start("-vv", "controller", "--interval", "1", stderr=log) as process,

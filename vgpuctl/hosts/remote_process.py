@@ -12,6 +12,7 @@ from vgpuctl.errors import CommandFailed, CommandTimedOut, HostError, TooMuchOut
 from vgpuctl.hosts import become
 from vgpuctl.hosts.bounds import LONGEST_LINE, MOST_OUTPUT, KeptErrors
 from vgpuctl.hosts.python_check import is_python, python_failure
+from vgpuctl.hosts.readiness import Readiness
 from vgpuctl.hosts.time_limit import TimeLimit
 from vgpuctl.model.host_target import HostTarget
 
@@ -24,8 +25,10 @@ _SLICE_S = 0.1
 _SHOWN_COMMAND = 80
 _SLICE_SENDING_S = 0.01
 _CUT_OFF_TRIES = 50
-# A process that ended while a child of its own still holds stdout: sshd sends no end of file.
+# A process that ended while a child of its own still holds stdout: sshd sends no end of file. Its output has ended
+# after this long and so many looks: a machine under load gives the transport's thread no time to pass on what came.
 _SILENCE_AFTER_EXIT_S = 1.0
+_SILENT_LOOKS = 3
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,9 @@ class RemoteProcess:
         self._stderr = KeptErrors()
         self._has_ended_output = False
         self._has_no_end = False
-        self._last_received = time.monotonic()
+        self._silent_looks = 0
+        self._silent_since = 0.0
+        self._readiness: Readiness | None = None
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -175,7 +180,10 @@ class RemoteProcess:
 
     def fileno(self) -> int:
         """File descriptor that polls readable when `take` has something to give, or the end to tell."""
-        return int(self._channel.fileno())
+        if self._readiness is None:
+            self._readiness = Readiness()
+            self._channel.in_buffer.set_event(self._readiness)
+        return self._readiness.fileno()
 
     def finish(self, timeout_s: float = 5.0) -> CompletedCommand:
         """Wait for the end of a command whose output has ended; stdout is what was not read yet.
@@ -220,6 +228,8 @@ class RemoteProcess:
         except (OSError, EOFError):
             pass  # The connection is gone, and the stream with it.
         finally:
+            if self._readiness is not None:
+                self._readiness.close()
             self._owner.release()
 
     def _name(self) -> str:
@@ -252,6 +262,8 @@ class RemoteProcess:
 
     def _receive(self, wait_s: float) -> None:
         """Take what stdout has, waiting up to `wait_s` for it, and what stderr has."""
+        # Asked before the look: what the process wrote before it ended can come between the look and the question.
+        has_exited = self._channel.exit_status_ready()
         try:
             self._channel.settimeout(wait_s)
             data = self._channel.recv(_CHUNK)
@@ -259,14 +271,21 @@ class RemoteProcess:
             data = None
         if data:
             self._stdout += data
-        has_more = self._receive_stderr() or bool(data)
-        now = time.monotonic()
-        if has_more:
-            self._last_received = now
-        is_silent = now - self._last_received > _SILENCE_AFTER_EXIT_S
-        if data == b"" or (is_silent and self._channel.exit_status_ready()):
+        is_silent = not self._receive_stderr() and not data
+        if data == b"" or self._has_fallen_silent(is_silent=has_exited and is_silent):
             self._has_ended_output = True
             self._has_no_end = data == b"" and not self._channel.eof_received
+
+    def _has_fallen_silent(self, *, is_silent: bool) -> bool:
+        """Count a look at a process that has exited; True after enough of them without any output."""
+        now = time.monotonic()
+        if not is_silent:
+            self._silent_looks = 0
+            return False
+        if self._silent_looks == 0:
+            self._silent_since = now
+        self._silent_looks += 1
+        return self._silent_looks >= _SILENT_LOOKS and now - self._silent_since > _SILENCE_AFTER_EXIT_S
 
     def _receive_stderr(self) -> bool:
         has_received = False

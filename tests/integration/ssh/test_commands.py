@@ -2,6 +2,7 @@
 """Commands, streams and files over one connection to a real sshd."""
 
 import os
+import select
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from tests.sshd_fixture import LoopbackSshd
@@ -73,6 +75,24 @@ def test_a_child_left_in_the_background_does_not_hold_the_command(connection: Co
     os.kill(int(completed.stdout), signal.SIGKILL)
 
 
+def test_output_that_comes_just_before_the_exit_status_is_not_lost(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The machine is busy: output and exit status come between the look for one and the question for the other.
+    monkeypatch.setattr(paramiko.Channel, "exit_status_ready", lambda channel: channel.status_event.wait(5))
+    completed = connection.run(["sh", "-c", "sleep 1.3; echo late"], timeout_s=20)
+    assert (completed.exit_status, completed.stdout) == (0, b"late\n")
+
+
+def test_a_stream_that_is_closed_while_it_sends_costs_no_connection(connection: Connection) -> None:
+    for _ in range(40):
+        process = connection.open_process(["sh", "-c", "while :; do echo x; done"])
+        select.select([process.fileno()], [], [], 5)
+        process.take()
+        process.close()
+    assert connection.statistics.read().logins == 1
+
+
 def test_twenty_commands_run_at_once_over_one_login(sshd: LoopbackSshd, connection: Connection) -> None:
     def ask(number: int) -> bytes:
         return connection.run(["sh", "-c", f"sleep 0.1; echo {number}"], timeout_s=20).stdout
@@ -95,18 +115,20 @@ def test_statistics_count_bytes_and_round_trips(connection: Connection) -> None:
 
 
 def test_a_command_over_its_time_is_ended_on_the_host(connection: Connection, tmp_path: Path) -> None:
+    connection.open()
     pid_file = tmp_path / "pid"
-    with pytest.raises(CommandTimedOut, match=r"did not answer within 1 s; it was ended on the host") as caught:
-        connection.run(["sh", "-c", f"echo $$ > {pid_file}; echo busy >&2; sleep 60; true"], timeout_s=1.0)
+    with pytest.raises(CommandTimedOut, match=r"did not answer within 2 s; it was ended on the host") as caught:
+        connection.run(["sh", "-c", f"echo $$ > {pid_file}; echo busy >&2; sleep 60; true"], timeout_s=2.0)
     assert caught.value.context == ("busy",)
     wait_until(lambda: not is_running(int(pid_file.read_text())))
 
 
 def test_a_command_that_ignores_sigterm_is_killed(connection: Connection, tmp_path: Path) -> None:
+    connection.open()
     pid_file = tmp_path / "pid"
     script = f"trap '' TERM; echo $$ > {pid_file}; while :; do sleep 0.2; done"
     with pytest.raises(CommandTimedOut, match="it was ended on the host"):
-        connection.run(["sh", "-c", script], timeout_s=1.0)
+        connection.run(["sh", "-c", script], timeout_s=2.0)
     wait_until(lambda: not is_running(int(pid_file.read_text())))
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Controllers and the hosts that each of them has claimed.
 
-A controller lives while its `beat` goes on. Whoever waits for it measures that with a clock of its own that never
-jumps, so neither the time of the store nor that of another machine says who is dead.
+A controller lives while its `beat` goes on. A controller that waits for the beat of another one measures with
+a clock of its own that never jumps. So neither the time of the store nor that of another machine says who is dead.
 """
 
 from collections.abc import Collection

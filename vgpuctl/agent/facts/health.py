@@ -161,7 +161,7 @@ def _ask_nvml(host: Host) -> Tuple[Dict[str, GpuHealth], Optional[str]]:
                 device = library.nvmlDeviceGetHandleByIndex(index)
                 address = normalise_bus_id(text(library.nvmlDeviceGetPciInfo(device).busId) or "")
             except library.NVMLError:
-                # It is then missing among those found, and _with_nvml says so.
+                # The card is then missing among those found, and _with_nvml notes it as unread.
                 continue
             found[address] = _Questions(library, device, address).ask()
     return found, None

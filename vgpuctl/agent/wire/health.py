@@ -67,8 +67,8 @@ class GpuHealth:
     """The health of one GPU.
 
     kernel_ids: vendor and device id as the kernel read them when it found the card; config_ids: as the config space
-    has them now. volatile: memory errors since the driver was loaded; aggregate: in the card's life. nvml_state: `lost`
-    or `reset-required` when NVML says so. xids: of this boot, oldest first, as far back as the log goes.
+    has them now. volatile: memory errors since the driver was loaded; aggregate: in the card's life. nvml_state: NVML's
+    `lost` or `reset-required`. xids: of this boot, oldest first, as far back as the log goes.
     """
 
     address: str

@@ -21,8 +21,9 @@ from vgpuctl.cli.support.output import confirm, print_json, say
 def command(host: str, is_dead: bool, reason: str, plans: bool, yes: bool, as_json: bool, **where: Any) -> None:
     """Fence a dead host, then start its VMs on others with equal GPU shares, where their disks are on shared storage.
 
-    The host must be off: its `vgpu_fencing` command of the inventory says so, or --fenced does. A VM whose data was on
-    the host itself is reported as lost, and is not created again. The host is trusted again by `uncordon-host`.
+    The host must be off: vgpuctl runs its `vgpu_fencing` command of the inventory, or believes --fenced. A VM whose
+    data was on the host itself is reported as lost, and is not created again. The host is trusted again by
+    `uncordon-host`.
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.maintenance.evacuate_host import evacuate_host, plan_evacuation

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: bool, **where: Any) -> None:
     """Watch the hosts, start queued VMs when they fit, and stop VMs whose declared time (--for) is over.
 
-    It keeps one connection to each of its hosts and records within 30 seconds what changed on them: power, reboot,
-    libvirtd, VMs, shares, GPUs, layout, host key. Each change is an event.
+    It keeps one connection to each of its hosts and records within 30 seconds each change of their power, boot,
+    libvirtd, VMs, shares, GPUs and layout. Each change is an event.
 
     Several controllers may share one store: they divide the hosts, and take over those of a controller that ended
     within a minute. Each may be killed at any moment without loss.

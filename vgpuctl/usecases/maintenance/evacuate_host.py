@@ -35,7 +35,7 @@ def evacuate_host(services: Services, host: str, *, is_dead: bool, reason: str) 
     """Fence a host, then start its VMs elsewhere, those of the highest priority first.
 
     A VM that was stopped changes its host and stays stopped. One whose data was on the host's own storage is stopped
-    with a problem that says so, and holds no shares. Raises what `fence_host` raises.
+    with a problem that names the volume, and holds no shares. Raises what `fence_host` raises.
     """
     fence_host(services, host, is_dead=is_dead, reason=reason)
     vms, reservations = there_of(services, host)

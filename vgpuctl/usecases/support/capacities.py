@@ -81,7 +81,7 @@ def capacity_of(
 
 
 def rules_of(services: "Services", name: str) -> HostRules:
-    """The rules of one host by inventory and store, for a share that is not placed anew. Raises InventoryError."""
+    """Return one host's rules from inventory and store, for a share that keeps its place. Raises InventoryError."""
     with services.store.reading() as session:
         restrictions = tuple(session.restrictions())
     inventory = services.inventory

@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,23 @@ def need_simulated() -> None:
         pytest.skip(missing)
 
 
+@contextmanager
+def simulated_fleet(folder: Path, hosts: int, mix: str) -> Iterator[lab.LabFolder]:
+    """Simulated hosts below `folder` until the block ends."""
+    need_simulated()
+    made = lab.LabFolder(folder / "lab")
+    lab.simulated.up(hosts, mix=mix, folder=made)
+    try:
+        yield made
+    finally:
+        lab.simulated.down(folder=made)
+
+
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
     """Four hosts, one per way to share a card; the third has a second card for passthrough."""
-    need_simulated()
-    folder = lab.LabFolder(tmp_path_factory.mktemp("fleet") / "lab")
-    lab.simulated.up(4, mix=MIX, folder=folder)
-    yield folder
-    lab.simulated.down(folder=folder)
+    with simulated_fleet(tmp_path_factory.mktemp("fleet"), 4, MIX) as made:
+        yield made
 
 
 def machine(folder: lab.LabFolder, name: str) -> MachineFolder:

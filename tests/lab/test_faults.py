@@ -10,7 +10,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import need_simulated
+from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostUnreachable, UsageError, VgpuctlError
 from vgpuctl.guests.hypervisor import Hypervisor
@@ -26,11 +26,8 @@ DOMAIN = "<domain type='kvm'><name>web</name><memory>1024</memory><os><type>hvm<
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    need_simulated()
-    folder = lab.LabFolder(tmp_path_factory.mktemp("faults") / "lab")
-    lab.simulated.up(1, mix="a40*2+t4", folder=folder)
-    yield folder
-    lab.simulated.down(folder=folder)
+    with simulated_fleet(tmp_path_factory.mktemp("faults"), 1, "a40*2+t4") as made:
+        yield made
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import need_simulated
+from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.layout import simulated_folder
 
@@ -20,11 +20,8 @@ REFRESH = ("list-gpus", "--refresh")
 @pytest.fixture(scope="module")
 def sick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
     """A host with an A40 and a T4."""
-    need_simulated()
-    folder = lab.LabFolder(tmp_path_factory.mktemp("health") / "lab")
-    lab.simulated.up(1, mix="a40+t4", folder=folder)
-    yield folder
-    lab.simulated.down(folder=folder)
+    with simulated_fleet(tmp_path_factory.mktemp("health"), 1, "a40+t4") as made:
+        yield made
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import vgpuctl_lab as lab
 from tests.e2e.operate.test_watched_hosts import controller, kinds, soon
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import need_simulated
+from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.layout import simulated_folder
 
@@ -25,14 +25,11 @@ START = ("start-vm", "web", *ACME)
 @pytest.fixture
 def operator(tmp_path: Path) -> Iterator[Operator]:
     """A host with an A40 for vGPUs, one for passthrough and a T4."""
-    need_simulated()
-    folder = lab.LabFolder(tmp_path / "lab")
-    lab.simulated.up(1, mix="a40+a40/passthrough+t4/passthrough", folder=folder)
-    made = Operator(tmp_path, simulated_folder(folder).inventory, f"sqlite:///{tmp_path}/store.db")
-    made.does("create-tenant", "acme")
-    made.does("list-gpus", "--refresh")
-    yield made
-    lab.simulated.down(folder=folder)
+    with simulated_fleet(tmp_path, 1, "a40+a40/passthrough+t4/passthrough") as folder:
+        made = Operator(tmp_path, simulated_folder(folder).inventory, f"sqlite:///{tmp_path}/store.db")
+        made.does("create-tenant", "acme")
+        made.does("list-gpus", "--refresh")
+        yield made
 
 
 def move(operator: Operator, slots: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import need_simulated
+from tests.lab.simulated_fixtures import simulated_fleet
 
 ACME = ("--tenant", "acme")
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB")
@@ -20,11 +20,8 @@ HOST = "sim-001"
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
     """Two equal hosts with one A40 each."""
-    need_simulated()
-    folder = lab.LabFolder(tmp_path_factory.mktemp("drain") / "lab")
-    lab.simulated.up(2, mix="a40", folder=folder)
-    yield folder
-    lab.simulated.down(folder=folder)
+    with simulated_fleet(tmp_path_factory.mktemp("drain"), 2, "a40") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
-from tests.lab.simulated_fixtures import need_simulated
+from tests.lab.simulated_fixtures import simulated_fleet
 
 HOST = "sim-001"
 ACME = ("--tenant", "acme")
@@ -26,11 +26,8 @@ DELETE = ("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
     """Eight hosts with one A40 each."""
-    need_simulated()
-    folder = lab.LabFolder(tmp_path_factory.mktemp("eight") / "lab")
-    lab.simulated.up(8, mix="a40", folder=folder)
-    yield folder
-    lab.simulated.down(folder=folder)
+    with simulated_fleet(tmp_path_factory.mktemp("eight"), 8, "a40") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from tests.bench.day_checks import Seen, faults, look
 from tests.bench.day_plan import BEGIN, Scale, plan_day
 from tests.bench.day_replay import Replay
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import need_simulated
+from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.pools import Pool
@@ -26,11 +26,8 @@ SCALE = Scale(hours=2, vms=6, tenants=3, round_s=2400, killed=0.4, mean_life_s=1
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
     """One host each with vGPUs on VFs, with mediated devices and with a whole card."""
-    need_simulated()
-    folder = lab.LabFolder(tmp_path_factory.mktemp("day") / "lab")
-    lab.simulated.up(3, mix="a40*2,t4*2,rtx-3090*2", folder=folder)
-    yield folder
-    lab.simulated.down(folder=folder)
+    with simulated_fleet(tmp_path_factory.mktemp("day"), 3, "a40*2,t4*2,rtx-3090*2") as made:
+        yield made
 
 
 def test_a_day_holds_what_it_must_after_every_step(fleet: lab.LabFolder, tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import need_simulated
+from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 TENANT = ("--tenant", "acme")
@@ -22,15 +21,12 @@ NO_NETWORK = ("--network", "none")
 @pytest.fixture(scope="module")
 def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """One host with an A40 at node 0 and one at node 1, each of 16 cores with two threads and 256 GiB."""
-    need_simulated()
     home: Path = tmp_path_factory.mktemp("numa")
-    folder = lab.LabFolder(home / "lab")
-    lab.simulated.up(1, mix="a40*2", folder=folder)
-    found = Operator(home, simulated_folder(folder).inventory, f"sqlite:///{home}/store.db")
-    found.does("create-tenant", "acme")
-    found.does("list-gpus", "--refresh")
-    yield found
-    lab.simulated.down(folder=folder)
+    with simulated_fleet(home, 1, "a40*2") as folder:
+        found = Operator(home, simulated_folder(folder).inventory, f"sqlite:///{home}/store.db")
+        found.does("create-tenant", "acme")
+        found.does("list-gpus", "--refresh")
+        yield found
 
 
 @pytest.fixture(autouse=True)

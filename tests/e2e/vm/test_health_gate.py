@@ -9,7 +9,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator, forgetful
-from tests.lab.simulated_fixtures import machine, need_simulated
+from tests.lab.simulated_fixtures import machine, simulated_fleet
 from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.layout import simulated_folder
 from vgpuctl_lab.simulated.machine.state import State
@@ -24,11 +24,8 @@ REQUESTS = {SHARED: "A40-8Q", WHOLE: "passthrough:A40", OLD: "T4-4Q", PLAIN: "vf
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
     """A host with an A40 for vGPUs, one for passthrough, a T4, and a card with plain VFs."""
-    need_simulated()
-    folder = lab.LabFolder(tmp_path_factory.mktemp("gate") / "lab")
-    lab.simulated.up(1, mix="a40+a40/passthrough+t4+flex-170", folder=folder)
-    yield folder
-    lab.simulated.down(folder=folder)
+    with simulated_fleet(tmp_path_factory.mktemp("gate"), 1, "a40+a40/passthrough+t4+flex-170") as made:
+        yield made
 
 
 @pytest.fixture

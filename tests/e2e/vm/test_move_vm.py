@@ -9,7 +9,7 @@ import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
-from tests.lab.simulated_fixtures import need_simulated
+from tests.lab.simulated_fixtures import simulated_fleet
 from vgpuctl.guests.storage import Storage
 
 ACME = ("--tenant", "acme")
@@ -20,11 +20,8 @@ NOW = ("--shutdown-timeout", "0")
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
     """Three equal hosts with one A40 each."""
-    need_simulated()
-    folder = lab.LabFolder(tmp_path_factory.mktemp("moves") / "lab")
-    lab.simulated.up(3, mix="a40", folder=folder)
-    yield folder
-    lab.simulated.down(folder=folder)
+    with simulated_fleet(tmp_path_factory.mktemp("moves"), 3, "a40") as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -12,19 +12,25 @@ from tests.proof.failing_hosts import SCENARIOS
 
 COMMANDS = ("create-vm, preempting", "delete-vm, whole card", "apply-hosts, MIG and vGPUs")
 DEFINING = ("create-vm, gang", "start-vm, again placed")
+POINTS = ("define", "start")
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("fault", "names", "points"),
-    [("reboot", COMMANDS, "1"), ("libvirtd", DEFINING, "define"), ("libvirtd-restart", DEFINING, "define")],
-    ids=["reboot", "libvirtd", "libvirtd-restart"],
+    [
+        ("reboot", COMMANDS, "1"),
+        ("reboot", ("start-vm", "start-vm, again placed"), "start"),
+        ("libvirtd", DEFINING, "define"),
+        ("libvirtd-restart", DEFINING, "define"),
+    ],
+    ids=["reboot", "reboot after the start", "libvirtd", "libvirtd-restart"],
 )
 def test_hosts_that_fail_in_the_middle_leave_nothing_half(fault: str, names: tuple[str, ...], points: str) -> None:
     need_simulated()
     assert set(names) <= set(SCENARIOS)
     only = [word for name in names for word in ("--only", name)]
-    point = ("--after", points) if points == "define" else ("--points", points)
+    point = ("--after", points) if points in POINTS else ("--points", points)
     words = [sys.executable, "-m", "tests.proof.failing_hosts", "--fault", fault, *point, *only]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=550)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -93,7 +93,7 @@ def build_vm(
     services.say(f"{vm.domain_name}: defined, starting")
     was_started = True
     start_domain(services, host, vm, leases)
-    guest.prove_running(services, host, vm, leases)
+    guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
     leases = tuple(replace(lease, state=LeaseState.RUNNING) for lease in leases)
     return CreatedVm(replace(vm, state=VmState.RUNNING), leases, changed=True, steps=steps, undo=undo, xml=xml)
 

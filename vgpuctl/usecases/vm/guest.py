@@ -115,14 +115,20 @@ def define(host: HostSession, parts: DomainParts) -> str:
     return xml
 
 
-def prove_running(services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease]) -> None:
+def prove_running(services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], *, boot_id: str) -> None:
     """Read back: libvirt says running, and every share is held by this VM's QEMU.
 
-    Raises DomainRejected with what was read instead.
+    boot_id: the host's boot before the start; a QEMU that a reboot ended says nothing about its VFs.
+    Raises DomainRejected with what was read instead, GuestError when the host was rebooted meanwhile.
     """
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is not DomainState.RUNNING:
         if state is None or not state.is_active():
+            if host.agent.health().boot_id != boot_id:
+                raise GuestError(
+                    f"{vm.host} was rebooted while {vm.domain_name} was starting",
+                    hint="run the same command again",
+                )
             quarantine(services, host, leases, f"QEMU of {vm.domain_name} died right after its start")
         raise DomainRejected(f"{vm.domain_name} on {vm.host} was started, but libvirt says {state or 'no such domain'}")
     deadline = time.monotonic() + HOLD_TIMEOUT_S

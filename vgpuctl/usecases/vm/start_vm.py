@@ -199,7 +199,7 @@ def _start(
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid))
     was_started = True
     start_domain(services, host, vm, leases)
-    guest.prove_running(services, host, vm, leases)
+    guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.RUNNING)

@@ -61,6 +61,11 @@ def open_services(
             raise UsageError("no inventory given", hint="give -i PATH, or set VGPUCTL_INVENTORY")
         return load_inventory(settings.inventories)
 
+    def inventory_mark() -> object:
+        from vgpuctl.inventory.fingerprint import fingerprint
+
+        return fingerprint(settings.inventories)
+
     def store() -> "Store":
         from vgpuctl.actor import find_actor
         from vgpuctl.store.store import default_url, open_store
@@ -138,6 +143,7 @@ def open_services(
         limit=settings.limit,
         forks=settings.forks,
         say=say,
+        inventory_mark=inventory_mark,
         reachable_networks=tuple(str(parse_reachable(text)) for text in settings.reachable_networks),
     )
     return services

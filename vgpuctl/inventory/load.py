@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inventory: hosts, groups and variables of all sources, with ansible's precedence."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -71,6 +71,12 @@ class Inventory:
     def require(self, host: str) -> None:
         """Raise InventoryError with near names for a host that the inventory does not have."""
         self._host(host)
+
+    def require_readable(self, hosts: Iterable[str]) -> None:
+        """Raise InventoryError for the first of these hosts with a variable that cannot be used."""
+        for host in hosts:
+            for read in (self.target, self.layout, self.constraints, self.health_policy, self.fencing):
+                read(host)
 
     def groups_of(self, host: str) -> tuple[str, ...]:
         """Names of the groups a host is in, directly or through their children, without `all`; sorted."""

@@ -66,6 +66,15 @@ def test_a_layout_that_was_changed_by_hand_is_seen(layouts: LayoutFleet) -> None
     assert events(operator, "layout-observed")[-1]["detail"] == "as declared"
 
 
+def test_the_running_controller_follows_a_changed_inventory(layouts: LayoutFleet) -> None:
+    operator = layouts.operator
+    layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "passthrough"}]})
+    soon(lambda: listed(operator)["observed_layout"] not in ([], None), limit_s=60)
+    assert "declared 0" in str(listed(operator)["observed_layout"])
+    layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu"}]})
+    soon(lambda: listed(operator)["observed_layout"] == [], limit_s=60)
+
+
 def test_after_a_reboot_layout_then_share_then_vm_come_back(layouts: LayoutFleet) -> None:
     operator, machine = layouts.operator, layouts.machine(HOST)
     before = layouts.vfs(HOST)

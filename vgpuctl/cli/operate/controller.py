@@ -33,7 +33,7 @@ def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: b
     """Watch the hosts, start queued VMs when they fit, and stop VMs whose declared time (--for) is over.
 
     It keeps one connection to each of its hosts and records within 30 seconds each change of their power, boot,
-    libvirtd, VMs, shares, GPUs and layout. Each change is an event.
+    libvirtd, VMs, shares, GPUs and layout. Each change is an event. An inventory that was changed is read again.
 
     Several controllers may share one store: they divide the hosts, and take over those of a controller that ended
     within a minute. Each may be killed at any moment without loss.

@@ -96,12 +96,22 @@ class _Watch:
         self._beat_at = -BEAT_S
 
     def run(self) -> None:
-        """Record what the hosts answer until `stop` is set, then give the hosts to other controllers."""
+        """Record what the hosts answer until `stop` is set, then give the hosts to other controllers.
+
+        While the store cannot be written, the last sighting of each host waits.
+        """
+        late: list[Sighting] = []
         while not self._stop.is_set():
+            late += self._taken()
             try:
-                self._record(self._taken())
+                self._record(late)
+                late = []
             except VgpuctlError as error:
+                late = list({one.host: one for one in late}.values())
                 self._services.say(f"the store cannot be written, the hosts are recorded later: {error.message}")
+            except Exception:
+                late = []
+                _LOGGER.error("unexpected error", exc_info=True)
             self._stop.wait(RECORD_S)
         for host in self._hosts.values():
             host.end()
@@ -121,6 +131,8 @@ class _Watch:
         is_beat = time.monotonic() - self._beat_at >= BEAT_S
         if not is_beat and not sightings:
             return
+        if is_beat:
+            self._services.follow_inventory()
         claimed: Collection[str] = self._hosts
         with self._services.store.transaction() as session:
             if is_beat:
@@ -186,6 +198,7 @@ class _HostWatch:
         self._read_at: float | None = None
         self._boot_id: str | None = None
         self._brought_back: str | None = None
+        self._told: dict[str, str] = {}
         self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
         self._thread.start()
 
@@ -224,6 +237,9 @@ class _HostWatch:
             elif any(_is_of_whole_host(error) for error in seen.errors):
                 self._took_s = 0.0
             self._asked_at = None
+            for error in seen.errors:
+                if isinstance(error, InventoryError):
+                    self._tell("it is not watched", error)
             self._sightings.put(seen)
             if seen.recorded.wait(LOOK_S) and self._may_have_lost(seen):
                 _attempt(self._bring_back, self._name, [])
@@ -249,12 +265,32 @@ class _HostWatch:
         if self._read_at is None or asked_at - self._read_at > READ_S - LOOK_S / 2:
             facts, health = self._answer(self._read, errors, was_open=self._session is not None) or (None, None)
         if facts is not None:
-            with contextlib.suppress(InventoryError):  # The commands of the operator report it.
-                layout = layout_differences(self._services, self._name, facts)
-                policy = self._services.inventory.health_policy(self._name)
+            layout = self._compared(facts)
+            policy = self._health_policy()
         if not any(_is_of_whole_host(error) for error in errors):
             domains = self._answer(self._domains, errors, was_open=self._watched is not None)
         return Sighting(self._name, asked_at, facts, domains, tuple(errors), layout, health, policy)
+
+    def _compared(self, facts: HostFacts) -> tuple[str, ...] | None:
+        """The differences to the declared layout. None are left of a layout that is no longer declared."""
+        try:
+            return layout_differences(self._services, self._name, facts) or ()
+        except InventoryError as error:
+            self._tell("its layout is not compared", error)
+            return None
+
+    def _health_policy(self) -> HealthPolicy | None:
+        try:
+            return self._services.inventory.health_policy(self._name)
+        except InventoryError as error:
+            self._tell("its health is not recorded", error)
+            return None
+
+    def _tell(self, what: str, error: VgpuctlError) -> None:
+        """Report a mistake in the inventory, once until it is another."""
+        if self._told.get(what) != error.message:
+            self._told[what] = error.message
+            self._services.say(f"{self._name}: {what}: {error.message}")
 
     def _answer(self, work: Callable[[], Answer], errors: list[VgpuctlError], *, was_open: bool) -> Answer | None:
         """Ask the host. A connection that was open and has ended is opened again once before that counts."""

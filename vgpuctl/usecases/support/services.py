@@ -104,7 +104,8 @@ class HostSession:
 class Services:
     """Everything a use case may need. `say` tells the user of progress.
 
-    reachable_networks: internal networks that guests of NAT networks may reach.
+    reachable_networks: internal networks that guests of NAT networks may reach. inventory_mark: differs when the files
+    of the inventory do.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Services:
         forks: int,
         say: Callable[[str], None],
         reachable_networks: tuple[str, ...] = (),
+        inventory_mark: Callable[[], object] = lambda: None,
     ) -> None:
         self._load_inventory = load_inventory
         self._open_store = open_store
@@ -133,6 +135,9 @@ class Services:
         self.reachable_networks = reachable_networks
         self.has_warned_of_store = False
         """True while the user knows that readings are not kept (vgpuctl.usecases.support.readings)."""
+        self._inventory_mark = inventory_mark
+        self._read_mark: object = None
+        self._seen_mark: object = None
         self._inventory: Inventory | None = None
         self._store: Store | None = None
         self._northbound: Northbound | None = None
@@ -145,8 +150,33 @@ class Services:
     def inventory(self) -> "Inventory":
         """The inventory, read on first use."""
         if self._inventory is None:
+            self._read_mark = self._inventory_mark()
             self._inventory = self._load_inventory()
         return self._inventory
+
+    def follow_inventory(self) -> None:
+        """Read the inventory again when its files have changed since, and no more since the call before.
+
+        One that cannot be read for all its hosts is reported and not used. Connections are closed to hosts that have
+        another address or login now.
+        """
+        mark = self._inventory_mark()
+        is_steady, self._seen_mark = mark == self._seen_mark, mark
+        if not is_steady or self._inventory is None or mark == self._read_mark:
+            return
+        self._read_mark = mark
+        try:
+            inventory = self._load_inventory()
+            inventory.require_readable(self._select(inventory))
+        except InventoryError as error:
+            self.say(f"the changed inventory is not used: {error.message}")
+            return
+        self._inventory = inventory
+        self.say("the inventory was read again: it has changed")
+        known = set(inventory.hosts())
+        for name, session in list(self._sessions.items()):
+            if name not in known or inventory.target(name) != session.connection.target:
+                self.forget_host(name)
 
     @property
     def store(self) -> "Store":
@@ -199,7 +229,10 @@ class Services:
 
         Raises InventoryError when there is none.
         """
-        names = self.inventory.select(self._limit)
+        return self._select(self.inventory)
+
+    def _select(self, inventory: "Inventory") -> Sequence[str]:
+        names = inventory.select(self._limit)
         if not names:
             limited = f" that fits --limit {self._limit!r}" if self._limit else ""
             raise InventoryError(f"the inventory has no host{limited}", hint="see `vgpuctl show-inventory`")

@@ -13,11 +13,11 @@ import pytest
 from tests.unit.fleet_factory import host_facts
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.health import HostHealth
-from vgpuctl.errors import AgentBroken, HostUnreachable, LibvirtMissing, VgpuctlError
+from vgpuctl.errors import AgentBroken, HostUnreachable, InventoryError, LibvirtMissing, StoreUnusable, VgpuctlError
 from vgpuctl.store.store import open_store
 from vgpuctl.usecases.operate import watch_hosts
 from vgpuctl.usecases.operate.watch_hosts import watching
-from vgpuctl.usecases.support.observations import ObservedHost, observed_hosts
+from vgpuctl.usecases.support.observations import ObservedHost, note_answers, observed_hosts
 from vgpuctl.usecases.support.services import HostSession, Services
 
 HOST = "gpu1"
@@ -31,12 +31,18 @@ class _Host:
 
     def __init__(self) -> None:
         self.readings = self.logins = self.tunnels = self.tries = 0
+        self.login: VgpuctlError | None = None
         self.agent: VgpuctlError | None = None
         self.libvirt: VgpuctlError | None = None
         self.killed: set[str] = set()
+        self.hangs = False
 
     def session(self, _inventory: object, name: str) -> HostSession:
         self.logins += 1
+        while self.hangs:
+            time.sleep(0.01)
+        if self.login is not None:
+            raise self.login
         line: Any = self
         return HostSession(name, line, lambda _line: line, self._open_libvirt)
 
@@ -79,7 +85,13 @@ def there() -> _Host:
 
 
 @pytest.fixture
-def services(there: _Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+def told() -> list[str]:
+    """What the operator was told."""
+    return []
+
+
+@pytest.fixture
+def services(there: _Host, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
     """Of an inventory with one host, which is looked at 50 times a second and read once in READ_S."""
     for name in ("LOOK_S", "_PAUSE_S", "RECORD_S"):
         monkeypatch.setattr(watch_hosts, name, 0.02)
@@ -96,21 +108,25 @@ def services(there: _Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         open_authority=unused,
         limit=None,
         forks=1,
-        say=lambda _text: None,
+        say=told.append,
     ) as opened:
         yield opened
 
 
-def _soon(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
+def _soon(is_so: Callable[[], bool], limit_s: float = 20) -> None:
+    until = time.monotonic() + limit_s
     while not is_so():
         assert time.monotonic() < until
         time.sleep(0.01)
 
 
 def _seen(services: Services) -> ObservedHost:
+    return _all_seen(services)[HOST]
+
+
+def _all_seen(services: Services) -> dict[str, ObservedHost]:
     with services.store.reading() as session:
-        return observed_hosts(session)[HOST]
+        return observed_hosts(session)
 
 
 def test_a_host_is_read_once_while_only_its_libvirt_is_away(services: Services, there: _Host) -> None:
@@ -140,6 +156,55 @@ def test_a_host_without_any_answer_is_connected_again(services: Services, there:
         _soon(lambda: there.logins >= LOOKS)
     assert there.tries == 0
     assert _seen(services).state == "unreachable"
+
+
+def test_a_mistake_in_the_inventory_is_told_once(services: Services, there: _Host, told: list[str]) -> None:
+    there.login = InventoryError("hosts.yml:7: ansible_port is 'abc'")
+    with watching(services, threading.Event()):
+        _soon(lambda: there.logins >= LOOKS)
+    assert told == [f"{HOST}: it is not watched: hosts.yml:7: ansible_port is 'abc'"]
+
+
+def test_what_a_host_answered_while_the_store_was_away_is_recorded_later(
+    services: Services, there: _Host, monkeypatch: pytest.MonkeyPatch, told: list[str]
+) -> None:
+    there.agent = HostUnreachable("it was reset")
+    tried: list[int] = []
+    record = note_answers
+
+    def note(*arguments: Any, **answers: Any) -> None:
+        tried.append(1)
+        if len(tried) == 1:
+            # Nothing else comes: what the store did not take is all that there is.
+            there.hangs = True
+            raise StoreUnusable("the disk is full")
+        record(*arguments, **answers)
+
+    monkeypatch.setattr(watch_hosts, "note_answers", note)
+    with watching(services, threading.Event()):
+        try:
+            _soon(lambda: HOST in _all_seen(services), limit_s=watch_hosts.ANSWER_S / 2)
+        finally:
+            there.hangs = False
+    assert _seen(services).state == "unreachable"
+    assert len(told) == 1 and "the hosts are recorded later" in told[0]
+
+
+def test_the_watch_goes_on_after_an_error_that_nobody_foresaw(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    record = note_answers
+
+    def note(*arguments: Any, **answers: Any) -> None:
+        tried.append(1)
+        if len(tried) == 1:
+            raise ZeroDivisionError
+        record(*arguments, **answers)
+
+    monkeypatch.setattr(watch_hosts, "note_answers", note)
+    with watching(services, threading.Event()):
+        _soon(lambda: HOST in _all_seen(services))
 
 
 def test_a_kill_is_remembered_when_libvirt_is_opened_again(there: _Host) -> None:

@@ -12,7 +12,7 @@ RESTRICTIONS = [
         "scheduler/host_rules.py:refuse_host",
         "scheduler/what_if.py:_allowed_again",
         "usecases/host/list_gpus.py:_closed",
-        "usecases/host/list_hosts.py:list_hosts",
+        "usecases/host/list_hosts.py:_completed",
         "usecases/vm/start_vm.py:_refuse_closed",
     ),
     guarded(

@@ -2,6 +2,7 @@
 """When libvirt or a whole host does not answer, the listings say what was observed, and when."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -90,6 +91,39 @@ def test_a_vm_that_libvirt_lost_differs_from_what_is_declared(operator: Operator
     assert "; declared running" in state_of(operator)
     operator.does("start-vm", "web", *ACME)
     assert operator.json("list-vms")[0]["observed"] == "running"
+
+
+def test_hosts_are_shown_with_the_age_of_their_last_answer(operator: Operator, fleet: lab.LabFolder) -> None:
+    def row(*options: str) -> str:
+        done = operator.run("list-hosts", *options)
+        (line,) = [line for line in done.out.splitlines() if line.startswith(HOST)]
+        return line
+
+    operator.does("list-hosts")
+    with failing(fleet, "sshd"):
+        assert " ok " in row("--cached") and "up, " in row("--cached"), "no host is contacted"
+        assert "host-unreachable" in row() and "unknown since " in row()
+        assert "unreachable" in row("--cached") and "unknown since " in row("--cached")
+        assert "GiB" in row("--cached"), "the last facts stay"
+    assert "unreachable" in row("--cached")
+    assert " ok " in row() and "up, 0s ago" in row()
+    assert operator.json("list-hosts", "--cached", "--limit", HOST)[0]["observed"]["state"] == "up"
+
+
+def test_a_mistake_in_one_hosts_variables_hides_no_other_host(operator: Operator) -> None:
+    mistakes = operator.inventory.parent / "host_vars"
+    mistakes.mkdir()
+    try:
+        (mistakes / f"{HOST}.yml").write_text("vgpu: {version: 1, gpus: [{match: all, kind: nonsense}]}\n")
+        for options in ((), ("--cached",)):
+            done = operator.run("list-hosts", *options)
+            assert done.code == 10
+            states = {line.split()[0]: line.split()[1] for line in done.out.splitlines()[1:]}
+            assert states.pop(HOST) == "inventory"
+            assert set(states.values()) == {"ok"}
+            assert "'nonsense'" in done.err
+    finally:
+        shutil.rmtree(mistakes)
 
 
 def test_a_dead_libvirtd_is_shown_of_hosts_and_gpus(operator: Operator, fleet: lab.LabFolder) -> None:

@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""list-hosts: each host with its facts and the state of its layout, or the reason why it does not answer."""
+"""list-hosts: each host with its facts and the state of its layout, as it answers now or was last observed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.errors import VgpuctlError
+from vgpuctl.errors import InventoryError, VgpuctlError
+from vgpuctl.model.plural import counted
 from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.gpu_health import look_at_health
 from vgpuctl.usecases.support.layout_records import layout_differences
-from vgpuctl.usecases.support.observations import ObservedHost, look, observed_hosts
+from vgpuctl.usecases.support.observations import (
+    NEVER_OBSERVED,
+    ObservedHost,
+    describe_age,
+    look,
+    observed_hosts,
+)
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
@@ -20,9 +27,11 @@ from vgpuctl.usecases.support.survey import survey
 class ListedHost:
     """One host of the inventory: its facts, or why it does not answer.
 
-    closed: why it takes no new VM: cordoned, drained, fenced or in maintenance.
+    problem: also a mistake in the inventory. closed: why it takes no new VM: cordoned, drained, fenced or in
+    maintenance.
     layout: `as declared`, `2 differences`, or None where no layout is declared. libvirt_problem: why libvirt does not
-    answer on a host whose agent does. observed: its last observation, which this look has made.
+    answer on a host whose agent does. observed: its last observation, which this look has made. seen: the same of its
+    agent in words, with its age.
     """
 
     name: str
@@ -32,6 +41,7 @@ class ListedHost:
     libvirt_problem: VgpuctlError | None = None
     observed: ObservedHost | None = None
     closed: Refusal | None = None
+    seen: str = ""
 
 
 def list_hosts(services: Services) -> Sequence[ListedHost]:
@@ -42,24 +52,44 @@ def list_hosts(services: Services) -> Sequence[ListedHost]:
     problems = dict(seen.failures)
     silent = look(services, seen.read)
     look_at_health(services, seen.read)
+    hosts = [ListedHost(name, facts.get(name), problems.get(name), libvirt_problem=silent.get(name)) for name in names]
+    return [_completed(services, host) for host in _with_observations(services, hosts)]
+
+
+def list_observed_hosts(services: Services) -> Sequence[ListedHost]:
+    """The hosts as they were last observed; no host is contacted."""
+    names = services.hosts()
+    with services.store.reading() as session:
+        cached = session.all_facts()
+    hosts = [ListedHost(name, cached[name].facts if name in cached else None, None) for name in names]
+    return [_completed(services, host) for host in _with_observations(services, hosts)]
+
+
+def _with_observations(services: Services, hosts: Sequence[ListedHost]) -> list[ListedHost]:
     with services.store.reading() as session:
         observed = observed_hosts(session)
+        now = session.now()
     return [
-        ListedHost(
-            name,
-            facts.get(name),
-            problems.get(name),
-            _layout_state(services, name, facts.get(name)),
-            silent.get(name),
-            observed.get(name),
-            refuse_closed_host(rules_of(services, name)),
+        replace(
+            host,
+            observed=observed.get(host.name),
+            seen=describe_age(observed[host.name].agent if host.name in observed else NEVER_OBSERVED, now),
         )
-        for name in names
+        for host in hosts
     ]
+
+
+def _completed(services: Services, host: ListedHost) -> ListedHost:
+    """The host with what the inventory says of it; a mistake there is its problem."""
+    try:
+        closed = refuse_closed_host(rules_of(services, host.name))
+        return replace(host, closed=closed, layout=_layout_state(services, host.name, host.facts))
+    except InventoryError as error:
+        return replace(host, problem=host.problem or error)
 
 
 def _layout_state(services: Services, name: str, facts: HostFacts | None) -> str | None:
     differences = None if facts is None else layout_differences(services, name, facts)
     if differences is None:
         return None
-    return f"{len(differences)} differences" if differences else "as declared"
+    return counted(len(differences), "difference") if differences else "as declared"

@@ -259,7 +259,7 @@ class _HostWatch:
 
     def _look(self) -> Sighting:
         errors: list[VgpuctlError] = []
-        asked_at = time.monotonic()
+        inventory, asked_at = self._services.inventory, time.monotonic()
         facts, domains, layout, health, policy = None, None, None, None, None
         # Due at this look rather than at the next.
         if self._read_at is None or asked_at - self._read_at > READ_S - LOOK_S / 2:
@@ -269,6 +269,8 @@ class _HostWatch:
             policy = self._health_policy()
         if not any(_is_of_whole_host(error) for error in errors):
             domains = self._answer(self._domains, errors, was_open=self._watched is not None)
+        if self._services.inventory is not inventory:
+            errors.clear()  # The host may have another address by now, and its connection was closed.
         return Sighting(self._name, asked_at, facts, domains, tuple(errors), layout, health, policy)
 
     def _compared(self, facts: HostFacts) -> tuple[str, ...] | None:

@@ -28,7 +28,7 @@ def _changes(host: str, before: Record, after: Record, stored: StoredRows) -> It
         yield EventKind.HOST_OBSERVED, host, problem, {"state": before.state}, {"state": after.state}, None
     if before.boot_id is not None and before.boot_id != after.boot_id:
         yield EventKind.HOST_REBOOTED, host, "", {"boot_id": before.boot_id}, {"boot_id": after.boot_id}, None
-    if (before.libvirt_silence is None) != (after.libvirt_silence is None):
+    if before.state is not None and (before.libvirt_silence is None) != (after.libvirt_silence is None):
         was, is_now = _word(before.libvirt_silence), _word(after.libvirt_silence)
         problem = "" if after.libvirt_silence is None else after.libvirt_silence.problem
         yield EventKind.LIBVIRT_OBSERVED, host, problem, {"state": was}, {"state": is_now}, None
@@ -61,7 +61,15 @@ def _thing(
     if was is not None and (was.state, was.name, was.as_declared) == (is_now.state, is_now.name, is_now.as_declared):
         return
     named = "" if is_now.name is None else f"; its domain is named {is_now.name}"
-    yield kind, subject, text + named, {} if was is None else {"state": was.state}, {"state": is_now.state}, tenant
+    failed = "; neither its guest nor anybody else ended it" if is_now.has_failed else ""
+    yield (
+        kind,
+        subject,
+        text + named + failed,
+        {} if was is None else {"state": was.state},
+        {"state": is_now.state},
+        tenant,
+    )
 
 
 def _gpu_changes(host: str, before: Record, after: Record) -> Iterator[_Change]:

@@ -15,6 +15,8 @@ from tests.e2e.operator import Operator
 
 HOST = "sim-001"
 ACME = ("--tenant", "acme")
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--gpu", "A40-4Q", "--host", HOST)
+SHOW = ("show-vm", *ACME)
 NAMES = ("never", "failing", "ever", "boots")
 
 
@@ -23,11 +25,10 @@ def operator(fleet_operator: Operator) -> Iterator[Operator]:
     """Four VMs on one host, and a controller that watches it."""
     fleet_operator.does("create-tenant", "acme")
     fleet_operator.does("list-gpus", "--refresh", "--limit", HOST)
-    size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--gpu", "A40-4Q", "--host", HOST)
-    fleet_operator.does("create-vm", "never", *ACME, *size)
-    fleet_operator.does("create-vm", "failing", *ACME, *size, "--restart", "on-failure")
-    fleet_operator.does("create-vm", "ever", *ACME, *size, "--restart", "always", "--priority", "high")
-    fleet_operator.does("create-vm", "boots", *ACME, *size, "--autostart")
+    fleet_operator.does("create-vm", "never", *ACME, *SIZE)
+    fleet_operator.does("create-vm", "failing", *ACME, *SIZE, "--restart", "on-failure")
+    fleet_operator.does("create-vm", "ever", *ACME, *SIZE, "--restart", "always", "--priority", "high")
+    fleet_operator.does("create-vm", "boots", *ACME, *SIZE, "--autostart")
     with controller(fleet_operator):
         soon(lambda: all(one["shares"][0]["state"] == "held" for one in vms(fleet_operator).values()))
         yield fleet_operator
@@ -112,3 +113,25 @@ def test_a_vm_that_could_not_start_after_the_boot_starts_when_it_can(operator: O
     assert states(operator)["boots"] == "shut-off"
     operator.does("release-gpu", HOST, "0000:41:00.0", "--reason", "it was powered off and on")
     soon(lambda: states(operator)["boots"] == "running", limit_s=120)
+
+
+def test_show_vm_says_how_a_vm_starts_again_and_when(operator: Operator) -> None:
+    assert "restart   never, autostart after a boot of its host, priority normal" in operator.does(*SHOW, "boots").out
+    operator.does("create-vm", "flaps", *ACME, *SIZE, "--restart", "always", "--priority", "high")
+    try:
+        assert operator.json(*SHOW, "flaps")["restart"] is None
+        for restarts in (1, 2):
+            with libvirt_of(operator.inventory, HOST) as there:
+                there.connection.lookupByName("acme.flaps").destroy()
+            if restarts == 1:
+                soon(lambda: states(operator)["flaps"] == "running" and operator.json(*SHOW, "flaps")["restart"])
+        soon(lambda: states(operator)["flaps"] == "shut-off", limit_s=9)
+        restart = operator.json(*SHOW, "flaps")["restart"]
+        assert (restart["count"], restart["next_at"]) == (1, restart["at"] + 10.0)
+        shown = operator.does(*SHOW, "flaps").out
+        assert "restart   always, priority high" in shown
+        assert "last by the controller at " in shown and "; not again before " in shown
+        soon(lambda: (operator.json(*SHOW, "flaps")["restart"] or {})["count"] == 2)
+        assert ", 2 times in a row" in operator.does(*SHOW, "flaps").out
+    finally:
+        operator.does("delete-vm", "flaps", *ACME, "--yes", "--timeout", "0")

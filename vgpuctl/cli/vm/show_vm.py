@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-vm: one VM as store, libvirt, QEMU and kernel see it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_document, print_json, print_line, say
+
+if TYPE_CHECKING:
+    from vgpuctl.model.vm import Vm
+    from vgpuctl.usecases.vm.show_vm import LastRestart, ShownVm
 
 
 @click.command("show-vm")
@@ -43,6 +47,9 @@ def command(name: str, tenant: str, history: bool, with_xml: bool, as_json: bool
     state = shown.domain_state or ("not known to libvirt" if shown.host_problem is None else shown.state)
     renamed = "" if shown.observation.name is None else f", renamed there to {shown.observation.name}"
     print_line(f"domain    {vm.domain_name} ({vm.uuid}) on {vm.host}: {state}{renamed}")
+    print_line(f"restart   {_restart_policy(vm)}")
+    if shown.restart is not None:
+        print_line(f"          {_last_restart(shown.restart)}")
     if vm.nodes is not None:
         print_line(f"NUMA      {vm.nodes}" + (", on CPUs of their own" if vm.nodes.is_pinned else ""))
     if vm.ends_at is not None:
@@ -52,20 +59,7 @@ def command(name: str, tenant: str, history: bool, with_xml: bool, as_json: bool
         print_line(f"notice    is preempted by {vm.notice.cause} at {format_time_to_second(vm.notice.at)}")
     if shown.preemption is not None:
         print_line(f"preempt   {shown.preemption}")
-    is_asked = len(shown.holders) == len(shown.leases)
-    for lease, holders in zip(shown.leases, shown.holders if is_asked else ((),) * len(shown.leases), strict=True):
-        print_line(
-            f"share     {lease.share.profile} ({lease.share.sharing}) on {lease.share.function}, lease {lease.state}"
-        )
-        if lease.share.mdev_uuid:
-            print_line(f"          mdev {lease.share.mdev_uuid}")
-        if not is_asked:
-            print_line("          held by unknown: the host could not be asked")
-        elif holders is None:
-            print_line("          not on the host any more (rebooted?); start-vm makes it again")
-        else:
-            held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
-            print_line(f"          held by {held}")
+    _print_shares(shown)
     for device in shown.guest_devices:
         ids = f"{device.vendor_id}:{device.device_id} class {device.pci_class}"
         print_line(f"in guest  {device.address} {ids}" + (f" ({device.identifier})" if device.identifier else ""))
@@ -73,6 +67,40 @@ def command(name: str, tenant: str, history: bool, with_xml: bool, as_json: bool
         print_document(shown.xml)
     if shown.host_problem:
         say(f"libvirt on {vm.host} could not be asked: {shown.host_problem}")
+
+
+def _print_shares(shown: "ShownVm") -> None:
+    is_asked = len(shown.holders) == len(shown.leases)
+    all_holders = shown.holders if is_asked else ((),) * len(shown.leases)
+    for lease, holders, seen in zip(shown.leases, all_holders, shown.shares_seen, strict=True):
+        print_line(
+            f"share     {lease.share.profile} ({lease.share.sharing}) on {lease.share.function}, lease {lease.state}"
+        )
+        if lease.share.mdev_uuid:
+            print_line(f"          mdev {lease.share.mdev_uuid}")
+        if not is_asked:
+            print_line(f"          held by unknown: the host could not be asked ({seen})")
+        elif holders is None:
+            print_line("          not on the host any more (rebooted?); start-vm makes it again")
+        else:
+            held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
+            print_line(f"          held by {held}")
+
+
+def _restart_policy(vm: "Vm") -> str:
+    from vgpuctl.model.priority import format_priority
+
+    after_boot = ", autostart after a boot of its host" if vm.request.autostart else ""
+    return f"{vm.request.restart}{after_boot}, priority {format_priority(vm.request.priority)}"
+
+
+def _last_restart(last: "LastRestart") -> str:
+    from vgpuctl.model.times import format_time_to_second
+
+    times = "" if last.count == 1 else f", {last.count} times in a row"
+    failed = "" if last.problem is None else f", failed: {last.problem}"
+    again = "" if last.next_at is None else f"; not again before {format_time_to_second(last.next_at)}"
+    return f"last by the controller at {format_time_to_second(last.at)}{times}{failed}{again}"
 
 
 def _reason(problem: str | None) -> str:

@@ -9,49 +9,21 @@ import threading
 
 import msgspec
 
-from vgpuctl import typed_json
-from vgpuctl.errors import ConcurrentChange, HostUnreachable, Interrupted, VgpuctlError
+from vgpuctl.errors import ConcurrentChange, HostUnreachable, Interrupted, InventoryError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
-from vgpuctl.store.store import Session
 from vgpuctl.usecases.layout.layout_run import LayoutRun, RunOptions
 from vgpuctl.usecases.support.observation_record import Seen
 from vgpuctl.usecases.support.observations import read_record
+from vgpuctl.usecases.support.restarts import Attempt, read_restarts, save_restarts
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.restore_shares import restore_shares
 from vgpuctl.usecases.vm.start_vm import start_vm
 
-FIRST_DELAY_S = 10.0
-LONGEST_DELAY_S = 300.0
 STEADY_S = 600.0
 """A VM that ran so long since its last restart begins with FIRST_DELAY_S again."""
-_KIND = "restarts"
 OFF = (DomainState.SHUT_OFF, DomainState.CRASHED)
-
-
-class Attempt(msgspec.Struct, frozen=True):
-    """The last restart of one VM. count: of those in a row. problem: why it failed, None when it did not."""
-
-    count: int
-    at: float
-    problem: str | None = None
-
-    def is_over(self, now: float) -> bool:
-        """True if the next may begin. A clock that was set back ends the wait: it is never longer than was meant."""
-        delay = min(FIRST_DELAY_S * 2.0 ** min(self.count - 1, 10), LONGEST_DELAY_S)
-        return not 0 <= now - self.at < delay
-
-
-class Restarts(msgspec.Struct, frozen=True):
-    """The restarts on one host. boot_id: of the boot that was brought back. vms: by UUID.
-
-    returning: UUIDs of the VMs that this boot found off and that have to start, until they have.
-    """
-
-    boot_id: str | None = None
-    vms: dict[str, Attempt] = {}
-    returning: tuple[str, ...] = ()
 
 
 def bring_back(services: Services, host: str, stop: threading.Event) -> str | None:
@@ -61,7 +33,7 @@ def bring_back(services: Services, host: str, stop: threading.Event) -> str | No
     """
     with services.store.reading() as session:
         seen = read_record(session, host)
-        restarts = _read(session, host)
+        restarts = read_restarts(session, host)
         vms = session.vms(host=host)
         now = session.now()
     if seen.silence is not None or seen.libvirt_silence is not None or seen.boot_id is None:
@@ -77,7 +49,11 @@ def bring_back(services: Services, host: str, stop: threading.Event) -> str | No
     if (restarts.boot_id, set(restarts.returning)) != (seen.boot_id, returning):
         with services.store.transaction() as session:
             kept = tuple(sorted(returning))
-            _save(session, host, msgspec.structs.replace(_read(session, host), boot_id=seen.boot_id, returning=kept))
+            save_restarts(
+                session,
+                host,
+                msgspec.structs.replace(read_restarts(session, host), boot_id=seen.boot_id, returning=kept),
+            )
     for vm in sorted(off, key=lambda one: (-one.request.priority, one.label)):
         before = restarts.vms.get(vm.uuid)
         if stop.is_set():
@@ -110,7 +86,11 @@ def _restore(services: Services, host: str, vms: list[Vm], stop: threading.Event
 
     Raises HostUnreachable and ConcurrentChange where the layout has to wait: the next look tries it again.
     """
-    declared = services.inventory.layout(host)
+    declared = None
+    try:
+        declared = services.inventory.layout(host)
+    except InventoryError as error:
+        _tell(services, EventKind.LAYOUT_NOT_RESTORED, host, error, host=host)
     if declared is not None:
         options = RunOptions(boot=False, after_boot=True)
         done = LayoutRun(services, host, declared, options, lambda _line: None, stop).take()
@@ -143,12 +123,12 @@ def _restart(services: Services, vm: Vm, before: Attempt | None) -> None:
         if before is None or before.problem != problem:
             _tell(services, EventKind.VM_NOT_RESTARTED, vm.label, error, host=vm.host, tenant=vm.request.tenant)
     with services.store.transaction() as session:
-        restarts = _read(session, vm.host)
+        restarts = read_restarts(session, vm.host)
         known = {one.uuid for one in session.vms(host=vm.host)}
         attempts = {uuid: one for uuid, one in restarts.vms.items() if uuid in known}
         attempts[vm.uuid] = Attempt(count, now, problem)
         left = tuple(uuid for uuid in restarts.returning if problem is not None or uuid != vm.uuid)
-        _save(session, vm.host, msgspec.structs.replace(restarts, vms=attempts, returning=left))
+        save_restarts(session, vm.host, msgspec.structs.replace(restarts, vms=attempts, returning=left))
 
 
 def _tell(
@@ -156,13 +136,3 @@ def _tell(
 ) -> None:
     with services.store.transaction() as session:
         session.add_event(kind, subject, error.message, host=host, tenant=tenant)
-
-
-def _read(session: Session, host: str) -> Restarts:
-    record = session.host_record(host, _KIND)
-    restarts: Restarts = Restarts() if record is None else typed_json.decode(record.content, Restarts)
-    return restarts
-
-
-def _save(session: Session, host: str, restarts: Restarts) -> None:
-    session.save_host_record(host, _KIND, msgspec.json.encode(restarts).decode())

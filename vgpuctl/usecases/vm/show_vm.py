@@ -9,18 +9,35 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import AgentProblem, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.vm import RestartPolicy, Vm
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
+    describe_age,
     describe_state,
     note_failure,
     observations,
     observed_shares,
     read_domains,
 )
+from vgpuctl.usecases.support.restarts import read_restarts
 from vgpuctl.usecases.support.services import HostSession, Services
+
+
+@dataclass(frozen=True)
+class LastRestart:
+    """The last time that the controller started a VM again, or tried to. Times are seconds since the epoch, UTC.
+
+    count: of those in a row. problem: why it failed; None when it did not. next_at: of a VM that is off and is started
+    again, the end of the back-off; None when that is over.
+    """
+
+    count: int
+    at: float
+    problem: str | None
+    next_at: float | None
 
 
 @dataclass(frozen=True)
@@ -30,8 +47,9 @@ class ShownVm:
 
     guest_devices: what QEMU says is on the guest's PCI buses. host_problem: why libvirt could not be asked; then
     domain_state is unknown, and observation says what was last observed. holders is empty when the agent could not be
-    asked. state: the observation in words. shares: of each lease, the last observation of its device.
-    preemption: terms on which it may be preempted; None if it never is.
+    asked. state: the observation in words. shares: of each lease, the last observation of its device; shares_seen: the
+    same in words.
+    preemption: terms on which it may be preempted; None if it never is. restart: the controller's last restart of it.
     """
 
     vm: Vm
@@ -45,6 +63,8 @@ class ShownVm:
     observation: Observation = NEVER_OBSERVED
     state: str = ""
     shares: tuple[Observation, ...] = ()
+    shares_seen: tuple[str, ...] = ()
+    restart: LastRestart | None = None
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
@@ -63,7 +83,22 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
         seen = observations(session, [vm])[vm.uuid]
         shares = observed_shares(session, leases)
         shown = replace(shown, observation=seen, state=describe_state(vm, seen, session.now()))
-        return replace(shown, shares=tuple(shares[lease.id] for lease in leases))
+        return replace(
+            shown,
+            shares=tuple(shares[lease.id] for lease in leases),
+            shares_seen=tuple(describe_age(shares[lease.id], session.now()) for lease in leases),
+            restart=_last_restart(session, vm, seen),
+        )
+
+
+def _last_restart(session: Session, vm: Vm, seen: Observation) -> LastRestart | None:
+    restarts = read_restarts(session, vm.host)
+    last = restarts.vms.get(vm.uuid)
+    if last is None:
+        return None
+    is_wanted = vm.request.restart is not RestartPolicy.NEVER or vm.uuid in restarts.returning
+    waits = is_wanted and seen.state in (DomainState.SHUT_OFF, DomainState.CRASHED) and not last.is_over(session.now())
+    return LastRestart(last.count, last.at, last.problem, last.at + last.delay_s if waits else None)
 
 
 def _ask_libvirt(services: Services, shown: ShownVm) -> ShownVm:

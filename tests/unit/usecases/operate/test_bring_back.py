@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The back-off between the restarts of a VM."""
+"""The back-off between the restarts of a VM, and what a boot brings back."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.unit.fleet_factory import host_facts
+from vgpuctl.errors import InventoryError
 from vgpuctl.guests.domain_facts import DomainState, has_failed
-from vgpuctl.usecases.operate.bring_back import FIRST_DELAY_S, LONGEST_DELAY_S, Attempt
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.store.store import open_store
+from vgpuctl.usecases.operate.bring_back import bring_back
+from vgpuctl.usecases.support.observations import note_facts
+from vgpuctl.usecases.support.restarts import FIRST_DELAY_S, LONGEST_DELAY_S, Attempt
+from vgpuctl.usecases.support.services import Services
 
 AT = 1_000_000.0
 
@@ -21,6 +33,32 @@ def test_the_delay_doubles_up_to_five_minutes(count: int, delay_s: float) -> Non
 
 def test_a_clock_that_was_set_back_does_not_block_for_ever() -> None:
     assert Attempt(3, AT).is_over(AT - 86_400.0)
+
+
+def test_a_layout_with_a_mistake_is_an_event_and_the_boot_goes_on(tmp_path: Path) -> None:
+    def layout(_inventory: object, _host: str) -> None:
+        raise InventoryError("host_vars/gpu1.yml:5: vgpu.gpus[0].kind of host 'gpu1' is 'nonsense'")
+
+    unused: Any = None
+    inventory: Any = type("Inventory", (), {"layout": layout})()
+    with Services(
+        load_inventory=lambda: inventory,
+        open_store=lambda: open_store(f"sqlite:///{tmp_path}/store.db"),
+        store_place=unused,
+        open_session=unused,
+        open_northbound=None,
+        open_authority=unused,
+        limit=None,
+        forks=1,
+        say=unused,
+    ) as services:
+        with services.store.transaction() as session:
+            for boot in ("first", "second"):
+                note_facts(session, "gpu1", replace(host_facts([]), boot_id=boot))
+        assert bring_back(services, "gpu1", threading.Event()) == "second"
+        with services.store.reading() as session:
+            (told,) = [one for one in session.events(None) if one.kind == EventKind.LAYOUT_NOT_RESTORED]
+    assert "'nonsense'" in told.detail
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,24 @@ def test_hosts_are_shown_with_the_age_of_their_last_answer(operator: Operator, f
     assert operator.json("list-hosts", "--cached", "--limit", HOST)[0]["observed"]["state"] == "up"
 
 
+def test_what_is_worked_out_from_cached_facts_shows_their_age(operator: Operator, fleet: lab.LabFolder) -> None:
+    questions = (
+        ("list-profiles", "--limit", HOST),
+        ("capacity", "--gpu", "A40-8Q", "--limit", HOST),
+        ("explain-vm", "other", *ACME, "--gpu", "A40-8Q", "--limit", HOST),
+    )
+    operator.does("list-hosts")
+    for question in questions:
+        assert " ago" in operator.does(*question).out
+    with failing(fleet, "sshd"):
+        operator.run("list-hosts")
+        for question in questions:
+            assert "unknown since " in operator.does(*question).out
+    operator.does("list-hosts")
+    assert operator.json(*questions[1])["hosts"][0]["seen"].startswith("up, ")
+    assert operator.json(*questions[2])[0]["seen"][HOST].startswith("up, ")
+
+
 def test_a_mistake_in_one_hosts_variables_hides_no_other_host(operator: Operator) -> None:
     mistakes = operator.inventory.parent / "host_vars"
     mistakes.mkdir()

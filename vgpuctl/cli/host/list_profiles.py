@@ -16,7 +16,10 @@ from vgpuctl.cli.support.services import report_failures
 @options.refresh
 @options.as_json
 def command(creatable: bool, refresh: bool, as_json: bool, **where: Any) -> None:
-    """List the vGPU types that each GPU offers and how many more of each can be created now."""
+    """List the vGPU types that each GPU offers and how many more of each can be created.
+
+    SEEN is when the host last showed the GPU.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.units import format_mib
     from vgpuctl.usecases.host.list_profiles import list_profiles
@@ -29,7 +32,7 @@ def command(creatable: bool, refresh: bool, as_json: bool, **where: Any) -> None
         print_json(profiles)
     else:
         print_table(
-            ["HOST", "GPU", "BOARD", "PROFILE", "TYPE", "FRAMEBUFFER", "MOST", "CREATABLE"],
+            ["HOST", "GPU", "BOARD", "PROFILE", "TYPE", "FRAMEBUFFER", "MOST", "CREATABLE", "SEEN"],
             [
                 (
                     listed.host,
@@ -40,6 +43,7 @@ def command(creatable: bool, refresh: bool, as_json: bool, **where: Any) -> None
                     format_mib(listed.profile.framebuffer_mib) if listed.profile.framebuffer_mib else None,
                     listed.profile.max_instances,
                     listed.profile.creatable,
+                    listed.seen,
                 )
                 for listed in profiles
             ],

@@ -52,7 +52,10 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Count the VMs of one kind that still fit, by host, with the rules of placing. Nothing is created."""
+    """Count the VMs of one kind that still fit, by host, with the rules of placing. Nothing is created.
+
+    SEEN is when the host last answered.
+    """
     from vgpuctl.cli.support.services import services
     from vgpuctl.model.constraints import read_constraints
     from vgpuctl.model.gpu_request import parse_gpu_request
@@ -84,7 +87,7 @@ def command(
         backfill = f"; {found.backfill} more until what is reserved begins" if found.backfill else ""
         print_line(f"{found.now} more fit{then}{backfill}")
         print_table(
-            ["HOST", "NOW", "AFTER DEFRAG", "BACKFILL", "UNTIL (UTC)", "LEFT FOR ONE VM"],
+            ["HOST", "NOW", "AFTER DEFRAG", "BACKFILL", "UNTIL (UTC)", "LEFT FOR ONE VM", "SEEN"],
             [
                 (
                     one.host,
@@ -93,6 +96,7 @@ def command(
                     one.backfill or None,
                     None if one.backfill_until is None else format_time(one.backfill_until),
                     "; ".join(map(str, one.nodes)),
+                    one.seen,
                 )
                 for one in found.hosts
             ],

@@ -73,6 +73,7 @@ def _show(explained: Any, *, shows_all: bool) -> None:
     else:
         chosen = ", ".join(f"{one.profile} on {one.function}" for one in placement.shares)
         print_line(f"fits    {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
+        print_line(f"seen    {placement.host}: {explained.seen[placement.host]}")
         if placement.nodes is not None:
             print_line(f"NUMA    {placement.nodes}" + (", on CPUs of their own" if placement.nodes.is_pinned else ""))
     if explained.quota is not None:
@@ -88,8 +89,14 @@ def _show(explained: Any, *, shows_all: bool) -> None:
         _show_groups(explained.answers)
         return
     print_table(
-        ["HOST", "GPU", "BOARD", "ANSWER", "WHY", "WHAT HELPS"],
-        [(one.host, one.gpu, one.board, one.code or "takes it", one.reason, one.remedy) for one in explained.answers],
+        ["HOST", "GPU", "BOARD", "ANSWER", "WHY", "WHAT HELPS", "SEEN"],
+        [
+            (
+                *(one.host, one.gpu, one.board, one.code or "takes it"),
+                *(one.reason, one.remedy, explained.seen.get(one.host)),
+            )
+            for one in explained.answers
+        ],
         empty="no host was read",
     )
 

@@ -20,6 +20,7 @@ from vgpuctl.scheduler.host_rules import NodeLeft, left_on
 from vgpuctl.scheduler.place import refuse_unknown
 from vgpuctl.scheduler.promised import promised_leases
 from vgpuctl.usecases.placement.reservations import promises_to_others
+from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
@@ -29,7 +30,8 @@ class HostCount:
     """How many more fit on one host.
 
     backfill: how many more fit beside those, of VMs that end before the first reservation there (`backfill_until`).
-    nodes: what each of its NUMA nodes has left for one such VM; one entry for a host with one node.
+    nodes: what each of its NUMA nodes has left for one such VM; one entry for a host with one node. seen: the host's
+    last answer in words, with its age.
     """
 
     host: str
@@ -38,6 +40,7 @@ class HostCount:
     backfill: int = 0
     backfill_until: float | None = None
     nodes: tuple[NodeLeft, ...] = ()
+    seen: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
         vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
         at = session.now()
         promises = promises_to_others(session, at)
+        ages = readings_in_words(session, [one.name for one in usable])
     taken = promised_leases(leases, promises, at, request.duration_s)
     now = count_more(request, usable, taken)
     until = _first_begins(promises, at, request.duration_s)
@@ -109,6 +113,7 @@ def capacity(services: Services, request: VmRequest, *, after_defrag: bool = Fal
             max(0, backfill[one.name]),
             until.get(one.name) if backfill[one.name] > 0 else None,
             left_on(request, one),
+            ages[one.name],
         )
         for one in usable
     )

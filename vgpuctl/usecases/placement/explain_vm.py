@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """explain-vm: what every host and GPU answers to a request, and the nearest changes that would admit it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from vgpuctl.errors import QuotaExceeded, VgpuctlError
 from vgpuctl.model.lease import Lease
@@ -26,6 +26,7 @@ from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
 from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host
+from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
@@ -47,7 +48,8 @@ class ExplainedVm:
     """vm: the one that is there, its own shares counted as free. placement: where it would go now, None for nowhere.
 
     quota: why the tenant's quota refuses it. changes: each alone would admit it. failures: hosts that did not answer.
-    eviction: VMs that `create-vm --preempt` would preempt, and where it would go then.
+    eviction: VMs that `create-vm --preempt` would preempt, and where it would go then. seen: by host, its last answer
+    in words, with its age.
     """
 
     request: VmRequest
@@ -60,6 +62,7 @@ class ExplainedVm:
     changes: tuple[FittingChange, ...]
     failures: tuple[tuple[str, VgpuctlError], ...]
     eviction: Eviction | None = None
+    seen: Mapping[str, str] = field(default_factory=dict)
 
 
 def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, refresh: bool = False) -> ExplainedVm:
@@ -79,6 +82,7 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
         vms = session.vms()
         view = view_of(request, seen.capacities, session.last_placed_host())
         now = session.now()
+        ages = readings_in_words(session, [one.name for one in seen.capacities])
         promises = promises_to_others(session, now, vm)
         bookings = [one for one in bookings_of(session) if vm is None or one.vm_uuid != vm.uuid]
     own = tuple(lease for lease in leases if vm is not None and lease.vm_uuid == vm.uuid)
@@ -108,6 +112,7 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
         changes=tuple(changes),
         failures=seen.failures,
         eviction=find_eviction(services, [request], capacities) if placement is None and vm is None else None,
+        seen=ages,
     )
 
 

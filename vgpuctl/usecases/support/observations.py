@@ -5,7 +5,7 @@ One record per host in the store. Every command that asks a host's agent or libv
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -194,6 +194,14 @@ def observed_shares(session: Session, leases: Sequence[Lease]) -> dict[str, Obse
 def observed_hosts(session: Session) -> dict[str, ObservedHost]:
     """The last observation of every host that was ever asked, by name."""
     return {one.host: _observed(_decode(one.content)) for one in session.host_records(_KIND)}
+
+
+def readings_in_words(session: Session, hosts: Iterable[str]) -> dict[str, str]:
+    """The last answer of each host with its age: `up, 3m ago`."""
+    observed, now = observed_hosts(session), session.now()
+    return {
+        name: describe_age(observed[name].agent if name in observed else NEVER_OBSERVED, now) for name in sorted(hosts)
+    }
 
 
 def missing_gpus(session: Session) -> list[tuple[str, Gpu, Observation]]:

@@ -227,12 +227,18 @@ for _tag in _SCALARS:
     BoundedLoader.add_constructor(_tag, _guarded(_tag))
 
 
+_LIBYAML_TOO_DEEP = "exceeded maximum nesting depth"
+"""Of libyaml from 0.2.6 on (PyYAML 6.0.4): its parser ends at 1,000 levels of flow collections."""
+
+
 def _explain(text: str, exc: yaml.YAMLError) -> Malformed:
     if not isinstance(exc, yaml.MarkedYAMLError) or exc.problem_mark is None:
         position = getattr(exc, "position", 0)
         line = text.encode(errors="replace").count(b"\n", 0, position) + 1
         return Malformed(f"not valid YAML: {getattr(exc, 'reason', exc)}", line)
     mark = exc.problem_mark
+    if exc.problem == _LIBYAML_TOO_DEEP:
+        return _too_deep(mark.line + 1)
     lines = text.splitlines()
     written = lines[mark.line] if mark.line < len(lines) else ""
     context = f" ({exc.context})" if exc.context else ""

@@ -51,6 +51,11 @@ class Event:
     evidence: Values = field(default_factory=dict)
 
     @property
+    def who(self) -> str:
+        """The actor, and the role of the database that vouches for it: `alice@admin-1 as alice_role`."""
+        return str(self.actor) if self.database_role is None else f"{self.actor} as {self.database_role}"
+
+    @property
     def changes(self) -> list[str]:
         """The values that changed, in words: `state: running → stopped`, `host: gpu1` for one that is new."""
         names = dict.fromkeys((*self.before, *self.after))
@@ -63,7 +68,7 @@ class EventFilter:
 
     subjects: any of them. kinds: any of them; `*` stands for any characters, as in `vm-*`. user: the login with or
     without its `(root)`. since: first moment, until: the moment after the last, both seconds since the epoch.
-    after_id: only events that were added later than this one.
+    after_id: only events that were added later than this one. database_role: the role that wrote them on PostgreSQL.
     """
 
     subjects: tuple[str, ...] = ()
@@ -75,6 +80,7 @@ class EventFilter:
     since: float | None = None
     until: float | None = None
     after_id: int = 0
+    database_role: str | None = None
 
 
 EVERY_EVENT = EventFilter()

@@ -135,7 +135,12 @@ class EventRows(Rows):
 def _conditions(wanted: EventFilter) -> list[ColumnElement[bool]]:
     columns = _EVENTS.c
     found = [columns.id > wanted.after_id] if wanted.after_id else []
-    equal = ((columns.tenant, wanted.tenant), (columns.host, wanted.host), (columns.command, wanted.command))
+    equal = (
+        (columns.tenant, wanted.tenant),
+        (columns.host, wanted.host),
+        (columns.command, wanted.command),
+        (columns.database_role, wanted.database_role),
+    )
     found += [column == value for column, value in equal if value is not None]
     if wanted.subjects:
         found.append(columns.subject.in_(wanted.subjects))

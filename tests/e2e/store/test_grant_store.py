@@ -50,6 +50,9 @@ def test_an_operator_works_and_its_role_is_in_the_events(owner: Operator, person
     person.does("set-quota", "acme", "vms=4")
     last = person.json("list-events")[-1]
     assert (last["kind"], last["database_role"]) == ("quota-set", _role(person))
+    assert f" as {_role(person)} " in person.does("list-events", "--limit", "1").out
+    assert {one["kind"] for one in person.json("list-events", "--role", _role(person))} == {"quota-set"}
+    assert person.json("list-events", "--role", "nobody-else") == []
     refused = person.is_refused("grant-store", "--role", _role(person), "--as", "none")
     assert "only the owner" in refused["message"]
 

@@ -19,6 +19,7 @@ from vgpuctl.cli.support.output import print_json
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only this kind, for example vm-*; several times.")
 @click.option("--command", metavar="NAME", help="Only events of this command, for example delete-vm.")
 @click.option("--user", metavar="LOGIN", help="Only events of this user of the operating system.")
+@click.option("--role", "database_role", metavar="ROLE", help="Only events that this role of PostgreSQL wrote.")
 @click.option("--since", metavar="TIME", help="Start of the period, UTC unless it names a zone, or 2h for 2 hours ago.")
 @click.option("--until", metavar="TIME", help="End of the period, in the form of --since.")
 @click.option("--after", "after_id", type=WholeRange(0), default=0, metavar="ID", help="Only events after this one.")
@@ -48,6 +49,7 @@ def command(
     kinds: tuple[str, ...],
     command: str | None,
     user: str | None,
+    database_role: str | None,
     since: str | None,
     until: str | None,
     after_id: int,
@@ -79,6 +81,7 @@ def command(
             None if since is None else parse_moment(since, what="--since", now=now),
             None if until is None else parse_moment(until, what="--until", now=now),
             after_id,
+            database_role,
         )
         most = limit or None
         if not follow:

@@ -27,7 +27,7 @@ def print_event_table(events: "Sequence[Event]", *, empty: str) -> None:
             format_time_to_second(one.at),
             one.kind,
             one.subject,
-            one.actor,
+            one.who,
             one.actor.command or None,
             "; ".join(filter(None, (one.detail, *one.changes))) or None,
         )
@@ -45,5 +45,5 @@ def print_event_line(event: "Event", *, as_json: bool) -> None:
         return
     texts = "; ".join(filter(None, (event.detail, *event.changes)))
     said = f": {texts}" if texts else ""
-    by = f"by {event.actor}" + (f" with {event.actor.command}" if event.actor.command else "")
+    by = f"by {event.who}" + (f" with {event.actor.command}" if event.actor.command else "")
     print_line(f"{format_time_to_second(event.at)} {event.kind} {event.subject} {by}{said}")

@@ -88,10 +88,14 @@ def test_events_are_kept_as_long_as_the_operator_says(shop: Operator) -> None:
 
 def test_the_history_of_a_vm_outlives_it(fleet_operator: Operator) -> None:
     fleet_operator.does("create-tenant", "acme")
-    fleet_operator.does("create-vm", "web-1", *VM)
+    fleet_operator.does("create-vm", "web-1", "--gpu", "A40-8Q", *VM)
     fleet_operator.does("delete-vm", "web-1", "--tenant", "acme", "--yes", "--timeout", "0")
     history = fleet_operator.json("show-vm", "web-1", "--tenant", "acme", "--history")
-    assert [one["kind"] for one in history] == ["vm-created", "vm-deleted"]
+    kinds = [one["kind"] for one in history]
+    assert (kinds[0], kinds[-1]) == ("lease-reserved", "vm-deleted")
+    assert {"vm-created", "share-checked", "lease-released"} < set(kinds)
+    (checked,) = [one for one in history if one["kind"] == "share-checked"]
+    assert checked["evidence"]["reset"], "how the GPU was given back"
     assert "vm-deleted" in fleet_operator.does("show-vm", "web-1", "--tenant", "acme", "--history").out
     other = fleet_operator.does("show-vm", "web-2", "--tenant", "acme", "--history")
     assert "no event of VM web-2" in other.err

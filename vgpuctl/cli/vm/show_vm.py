@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command("show-vm")
 @click.argument("name")
 @options.tenant
-@click.option("--history", is_flag=True, help="Print the VM's events instead, also those of a deleted VM.")
+@click.option("--history", is_flag=True, help="Print the events of the VM and its shares, also of a deleted one.")
 @click.option("--xml", "with_xml", is_flag=True, help="Print the domain XML too.")
 @options.one_host
 @options.as_json

@@ -11,6 +11,8 @@ from vgpuctl.model.vm import host_name_of
 from vgpuctl.usecases.support.services import Services
 
 _PAGE = 1000
+_OF_VMS = ("vm-*", "lease-*", "share-*", "volume-*")
+"""Kinds of events whose subject is a VM. A network of the same tenant may have the VM's name."""
 
 
 def list_events(services: Services, wanted: EventFilter, *, limit: int | None) -> Sequence[Event]:
@@ -52,6 +54,9 @@ def follow_events(
 
 
 def vm_history(services: Services, tenant: str, name: str) -> Sequence[Event]:
-    """Every event of a VM by its name, also of one that is deleted: of each VM that ever had the name."""
+    """Every event of a VM by its name, with its leases, shares and volumes; also of one that is deleted.
+
+    They are of each VM that ever had the name. Events of a tenant's other objects of the same name are left out.
+    """
     with services.store.reading() as session:
-        return session.events(None, EventFilter((host_name_of(tenant, name),), ("vm-*",)))
+        return session.events(None, EventFilter((host_name_of(tenant, name),), _OF_VMS))

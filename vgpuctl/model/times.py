@@ -35,7 +35,10 @@ def parse_moment(text: str, *, what: str, now: float) -> float:
     """Read a time, or a duration such as `2h` as that long before `now`. Raises UsageError."""
     if _DURATION.fullmatch(text.strip().lower()):
         return now - parse_duration(text, what=what)
-    return parse_time(text, what=what)
+    try:
+        return parse_time(text, what=what)
+    except UsageError as error:
+        raise UsageError(error.message, hint=f"{error.hint}, or 2h for 2 hours ago") from None
 
 
 def format_time(at: float) -> str:

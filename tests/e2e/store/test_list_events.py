@@ -42,7 +42,19 @@ def test_events_are_filtered_by_what_an_operator_knows(shop: Operator) -> None:
     assert shop.json("list-events", "--until", "1h") == []
     table = shop.does("list-events").out
     assert "set-quota" in table
-    assert shop.is_refused("list-events", "--since", "tomorrow")["reference"] == "usage"
+    refused = shop.is_refused("list-events", "--since", "tomorrow")
+    assert refused["reference"] == "usage"
+    assert "2h for 2 hours ago" in refused["hint"]
+
+
+def test_a_filter_that_can_find_nothing_is_refused_or_warned_of(shop: Operator) -> None:
+    shop.does("create-tenant", "acme")
+    assert "did you mean tenant-created" in shop.does("list-events", "--kind", "tenant-create").err
+    assert "docs/events.md lists them" in shop.does("list-events", "--kind", "[a-z]*").err
+    assert shop.does("list-events", "--kind", "tenant-*", "--kind", "*-set").err == ""
+    assert "not after --since" in shop.is_refused("list-events", "--since", "2h", "--until", "3h")["message"]
+    ended = shop.does("list-events", "--follow", "--json", "--since", "1h", "--until", "0.001s")
+    assert json.loads(ended.out)["subject"] == "acme", "a period that is over is not followed"
 
 
 def test_a_follower_prints_each_event_once_and_ends_on_ctrl_c(shop: Operator) -> None:

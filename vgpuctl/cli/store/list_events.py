@@ -31,7 +31,7 @@ from vgpuctl.cli.support.output import print_json
     metavar="NUMBER",
     help="Show the last NUMBER events, 0 for all.",
 )
-@click.option("--follow", is_flag=True, help="Show new events as they happen, until interrupted.")
+@click.option("--follow", is_flag=True, help="Show new events as they happen, until interrupted or until --until.")
 @click.option(
     "--interval",
     "interval_s",

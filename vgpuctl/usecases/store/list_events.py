@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """list-events: what happened and who did it, once or followed as it happens."""
 
+import difflib
+import fnmatch
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from vgpuctl.errors import StoreUnusable
+from vgpuctl.errors import StoreUnusable, UsageError
 from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import host_name_of
 from vgpuctl.usecases.support.services import Services
 
@@ -16,19 +19,35 @@ _OF_VMS = ("vm-*", "lease-*", "share-*", "volume-*")
 
 
 def list_events(services: Services, wanted: EventFilter, *, limit: int | None) -> Sequence[Event]:
-    """The last `limit` events that fit, or all of them; the oldest first."""
+    """The last `limit` events that fit, or all of them; the oldest first. Raises UsageError as check_filter does."""
+    check_filter(services, wanted)
     with services.store.reading() as session:
         return session.events(limit, wanted)
+
+
+def check_filter(services: Services, wanted: EventFilter) -> None:
+    """Tell the user of a kind that no event has; one of an older vgpuctl may have had it.
+
+    Raises UsageError for a period that ends before it begins.
+    """
+    if wanted.since is not None and wanted.until is not None and wanted.until <= wanted.since:
+        raise UsageError("--until is not after --since", hint="2h is 2 hours ago: --since 3h --until 2h")
+    for kind in wanted.kinds:
+        if not fnmatch.filter(EventKind, kind.replace("[", "[[]").replace("?", "[?]")):
+            near = difflib.get_close_matches(kind, EventKind, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else "docs/events.md lists them"
+            services.say(f"warning: vgpuctl writes no event of the kind {kind!r}; {hint}")
 
 
 def follow_events(
     services: Services, wanted: EventFilter, stop: threading.Event, *, limit: int | None, interval_s: float
 ) -> Iterator[Sequence[Event]]:
-    """Give the last `limit` events that fit, then the new ones as they come, until `stop` is set.
+    """Give the last `limit` events that fit, then the new ones as they come, until `stop` is set or `wanted` is over.
 
     A store that does not answer for a while (a fail-over) is asked again; no event is left out or given twice.
-    Raises StoreUnusable when it does not answer at the beginning.
+    Raises StoreUnusable when it does not answer at the beginning, and UsageError as check_filter does.
     """
+    check_filter(services, wanted)
     with services.store.reading() as session:
         seen = session.last_event_id()
         found = session.events(limit, wanted)
@@ -37,6 +56,7 @@ def follow_events(
     while not stop.is_set():
         try:
             with services.store.reading() as session:
+                is_over = wanted.until is not None and session.now() >= wanted.until
                 newest = session.last_event_id()
                 found = session.next_events(_PAGE, replace(wanted, after_id=max(seen, wanted.after_id)))
         except StoreUnusable as error:
@@ -50,6 +70,8 @@ def follow_events(
             yield found
         seen = found[-1].id if len(found) == _PAGE else newest
         if len(found) < _PAGE:
+            if is_over:
+                return
             stop.wait(interval_s)
 
 

@@ -77,6 +77,13 @@ class Store:
         with self._session(writing=False) as session:
             yield session
 
+    def require_writable(self) -> None:
+        """Raise StoreUnusable for a store that can only be read, StoreNotReconciled for one that was restored."""
+        if self.read_only_reason is not None:
+            raise self._cannot_write(self.read_only_reason)
+        with self.reading() as session:
+            session.require_reconciled()
+
     @contextlib.contextmanager
     def operation(
         self, kind: str, subject: str, detail: str = "", *, exclusive: bool = False, takes_over: bool = False

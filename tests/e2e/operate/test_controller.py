@@ -15,6 +15,10 @@ from tests.e2e.operator import Operator
 from tests.e2e.placement.test_queue import ONCE, WHOLE, nothing_is_left, operator, queued, states
 from tests.e2e.witness import FleetWitness
 from tests.postgres_fixture import LocalPostgres
+from vgpuctl.store.controllers import Controller
+from vgpuctl.store.store import open_store
+from vgpuctl.usecases.operate.division import BEAT_S
+from vgpuctl.usecases.operate.watch_hosts import RECORD_S
 
 __all__ = ["nothing_is_left", "operator"]
 TEMPLATES = Path(__file__).parents[3] / "templates"
@@ -65,6 +69,27 @@ def test_the_controller_runs_until_it_is_told_to_end(operator: Operator) -> None
     assert process.returncode == 0, err
     assert "acme.second: started" in err
     assert states(operator) == {"second": "running"}
+
+
+def test_a_store_that_takes_no_change_any_more_is_told_once(operator: Operator, tmp_path: Path) -> None:
+    alone = replace(operator, database=f"sqlite:///{tmp_path}/store.db")
+    alone.does("create-tenant", "acme")
+    with alone.start("controller", "--interval", "60", "--limit", "sim-001") as process:
+        give_up = time.monotonic() + 60
+        while not _controllers(alone):
+            assert time.monotonic() < give_up, "the controller does not begin"
+            time.sleep(0.1)
+        alone.does("reconcile-store", "--begin")
+        time.sleep(BEAT_S + 5 * RECORD_S)
+        process.send_signal(signal.SIGTERM)
+        _out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert err.count("recorded later") == 1, err
+
+
+def _controllers(operator: Operator) -> list[Controller]:
+    with open_store(operator.database) as store, store.reading() as session:
+        return session.controllers()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

@@ -64,6 +64,8 @@ def test_a_reader_reads_and_a_change_is_refused_before_anything_is_done(owner: O
     refused = person.is_refused("create-tenant", "third")
     assert refused["reference"] == "store-unusable"
     assert "may only read" in refused["message"]
+    for arguments in ((), ("--once",)):
+        assert "may only read" in person.is_refused("controller", *arguments)["message"]
 
 
 def test_a_tenant_reads_its_own(owner: Operator, person: Operator) -> None:

@@ -86,6 +86,7 @@ CHANGING = {
     "start-vm": ("start-vm", "gone", "--tenant", "acme"),
     "gc": ("gc", "--yes"),
     "repair": ("repair",),
+    "controller": ("controller", "--once"),
     "create-network": ("create-network", "more", "--tenant", "acme", "--cidr", "10.8.0.0/24", "--host", "sim-001"),
     "offboard-tenant": ("offboard-tenant", "acme", *FREE),
     "set-quota": ("set-quota", "acme", "vms=9"),

@@ -32,7 +32,11 @@ def run(
     shutdown_timeout_s: float,
     tell: Callable[[Sequence[Served]], None],
 ) -> None:
-    """Watch the hosts and work in rounds until `stop` is set. A round that fails is told and tried again."""
+    """Watch the hosts and work in rounds until `stop` is set. A round that fails is told and tried again.
+
+    Raises StoreUnusable and StoreNotReconciled for a store that takes no change at the beginning.
+    """
+    services.store.require_writable()
     with watching(services, stop):
         while not stop.is_set():
             try:
@@ -43,7 +47,11 @@ def run(
 
 
 def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.Event | None = None) -> Sequence[Served]:
-    """One round: end what is over, repair what dead runs left, then start what fits, in the queue's order."""
+    """One round: end what is over, repair what dead runs left, then start what fits, in the queue's order.
+
+    Raises StoreUnusable and StoreNotReconciled for a store that takes no change.
+    """
+    services.store.require_writable()
     done = [_end(services, vm, shutdown_timeout_s) for vm in _overdue(services)]
     done += _fix(services, shutdown_timeout_s)
     with services.store.reading() as session:

@@ -101,14 +101,18 @@ class _Watch:
         While the store cannot be written, the last sighting of each host waits.
         """
         late: list[Sighting] = []
+        said = None
         while not self._stop.is_set():
             late += self._taken()
             try:
-                self._record(late)
+                if self._record(late):
+                    said = None
                 late = []
             except VgpuctlError as error:
                 late = list({one.host: one for one in late}.values())
-                self._services.say(f"the store cannot be written, the hosts are recorded later: {error.message}")
+                if error.message != said:
+                    said = error.message
+                    self._services.say(f"the store cannot be written, the hosts are recorded later: {said}")
             except Exception:
                 late = []
                 _LOGGER.error("unexpected error", exc_info=True)
@@ -126,11 +130,14 @@ class _Watch:
                 taken.append(self._sightings.get_nowait())
         return taken
 
-    def _record(self, sightings: Sequence[Sighting]) -> None:
-        """Beat and record in one transaction; what hosts answered that others have claimed by now is left out."""
+    def _record(self, sightings: Sequence[Sighting]) -> bool:
+        """Beat and record in one transaction; what hosts answered that others have claimed by now is left out.
+
+        Returns whether there was anything to write.
+        """
         is_beat = time.monotonic() - self._beat_at >= BEAT_S
         if not is_beat and not sightings:
-            return
+            return False
         if is_beat:
             self._services.follow_inventory()
         claimed: Collection[str] = self._hosts
@@ -145,6 +152,7 @@ class _Watch:
             self._serve(claimed)
         for one in sightings:
             one.recorded.set()
+        return True
 
     def _serve(self, claimed: Collection[str]) -> None:
         """Watch exactly the claimed hosts."""

@@ -22,6 +22,7 @@ from vgpuctl.model.backup import BackupManifest, KeyCopy, StoreKind
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store import postgresql_programs, sqlite
+from vgpuctl.store.failures import not_utf_8
 from vgpuctl.store.store import Store
 from vgpuctl.store.tables import SCHEMA_VERSION, VERSION_TABLE
 
@@ -50,6 +51,10 @@ def write_backup(store: Store, path: Path, *, with_key: bool) -> BackupManifest:
     """
     if path.exists():
         raise UsageError(f"{path} is there already", hint="a backup never replaces a file; give another name")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as exc:
+        raise not_utf_8(exc) from exc
     store_id = _identity(store)
     key = store.key_content()
     if with_key and key is None:

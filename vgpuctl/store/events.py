@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Row, delete, func, insert, or_, select, text
 
 from vgpuctl.errors import StoreUnusable
-from vgpuctl.model.event import EVERY_EVENT, Actor, Event, EventFilter, PrunedEvents, Values
+from vgpuctl.model.event import EVERY_EVENT, Actor, Event, EventFilter, PrunedEvents, Value, Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.times import format_time_to_second
 from vgpuctl.model.vm import Vm
@@ -163,7 +163,13 @@ def _fits(column: Column[str], pattern: str) -> ColumnElement[bool]:
 
 
 def _written(values: Values | None) -> str | None:
-    return codec.plain_text(codec.encode(dict(values))) if values else None
+    return codec.plain_text(codec.encode({name: _plain(value) for name, value in values.items()})) if values else None
+
+
+def _plain(value: Value) -> Value:
+    if isinstance(value, list):
+        return [codec.plain_text(one) for one in value]
+    return codec.plain_text(value) if isinstance(value, str) else value
 
 
 def _event(row: Row[Any]) -> Event:

@@ -5,10 +5,11 @@ import sqlite3
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from vgpuctl.errors import ConcurrentChange, StateError, StoreOutcomeUnknown, StoreUnusable
+from vgpuctl.errors import ConcurrentChange, StateError, StoreOutcomeUnknown, StoreUnusable, UsageError
 
 BUSY_TIMEOUT_S = 15
 
+_SHOWN = 60
 _SAME_AGAIN = "run the same command again; it looks at the store anew"
 
 # SQLSTATE (PostgreSQL, appendix A) and sqlite3's names of result codes.
@@ -68,6 +69,14 @@ def outcome_unknown(error: SQLAlchemyError, *, store_name: str) -> StoreOutcomeU
         f"the connection to the store {store_name} was lost during a commit, and no primary answered since: the "
         f"transaction may be committed or not: {answer(error)}",
         hint="when the database answers again, run `vgpuctl repair`, then the command; both look at what is there",
+    )
+
+
+def not_utf_8(error: UnicodeEncodeError) -> UsageError:
+    """A text that no database holds: an argument in the encoding of another terminal."""
+    return UsageError(
+        f"the text {str(error.object)[:_SHOWN]!a} is not UTF-8, and the store holds nothing else",
+        hint="give names and reasons in UTF-8; `locale` shows the terminal's encoding",
     )
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from vgpuctl.errors import StateError
 from vgpuctl.model.event import NOBODY, Actor
 from vgpuctl.store.codec import FactsReader
-from vgpuctl.store.failures import translate
+from vgpuctl.store.failures import not_utf_8, translate
 from vgpuctl.store.sealed import NO_KEY, KeyFile
 
 
@@ -79,3 +79,5 @@ class Rows:
         except SQLAlchemyError as exc:
             self.failure = translate(exc, store_name=self._store_name, conflict=conflict)
             raise self.failure from exc
+        except UnicodeEncodeError as exc:
+            raise not_utf_8(exc) from exc

@@ -56,6 +56,12 @@ def test_a_file_that_is_there_stays(store: Store, place: Path) -> None:
     assert (place / "there").read_text() == "mine"
 
 
+def test_a_name_that_is_no_utf_8_is_refused(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        write_backup(store, tmp_path / "b\udcff", with_key=False)
+    assert not [one for one in tmp_path.iterdir() if "backup" in one.name or one.name.startswith(".")]
+
+
 def test_a_store_in_use_is_copied_as_one_state(store: Store, place: Path) -> None:
     """Each transaction adds two tenants; no backup has one of a pair."""
     ends = threading.Event()

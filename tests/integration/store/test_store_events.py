@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.store.conftest import Clock
+from vgpuctl.errors import UsageError
 from vgpuctl.model.event import EVERY_EVENT, Actor, EventFilter
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store.store import Store, open_store
@@ -100,3 +101,20 @@ def test_a_pruned_file_refuses_as_before(tmp_path: Path) -> None:
             session.prune_events(2.0)
         with sqlite3.connect(tmp_path / "store.db") as other, pytest.raises(sqlite3.IntegrityError, match="only ever"):
             other.execute("DELETE FROM events")
+
+
+@pytest.mark.parametrize("text", ["w\udcff", "\ud800"])
+def test_a_text_that_is_no_utf_8_is_refused_in_words(store: Store, text: str) -> None:
+    with pytest.raises(UsageError, match="is not UTF-8"), store.reading() as session:
+        session.events(1, EventFilter((text,)))
+    with pytest.raises(UsageError, match="is not UTF-8"), store.transaction() as session:
+        session.add_tenant(text)
+    with store.reading() as session:
+        assert session.tenants() == []
+
+
+def test_an_answer_of_a_host_is_in_an_event_whatever_its_bytes(store: Store) -> None:
+    with store.transaction() as session:
+        session.add_event(EventKind.GPU_HEALTH, "gpu1", after={"said": "w\udcff\0", "all": ["\ud800"]})
+    with store.reading() as session:
+        assert session.events(1)[0].after == {"said": r"w\udcff\x00", "all": [r"\ud800"]}

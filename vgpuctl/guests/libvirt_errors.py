@@ -52,7 +52,10 @@ _HINTS = (
     ),
     ("network not found", "`virsh net-list --all` on the host lists its networks; choose one with --network"),
     ("network '", "`virsh net-start NETWORK` and `virsh net-autostart NETWORK` on the host bring a network up"),
-    ("no space left on device", "the storage pool is full: `virsh pool-info POOL` on the host shows what is left"),
+    (
+        "no space left on device",
+        "a disk of the host is full: `df -h` there shows which, `virsh pool-info POOL` what a storage pool has left",
+    ),
     (
         "could not access kvm kernel module",
         _KVM_HINT,

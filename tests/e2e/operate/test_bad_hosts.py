@@ -53,7 +53,9 @@ def test_a_full_disk_of_a_host_is_named_and_leaves_nothing(
     with failing(fleet, "disk-full"):
         refused = operator.is_refused(*CREATE)
     assert "No space left on device" in refused["message"] and HOST in refused["message"], refused
-    assert "pool-info" in refused["hint"]
+    assert "df -h" in refused["hint"] and "pool-info" in refused["hint"]
+    rolled_back = operator.json("list-events", "--kind", "vm-rolled-back")[-1]
+    assert "No space left on device" in rolled_back["detail"], rolled_back
     assert operator.json("list-vms") == operator.json("repair") == []
     assert fleet_witness.state() == before
     operator.does(*CREATE)

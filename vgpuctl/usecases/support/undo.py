@@ -23,7 +23,8 @@ class Undo:
 
     Every inverse runs, whatever the others raise. SIGINT and SIGTERM interrupt the block once; while inverses run
     they are noted, and KeyboardInterrupt is raised at the end. subject: for messages. settle: called after the
-    inverses, within the same protection, to forget rows when `failures` is empty and to keep them when not.
+    inverses, within the same protection, to forget rows when `failures` is empty and to keep them when not. cause: the
+    error that ended the block, empty while there is none.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Undo:
         self._inverses: list[tuple[str, Callable[[], object]]] = []
         self._is_kept = False
         self._is_open = False
+        self.cause = ""
         self.failures: list[Failure] = []
 
     @property
@@ -71,6 +73,8 @@ class Undo:
             return
         interruptions.hold(only_outermost=self._is_kept)
         if not self._is_kept:
+            if error is not None:
+                self.cause = "interrupted" if isinstance(error, KeyboardInterrupt) else _reason(error)
             self._roll_back()
         self._is_open = False
         if interruptions.leave() and not isinstance(error, KeyboardInterrupt):

@@ -133,7 +133,8 @@ def undo_of(services: Services, vm: Vm) -> Undo:
             else:
                 session.delete_vm(vm.uuid)
             before, after = values_of(vm, held), {"state": str(left) if undoing.failures else "gone"}
-            session.add_vm_event(EventKind.VM_ROLLED_BACK, vm, undoing.problem, before=before, after=after)
+            detail = "; ".join(filter(None, (undoing.cause, undoing.problem)))
+            session.add_vm_event(EventKind.VM_ROLLED_BACK, vm, detail, before=before, after=after)
             session.end_own_operations(vm.uuid)
 
     return Undo(services.say, subject=vm.domain_name, settle=settle)

@@ -18,6 +18,7 @@ from vgpuctl.store.failures import translate
 TIME_LIMIT_S = 3600
 _VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
 _LOCK_WAIT_MS = 15_000
+_NOT_THE_OWNER = ("permission denied", "must be owner", "row-level security")
 
 
 def dump(engine: Engine, path: Path, *, store_name: str) -> None:
@@ -90,7 +91,10 @@ def run(program: str, arguments: Sequence[str], engine: Engine | None, *, writes
     said = " ".join(done.stderr.split())[-600:] or f"nothing, and ended with {done.returncode}"
     if writes is not None and is_full_answer(said):
         raise room_refused("the backup", writes)
-    raise StoreUnusable(f"{program} failed: {said}", hint="repair what it names, then run the command again")
+    hint = "repair what it names, then run the command again"
+    if any(words in said for words in _NOT_THE_OWNER):
+        hint = "run the command as the role that owns the database"
+    raise StoreUnusable(f"{program} failed: {said}", hint=hint)
 
 
 def _conninfo(engine: Engine) -> str:

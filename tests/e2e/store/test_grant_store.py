@@ -77,6 +77,14 @@ def test_a_tenant_reads_its_own(owner: Operator, person: Operator) -> None:
     assert owner.is_refused("grant-store", "--role", _role(person), "--as", "tenant:nobody")["reference"] == "not-found"
 
 
+@pytest.mark.parametrize("rights", ["operator", "read-only", "tenant:acme"])
+def test_a_backup_is_the_owners(owner: Operator, person: Operator, tmp_path: Path, rights: str) -> None:
+    owner.does("grant-store", "--role", _role(person), "--as", rights)
+    refused = person.is_refused("backup-store", str(tmp_path / "backup"))
+    assert "as the role that owns the database" in refused["hint"], refused
+    assert not (tmp_path / "backup").exists()
+
+
 def test_a_file_has_no_roles(tmp_path: Path, owner: Operator) -> None:
     file = replace(owner, database=f"sqlite:///{tmp_path}/store.db")
     assert "no roles" in file.is_refused("grant-store", "--role", "ann", "--as", "operator")["message"]

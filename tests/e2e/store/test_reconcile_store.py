@@ -165,6 +165,8 @@ def test_the_rehearsal_ends_with_a_true_store_and_nothing_lost(rehearsal: Rehear
 def test_a_standby_that_may_lack_commits_is_marked_by_hand(rehearsal: Rehearsal, tmp_path: Path) -> None:
     operator = rehearsal.operator
     operator.does("reconcile-store", "--begin")
+    (marked,) = operator.json("list-events", "--kind", "store-marked")
+    assert (marked["before"], marked["after"]) == ({"marked": False}, {"marked": True})
     assert operator.is_refused("set-quota", "acme", "vms=9")["reference"] == "store-not-reconciled"
     assert "marked already" in operator.is_refused("reconcile-store", "--begin")["message"]
     dead = tmp_path / "inventory.yml"

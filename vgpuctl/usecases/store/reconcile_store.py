@@ -111,7 +111,7 @@ def begin(services: Services) -> None:
             raise StateError("the store is marked already", hint="run `vgpuctl reconcile-store`")
         now = session.now()
         session.set_restore_mark(RestoreMark(now, now, "reconcile-store --begin"))
-        session.add_event(EventKind.STORE_MARKED, "store")
+        session.add_event(EventKind.STORE_MARKED, "store", before={"marked": False}, after={"marked": True})
 
 
 _Domains = Mapping[str, Sequence[DomainFact]]

@@ -24,7 +24,8 @@ def test_a_plan_names_order_vms_and_guests_and_changes_nothing(
     before, vms = fleet_witness.state(), operator.json("list-vms")
     plan = operator.json("plan-upgrade", "--driver", NEWER)
     hosts = {one["name"]: one for one in plan["hosts"]}
-    assert set(hosts) == {f"sim-00{number}" for number in range(1, 5)}
+    assert set(hosts) == {"sim-001", "sim-002", "sim-003"}
+    assert plan["without_driver"] == ["sim-004"], "its card is Intel's"
     with_vms = {vm["vm"]["host"] for vm in vms}
     assert len(with_vms) == 2 and len({hosts[name]["batch"] for name in with_vms}) == 2
     first = plan["hosts"][0]
@@ -40,6 +41,7 @@ def test_a_plan_names_order_vms_and_guests_and_changes_nothing(
     assert "guest driver 550.54.16: breaks (guest up to 0x14.1, host from 0x18.1)" in told.out
     assert "guest driver unknown: unknown (nothing reports the driver in the guest)" in told.out
     assert "first of its kind" in told.out
+    assert "no NVIDIA driver runs there, none is planned: sim-004" in told.err
     kernel = operator.does("plan-upgrade", "--kernel", "6.12.0", "--limit", "sim-001")
     assert "dkms status" in kernel.out and "sim-002" not in kernel.out.split("KERNEL")[0]
     assert fleet_witness.state() == before and _brief(operator.json("list-vms")) == _brief(vms)

@@ -55,7 +55,8 @@ def command(
         print_json(plain(plan))
     else:
         _print(plan)
-    report_failures(report.failures, answered=len(plan.hosts) + len(plan.done))
+    answered = {*plan.done, *plan.without_driver, *(host.name for host in plan.hosts)}
+    report_failures(report.failures, answered=len(answered))
     return int(bool(plan.breaking))
 
 
@@ -69,6 +70,8 @@ def _guest_driver(text: str) -> tuple[str, str]:
 def _print(plan: UpgradePlan) -> None:
     if plan.done:
         say(f"upgraded already: {', '.join(plan.done)}")
+    if plan.without_driver:
+        say(f"no NVIDIA driver runs there, none is planned: {', '.join(plan.without_driver)}")
     print_table(
         ["BATCH", "HOST", "GPUS", "DRIVER", "KERNEL", "RUNNING", "REMARK"],
         [

@@ -4,7 +4,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.planner.upgrade.guest_drivers import (
     BranchVerdict,
     GuestCheck,
@@ -64,11 +65,15 @@ class UpgradeStep:
 
 @dataclass(frozen=True)
 class UpgradePlan:
-    """The plan. hosts: in their order. done: hosts that have the driver and the kernel already."""
+    """The plan. hosts: in their order. done: hosts that have the driver and the kernel already.
+
+    without_driver: hosts that run no NVIDIA driver, for example with Intel's GPUs alone; a driver is not planned there.
+    """
 
     target: UpgradeTarget
     hosts: tuple[UpgradeStep, ...]
     done: tuple[str, ...]
+    without_driver: tuple[str, ...]
     branches: tuple[BranchVerdict, ...]
 
     @property
@@ -105,17 +110,25 @@ def plan_upgrade(hosts: Sequence[UpgradeHost], target: UpgradeTarget, *, at_once
         for number, batch in enumerate(batches, 1)
         for host in batch
     ]
-    done = tuple(sorted(host.name for host in hosts if host not in left))
-    return UpgradePlan(target, tuple(planned), done, () if target.driver is None else guest_branches(target.driver))
+    without = {host.name for host in hosts if target.driver is not None and host.facts.nvidia_driver is None}
+    done = {host.name for host in hosts if host not in left} - without
+    branches = () if target.driver is None else guest_branches(target.driver)
+    return UpgradePlan(target, tuple(planned), tuple(sorted(done)), tuple(sorted(without)), branches)
 
 
 def boards_of(facts: HostFacts) -> tuple[str, ...]:
     """The names of the GPUs, or their device ids, each once."""
-    return tuple(sorted({gpu.name or f"{gpu.vendor_id}:{gpu.device_id}" for gpu in facts.gpus}))
+    return tuple(sorted({_name(gpu) for gpu in facts.gpus}))
+
+
+def _name(gpu: Gpu) -> str:
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    return gpu.name or (board.name if board is not None else f"{gpu.vendor_id}:{gpu.device_id}")
 
 
 def _is_done(facts: HostFacts, target: UpgradeTarget) -> bool:
-    return target.driver in (None, facts.nvidia_driver) and target.kernel in (None, facts.kernel)
+    has_driver = target.driver in (None, facts.nvidia_driver) or facts.nvidia_driver is None
+    return has_driver and target.kernel in (None, facts.kernel)
 
 
 def _excludes(one: UpgradeHost, other: UpgradeHost) -> bool:

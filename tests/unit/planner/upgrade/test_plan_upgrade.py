@@ -59,6 +59,17 @@ def test_a_host_that_is_upgraded_already_is_said_to_be_done() -> None:
     assert not both.done
 
 
+def test_a_host_without_the_driver_is_left_out_of_its_upgrade() -> None:
+    intel = replace(emulated_a40().facts(), vendor_id="8086", device_id="56c0", name=None)
+    other = _host("a", facts=replace(host_facts([intel]), nvidia_driver=None))
+    plan = plan_upgrade([other, _host("b")], DRIVER, at_once=1)
+    assert (plan.without_driver, plan.done, [one.name for one in plan.hosts]) == (("a",), (), ["b"])
+    both = plan_upgrade([other], UpgradeTarget("595.45.04", "6.12.0"), at_once=1)
+    assert both.without_driver == ("a",) and both.hosts[0].boards == ("Intel Data Center GPU Flex 170",)
+    kernel = plan_upgrade([other], UpgradeTarget(None, "6.12.0"), at_once=1)
+    assert not kernel.without_driver and kernel.hosts
+
+
 def test_guests_that_break_are_named_and_the_others_are_unknown() -> None:
     old = replace(_vm("acme/old"), guest_driver="550.54.16")
     passthrough = replace(_vm("acme/whole"), has_vgpu=False)

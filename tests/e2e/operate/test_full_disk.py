@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.operator import Operator
+from tests.e2e.witness import FleetWitness
 from tests.small_disk import SmallDisk, small_disk
 
 SMALL = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
@@ -110,6 +111,24 @@ def test_a_change_on_a_full_disk_says_so_and_does_nothing(operator: Operator, di
         new = replace(operator, database=f"sqlite:///{disk.path}/new.db").run("list-vms")
         assert new.code == 6 and FULL in new.err
     assert [vm["vm"]["request"]["name"] for vm in operator.json("list-vms")] == ["web"]
+
+
+@pytest.mark.parametrize("progress", ["placed on", "1 share built"])
+def test_a_disk_that_fills_up_in_the_middle_leaves_what_repair_finishes(
+    operator: Operator, disk: SmallDisk, fleet_witness: FleetWitness, progress: str
+) -> None:
+    there = fleet_witness.state()
+    with operator.start("create-vm", "db", "--gpu", "A40-8Q", *SMALL) as process:
+        assert process.stderr is not None
+        while progress not in (line := process.stderr.readline()):
+            assert line, f"it ended before {progress!r}"
+        with disk.full():
+            _out, err = process.communicate(timeout=120)
+    assert process.returncode == 6 and "full" in err and "vgpuctl repair" in err, err
+    assert [one["outcome"] for one in operator.json("repair")] == ["rolled back"]
+    assert operator.json("repair") == []
+    assert [vm["vm"]["request"]["name"] for vm in operator.json("list-vms")] == ["web"]
+    assert fleet_witness.state() == there
 
 
 WRITING = {

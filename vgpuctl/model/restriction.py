@@ -26,10 +26,11 @@ class RestrictionKind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Restriction:
-    """One restriction. device: the PCI address of a GPU or VF, or WHOLE_HOST.
+    """One restriction.
 
-    finding: the code of the finding that caused a quarantine. gpu_uuid: follows the card to another slot or host.
-    set_by: who set it, `user@host`. set_at: seconds since the epoch, UTC.
+    device: the PCI address of a GPU or VF, the UUID of a card whose slot another restricted card has by now, or
+    WHOLE_HOST. finding: the code of the finding that caused a quarantine. gpu_uuid: follows the card to another slot or
+    host. set_by: who set it, `user@host`. set_at: seconds since the epoch, UTC.
     """
 
     host: str

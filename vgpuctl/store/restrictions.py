@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Restrictions: cordoned hosts and GPUs, quarantined GPUs and VFs, fenced hosts."""
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from vgpuctl.model.restriction import Restriction, RestrictionKind
 from vgpuctl.store import codec, tables
 from vgpuctl.store.hosts import HostRows
 
 _RESTRICTIONS = tables.restrictions
+_OF = _RESTRICTIONS.c
 
 
 class RestrictionRows(HostRows):
@@ -26,9 +27,14 @@ class RestrictionRows(HostRows):
         """Set a restriction in the name of the one who opened the store. Returns False when there is one of this kind.
 
         device: a PCI address, or WHOLE_HOST. gpu_uuid: only of a whole GPU, never of a VF. A restriction that is there
-        stays as it is: its reason, its finding and its time. The host's generation is counted up, so that a placement
-        that was decided before is decided again.
+        stays as it is: its reason, its finding and its time. So does that of a card which was set in another slot or
+        host. That of another card which was in the slot before goes on under the UUID of that card. The host's
+        generation is counted up, so that a placement that was decided before is decided again.
         """
+        if gpu_uuid is not None:
+            if self._read(select(_OF.host).where(_OF.kind == str(kind), _OF.gpu_uuid == gpu_uuid)):
+                return False
+            self._clear_slot(host, device, kind)
         is_new = self._insert_if_absent(
             _RESTRICTIONS,
             host=host,
@@ -44,15 +50,18 @@ class RestrictionRows(HostRows):
             self._count_change(host)
         return is_new
 
+    def _clear_slot(self, host: str, device: str, kind: RestrictionKind) -> None:
+        """Name the restriction of a card that was in the slot before by its UUID: the slot is another card's now."""
+        slot = (_OF.host == host, _OF.device == device, _OF.kind == str(kind), _OF.gpu_uuid.is_not(None))
+        self._write(update(_RESTRICTIONS).where(*slot).values(device=_OF.gpu_uuid))
+
     def lift_restriction(self, host: str, device: str, kind: RestrictionKind) -> bool:
         """Lift a restriction. Returns False when there is none."""
-        table = _RESTRICTIONS.c
-        mine = (table.host == host, table.device == device, table.kind == str(kind))
+        mine = (_OF.host == host, _OF.device == device, _OF.kind == str(kind))
         return self._write(delete(_RESTRICTIONS).where(*mine)).rowcount > 0
 
     def restrictions(self) -> list[Restriction]:
         """Every restriction, by host, device and kind."""
-        table = _RESTRICTIONS.c
         return [
             Restriction(
                 row.host,
@@ -64,5 +73,5 @@ class RestrictionRows(HostRows):
                 row.set_by,
                 row.set_at,
             )
-            for row in self._read(select(_RESTRICTIONS).order_by(table.host, table.device, table.kind))
+            for row in self._read(select(_RESTRICTIONS).order_by(_OF.host, _OF.device, _OF.kind))
         ]

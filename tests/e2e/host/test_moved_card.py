@@ -65,6 +65,18 @@ def test_a_quarantine_goes_with_its_card(operator: Operator) -> None:
     operator.does("create-vm", "web", *ACME, "--gpu", "passthrough:A40", *SIZE)
 
 
+def test_a_card_that_sickens_in_the_slot_of_one_in_quarantine_is_in_quarantine_too(operator: Operator) -> None:
+    quarantine = ("quarantine-gpu", HOST, OLD, "--reason")
+    operator.does(*quarantine, "it smells")
+    move(operator, {OLD: WHOLE, WHOLE: OLD})
+    operator.does("list-gpus", "--refresh")
+    assert operator.json(*quarantine, "this one too", "--dry-run")["changed"]
+    lab.faults.begin(HOST, "xid", 95, card=OLD, folder=lab.LabFolder(operator.home / "lab"))
+    operator.does("list-gpus", "--refresh")
+    closed = {one["gpu"]["address"]: str(one["closed"]) for one in operator.json("list-gpus")}
+    assert "it smells" in closed[WHOLE] and "Xid 95" in closed[OLD], closed
+
+
 def test_a_share_whose_card_is_in_another_slot_is_lost_and_the_vm_is_placed_anew(operator: Operator) -> None:
     stopped(operator, "web", "A40-8Q")
     move(operator, {SHARED: "0000:61:00.0"})

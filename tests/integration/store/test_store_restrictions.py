@@ -39,6 +39,24 @@ def test_a_quarantine_stays_with_its_card_and_not_with_the_slot() -> None:
     assert restrictions_on(every, "gpu1", OTHER, "GPU-3") == [unknown]
 
 
+def test_two_cards_that_were_in_one_slot_are_both_restricted(store: Store) -> None:
+    with store.transaction() as session:
+        for uuid in ("GPU-1", "GPU-2"):
+            assert session.restrict("gpu1", GPU, QUARANTINE, f"{uuid} smells", gpu_uuid=uuid)
+        for host, device in (("gpu1", GPU), ("gpu2", OTHER)):
+            assert not session.restrict(host, device, QUARANTINE, "again", gpu_uuid="GPU-1")
+        assert not session.restrict("gpu1", GPU, QUARANTINE, "its UUID is not known now")
+    with store.transaction() as session:
+        every = session.restrictions()
+        for uuid in ("GPU-1", "GPU-2"):
+            (found,) = restrictions_on(every, "gpu2", OTHER, uuid)
+            assert found.reason == f"{uuid} smells"
+        assert restrictions_on(every, "gpu1", GPU, "GPU-3") == []
+        for one in every:
+            assert session.lift_restriction(one.host, one.device, one.kind)
+        assert session.restrictions() == []
+
+
 def test_an_event_names_who_did_it_and_what_changed(store: Store, url: str) -> None:
     ann = Actor("create-vm", "ann", "desk")
     with open_store(url, actor=ann) as opened, opened.transaction() as session:

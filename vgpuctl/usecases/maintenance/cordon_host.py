@@ -16,6 +16,6 @@ def cordon_host(services: Services, host: str, *, gpu: str | None, reason: str, 
     services.inventory.require(host)
     device = WHOLE_HOST if card is None else card.address
     if dry_run:
-        return not is_set(services, host, device, RestrictionKind.CORDON)
+        return not is_set(services, host, device, RestrictionKind.CORDON, card)
     with services.store.transaction() as session:
         return set_restriction(session, host, device, RestrictionKind.CORDON, reason, card)

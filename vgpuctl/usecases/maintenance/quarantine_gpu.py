@@ -14,6 +14,6 @@ def quarantine_gpu(services: Services, host: str, address: str, *, reason: str, 
     """
     gpu = find_gpu(services, host, address)
     if dry_run:
-        return not is_set(services, host, address, RestrictionKind.QUARANTINE)
+        return not is_set(services, host, address, RestrictionKind.QUARANTINE, gpu)
     with services.store.transaction() as session:
         return set_restriction(session, host, address, RestrictionKind.QUARANTINE, reason, gpu)

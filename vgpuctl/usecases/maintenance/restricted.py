@@ -5,7 +5,7 @@ from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.errors import NotFound
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind
+from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
@@ -31,10 +31,13 @@ def find_gpu(services: Services, host: str, address: str) -> Gpu:
     )
 
 
-def is_set(services: Services, host: str, device: str, kind: RestrictionKind) -> bool:
-    """True if there is a restriction of this kind."""
+def is_set(services: Services, host: str, device: str, kind: RestrictionKind, gpu: Gpu | None = None) -> bool:
+    """True if there is a restriction of this kind. gpu: the GPU at the device, or of the VF there."""
     with services.store.reading() as session:
-        return (host, device, kind) in [(one.host, one.device, one.kind) for one in session.restrictions()]
+        every = [one for one in session.restrictions() if one.kind is kind]
+    if gpu is None:
+        return (host, device) in [(one.host, one.device) for one in every]
+    return bool(restrictions_on(every, host, device, gpu.uuid if gpu.address == device else None))
 
 
 def set_restriction(

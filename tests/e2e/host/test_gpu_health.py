@@ -63,7 +63,9 @@ def test_each_fault_is_an_event_and_a_quarantine(
 ) -> None:
     assert found(operator, "gpu-health", "gpu-quarantined") == []
     lab.faults.begin(HOST, fault, value, card=card, folder=sick)
-    assert f"{HOST}: in quarantine: {card} " in operator.does(*REFRESH).err
+    done = operator.does(*REFRESH)
+    assert f"{HOST}: in quarantine: {card} " in done.err
+    assert f"{finding})" in next(line for line in done.out.splitlines() if card in line), "the same look shows it"
     events = found(operator, "gpu-health")
     assert {one["subject"] for one in events} == {f"{HOST} {card}"}
     assert finding in {one["evidence"]["finding"] for one in events}

@@ -2,7 +2,7 @@
 """list-gpus: every GPU with what the store has promised of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.catalog.lookup import board_by_pci
@@ -59,7 +59,8 @@ def list_gpus(services: Services, *, refresh: bool) -> tuple[Sequence[ListedGpu]
         hosts = observed_hosts(session)
         missing = missing_gpus(session)
         now = session.now()
-    rules = {one.name: one.rules for one in seen.capacities}
+        restrictions = tuple(session.restrictions())  # with those that this look has set
+    rules = {one.name: replace(one.rules, restrictions=restrictions) for one in seen.capacities}
     wanted = set(services.hosts())
     read = [(one.name, gpu, _observed(hosts, one.name, gpu)) for one in seen.capacities for gpu in one.facts.gpus]
     read += [(host, gpu, observed) for host, gpu, observed in missing if host in wanted]

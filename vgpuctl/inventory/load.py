@@ -133,6 +133,11 @@ class Inventory:
         """
         return self._read_once(host, FENCING_VARIABLE, host_variables.fencing_of)
 
+    def verify(self, host: str) -> None:
+        """Read all that vgpuctl takes from a host's variables. Raises InventoryError for what cannot be used."""
+        for read in (self.layout, self.constraints, self.health_policy, self.fencing):
+            read(host)
+
     def as_ansible_list(self, limit: str | None = None) -> dict[str, dict[str, Any]]:
         """The output of `ansible-inventory --list [--limit LIMIT]`, secrets included; keys are in order."""
         hosts = self._tree.groups["all"].all_hosts()

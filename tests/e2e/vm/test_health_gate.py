@@ -340,14 +340,36 @@ def test_a_stop_that_releases_the_shares_leaves_evidence_too(operator: Operator)
     operator.does(*DELETE)
 
 
+def with_policy(operator: Operator, folder: Path, policy: str) -> Operator:
+    """The operator with `vgpu_health` in the inventory."""
+    (folder / "hosts.yml").write_text(operator.inventory.read_text())
+    (folder / "group_vars").mkdir(exist_ok=True)
+    (folder / "group_vars/all.yml").write_text(f"vgpu_health: {policy}\n")
+    return Operator(folder, folder / "hosts.yml", operator.database)
+
+
+def test_a_policy_that_cannot_be_read_is_refused_and_what_runs_comes_back_by_the_default(
+    operator: Operator, hosts: lab.LabFolder, tmp_path: Path
+) -> None:
+    operator.does(*create(SHARED))
+    own = with_policy(operator, tmp_path, "{tolerate: [row-remap]}")
+    for command in (("list-gpus",), ("list-hosts",), ("check-hosts",), create(SHARED, "web-2"), ("start-vm", *OF_VM)):
+        done = own.run(*command)
+        assert done.code == 3, command
+        assert f"all.yml:1: vgpu_health.tolerate[0] of host '{HOST}' is 'row-remap'" in done.err, command
+    assert HOST in own.run("list-hosts").out
+    lab.faults.begin(HOST, "row-remap-pending", card=SHARED, folder=hosts)
+    assert f"warning: {HOST}: the default policy" in own.does(*DELETE).err
+    assert checked(operator)["evidence"]["findings"] == ["row-remap-pending"]
+    assert quarantined(operator) == {SHARED: "row-remap-pending"}
+    assert operator.json("list-vms") == leases(operator) == []
+
+
 @pytest.mark.parametrize(("command", "passed"), [("/bin/true", True), ("/bin/false", False)])
 def test_the_operators_memory_test_decides_before_a_whole_gpu_returns(
     command: str, passed: bool, operator: Operator, tmp_path: Path
 ) -> None:
-    (tmp_path / "hosts.yml").write_text(operator.inventory.read_text())
-    (tmp_path / "group_vars").mkdir()
-    (tmp_path / "group_vars/all.yml").write_text(f"vgpu_health: {{memory_test: {command}}}\n")
-    own = Operator(tmp_path, tmp_path / "hosts.yml", operator.database)
+    own = with_policy(operator, tmp_path, f"{{memory_test: {command}}}")
     own.does(*create(SHARED))
     own.does(*create(SHARED, "web-2"))
     own.does("delete-vm", "web-2", "--tenant", "acme", "--yes", "--timeout", "0")

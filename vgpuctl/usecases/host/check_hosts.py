@@ -74,6 +74,7 @@ def _check(
     take_snapshot: bool,
 ) -> CheckedHost:
     layout = layouts[name]
+    services.inventory.verify(name)
     seen, findings = examine_host(services, name, layout, tunnels)
     now = snapshot_of(seen.facts, active_names(seen.domains))
     since = _compare(services, name, now) if after_reboot else None

@@ -31,7 +31,7 @@ from vgpuctl.errors import (
 )
 from vgpuctl.guests.domain_facts import NamedState
 from vgpuctl.guests.hypervisor import Hypervisor
-from vgpuctl.model.health import HealthPolicy
+from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthPolicy
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.operate.bring_back import OFF, bring_back
 from vgpuctl.usecases.operate.division import BEAT_S, Division
@@ -289,12 +289,12 @@ class _HostWatch:
             self._tell("its layout is not compared", error)
             return None
 
-    def _health_policy(self) -> HealthPolicy | None:
+    def _health_policy(self) -> HealthPolicy:
         try:
             return self._services.inventory.health_policy(self._name)
         except InventoryError as error:
-            self._tell("its health is not recorded", error)
-            return None
+            self._tell("the default policy for the health of its GPUs counts", error)
+            return DEFAULT_HEALTH_POLICY
 
     def _tell(self, what: str, error: VgpuctlError) -> None:
         """Report a mistake in the inventory, once until it is another."""

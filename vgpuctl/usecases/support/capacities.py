@@ -66,6 +66,8 @@ def capacity_of(
     generation: the store's counter, read before the facts. inventory: None where no inventory was given.
     Raises InventoryError for what the inventory says wrongly of this host.
     """
+    if inventory is not None:
+        inventory.health_policy(name)  # a host whose GPUs cannot be judged as declared takes no VM
     return with_promised(
         HostCapacity(
             name,
@@ -85,6 +87,7 @@ def rules_of(services: "Services", name: str) -> HostRules:
     with services.store.reading() as session:
         restrictions = tuple(session.restrictions())
     inventory = services.inventory
+    inventory.health_policy(name)
     return HostRules(name, inventory.constraints(name), _declared(inventory, name), restrictions)
 
 

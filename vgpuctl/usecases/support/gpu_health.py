@@ -9,9 +9,10 @@ import msgspec
 from vgpuctl import typed_json
 from vgpuctl.agent.wire.decode import to_json
 from vgpuctl.agent.wire.health import HostHealth
+from vgpuctl.errors import InventoryError
 from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.health import HealthFinding, HealthPolicy
+from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthFinding, HealthPolicy
 from vgpuctl.model.restriction import RestrictionKind
 from vgpuctl.sharing.health import gpu_of, news
 from vgpuctl.store.store import Session
@@ -29,10 +30,22 @@ def look_at_health(services: Services, names: Sequence[str]) -> None:
             services.say(f"warning: {result.name}: the health of its GPUs is unknown: {result.error.message}")
 
 
+def policy_of(services: Services, host: str) -> HealthPolicy:
+    """The policy of a host for what it already does: one that cannot be read is the default, and the user is told.
+
+    Nothing is placed on such a host (capacities.py), but what a VM had there comes back, and sick GPUs are found.
+    """
+    try:
+        return services.inventory.health_policy(host)
+    except InventoryError as error:
+        services.say(f"warning: {host}: the default policy for the health of GPUs counts: {error.message}")
+        return DEFAULT_HEALTH_POLICY
+
+
 def note_health(session: Session, host: str, now: HostHealth, policy: HealthPolicy) -> list[HealthFinding]:
     """Compare a reading with the one that the store has, and keep it in its place. Returns what is new.
 
-    now: what `host.agent.health()` has just answered. policy: `inventory.health_policy(host)`.
+    now: what `host.agent.health()` has just answered. policy: `policy_of(services, host)`.
     Each new finding is an event `gpu-health` whose evidence names the VMs on the card; one that the policy does not
     tolerate puts the GPU into quarantine, with an event `gpu-quarantined`. The same reading again changes nothing, and
     so does one that is older than the store's: two runs read the host, and the later one was faster.
@@ -113,7 +126,7 @@ def describe_findings(found: Iterable[HealthFinding]) -> str:
 
 def _look_at(services: Services, name: str) -> None:
     health = services.host(name).agent.health()
-    policy = services.inventory.health_policy(name)
+    policy = policy_of(services, name)
 
     def note(session: Session) -> None:
         found = [one for one in note_health(session, name, health, policy) if policy.forbids(one)]

@@ -28,6 +28,7 @@ from vgpuctl.usecases.support.gpu_health import (
     note_finding,
     note_health,
     note_rom,
+    policy_of,
     quarantine_device,
 )
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -118,7 +119,7 @@ def prove(services: Services, host: HostSession, freed: Sequence[Freed], facts: 
 
     facts: of the host, read after the devices were freed. Raises HostError for a host that no longer answers.
     """
-    policy = services.inventory.health_policy(host.name)
+    policy = policy_of(services, host.name)
     freed = [_with_rom(host, _with_driver(one, facts)) for one in _tested(services, host, freed, policy)]
     health = _read(host)
     with services.store.transaction() as session:
@@ -140,7 +141,7 @@ def refuse_sick(services: Services, host: HostSession, leases: Sequence[Lease], 
     """
     if not leases:
         return
-    policy = services.inventory.health_policy(host.name)
+    policy = policy_of(services, host.name)
     with services.store.reading() as session:
         before = last_health(session, host.name)
     if before is not None and not news(health, before):

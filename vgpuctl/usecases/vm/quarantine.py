@@ -10,7 +10,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.sharing.health import finding
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
-from vgpuctl.usecases.support.gpu_health import note_finding
+from vgpuctl.usecases.support.gpu_health import note_finding, policy_of
 from vgpuctl.usecases.support.services import HostSession, Services
 
 # QEMU's words when a device's own open fails (hw/vfio/container.c and hw/vfio/iommufd.c). Messages about
@@ -41,7 +41,7 @@ def is_not_opened(said: str, device: str | None) -> bool:
 
 def quarantine(services: Services, host: HostSession, leases: Sequence[Lease], reason: str) -> bool:
     """Note in the store that the VFs of vGPUs may be wedged. Returns True if any is in quarantine for it."""
-    policy = services.inventory.health_policy(host.name)
+    policy = policy_of(services, host.name)
     found = [
         finding(HealthCode.VF_WEDGED, lease.share.function, " ".join(reason.split()))
         for lease in leases

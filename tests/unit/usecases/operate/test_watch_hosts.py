@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.fleet_factory import host_facts
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.health import HostHealth
+from vgpuctl.agent.wire.health import GpuHealth, HostHealth
 from vgpuctl.errors import AgentBroken, HostUnreachable, InventoryError, LibvirtMissing, StoreUnusable, VgpuctlError
 from vgpuctl.store.store import open_store
 from vgpuctl.usecases.operate import watch_hosts
@@ -36,6 +36,7 @@ class _Host:
         self.libvirt: VgpuctlError | None = None
         self.killed: set[str] = set()
         self.hangs = False
+        self.gpus: tuple[GpuHealth, ...] = ()
 
     def session(self, _inventory: object, name: str) -> HostSession:
         self.logins += 1
@@ -73,7 +74,7 @@ class _Host:
         if self.agent is not None:
             raise self.agent
         facts = host_facts([])
-        return facts, HostHealth(facts.boot_id, ())
+        return facts, HostHealth(facts.boot_id, self.gpus)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -148,6 +149,24 @@ def test_libvirt_is_asked_while_the_agent_gives_no_answer(services: Services, th
         _soon(lambda: there.readings >= LOOKS)
     assert there.tries > 0
     assert there.logins == 1, "the connection stays"
+
+
+def test_a_sick_gpu_is_in_quarantine_also_where_the_inventory_cannot_be_read(
+    services: Services, there: _Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise InventoryError("a typing error")
+
+    monkeypatch.setattr(watch_hosts, "layout_differences", refuse)
+    monkeypatch.setattr(services.inventory, "health_policy", refuse)
+    there.gpus = (GpuHealth("0000:41:00.0", "10de:2235", "ffff:ffff", "nvidia"),)
+
+    def found() -> list[str | None]:
+        with services.store.reading() as session:
+            return [one.finding for one in session.restrictions()]
+
+    with watching(services, threading.Event()):
+        _soon(lambda: found() == ["off-the-bus"])
 
 
 def test_a_host_without_any_answer_is_connected_again(services: Services, there: _Host) -> None:

@@ -86,6 +86,16 @@ def test_xids_are_told_with_time_and_text_and_only_of_their_card(tmp_path: Path)
     ]
 
 
+def test_a_guest_that_floods_the_log_with_its_own_xids_hides_no_other(tmp_path: Path) -> None:
+    flood = (
+        f"3,{2 + number},{3000000 + number},-;NVRM: Xid (PCI:0000:41:00): 31, MMU Fault\n" for number in range(500)
+    )
+    lines = "".join(["3,1,2500000,-;NVRM: Xid (PCI:0000:41:00): 119, Timeout waiting for RPC\n", *flood])
+    xids = read_tree(tmp_path, config(0xA0000000, 0xC, 0x3820), {"/dev/kmsg": lines}).gpus[0].xids
+    assert [xid.code for xid in xids] == [119, *[31] * 64]
+    assert xids[-1].at_s == 3.000499
+
+
 def test_a_log_that_is_hidden_is_said_and_not_taken_for_silence(tmp_path: Path) -> None:
     root = machine.build(tmp_path / "root", machine.BASE, machine.a40(driver="vfio-pci"))
     (root / "dev/kmsg").unlink()

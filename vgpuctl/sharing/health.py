@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from vgpuctl.agent.wire.health import OFF_THE_BUS, GpuHealth, HostHealth, Xid
 from vgpuctl.agent.wire.vf_health import DRIVER
 from vgpuctl.model.health import HealthCode, HealthFinding
-from vgpuctl.sharing.xids import classify, strays
+from vgpuctl.sharing.xids import asks_itself, classify, strays
 
 _RESET = "reset the GPU while nobody uses it"
 _REPLACE = "take the card out of service and have it replaced"
@@ -138,10 +138,13 @@ def _growth(gpu: GpuHealth, before: GpuHealth | None, *, same_boot: bool) -> Ite
 
 
 def _new_xids(gpu: GpuHealth, new: Sequence[Xid]) -> Iterator[HealthFinding]:
-    """One finding for each code: a program in a guest can cause the same Xid a thousand times."""
+    """One finding for each code: a program in a guest can cause the same Xid a thousand times.
+
+    By time, but what the driver wants now comes first: it is the remedy that counts, and the reason of a quarantine.
+    """
     counts = Counter(xid.code for xid in new)
     last = {xid.code: xid for xid in new}
-    for code in sorted(set(counts) - strays(counts), key=lambda one: last[one].at_s):
+    for code in sorted(set(counts) - strays(counts), key=lambda one: (not asks_itself(last[one]), last[one].at_s)):
         times = f"{counts[code]} times, the last one: " if counts[code] > 1 else ""
         yield finding(classify(code, last[code].text), gpu.address, f"Xid {code}: {times}{last[code].text}")
 

@@ -8,6 +8,7 @@ later, in the form that leptonai/gpud generates from it (components/accelerator/
 
 from collections.abc import Iterable, Mapping
 
+from vgpuctl.agent.wire.health import Xid
 from vgpuctl.model.health import HealthCode
 
 
@@ -37,7 +38,7 @@ CLASSES: Mapping[HealthCode, frozenset[int]] = {
     HealthCode.XID_WORKFLOW_NVLINK: _codes(74, (144, 150)),
     HealthCode.XID_CONTACT_SUPPORT: _codes(142),
 }
-# The words of Xid 154 for the action that the driver asks for now; it overrides the class of the Xids before it.
+# The words of Xid 154 for the action that the driver asks for now.
 _RECOVERY_ACTIONS = {
     "Node Reboot Required": HealthCode.XID_RESTART_BM,
     "GPU Reset Required": HealthCode.XID_RESET_GPU,
@@ -55,6 +56,11 @@ def classify(code: int, text: str) -> HealthCode:
         return next(found, HealthCode.XID_CONTACT_SUPPORT)
     found = (one for one, codes in CLASSES.items() if code in codes)
     return next(found, HealthCode.XID_CONTACT_SUPPORT)
+
+
+def asks_itself(xid: Xid) -> bool:
+    """True for an Xid 154 that asks for an action. By the catalogue it counts more than the Xids beside it."""
+    return xid.code == GPU_RECOVERY_ACTION_CHANGED and classify(xid.code, xid.text) is not HealthCode.XID_IGNORE
 
 
 def strays(codes: Iterable[int]) -> set[int]:

@@ -142,6 +142,13 @@ def test_xid_154_says_itself_what_is_wanted(words: str, code: HealthCode) -> Non
     assert classify(154, words) is code
 
 
+def test_the_action_that_the_driver_asks_for_comes_before_what_the_table_says_of_the_xids_beside_it() -> None:
+    asked = Xid(154, 6.0, "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)")
+    done = Xid(154, 6.0, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
+    assert changed(xids=(Xid(95, 5.0, ""), asked)) == ["xid-restart-bm", "xid-reset-gpu"]
+    assert changed(xids=(Xid(95, 5.0, ""), done)) == ["xid-reset-gpu", "xid-ignore"]
+
+
 def test_every_xid_has_one_class_and_an_unknown_one_is_for_support() -> None:
     every = [code for one in CLASSES.values() for code in one]
     assert len(every) == len(set(every))

@@ -132,7 +132,14 @@ def _read_xids(host: Host, unread: List[str]) -> Tuple[float, Dict[str, Tuple[Xi
         if match is not None:
             bus = normalise_bus_id(f"{match[1]}.0").rpartition(".")[0]
             found.setdefault(bus, []).append(Xid(int(match[2]), at_s, (match[3] or "")[:_TEXT_AT_MOST]))
-    return (records[0][0] if records else 0.0), {bus: tuple(one[-_XIDS_AT_MOST:]) for bus, one in found.items()}
+    return (records[0][0] if records else 0.0), {bus: _last_of(one) for bus, one in found.items()}
+
+
+def _last_of(xids: List[Xid]) -> Tuple[Xid, ...]:
+    """Return the last Xids, and the last one of each code: a guest that floods the log with its own hides no other."""
+    last = {xid.code: number for number, xid in enumerate(xids)}
+    kept = {*range(len(xids))[-_XIDS_AT_MOST:], *sorted(last.values())[-_XIDS_AT_MOST:]}
+    return tuple(xids[number] for number in sorted(kept))
 
 
 def _read_scrubbing(host: Host, unread: List[str]) -> Optional[bool]:

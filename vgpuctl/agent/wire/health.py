@@ -68,7 +68,8 @@ class GpuHealth:
 
     kernel_ids: vendor and device id as the kernel read them when it found the card; config_ids: as the config space
     has them now. volatile: memory errors since the driver was loaded; aggregate: in the card's life. nvml_state: NVML's
-    `lost` or `reset-required`. xids: of this boot, oldest first, as far back as the log goes.
+    `lost` or `reset-required`. xids: of this boot, oldest first, as far back as the log goes: the last ones, and of
+    each code the last one.
     """
 
     address: str

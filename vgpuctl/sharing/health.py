@@ -15,6 +15,8 @@ from vgpuctl.sharing.xids import asks_itself, classify, strays
 
 _RESET = "reset the GPU while nobody uses it"
 _REPLACE = "take the card out of service and have it replaced"
+_LOG_OF_BOOT_S = 5.0
+"""The kernel's first line of a boot has a time before this."""
 REMEDIES = {
     HealthCode.OFF_THE_BUS: "power-cycle the host; a reboot alone may not bring the card back",
     HealthCode.GPU_MISSING: "look for the card: `lspci`, its power, its slot",
@@ -72,6 +74,12 @@ def findings_of(now: HostHealth, address: str, before: HostHealth | None) -> lis
     earlier = gpu_of(before, gpu.address, gpu.uuid) if before is not None else None
     same_boot = before is not None and before.boot_id == now.boot_id
     return [*_states(now, gpu), *_growth(gpu, earlier, same_boot=same_boot)]
+
+
+def has_whole_log(now: HostHealth, before: HostHealth | None) -> bool:
+    """True if the kernel's log goes back to the reading before, or to the boot: it shows every Xid since then."""
+    same_boot = before is not None and before.boot_id == now.boot_id
+    return now.log_begins_s <= max(before.read_at_s if before is not None and same_boot else 0.0, _LOG_OF_BOOT_S)
 
 
 def news(now: HostHealth, before: HostHealth | None) -> list[HealthFinding]:

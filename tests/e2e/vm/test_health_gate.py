@@ -83,6 +83,7 @@ def test_a_healthy_gpu_returns_with_evidence_of_its_reset(card: str, reset: str,
         "config_space": "10de:2235",
         "bars_assigned": True,
         "new_xids": [],
+        "log_is_complete": True,
         "unread": [],
         "memory_test": None,
     }

@@ -10,7 +10,7 @@ import pytest
 
 from vgpuctl.agent.wire.health import Bar, EccErrors, GpuHealth, HostHealth, RemappedRows, RetiredPages, Xid
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthFinding, HealthPolicy
-from vgpuctl.sharing.health import REMEDIES, findings_of, news
+from vgpuctl.sharing.health import REMEDIES, findings_of, has_whole_log, news
 from vgpuctl.sharing.xids import CLASSES, classify
 
 CARD = "0000:41:00.0"
@@ -85,6 +85,22 @@ def test_what_the_log_already_had_is_not_new_until_the_next_boot() -> None:
     assert codes(news(again, before)) == ["xid-restart-app"]
     assert codes(news(replace(again, boot_id="boot-2"), before)) == ["xid-reset-gpu", "xid-restart-app"]
     assert codes(news(again, None)) == ["xid-reset-gpu", "xid-restart-app"]
+
+
+@pytest.mark.parametrize(
+    ("begins_s", "before", "whole"),
+    [
+        (0.0, None, True),
+        (90.0, None, False),
+        (90.0, host(HEALTHY, read_at_s=100.0), True),
+        (110.0, host(HEALTHY, read_at_s=100.0), False),
+        (90.0, host(HEALTHY, read_at_s=100.0, boot="boot-0"), False),
+    ],
+)
+def test_a_log_that_does_not_go_back_to_the_reading_before_is_not_whole(
+    begins_s: float, before: HostHealth | None, whole: bool
+) -> None:
+    assert has_whole_log(host(HEALTHY, log_begins_s=begins_s), before) is whole
 
 
 def test_an_xid_that_comes_again_and_again_is_one_finding() -> None:

@@ -19,7 +19,7 @@ from vgpuctl.model.health import HealthCode, HealthFinding, HealthPolicy
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.printable import printable
 from vgpuctl.planner.plan import find_unreturned, plan_release
-from vgpuctl.sharing.health import finding, findings_of, gpu_of, news
+from vgpuctl.sharing.health import finding, findings_of, gpu_of, has_whole_log, news
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.gpu_health import (
@@ -262,6 +262,7 @@ def _end(
         "rom_sha256": freed.rom,
         "findings": [str(one.code) for one in found],
         "quarantined": bool(closed),
+        "log_is_complete": None if health is None else has_whole_log(health, before),
         **_read_of(gpu, None if before is None else gpu_of(before, share.gpu, uuid)),
     }
     session.add_event(

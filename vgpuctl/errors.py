@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 
 
 _SHOWN_CHARACTERS = 300
+_DETAILS_AT_MOST = 5
 
 
 class VgpuctlError(Exception):
-    """An error meant for the user: what was tried, what the system answered and what to do next."""
+    """An error for the user: what was tried, what the system answered, what to do next. details: its context, cut."""
 
     reference: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
@@ -50,11 +51,16 @@ class VgpuctlError(Exception):
         super().__init__(message)
         self.message = message
         self.context = tuple(context)
+        self.details = self.context[:_DETAILS_AT_MOST]
         self.hint = hint
 
     def said_of(self, name: str) -> str:
         """The message for a line that begins with the name of a host or VM: without that name at its own beginning."""
         return self.message.removeprefix(f"{name}: ")
+
+    def reason_of(self, name: str) -> str:
+        """The message with its details, where nothing else shows the context: in a row of a table, or in an event."""
+        return ": ".join(filter(None, (self.said_of(name), "; ".join(self.details))))
 
     def line_of(self, name: str) -> str:
         """The message as a line that begins with the name of a host or VM, once."""
@@ -213,6 +219,8 @@ class NoCapacity(VgpuctlError):
         super().__init__(message, context=context, hint=hint)
         self.brief = None if brief is None else tuple(brief)
         self.stays = stays
+        if brief is not None:  # without the advice of an option, which only the terminal shows
+            self.details = tuple(one for one in brief if not one.startswith("--"))
 
 
 class PreemptionNeeded(NoCapacity):

@@ -105,6 +105,26 @@ def test_a_host_is_planned_drained_kept_empty_and_taken_back(operator: Operator)
     assert kinds[-4:] == ["host-cordoned", "host-drained", "host-uncordoned", "host-uncordoned"]
 
 
+def test_a_vm_that_cannot_move_names_the_gpus_and_hosts_that_are_closed(operator: Operator) -> None:
+    _on_first(operator, "web", "--gpu", "A40-8Q")
+    operator.does("quarantine-gpu", "sim-002", "0000:41:00.0", "--reason", "smells of smoke")
+    try:
+        planned = operator.json("drain-host", HOST, "--reason", "new disks", "--plan")["vms"][0]
+        partial = operator.is_refused("drain-host", HOST, "--reason", "new disks", *NOW)
+        moved = operator.is_refused("move-vm", "web", *ACME, "--to", "sim-002")
+    finally:
+        operator.does("release-gpu", "sim-002", "0000:41:00.0", "--reason", "the test is over")
+    for told in (planned["reason"], str(partial["context"]), str(moved["context"])):
+        assert "sim-002 0000:41:00.0" in told and "in quarantine: smells of smoke" in told
+        assert "--all" not in told
+    operator.does("cordon-host", "sim-002", "--reason", "rack work")
+    try:
+        planned = operator.json("drain-host", HOST, "--reason", "new disks", "--plan")["vms"][0]
+    finally:
+        operator.does("uncordon-host", "sim-002")
+    assert "sim-002: it is cordoned: rack work" in planned["reason"]
+
+
 def test_a_stopped_vm_stays_unless_the_host_does_not_come_back(operator: Operator) -> None:
     _on_first(operator, "web", "--gpu", "A40-8Q")
     operator.does("stop-vm", "web", *ACME, "--timeout", "0")

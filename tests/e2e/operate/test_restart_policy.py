@@ -100,7 +100,7 @@ def test_what_cannot_come_back_is_an_event_with_the_reason(operator: Operator, f
         soon(lambda: "acme.ever" in [one["subject"] for one in events(operator, "vm-not-restarted")])
     told = events(operator, "vm-not-restarted")[-1]
     assert (told["subject"], told["host"], told["tenant"]) == ("acme.ever", HOST, "acme")
-    assert told["detail"]
+    assert "in quarantine: " in told["detail"], told
     assert vms(operator)["ever"]["declared"] == "running"
     assert states(operator)["ever"] == "shut-off"
 

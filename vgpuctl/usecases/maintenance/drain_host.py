@@ -106,7 +106,7 @@ def _plan(services: Services, vm: Vm, options: DrainOptions, search: MoveSearch 
         plan = plan_move(services, vm, search=search)
     except VgpuctlError as error:
         verdict = Verdict.STOP if options.stops and vm.state is VmState.RUNNING else Verdict.STAY
-        return Drained(vm.label, verdict, reason=error.said_of(vm.label))
+        return Drained(vm.label, verdict, reason=error.reason_of(vm.label))
     return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage)
 
 
@@ -119,7 +119,7 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
     except VgpuctlError as error:
         services.say(error.line_of(vm.label))
         if vm.state is not VmState.RUNNING or not options.stops:
-            return Drained(vm.label, Verdict.STAY, reason=error.said_of(vm.label), outcome="left")
+            return Drained(vm.label, Verdict.STAY, reason=error.reason_of(vm.label), outcome="left")
         return _stop(services, vm, options, reason, error)
     return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage, outcome="moved")
 
@@ -131,8 +131,8 @@ def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: V
     try:
         stop_vm(services, now, hold=Hold.KEEP, timeout_s=options.timeout_s, problem=problem)
     except VgpuctlError as error:
-        return Drained(vm.label, Verdict.STOP, reason=why.said_of(vm.label), outcome=f"failed: {error.message}")
-    return Drained(vm.label, Verdict.STOP, reason=why.said_of(vm.label), outcome="stopped")
+        return Drained(vm.label, Verdict.STOP, reason=why.reason_of(vm.label), outcome=f"failed: {error.message}")
+    return Drained(vm.label, Verdict.STOP, reason=why.reason_of(vm.label), outcome="stopped")
 
 
 def move_promise(services: Services, reservation: Reservation, *, dry_run: bool) -> Drained:
@@ -141,7 +141,7 @@ def move_promise(services: Services, reservation: Reservation, *, dry_run: bool)
     try:
         moved = move_reservation(services, reservation, dry_run=dry_run)
     except VgpuctlError as error:
-        return Drained(subject, Verdict.STAY, reason=error.message, outcome="planned" if dry_run else "left")
+        return Drained(subject, Verdict.STAY, reason=error.reason_of(subject), outcome="planned" if dry_run else "left")
     return Drained(subject, Verdict.MOVE, moved.host, outcome="planned" if dry_run else "moved")
 
 

@@ -51,7 +51,7 @@ def _plan(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> Dra
     except DataLost as error:
         return Drained(vm.label, Verdict.LOST, reason=error.said_of(vm.label))
     except VgpuctlError as error:
-        return Drained(vm.label, Verdict.STAY, reason=error.said_of(vm.label))
+        return Drained(vm.label, Verdict.STAY, reason=error.reason_of(vm.label))
     return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage)
 
 
@@ -78,7 +78,7 @@ def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Draine
         _give_up(services, vm, error.message)
         return Drained(vm.label, Verdict.LOST, reason=error.said_of(vm.label), outcome="lost")
     except VgpuctlError as error:
-        return Drained(vm.label, Verdict.STAY, reason=error.said_of(vm.label), outcome="left")
+        return Drained(vm.label, Verdict.STAY, reason=error.reason_of(vm.label), outcome="left")
     services.say(f"{vm.label}: {'runs' if vm.state is VmState.RUNNING else 'stopped'} on {moved.host}")
     return Drained(vm.label, Verdict.MOVE, moved.host, plan.storage, outcome="moved")
 

@@ -135,4 +135,4 @@ def _tell(
     services: Services, kind: EventKind, subject: str, error: VgpuctlError, *, host: str, tenant: str | None = None
 ) -> None:
     with services.store.transaction() as session:
-        session.add_event(kind, subject, error.message, host=host, tenant=tenant)
+        session.add_event(kind, subject, error.reason_of(subject), host=host, tenant=tenant)

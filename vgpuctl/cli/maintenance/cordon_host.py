@@ -12,7 +12,7 @@ from vgpuctl.cli.support.output import print_json, say
 @click.command("cordon-host")
 @click.argument("host")
 @click.option("--gpu", metavar="ADDRESS", help="Cordon only this GPU, by its PCI address.")
-@click.option("--reason", required=True, metavar="TEXT", help="Reason, shown wherever a VM is refused.")
+@options.reason("Reason, shown wherever a VM is refused.")
 @options.dry_run
 @options.one_host
 @options.as_json

@@ -12,7 +12,7 @@ from vgpuctl.cli.support.output import confirm, print_json, say
 
 @click.command("drain-host")
 @click.argument("host")
-@click.option("--reason", required=True, metavar="TEXT", help="Reason, shown wherever a VM is refused.")
+@options.reason("Reason, shown wherever a VM is refused.")
 @click.option("--stop", "stops", is_flag=True, help="Stop VMs that cannot move, with their GPU shares kept.")
 @click.option("--all", "takes_stopped", is_flag=True, help="Move stopped VMs too, for a host that does not come back.")
 @click.option("--plan", "--dry-run", "plans", is_flag=True, help="Show what moves where, what stops and what cannot.")

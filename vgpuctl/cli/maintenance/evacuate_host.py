@@ -13,7 +13,7 @@ from vgpuctl.cli.support.output import confirm, print_json, say
 @click.command("evacuate-host")
 @click.argument("host")
 @click.option("--fenced", "is_dead", is_flag=True, help="Say that the host is off, instead of its fencing command.")
-@click.option("--reason", required=True, metavar="TEXT", help="Reason, for the events.")
+@options.reason("Reason, for the events.")
 @click.option("--plan", "--dry-run", "plans", is_flag=True, help="Show what starts where and what is lost.")
 @options.yes
 @options.one_host

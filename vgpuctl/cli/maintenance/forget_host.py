@@ -13,7 +13,7 @@ from vgpuctl.model.plural import counted
 @click.command("forget-host")
 @click.argument("host")
 @click.option("--fenced", "is_dead", is_flag=True, help="Say that the host is off, instead of its fencing command.")
-@click.option("--reason", required=True, metavar="TEXT", help="Reason, for the events.")
+@options.reason("Reason, for the events.")
 @options.dry_run
 @options.yes
 @options.one_host

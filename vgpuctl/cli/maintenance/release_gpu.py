@@ -12,7 +12,7 @@ from vgpuctl.cli.support.output import print_json, say
 @click.command("release-gpu")
 @click.argument("host")
 @click.argument("address")
-@click.option("--reason", required=True, metavar="TEXT", help="Reason why the GPU is trusted again, for the event.")
+@options.reason("Reason why the GPU is trusted again, for the event.")
 @click.option("--force", is_flag=True, help="Release it although it is not healthy.")
 @options.dry_run
 @options.one_host

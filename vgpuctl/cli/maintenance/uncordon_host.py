@@ -14,7 +14,7 @@ from vgpuctl.model.plural import counted
 @click.command("uncordon-host")
 @click.argument("host")
 @click.option("--gpu", metavar="ADDRESS", help="Uncordon only this GPU, by its PCI address.")
-@click.option("--reason", default="", metavar="TEXT", help="Reason, for the event.")
+@options.reason("Reason, for the event.", required=False)
 @click.option("--start", "starts", is_flag=True, help="Start the VMs that `drain-host --stop` stopped.")
 @click.option("--force", is_flag=True, help="Lift a drain although the host is not as it is declared.")
 @options.dry_run

@@ -45,6 +45,18 @@ every_refusal = click.option(
 refresh = click.option("--refresh", is_flag=True, help="Read the hosts again instead of the cached facts.")
 
 
+def reason(text: str, *, required: bool = True) -> Callable[[Command], Command]:
+    """Why a command is given: `--reason TEXT`. A blank one is as none."""
+
+    def read(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
+        told = (given or "").strip()
+        if required and not told:
+            raise click.BadParameter("a reason has words.", ctx, param)
+        return told
+
+    return click.option("--reason", required=required, metavar="TEXT", callback=read, help=text)
+
+
 def shutdown_timeout(
     text: str, *, name: str = "shutdown-timeout", default_s: float = 120.0
 ) -> Callable[[Command], Command]:

@@ -13,7 +13,7 @@ from vgpuctl.cli.support.output import print_json, say
 @click.argument("name")
 @options.tenant
 @click.option("--to", metavar="HOST", help="Host to move to.  [default: the one that the scheduler chooses]")
-@click.option("--reason", default="", metavar="TEXT", help="Reason, for the event.")
+@options.reason("Reason, for the event.", required=False)
 @options.shutdown_timeout("Seconds for the guest to shut down before it is forced off.")
 @options.dry_run
 @options.one_host

@@ -88,6 +88,10 @@ def test_a_gpu_in_quarantine_is_given_to_nobody_until_it_is_released(operator: O
     kept = operator.is_refused("start-vm", "kept", *ACME)
     assert (kept["reference"], "smells of smoke" in kept["message"]) == ("state", True)
     assert "smells of smoke" in str(operator.is_refused("start-vm", "freed", *ACME))
+    assert f"vgpuctl list-gpus --limit {HOST}" in kept["hint"]
+    shown = operator.json("show-vm", "kept", *ACME)
+    assert shown["closed"] == ["in quarantine: smells of smoke"]
+    assert "closed: in quarantine: smells of smoke" in operator.does("show-vm", "kept", *ACME).out
 
     assert operator.json("release-gpu", HOST, GPU, "--reason", "it was the rack", "--dry-run")["changed"]
     (lifted,) = operator.json("release-gpu", HOST, GPU, "--reason", "it was the rack")["lifted"]
@@ -127,6 +131,25 @@ def test_the_events_say_who_closed_what_and_why(operator: Operator) -> None:
     told = [one for one in operator.json("list-events", "--host", HOST) if one["kind"].startswith("gpu-")][-2:]
     assert [(one["kind"], one["detail"]) for one in told] == [("gpu-quarantined", "one"), ("gpu-released", "two")]
     assert told[1]["before"]["quarantine"] == "one"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("quarantine-gpu", HOST, GPU),
+        ("release-gpu", HOST, GPU),
+        ("cordon-host", HOST),
+        ("drain-host", HOST, "--plan"),
+        ("evacuate-host", HOST, "--plan"),
+        ("forget-host", HOST, "--dry-run"),
+    ],
+    ids=lambda one: one[0],
+)
+def test_a_blank_reason_is_refused(command: tuple[str, ...], operator: Operator) -> None:
+    for blank in ("", "  "):
+        done = operator.run(*command, "--reason", blank)
+        assert (done.code, "a reason has words" in done.err) == (2, True), done
+    assert operator.json("list-gpus", "--limit", HOST)[0]["closed"] is None
 
 
 def test_names_that_are_not_there_are_refused(operator: Operator) -> None:

@@ -72,7 +72,8 @@ def command(name: str, tenant: str, history: bool, with_xml: bool, as_json: bool
 def _print_shares(shown: "ShownVm") -> None:
     is_asked = len(shown.holders) == len(shown.leases)
     all_holders = shown.holders if is_asked else ((),) * len(shown.leases)
-    for lease, holders, seen in zip(shown.leases, all_holders, shown.shares_seen, strict=True):
+    rows = zip(shown.leases, all_holders, shown.shares_seen, shown.closed, strict=True)
+    for lease, holders, seen, closed in rows:
         print_line(
             f"share     {lease.share.profile} ({lease.share.sharing}) on {lease.share.function}, lease {lease.state}"
         )
@@ -85,6 +86,8 @@ def _print_shares(shown: "ShownVm") -> None:
         else:
             held = ", ".join(f"{holder.command} (pid {holder.pid})" for holder in holders) or "nobody"
             print_line(f"          held by {held}")
+        if closed is not None:
+            print_line(f"          closed: {closed}")
 
 
 def _restart_policy(vm: "Vm") -> str:

@@ -92,8 +92,8 @@ def refuse_other_card(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None
 def _not_startable(lease: Lease, reason: str) -> StateError:
     return StateError(
         f"{lease.tenant}.{lease.vm_name} cannot start with {describe_share(lease)} of {lease.host}: {reason}",
-        hint="free the device, or let the VM be placed anew:"
-        f" vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",
+        hint=f"free the device (`vgpuctl list-gpus --limit {lease.host}` shows who has it, or why it is closed),"
+        f" or let the VM be placed anew: vgpuctl stop-vm {lease.vm_name} --tenant {lease.tenant} --hold release",
     )
 
 

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-vm: what the store, libvirt, QEMU and the kernel say about one VM, side by side."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.agent.wire.facts import Holder
+from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.errors import AgentProblem, VgpuctlError
+from vgpuctl.errors import AgentProblem, InventoryError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState, GuestPciDevice
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import RestartPolicy, Vm
+from vgpuctl.sharing.gate import refuse_share
+from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.preemption import PreemptionTerms, preemption_terms
+from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.observations import (
     NEVER_OBSERVED,
     Observation,
@@ -48,8 +52,8 @@ class ShownVm:
     guest_devices: what QEMU says is on the guest's PCI buses. host_problem: why libvirt could not be asked; then
     domain_state is unknown, and observation says what was last observed. holders is empty when the agent could not be
     asked. state: the observation in words. shares: of each lease, the last observation of its device; shares_seen: the
-    same in words.
-    preemption: terms on which it may be preempted; None if it never is. restart: the controller's last restart of it.
+    same in words. closed: of each lease, why its GPU takes the VM no more once it is off: a quarantine, or a closed
+    host. preemption: terms on which it may be preempted; None if it never is. restart: the controller's last restart.
     """
 
     vm: Vm
@@ -65,6 +69,7 @@ class ShownVm:
     shares: tuple[Observation, ...] = ()
     shares_seen: tuple[str, ...] = ()
     restart: LastRestart | None = None
+    closed: tuple[str | None, ...] = ()
 
 
 def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
@@ -82,13 +87,28 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
     with services.store.reading() as session:
         seen = observations(session, [vm])[vm.uuid]
         shares = observed_shares(session, leases)
+        known = session.facts(vm.host)
         shown = replace(shown, observation=seen, state=describe_state(vm, seen, session.now()))
-        return replace(
+        shown = replace(
             shown,
             shares=tuple(shares[lease.id] for lease in leases),
             shares_seen=tuple(describe_age(shares[lease.id], session.now()) for lease in leases),
             restart=_last_restart(session, vm, seen),
         )
+    return replace(shown, closed=_closed(services, leases, None if known is None else known.facts))
+
+
+def _closed(services: Services, leases: Sequence[Lease], facts: HostFacts | None) -> tuple[str | None, ...]:
+    """What the gate says of each share. Nothing where the inventory cannot be read: other commands report that."""
+    found: list[str | None] = []
+    for lease in leases:
+        gpu = None if facts is None else gpu_at(facts, lease.share.gpu)
+        refusal = None
+        if gpu is not None:
+            with contextlib.suppress(InventoryError):
+                refusal = refuse_share(lease.share, gpu, rules_of(services, lease.host), is_kept=True)
+        found.append(refusal)
+    return tuple(found)
 
 
 def _last_restart(session: Session, vm: Vm, seen: Observation) -> LastRestart | None:

@@ -11,6 +11,7 @@ RESTRICTIONS = [
         "scheduler/fleet_host.py:__init__",
         "scheduler/host_rules.py:refuse_host",
         "scheduler/what_if.py:_allowed_again",
+        "usecases/host/adopt_host.py:_refuse_fenced",
         "usecases/host/list_gpus.py:_closed",
         "usecases/host/list_hosts.py:_completed",
         "usecases/vm/start_vm.py:_refuse_closed",

@@ -16,6 +16,8 @@ from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import need_simulated
+from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
+from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.machine import rules
 from vgpuctl_lab.simulated.machine.drivers import Drivers
 
@@ -251,3 +253,22 @@ def test_an_adopted_vm_keeps_its_own_definition_for_life(layouts: LayoutFleet) -
 def _configured(xml: str | None) -> str:
     """A domain's XML without the number that libvirt gives each start."""
     return re.sub(r" id='\d+'", "", xml or "")
+
+
+def test_what_is_closed_is_said_of_adopted_vms_and_a_fenced_host_is_not_adopted(
+    fresh: Callable[[str], Operator],
+) -> None:
+    own = fresh("closed")
+    own.does("quarantine-gpu", "sim-001", A40, "--reason", "smells of smoke")
+    own.does("cordon-host", "sim-001", "--reason", "rack work")
+    adopt = ADOPT[:4]
+    said = [line for line in own.does(*adopt, "--dry-run").err.splitlines() if "does not start again" in line]
+    named = {line.split(":")[0] for line in said}
+    assert {"acme.render"} <= named <= {"acme.render", "acme.old", "acme.copy"}, "a cordon closes nothing to residents"
+    assert all(line.endswith(": in quarantine: smells of smoke") for line in said)
+    with open_store(own.database) as store, store.transaction() as session:
+        session.restrict("sim-001", WHOLE_HOST, RestrictionKind.FENCE, "no power")
+    refused = own.is_refused(*adopt)
+    assert (refused["reference"], "it was declared dead: no power" in refused["message"]) == ("state", True), refused
+    assert "vgpuctl uncordon-host sim-001" in refused["hint"]
+    assert own.json("list-vms") == []

@@ -17,6 +17,7 @@ from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.gpu_request import parse_gpu_request
+from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.network import NetworkState, Port
@@ -24,8 +25,11 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.scheduler.found_nodes import nodes_as_found
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.gate import refuse_closed_host, refuse_share
 from vgpuctl.sharing.kinds import vgpu_kind_of
-from vgpuctl.sharing.occupancy import ExistingVgpu
+from vgpuctl.sharing.occupancy import ExistingVgpu, gpu_at
+from vgpuctl.usecases.support.capacities import rules_of
 from vgpuctl.usecases.support.layout_records import note_share, shares_made
 from vgpuctl.usecases.support.observations import note_facts
 from vgpuctl.usecases.support.services import HostSession, Services
@@ -97,8 +101,10 @@ def adopt_host(
 
     owners: by name of the domain. tenant: whose the other domains with GPUs are, None to leave those alone.
     Raises UsageError for an owner of a domain that the host does not have, StateError when a domain that was named
-    cannot be adopted, NotFound for a tenant; nothing is adopted then.
+    cannot be adopted, and for a host that was declared dead, NotFound for a tenant; nothing is adopted then.
     """
+    rules = rules_of(services, name)
+    _refuse_fenced(rules)
     host = services.host(name)
     with _working(services, name, dry_run=dry_run):
         facts, domains = host.agent.facts(), host.hypervisor.domains()
@@ -117,6 +123,8 @@ def adopt_host(
         foreign = {device.device for one in domains if one.uuid not in adopted for device in one.hostdevs}
         described = layout_as_found(facts, leases, shares, foreign)
         new = [one for one in vms if one.is_new]
+        for one in new:
+            _tell_closed(services, one, facts, rules)
         if not dry_run:
             _save(services, name, facts, new, idle, found.generation)
             _note_shares(services, name, facts, idle)
@@ -125,6 +133,23 @@ def adopt_host(
     return Adoption(
         name, tuple(vms), shares, tuple(left), layout_variable(layout), layout_yaml(layout), bool(new or idle)
     )
+
+
+def _refuse_fenced(rules: HostRules) -> None:
+    """Raise StateError for a host whose VMs may run elsewhere by now."""
+    refusal = refuse_closed_host(rules)
+    if refusal is not None and refusal.code is Code.HOST_FENCED:
+        raise StateError(f"nothing of {rules.host} is adopted: {refusal.reason}", hint=refusal.remedy)
+
+
+def _tell_closed(services: Services, adopted: AdoptedVm, facts: HostFacts, rules: HostRules) -> None:
+    """Say which of its GPUs the VM may keep while it runs, but not start on again."""
+    for lease in adopted.leases:
+        gpu = gpu_at(facts, lease.share.gpu)
+        refusal = None if gpu is None else refuse_share(lease.share, gpu, rules, is_kept=True)
+        if refusal is not None:
+            share = f"{lease.share.profile} on {lease.share.function}"
+            services.say(f"{adopted.vm.label}: it does not start again with {share}: {refusal}")
 
 
 @contextmanager

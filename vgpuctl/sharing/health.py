@@ -7,6 +7,7 @@ grow, so of them only what is new since the reading before is a finding.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from vgpuctl.agent.wire.health import OFF_THE_BUS, GpuHealth, HostHealth, Xid
 from vgpuctl.agent.wire.vf_health import DRIVER
@@ -96,6 +97,28 @@ def news(now: HostHealth, before: HostHealth | None) -> list[HealthFinding]:
             if gpu_of(now, gpu.address, gpu.uuid) is None
         ]
     return found
+
+
+def with_last_known(now: HostHealth, before: HostHealth | None) -> HostHealth:
+    """The reading with what a card does not tell now but told before: the one to compare the next reading with.
+
+    A whole card that a VM has is on vfio-pci, where nobody tells its UUID, VBIOS, and counts of its life.
+    """
+    if before is None:
+        return now
+    return replace(now, gpus=tuple(_with_last_known(gpu, gpu_of(before, gpu.address, gpu.uuid)) for gpu in now.gpus))
+
+
+def _with_last_known(gpu: GpuHealth, before: GpuHealth | None) -> GpuHealth:
+    if before is None or before.kernel_ids != gpu.kernel_ids:
+        return gpu
+    return replace(
+        gpu,
+        uuid=gpu.uuid or before.uuid,
+        vbios=gpu.vbios or before.vbios,
+        aggregate=gpu.aggregate or before.aggregate,
+        retired=gpu.retired or before.retired,
+    )
 
 
 def _states(host: HostHealth, gpu: GpuHealth) -> Iterator[HealthFinding]:

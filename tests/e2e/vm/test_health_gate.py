@@ -109,6 +109,19 @@ def test_the_rom_of_a_whole_card_is_hashed_and_another_hash_is_found(operator: O
     assert quarantined(operator) == {WHOLE: "vbios-changed"}
 
 
+def test_a_look_while_a_vm_has_the_card_does_not_hide_another_vbios(operator: Operator, hosts: lab.LabFolder) -> None:
+    """On vfio-pci the card does not tell its VBIOS."""
+    operator.does("list-gpus", "--refresh")
+    operator.does(*create(WHOLE))
+    operator.does("list-gpus", "--refresh")
+    lab.faults.begin(HOST, "vbios-changed", card=WHOLE, folder=hosts)
+    operator.does(*DELETE)
+    evidence = checked(operator)["evidence"]
+    assert None not in (evidence["vbios"], evidence["vbios_before"])
+    assert (evidence["vbios"] != evidence["vbios_before"], evidence["findings"]) == (True, ["vbios-changed"])
+    assert quarantined(operator) == {WHOLE: "vbios-changed"}
+
+
 STAYING = {"row-remap-pending", "row-remap-failed", "page-retirement-pending", "bar-unassigned", "off-the-bus"}
 """States of a card, which are found again as long as they last; the others are things that happened."""
 

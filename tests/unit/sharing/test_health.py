@@ -10,7 +10,7 @@ import pytest
 
 from vgpuctl.agent.wire.health import Bar, EccErrors, GpuHealth, HostHealth, RemappedRows, RetiredPages, Xid
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthFinding, HealthPolicy
-from vgpuctl.sharing.health import REMEDIES, findings_of, has_whole_log, news
+from vgpuctl.sharing.health import REMEDIES, findings_of, has_whole_log, news, with_last_known
 from vgpuctl.sharing.xids import CLASSES, classify
 
 CARD = "0000:41:00.0"
@@ -123,6 +123,18 @@ def test_pages_retired_since_the_reading_before_are_found() -> None:
     before, now = (host(replace(HEALTHY, retired=RetiredPages(0, pages, False))) for pages in (3, 5))
     assert [one.text for one in news(now, before)] == ["2 more memory pages are retired"]
     assert news(now, None) == []
+
+
+def test_what_a_card_told_before_a_vm_had_it_whole_is_compared_when_it_is_back() -> None:
+    on_vfio = replace(HEALTHY, driver="vfio-pci", uuid=None, vbios=None, volatile=None, aggregate=None, remapped=None)
+    pages = RetiredPages(0, 3, False)
+    before = with_last_known(host(on_vfio), host(replace(HEALTHY, retired=pages)))
+    assert news(host(on_vfio), before) == news(host(replace(HEALTHY, retired=pages)), before) == []
+    back = replace(HEALTHY, vbios="94.03", aggregate=EccErrors(0, 5), retired=RetiredPages(0, 4, False))
+    assert codes(news(host(back), before)) == ["ecc-uncorrected", "pages-retired", "vbios-changed"]
+    other = replace(HEALTHY, uuid="GPU-2", vbios="95.00", aggregate=EccErrors(0, 9))
+    assert codes(news(host(other), before)) == ["gpu-missing"]
+    assert with_last_known(host(replace(on_vfio, kernel_ids="10de:1eb8")), before).gpus[0].vbios is None
 
 
 def test_a_card_is_followed_to_another_slot_and_another_card_in_its_place_is_a_new_one() -> None:

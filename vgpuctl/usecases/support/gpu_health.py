@@ -14,7 +14,7 @@ from vgpuctl.hosts.fleet import run_on_hosts
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthFinding, HealthPolicy
 from vgpuctl.model.restriction import RestrictionKind
-from vgpuctl.sharing.health import gpu_of, news
+from vgpuctl.sharing.health import gpu_of, news, with_last_known
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.support.readings import keep_reading
 from vgpuctl.usecases.support.services import Services
@@ -57,7 +57,7 @@ def note_health(session: Session, host: str, now: HostHealth, policy: HealthPoli
     for one in found:
         gpu = gpu_of(now, one.device)
         note_finding(session, host, one, policy, uuid=None if gpu is None else gpu.uuid)
-    keep_health(session, host, now)
+    keep_health(session, host, with_last_known(now, before))
     return found
 
 

@@ -180,6 +180,18 @@ def test_a_card_that_sickened_while_it_was_free_is_not_handed_out(operator: Oper
     assert operator.json("list-vms") == []
 
 
+def test_the_release_of_a_card_that_sickened_while_a_vm_had_it_says_that_it_stays_in_quarantine(
+    operator: Operator, hosts: lab.LabFolder
+) -> None:
+    operator.does(*create(SHARED))
+    lab.faults.begin(HOST, "xid", 95, card=SHARED, folder=hosts)
+    operator.does("list-gpus", "--refresh")
+    operator.does(*DELETE)
+    event = checked(operator)
+    assert (event["evidence"]["quarantined"], event["evidence"]["findings"]) == (True, [])
+    assert "still in quarantine: Xid 95" in event["detail"]
+
+
 def test_a_stopped_vm_does_not_start_on_a_card_that_sickened(operator: Operator, hosts: lab.LabFolder) -> None:
     operator.does(*create(SHARED))
     operator.does("stop-vm", *OF_VM, "--timeout", "0")

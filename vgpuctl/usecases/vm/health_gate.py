@@ -18,6 +18,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.health import HealthCode, HealthFinding, HealthPolicy
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.printable import printable
+from vgpuctl.model.restriction import Restriction, RestrictionKind, restrictions_on
 from vgpuctl.planner.plan import find_unreturned, plan_release
 from vgpuctl.sharing.health import finding, findings_of, gpu_of, has_whole_log, news
 from vgpuctl.sharing.kinds import kind_of
@@ -250,7 +251,10 @@ def _end(
     closed = [one for one in found if policy.forbids(one)]
     reset = f"reset {freed.reset}" if freed.reset == BY_THE_DRIVER else f"reset by {freed.reset}"
     reset = "not reset" if freed.reset is None else reset
+    standing = _standing(session, host, share, uuid)
     result = f"in quarantine: {describe_findings(closed)}" if closed else "healthy"
+    if not closed and standing is not None:
+        result = f"still in quarantine: {standing.reason}"
     evidence: dict[str, Value] = {
         "lease": None if lease is None else lease.id,
         "device": share.device,
@@ -261,7 +265,7 @@ def _end(
         "memory_test": freed.tested,
         "rom_sha256": freed.rom,
         "findings": [str(one.code) for one in found],
-        "quarantined": bool(closed),
+        "quarantined": standing is not None,
         "log_is_complete": None if health is None else has_whole_log(health, before),
         **_read_of(gpu, None if before is None else gpu_of(before, share.gpu, uuid)),
     }
@@ -276,6 +280,15 @@ def _end(
     if lease is not None:
         session.set_lease_state(lease.id, LeaseState.GONE)
     return closed
+
+
+def _standing(session: Session, host: str, share: Share, uuid: str | None) -> Restriction | None:
+    """The quarantine of the card or VF of a share, whenever it was set."""
+    every = [one for one in session.restrictions() if one.kind is RestrictionKind.QUARANTINE]
+    found = restrictions_on(every, host, share.gpu, uuid)
+    if share.function != share.gpu:
+        found += restrictions_on(every, host, share.function, None)
+    return next(iter(found), None)
 
 
 def _read_of(gpu: GpuHealth | None, before: GpuHealth | None) -> dict[str, Value]:

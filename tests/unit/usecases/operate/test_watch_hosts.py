@@ -140,7 +140,7 @@ def test_a_host_is_read_once_while_only_its_libvirt_is_away(services: Services, 
         there.libvirt = None
         _soon(lambda: _seen(services).libvirt.problem is None)
     assert (there.readings, there.logins) == (1, 1)
-    assert there.tunnels == 0, "what was opened for libvirt is closed"
+    _soon(lambda: there.tunnels == 0)  # the threads of hosts are told to end, and not waited for
 
 
 def test_libvirt_is_asked_while_the_agent_gives_no_answer(services: Services, there: _Host) -> None:

@@ -130,6 +130,34 @@ def test_the_fencing_command_of_the_inventory_is_believed_and_kept_as_evidence(
     assert operator.json("uncordon-host", HOST)["changed"]
 
 
+def test_a_fencing_command_that_does_not_end_is_killed_with_what_it_started(operator: Operator, tmp_path: Path) -> None:
+    script, started = tmp_path / "power-off", tmp_path / "started"
+    script.write_text(f"#!/bin/sh\nsleep 300 &\necho $! >{started}\ncat\nsleep 300\n")
+    script.chmod(0o755)
+    (tmp_path / "fencing.yml").write_text(
+        f"all: {{hosts: {{{HOST}: {{vgpu_fencing: {{command: {script} -P secret, timeout: 2}}}}}}}}\n"
+    )
+    both = ("-i", str(operator.inventory), "-i", str(tmp_path / "fencing.yml"))
+    fenced = operator.json("list-events", "--kind", "host-fenced")
+    refused = operator.is_refused("evacuate-host", HOST, "--reason", "no power", "--yes", *both)
+    assert (refused["reference"], "did not end within 2 s" in refused["message"]) == ("state", True)
+    assert "secret" not in str(refused)
+    status = Path(f"/proc/{int(started.read_text())}/stat")
+    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert operator.json("list-events", "--kind", "host-fenced") == fenced
+
+
+def test_a_host_that_answers_and_cannot_be_used_is_not_dead(operator: Operator, tmp_path: Path) -> None:
+    fenced = operator.json("list-events", "--kind", "host-fenced")
+    for name, value in (("ansible_python_interpreter", "/nonexistent"), ("ansible_user", "nobody-of-this-name")):
+        (tmp_path / "broken.yml").write_text(f"all: {{hosts: {{{HOST}: {{{name}: {value}}}}}}}\n")
+        both = ("-i", str(operator.inventory), "-i", str(tmp_path / "broken.yml"))
+        refused = operator.is_refused("evacuate-host", HOST, *DEAD, *both)
+        assert (refused["reference"], "answers, so it is not dead" in refused["message"]) == ("state", True)
+        assert "sim-001" not in refused["context"][0].split(": ")[0]
+    assert operator.json("list-events", "--kind", "host-fenced") == fenced
+
+
 def _share(operator: Operator, uuid: str, host: str) -> None:
     """Give another host a VM's volumes too, as it has those of storage that both use.
 

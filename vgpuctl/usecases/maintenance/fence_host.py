@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fencing: a host is proven or declared dead before anything of it is settled or started elsewhere."""
 
+import os
 import shlex
+import signal
 import subprocess
+import tempfile
 
-from vgpuctl.errors import HostError, StateError, UsageError
+from vgpuctl.errors import HostError, HostKeyChanged, HostUnreachable, StateError, UsageError, WrongHost
 from vgpuctl.model.event import Values
 from vgpuctl.model.printable import printable
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
@@ -14,6 +17,8 @@ from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.services import Services
 
 _SAID_AT_MOST = 200
+_SILENCE = (HostUnreachable, HostKeyChanged, WrongHost)
+"""What a dead host looks like: nothing answers at its address, or another machine does."""
 
 
 def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> None:
@@ -43,28 +48,56 @@ def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> 
 
 
 def _run(host: str, command: str, timeout_s: int) -> Values:
-    try:
-        done = subprocess.run(shlex.split(command), capture_output=True, timeout=timeout_s, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    """Run a fencing command. Its arguments may hold a password, so only its program is named.
+
+    It reads nothing, and what it started ends with it when its time is over. What it leaves running when it ends well
+    is its own.
+    """
+    program, *_rest = argv = shlex.split(command)
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        except OSError as error:
+            raise StateError(
+                f"the fencing command {program} of {host} cannot be run: {error.strerror}",
+                hint="power the host off and add --fenced",
+            ) from error
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise StateError(
+                f"the fencing command {program} of {host} did not end within {timeout_s} s, and was killed",
+                hint="power the host off and add --fenced, or give the command more time: `timeout` of vgpu_fencing",
+            ) from None
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        output.seek(0)
+        said = printable(output.read().decode(errors="replace").strip())[-_SAID_AT_MOST:]
+    if status != 0:
         raise StateError(
-            f"the fencing command of {host} did not end well: {error}", hint="power the host off and add --fenced"
-        ) from error
-    said = printable((done.stdout + done.stderr).decode(errors="replace").strip())[-_SAID_AT_MOST:]
-    if done.returncode != 0:
-        raise StateError(
-            f"the fencing command of {host} ended with {done.returncode}: {said}",
+            f"the fencing command {program} of {host} ended with {status}: {said or 'it said nothing'}",
             hint="it must end with 0 when the host is off; power it off by hand and add --fenced",
         )
-    return {"by": "the fencing command", "command": command.split(maxsplit=1)[0], "exit": done.returncode, "said": said}
+    return {"by": "the fencing command", "command": program, "exit": status, "said": said}
 
 
 def _refuse_living(services: Services, host: str) -> None:
+    """Raise StateError for a host whose SSH answers, even if nothing can be done on it: its VMs may run."""
+    answer = "it can be read"
     try:
         read_facts(services, host)
-    except HostError:
+    except _SILENCE:
         services.forget_host(host)
         return
+    except HostError as error:
+        services.forget_host(host)
+        answer = error.said_of(host)
     raise StateError(
         f"{host} answers, so it is not dead, and its VMs would run twice",
+        context=[answer],
         hint=f"power it off first; to empty a host that works, run `vgpuctl drain-host {host}`",
     )

@@ -106,6 +106,45 @@ def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
     assert fleet_witness.state() == before
 
 
+def test_a_lost_vm_keeps_its_host_fenced_while_it_runs_there_and_starts_again_with_its_data(
+    operator: Operator, fleet: lab.LabFolder, fleet_witness: FleetWitness
+) -> None:
+    before = fleet_witness.state()
+    for host in (OTHER, THIRD):
+        operator.does("cordon-host", host, "--reason", "the test wants the first")
+    operator.does("create-vm", "data", *ACME, *SIZE, "--disk", "64MiB")
+    for host in (OTHER, THIRD):
+        operator.does("uncordon-host", host)
+    lost = len(operator.json("list-events", "--kind", "vm-lost"))
+    lab.faults.begin(HOST, "sshd", folder=fleet)
+    try:
+        for _again in range(2):
+            (done,) = operator.json("evacuate-host", HOST, *DEAD)["vms"]
+            assert done["outcome"] == "lost"
+    finally:
+        lab.faults.clear(HOST, folder=fleet)
+    assert len(operator.json("list-events", "--kind", "vm-lost")) == lost + 1, "the second run changes nothing"
+
+    assert _domains(operator, HOST) == {"acme.data"}, "the host only looked dead"
+    for options in (("--dry-run",), (), ("--force",)):
+        running = operator.is_refused("uncordon-host", HOST, *options)
+        assert (running["reference"], "virsh shutdown acme.data" in running["hint"]) == ("state", True)
+    assert operator.json("repair") == []
+    with libvirt_of(operator.inventory, HOST) as there:
+        there.destroy("acme.data")
+    assert "vgpu" in str(operator.is_refused("uncordon-host", HOST)["context"])
+    operator.does("gc", "--limit", HOST, "--kind", "vgpu", "--yes")
+    operator.does("uncordon-host", HOST)
+    (data,) = operator.json("list-vms")
+    assert (data["vm"]["state"], data["vm"]["problem"], data["leases"]) == ("stopped", None, [])
+    assert operator.json("list-events", "--kind", "vm-found")[-1]["subject"] == "acme.data"
+    operator.does("start-vm", "data", *ACME)
+    (data,) = operator.json("list-vms", "--refresh")
+    assert (data["observed"], [one["state"] for one in data["leases"]]) == ("running", ["running"])
+    operator.does("delete-vm", "data", *ACME, "--yes", "--timeout", "0")
+    assert fleet_witness.state() == before
+
+
 def test_the_fencing_command_of_the_inventory_is_believed_and_kept_as_evidence(
     operator: Operator, fleet: lab.LabFolder, tmp_path: Path
 ) -> None:

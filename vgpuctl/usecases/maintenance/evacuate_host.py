@@ -91,8 +91,15 @@ def _settle(services: Services, vm: Vm, data: LeftData, reason: str) -> tuple[Vm
     return settle_on(services, plan, f"{vm.host} is dead: {reason}", ending=leases), plan
 
 
+def is_lost(vm: Vm) -> bool:
+    """True if a VM was given up because its data was on a dead host alone."""
+    return vm.state is VmState.STOPPED and (vm.problem or "").startswith(LOST)
+
+
 def _give_up(services: Services, vm: Vm, why: str) -> None:
     """Stop a VM in the store whose data is lost: its shares and quota are free, and its row says why."""
+    if is_lost(vm):
+        return
     with operation(services, "evacuate-host", vm):
         with services.store.reading() as session:
             leases = session.leases(vm_uuid=vm.uuid)

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """uncordon-host: a host, or one of its GPUs, takes VMs again."""
 
+from collections.abc import Collection
 from functools import partial
 
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.plural import counted
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
+from vgpuctl.model.vm import VmState
 from vgpuctl.planner.layout import plan_host
 from vgpuctl.usecases.maintenance.drain_host import stopped_by_drain
+from vgpuctl.usecases.maintenance.evacuate_host import is_lost
 from vgpuctl.usecases.maintenance.gc import find_garbage
 from vgpuctl.usecases.maintenance.restricted import find_gpu, is_set, lift
 from vgpuctl.usecases.support.fences import is_host_fenced
@@ -19,6 +22,7 @@ from vgpuctl.usecases.support.survey import survey
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.release import release_cards_of
 from vgpuctl.usecases.vm.start_vm import start_vm
+from vgpuctl.usecases.vm.volumes import has_volumes
 
 
 def uncordon_host(
@@ -28,16 +32,15 @@ def uncordon_host(
 
     A drained or fenced host is read first, and must be as it is declared: StateError names the differences. force: lift
     it nevertheless. On a fenced host, VMs that are elsewhere by now are ended first, and no other remains of VMs may be
-    left, whatever `force` says. A quarantine stays: `release-gpu` lifts it. Raises InventoryError for an unknown host,
-    NotFound for an unknown GPU.
+    left, whatever `force` says; a VM that was lost, and whose data is there, may start again. A quarantine stays:
+    `release-gpu` lifts it. Raises InventoryError for an unknown host, NotFound for an unknown GPU.
     """
     card = None if gpu is None else find_gpu(services, host, gpu)
     services.inventory.require(host)
     is_back = card is None and is_host_fenced(services, host)
-    if is_back and not dry_run:
-        _end_stale_vms(services, host)
     if is_back:
-        _refuse_remains(services, host)
+        ending = _end_stale_vms(services, host, dry_run=dry_run)
+        _refuse_remains(services, host, ending if dry_run else ())
     if card is None and not force:
         _verify(services, host)
     with services.store.reading() if dry_run else services.store.transaction() as session:
@@ -48,6 +51,8 @@ def uncordon_host(
             found = [one for one in every if (one.host, one.device) == (host, WHOLE_HOST)]
         for one in () if dry_run else found:
             lift(session, one, reason)
+    if is_back and not dry_run:
+        _give_back(services, host)
     return found
 
 
@@ -75,26 +80,49 @@ def _verify(services: Services, host: str) -> None:
         )
 
 
-def _end_stale_vms(services: Services, host: str) -> None:
-    """End and undefine the domains of VMs that are on other hosts by now: they would run twice."""
-    session_of_host = services.host(host)
-    there = {domain.uuid for domain in session_of_host.hypervisor.domains()}
+def _end_stale_vms(services: Services, host: str, *, dry_run: bool) -> list[str]:
+    """End and undefine the domains of VMs that are on other hosts by now: they would run twice. Returns their names.
+
+    Domains of VMs that were lost go too, for they name shares that the VMs gave up, but only when they are off: such a
+    VM runs nowhere else, so one that runs raises StateError.
+    """
+    here = services.host(host)
+    there = {domain.uuid: domain for domain in here.hypervisor.domains()}
     with services.store.reading() as session:
-        stale = [vm for vm in session.vms() if vm.uuid in there and vm.host != host]
-    for vm in stale:
-        guest.remove_domain(session_of_host, vm, when_off=partial(release_cards_of, services, session_of_host))
+        stale = [vm for vm in session.vms() if vm.uuid in there and (vm.host != host or is_lost(vm))]
+    running = [vm for vm in stale if vm.host == host and there[vm.uuid].state.is_active()]
+    ending = [vm for vm in stale if vm not in running]
+    for vm in () if dry_run else ending:
+        guest.remove_domain(here, vm, when_off=partial(release_cards_of, services, here))
+        if vm.host == host:
+            continue
         with services.store.transaction() as session:
             detail = f"on {host}, which was fenced; it is on {vm.host}"
             session.add_vm_event(EventKind.VM_STALE_ENDED, vm, detail, before={"host": host}, after={"host": vm.host})
         services.say(f"{vm.label}: its remains on {host} are ended; it is on {vm.host}")
+    if running:
+        raise StateError(
+            f"{host} still runs {counted(len(running), 'VM')} that gave up GPU shares when it was evacuated",
+            context=[f"domain {vm.domain_name} is {there[vm.uuid].state}" for vm in running],
+            hint=f"shut it down with `virsh shutdown {running[0].domain_name}` on {host}, then run this command again",
+        )
+    return [there[vm.uuid].name for vm in ending]
 
 
-def _refuse_remains(services: Services, host: str) -> None:
-    """Raise StateError while a host that was fenced has domains, volumes or vGPUs of VMs that the store settled."""
+def _refuse_remains(services: Services, host: str, ending: Collection[str]) -> None:
+    """Raise StateError while a host that was fenced has domains, volumes or vGPUs of VMs that the store settled.
+
+    ending: domains that are not there any more when this is no dry run.
+    """
     search = find_garbage(services, (GarbageKind.DOMAIN, GarbageKind.VOLUME, GarbageKind.VGPU), [host])
     for _name, error in search.failures:
         raise error
-    remains = [one for one in search.found if one.left is None or one.kind is GarbageKind.DOMAIN]
+    remains = [
+        one
+        for one in search.found
+        if (one.left is None or one.kind is GarbageKind.DOMAIN)
+        and not (one.kind is GarbageKind.DOMAIN and one.name in ending)
+    ]
     if remains:
         kinds = " ".join(f"--kind {kind}" for kind in sorted({str(one.kind) for one in remains}))
         raise StateError(
@@ -102,6 +130,22 @@ def _refuse_remains(services: Services, host: str) -> None:
             context=[f"{one.kind} {one.name}: {one.left or one.why}" for one in remains],
             hint=f"look at them, then run `vgpuctl gc --limit {host} {kinds}` and this command again",
         )
+
+
+def _give_back(services: Services, host: str) -> None:
+    """Note of each VM that was lost with its host, and has its data there, that it may start again."""
+    with services.store.reading() as session:
+        lost = [vm for vm in session.vms(host=host) if is_lost(vm)]
+    for vm in lost:
+        if not has_volumes(services, services.host(host), vm):
+            continue
+        detail = f"its data is on {host}, which is back"
+        with services.store.transaction() as session:
+            session.set_vm_state(vm.uuid, VmState.STOPPED)
+            session.add_vm_event(
+                EventKind.VM_FOUND, vm, detail, before={"problem": vm.problem}, after={"problem": None}
+            )
+        services.say(f"{vm.label}: {detail}: start it with `vgpuctl start-vm`")
 
 
 def start_drained(services: Services, host: str) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from vgpuctl.errors import VgpuctlError
+from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.domain_facts import DomainState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
@@ -160,6 +160,10 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
             lambda: _note(services, vm, leases, VmState.STOPPED, LeaseState.BUILT),
         )
     if vm.state is VmState.STOPPED and state is DomainState.RUNNING:
+        if vm.request.gpus and not leases:
+            raise StateError(
+                f"it runs, and gave up its GPU shares: shut it down with `virsh shutdown {vm.domain_name}` on {vm.host}"
+            )
         return "the store says stopped, libvirt says running", "finished", lambda: _finish(services, vm, leases)
     releasing = [lease for lease in leases if lease.state in (LeaseState.RELEASING, LeaseState.BROKEN)]
     promised = [lease for lease in leases if lease.state is LeaseState.RESERVED and vm.state is VmState.STOPPED]

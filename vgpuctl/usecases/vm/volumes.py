@@ -59,6 +59,16 @@ def recorded_volumes(services: Services, vm: Vm) -> list[Volume]:
         return session.volumes(vm_uuid=vm.uuid, host=vm.host)
 
 
+def has_volumes(services: Services, host: HostSession, vm: Vm) -> bool:
+    """True if a host has all recorded volumes of a VM as they were made."""
+    storage = Storage(host.hypervisor)
+    found = [
+        (storage.find_volume(one.pool, one.name) if storage.has_pool(one.pool) else None, one)
+        for one in recorded_volumes(services, vm)
+    ]
+    return all(fact is not None and is_recorded(fact, volume) for fact, volume in found)
+
+
 @dataclass(frozen=True)
 class Place:
     """The path of a VM's volume on its host, and of the base image under it."""

@@ -87,6 +87,10 @@ class CloudInit:
             return self
         return replace(self, licence_token=other.licence_token)
 
+    def is_kept(self) -> bool:
+        """True if the store keeps all of it, so that the seed can be made anew: secret documents are not kept."""
+        return not any((self.user_data, self.network_config, self.licence_token))
+
     def is_wanted(self) -> bool:
         """True if there is anything to seed."""
         return any((self.ssh_authorized_keys, self.user_data, self.network_config, self.hostname, self.licence_token))

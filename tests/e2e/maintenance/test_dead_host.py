@@ -198,12 +198,12 @@ def test_a_host_that_answers_and_cannot_be_used_is_not_dead(operator: Operator, 
 
 
 def _share(operator: Operator, uuid: str, host: str) -> None:
-    """Give another host a VM's volumes too, as it has those of storage that both use.
+    """Give another host a VM's disk too, as it has those of storage that both use.
 
     A volume of one name in one pool has the same key on all simulated hosts, as on shared storage.
     """
     with libvirt_of(operator.inventory, HOST) as here, libvirt_of(operator.inventory, host) as there:
-        volumes = [one for one in Storage(here).volumes("default") if uuid in one.name]
+        volumes = [one for one in Storage(here).volumes("default") if one.name == f"{uuid}.qcow2"]
         assert volumes
         storage = Storage(there)
         storage.ensure_pool("default")
@@ -247,3 +247,42 @@ def test_a_vm_on_shared_storage_starts_where_its_data_is(operator: Operator, fle
         with libvirt_of(operator.inventory, host) as there:
             assert [one for one in Storage(there).volumes("default") if uuids[name] in one.name]
         operator.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")
+
+
+def test_a_seed_that_was_on_the_dead_host_is_made_again_and_no_disk_is_called_lost_for_it(
+    operator: Operator, fleet: lab.LabFolder, tmp_path: Path, fleet_witness: FleetWitness
+) -> None:
+    before = fleet_witness.state()
+    (tmp_path / "user-data").write_text("#cloud-config\n{}\n")
+    for host in (OTHER, THIRD):
+        operator.does("cordon-host", host, "--reason", "the test wants the first")
+    operator.does("create-vm", "named", *ACME, *SIZE, "--disk", "64MiB", "--hostname", "h")
+    operator.does("create-vm", "told", *ACME, *SIZE, "--disk", "64MiB", "--user-data", str(tmp_path / "user-data"))
+    for host in (OTHER, THIRD):
+        operator.does("uncordon-host", host)
+    uuids = {one["vm"]["request"]["name"]: one["vm"]["uuid"] for one in operator.json("list-vms")}
+    for uuid in uuids.values():
+        _share(operator, uuid, OTHER)
+    lab.faults.begin(HOST, "sshd", folder=fleet)
+    try:
+        partial = operator.is_refused("evacuate-host", HOST, *DEAD)
+    finally:
+        lab.faults.clear(HOST, folder=fleet)
+    (why,) = partial["context"]
+    assert "acme.told: its seed was on sim-001 itself, and cannot be made again" in why
+    assert _vms(operator) == {"named": (OTHER, "running"), "told": (HOST, "running")}
+    with libvirt_of(operator.inventory, OTHER) as there:
+        assert f"{uuids['named']}-seed.iso" in [one.name for one in Storage(there).volumes("default")]
+
+    operator.is_refused("uncordon-host", HOST)
+    operator.does("gc", "--limit", HOST, "--kind", "vgpu", "--kind", "volume", "--yes")
+    operator.does("uncordon-host", HOST)
+    for name in ("named", "told"):
+        operator.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")
+    with libvirt_of(operator.inventory, OTHER) as there:
+        Storage(there).delete_volume("default", f"{uuids['told']}.qcow2")
+    with libvirt_of(operator.inventory, HOST) as there:
+        left = [one.name for one in Storage(there).volumes("default") if uuids["named"] in one.name]
+        assert left == [f"{uuids['named']}.qcow2"], "gc deletes the old seed, and not the disk that is shared"
+        Storage(there).delete_volume("default", left[0])
+    assert fleet_witness.state() == before

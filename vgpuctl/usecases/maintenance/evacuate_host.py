@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """evacuate-host: the VMs of a dead host start on others, where their data is; the rest is said to be lost."""
 
+import contextlib
+
 from vgpuctl.errors import DataLost, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.placement import Placement
@@ -9,6 +11,7 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.maintenance.drain_host import Drained, Verdict, move_promise, there_of
 from vgpuctl.usecases.maintenance.fence_host import fence_host
 from vgpuctl.usecases.maintenance.left_data import LeftData, find_data
+from vgpuctl.usecases.network.ports import attachment_of
 from vgpuctl.usecases.support.operations import operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
@@ -16,6 +19,7 @@ from vgpuctl.usecases.vm.move_vm import PlannedMove, restore_kept, settle_on
 from vgpuctl.usecases.vm.move_volumes import VolumeMove, VolumeWay
 from vgpuctl.usecases.vm.release import settle_leases
 from vgpuctl.usecases.vm.start_vm import start_vm
+from vgpuctl.usecases.vm.volumes import seed_made_again
 
 LOST = "lost: "
 """The beginning of the problem of a VM whose data was on the dead host alone."""
@@ -60,7 +64,7 @@ def _plan_one(services: Services, vm: Vm, data: LeftData, search: MoveSearch) ->
     volumes = data.volumes[vm.uuid]
 
     def look(placement: Placement) -> PlannedMove:
-        moves = (VolumeMove(one, placement.host, VolumeWay.SHARED) for one in volumes)
+        moves = (VolumeMove(one, placement.host, data.way(vm, one, placement.host)) for one in volumes)
         return PlannedMove(vm, placement, tuple(moves))
 
     return search.find(vm, look, among=data.hosts_of(vm))
@@ -88,7 +92,11 @@ def _settle(services: Services, vm: Vm, data: LeftData, reason: str) -> tuple[Vm
     plan = _plan_one(services, vm, data, MoveSearch(services, vm.host, data.answering))
     with services.store.reading() as session:
         leases = session.leases(vm_uuid=vm.uuid)
-    return settle_on(services, plan, f"{vm.host} is dead: {reason}", ending=leases), plan
+    with contextlib.ExitStack() as stack:
+        if any(one.way is VolumeWay.MADE_AGAIN for one in plan.volumes):
+            there = services.host(plan.placement.host)
+            stack.enter_context(seed_made_again(services, there, vm, attachment_of(services, vm)))
+        return settle_on(services, plan, f"{vm.host} is dead: {reason}", ending=leases), plan
 
 
 def is_lost(vm: Vm) -> bool:

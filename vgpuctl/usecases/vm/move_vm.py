@@ -52,7 +52,7 @@ class PlannedMove:
 
     @property
     def storage(self) -> str:
-        """How its data gets there: `none`, `shared`, `copied`, or both of the latter."""
+        """How its data gets there: `none`, `shared`, `copied`, `made again`, or several of the latter."""
         return " and ".join(sorted({str(one.way) for one in self.volumes})) or "none"
 
 

@@ -20,10 +20,11 @@ _MIB = 2**20
 
 
 class VolumeWay(StrEnum):
-    """How a volume gets to the new host."""
+    """How a volume gets to the new host. made again: the seed of a VM whose old host is dead."""
 
     SHARED = "shared"
     COPIED = "copied"
+    MADE_AGAIN = "made again"
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class VolumeMove:
     way: VolumeWay
 
     def settle(self, session: Session) -> None:
-        """Record a shared volume for the new host; a copied one is recorded there since it was made."""
+        """Record a shared volume for the new host; any other is recorded there since it was made."""
         if self.way is VolumeWay.SHARED:
             session.hand_over_volume(self.volume, self.host)
 

@@ -5,8 +5,9 @@ A volume is recorded before libvirt creates it, and libvirt creates it only when
 killed run leaves a record, and a volume without one is somebody else's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from vgpuctl.errors import VolumeExists, VolumeRejected
@@ -51,6 +52,25 @@ def make_volumes(
             make_volume(services, volume, _disk_maker(storage, volume, vm.request.disk, images.base))
         else:
             _make_seed(services, storage, volume, seed_image(vm.request.cloud_init, vm, attachment))
+
+
+@contextlib.contextmanager
+def seed_made_again(services: Services, host: HostSession, vm: Vm, attachment: Attachment | None) -> Iterator[None]:
+    """Make the seed of a VM on another host than it is on, from what the store keeps; deleted when the block fails.
+
+    What a killed run left of it there is deleted first. Raises StateError for a seed with secret documents.
+    """
+    (seed,) = (one for one in wanted_volumes(replace(vm, host=host.name)) if one.kind is VolumeKind.SEED)
+    with services.store.reading() as session:
+        left = [one for one in session.volumes(vm_uuid=vm.uuid, host=host.name) if one.kind is VolumeKind.SEED]
+    remove_volumes(services, host, left)
+    data = seed_image(vm.request.cloud_init, vm, attachment)
+    try:
+        _make_seed(services, Storage(host.hypervisor), seed, data)
+        yield
+    except BaseException:
+        _undo(services, host, seed)
+        raise
 
 
 def recorded_volumes(services: Services, vm: Vm) -> list[Volume]:

@@ -193,9 +193,31 @@ class Vm:
         return host_name_of(self.request.tenant, self.request.name)
 
     @property
+    def is_on_its_way(self) -> bool:
+        """True if a move has stopped it and not started it again: it runs, or its run was cut short."""
+        return self.state is VmState.STOPPED and (self.problem or "").startswith(_ON_ITS_WAY)
+
+    def left(self, host: str) -> bool:
+        """True if it is on its way from this host, and on another one already."""
+        return self.is_on_its_way and self.host != host and self.problem == on_its_way(host, self.host)
+
+    @property
+    def has_to_run(self) -> bool:
+        """True if it runs, or is on its way."""
+        return self.state is VmState.RUNNING or self.is_on_its_way
+
+    @property
     def is_adopted(self) -> bool:
         """True if somebody else defined its domain, whose definition vgpuctl never writes."""
         return self.request.domain is not None
+
+
+_ON_ITS_WAY = "moves from "
+
+
+def on_its_way(source: str, target: str) -> str:
+    """The problem of a VM that ran and is stopped while it moves."""
+    return f"{_ON_ITS_WAY}{source} to {target}"
 
 
 def host_name_of(tenant: str, name: str) -> str:

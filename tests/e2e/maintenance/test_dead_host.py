@@ -145,6 +145,34 @@ def test_a_lost_vm_keeps_its_host_fenced_while_it_runs_there_and_starts_again_wi
     assert fleet_witness.state() == before
 
 
+def test_an_evacuation_that_is_killed_goes_on_with_the_vm_that_it_had_not_started(
+    operator: Operator, fleet: lab.LabFolder, fleet_witness: FleetWitness
+) -> None:
+    before = fleet_witness.state()
+    for host in (OTHER, THIRD):
+        operator.does("cordon-host", host, "--reason", "the test wants the first")
+    operator.does("create-vm", "web", *ACME, *SIZE)
+    operator.does("uncordon-host", OTHER)
+    lab.faults.begin(HOST, "sshd", folder=fleet)
+    try:
+        killed = operator.run("define", "evacuate-host", HOST, *DEAD, program=("-m", "tests.e2e.killed_run"))
+        assert killed.code == -9
+        assert _vms(operator) == {"web": (OTHER, "stopped")}
+        (planned,) = operator.json("evacuate-host", HOST, *DEAD, "--plan")["vms"]
+        assert (planned["verdict"], planned["to"]) == ("move", OTHER)
+        (done,) = operator.json("evacuate-host", HOST, *DEAD)["vms"]
+        assert (done["outcome"], _vms(operator)) == ("moved", {"web": (OTHER, "running")})
+        assert operator.json("evacuate-host", HOST, *DEAD)["vms"] == []
+    finally:
+        lab.faults.clear(HOST, folder=fleet)
+    operator.does("uncordon-host", THIRD)
+    operator.is_refused("uncordon-host", HOST)
+    operator.does("gc", "--limit", HOST, "--kind", "vgpu", "--yes")
+    operator.does("uncordon-host", HOST)
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+    assert fleet_witness.state() == before
+
+
 def test_the_fencing_command_of_the_inventory_is_believed_and_kept_as_evidence(
     operator: Operator, fleet: lab.LabFolder, tmp_path: Path
 ) -> None:

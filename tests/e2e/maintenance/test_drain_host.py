@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emptying a host for maintenance, and what it is afterwards."""
 
+import json
+import signal
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -9,6 +11,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
+from tests.e2e.vm.test_move_cut_short import wait_until_stopped
 from tests.lab.simulated_fixtures import simulated_fleet
 
 ACME = ("--tenant", "acme")
@@ -133,6 +136,57 @@ def test_a_stopped_vm_stays_unless_the_host_does_not_come_back(operator: Operato
     moved = operator.json("drain-host", HOST, "--reason", "it is sold", "--all", *NOW)
     assert _verdicts(moved)["acme.web"] == ("move", "sim-002", "moved")
     assert _states(operator) == {"web": ("sim-002", "stopped")}
+
+
+KILLED_RUN = ("-m", "tests.e2e.killed_run")
+
+
+@pytest.mark.parametrize("where", ["shutdown", "undefine", "define"])
+def test_a_drain_that_is_killed_goes_on_and_what_ran_runs(operator: Operator, where: str) -> None:
+    """Killed with the VM off on its old host, undefined there, and defined on its new one."""
+    _on_first(operator, "web", "--gpu", "A40-8Q")
+    drain = ("drain-host", HOST, "--reason", "new disks", *NOW)
+    assert operator.run(where, *drain, program=KILLED_RUN).code == -9
+    (cut,) = operator.json("list-vms")
+    assert cut["vm"]["state"] == ("running" if where == "shutdown" else "stopped")
+    if where == "shutdown":
+        operator.does("repair")
+        operator.does("start-vm", "web", *ACME)
+    else:
+        assert cut["vm"]["problem"] == "moves from sim-001 to sim-002"
+    planned = operator.json("drain-host", HOST, "--reason", "new disks", "--plan")
+    assert _verdicts(planned)["acme.web"] == ("move", "sim-002", "planned")
+    done = operator.json(*drain)
+    assert (done["drained"], _verdicts(done)["acme.web"]) == (True, ("move", "sim-002", "moved"))
+    assert _states(operator) == {"web": ("sim-002", "running")}
+    assert operator.json("repair") == []
+    assert operator.json("list-reservations") == []
+
+
+def test_a_vm_that_was_being_moved_and_is_stopped_by_its_owner_stays_stopped(operator: Operator) -> None:
+    _on_first(operator, "web", "--gpu", "A40-8Q")
+    assert operator.run("undefine", "drain-host", HOST, "--reason", "x", *NOW, program=KILLED_RUN).code == -9
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    assert [one["outcome"] for one in operator.json("repair")] == ["released"], "the shares that were held"
+    assert _states(operator) == {"web": (HOST, "stopped")}
+
+
+def test_a_vm_that_moves_and_does_not_start_is_not_said_to_be_left(operator: Operator, fleet: lab.LabFolder) -> None:
+    _on_first(operator, "web", "--gpu", "A40-8Q")
+    drain = operator.start("stop:undefine", "drain-host", HOST, "--reason", "x", *NOW, "--json", program=KILLED_RUN)
+    wait_until_stopped(drain.pid)
+    lab.faults.begin("sim-002", "refuse", folder=fleet)
+    drain.send_signal(signal.SIGCONT)
+    out, err = drain.communicate(timeout=120)
+    lab.faults.clear("sim-002", folder=fleet)
+    assert drain.returncode == 10, err
+    (row,) = json.loads(out)["vms"]
+    assert (row["verdict"], row["to"]) == ("move", "sim-002")
+    assert row["outcome"].startswith("failed: it is stopped on sim-002: ")
+    assert "moved and did not start" in err
+    again = operator.json("drain-host", HOST, "--reason", "x", *NOW)
+    assert (again["drained"], _verdicts(again)["acme.web"]) == (True, ("move", "sim-002", "moved"))
+    assert _states(operator) == {"web": ("sim-002", "running")}
 
 
 def test_a_host_that_came_back_otherwise_takes_no_vm(operator: Operator, fleet: lab.LabFolder) -> None:

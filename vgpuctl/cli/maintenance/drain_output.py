@@ -27,3 +27,10 @@ def print_drained(host: str, rows: "Sequence[Drained]", *, as_json: bool, hint: 
             context=[f"{one.subject}: {one.reason or one.outcome}" for one in left],
             hint=hint,
         )
+    failed = [one for one in rows if one.has_failed]
+    if failed:
+        raise PartialFailure(
+            f"{counted(len(failed), 'VM')} of {host} moved and did not start",
+            context=[f"{one.subject}: {one.outcome}" for one in failed],
+            hint="see the reason, then give the command again, or start them with `vgpuctl start-vm`",
+        )

@@ -35,15 +35,25 @@ def command(
     """
     from vgpuctl.cli.support.services import services
     from vgpuctl.usecases.vm.find_vm import find_vm
-    from vgpuctl.usecases.vm.move_vm import move_vm, plan_move
+    from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm, plan_move
 
     with services(**where) as opened:
         vm, _leases = find_vm(opened, tenant, name)
-        if dry_run:
+        plan = None
+        if to == vm.host:
+            left = cut_short(opened, [vm])
+            for _vm, held in () if dry_run else left:
+                finish_move(opened, vm, held)
+        elif dry_run:
             plan = plan_move(opened, vm, to=to)
         else:
             plan = move_vm(opened, vm, to=to, timeout_s=shutdown_timeout_s, reason=reason)
-    if as_json:
+    if plan is None:
+        if as_json:
+            print_json({"changed": bool(left), "from": vm.host, "to": vm.host, "storage": "none", "plan": None})
+        else:
+            say(f"{vm.label}: {'its move is finished' if left and not dry_run else 'no change'}, it is on {vm.host}")
+    elif as_json:
         print_json({"changed": True, "from": vm.host, "to": plan.placement.host, "storage": plan.storage, "plan": plan})
     else:
         verb = "would move" if dry_run else "moved"

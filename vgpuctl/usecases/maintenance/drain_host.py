@@ -14,7 +14,7 @@ from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.move_place import MoveSearch
-from vgpuctl.usecases.vm.move_vm import move_vm, plan_move
+from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm, plan_move
 from vgpuctl.usecases.vm.stop_vm import stop_vm
 
 STOPPED_BY_DRAIN = "its host was drained: "
@@ -35,7 +35,7 @@ class Drained:
     """One VM or reservation of a drained host.
 
     to: the host that it goes to. reason: why it does not move. outcome: `planned`, `moved`, `stopped`, `left`, `lost`
-    or `failed: why`.
+    or `failed: why`: a VM that moved did not start there, one that was to be stopped did not stop.
     """
 
     subject: str
@@ -48,7 +48,12 @@ class Drained:
     @property
     def is_left(self) -> bool:
         """True if the host is not empty because of it."""
-        return self.outcome == "left" or self.outcome.startswith("failed")
+        return self.outcome == "left" or (self.has_failed and self.verdict is not Verdict.MOVE)
+
+    @property
+    def has_failed(self) -> bool:
+        """True if it is not as it was meant to be."""
+        return self.outcome.startswith("failed")
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ def plan_drain(services: Services, host: str, options: DrainOptions) -> list[Dra
     services.inventory.require(host)
     search = MoveSearch(services, host)
     vms, reservations = there_of(services, host)
-    found = [_plan(services, vm, options, search) for vm in vms]
+    found = [_plan(services, vm, options, search) for vm in vms] + plan_left(services, host)
     return [*found, *(move_promise(services, one, dry_run=True) for one in reservations)]
 
 
@@ -85,7 +90,7 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
     vms, reservations = there_of(services, host)
     services.say(f"{host}: draining {counted(len(vms), 'VM')}")
     done = [_empty(services, vm, options, reason) for vm in vms]
-    done += [move_promise(services, one, dry_run=False) for one in reservations]
+    done += [*start_left(services, host, vms), *(move_promise(services, one, dry_run=False) for one in reservations)]
     if not any(one.is_left for one in done):
         _close(services, host, reason)
     return done
@@ -99,8 +104,49 @@ def there_of(services: Services, host: str) -> tuple[list[Vm], list[Reservation]
         return vms, [one for one in session.reservations() if one.host == host and not one.is_over(now)]
 
 
+def _left(services: Services, host: str) -> list[tuple[Vm, Reservation | None]]:
+    """The VMs that an earlier run took from a host and did not start on their new one, the most important first."""
+    with services.store.reading() as session:
+        vms = sorted((vm for vm in session.vms() if vm.left(host)), key=lambda vm: (-vm.request.priority, vm.label))
+    return cut_short(services, vms)
+
+
+def plan_left(services: Services, host: str) -> list[Drained]:
+    """Name the VMs that `start_left` would start."""
+    return [Drained(vm.label, Verdict.MOVE, vm.host) for vm, _held in _left(services, host)]
+
+
+def start_left(services: Services, host: str, done_with: Sequence[Vm]) -> list[Drained]:
+    """Start the VMs that an earlier run took from a host and did not start on their new one.
+
+    done_with: VMs that this run has taken from it.
+    """
+    done = []
+    known = {vm.uuid for vm in done_with}
+    for vm, held in _left(services, host):
+        if vm.uuid in known:
+            continue
+        try:
+            finish_move(services, vm, held)
+        except VgpuctlError as error:
+            done.append(not_started(vm, error))
+        else:
+            done.append(Drained(vm.label, Verdict.MOVE, vm.host, outcome="moved"))
+    return done
+
+
+def not_started(vm: Vm, error: VgpuctlError, storage: str | None = None) -> Drained:
+    """Say of a VM that is on its new host and did not start there."""
+    outcome = f"failed: it is stopped on {vm.host}: {error.said_of(vm.label)}"
+    return Drained(vm.label, Verdict.MOVE, vm.host, storage, outcome=outcome)
+
+
+def _stays(vm: Vm, options: DrainOptions) -> bool:
+    return not (vm.has_to_run or options.takes_stopped) and vm.state is VmState.STOPPED
+
+
 def _plan(services: Services, vm: Vm, options: DrainOptions, search: MoveSearch | None) -> Drained:
-    if vm.state is VmState.STOPPED and not options.takes_stopped:
+    if _stays(vm, options):
         return Drained(vm.label, Verdict.STAY, reason="it is stopped, and stays so on this host")
     try:
         plan = plan_move(services, vm, search=search)
@@ -112,24 +158,26 @@ def _plan(services: Services, vm: Vm, options: DrainOptions, search: MoveSearch 
 
 def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Drained:
     """Move one VM; stop it where it cannot move and that is wanted."""
-    if vm.state is VmState.STOPPED and not options.takes_stopped:
+    if _stays(vm, options):
         return replace(_plan(services, vm, options, None), outcome="stays stopped")
     try:
         plan = move_vm(services, vm, timeout_s=options.timeout_s, reason=f"{vm.host} is drained: {reason}")
     except VgpuctlError as error:
         services.say(error.line_of(vm.label))
-        if vm.state is not VmState.RUNNING or not options.stops:
+        with services.store.reading() as session:
+            now = next((one for one in session.vms() if one.uuid == vm.uuid), vm)
+        if now.host != vm.host:
+            return not_started(now, error)
+        if now.state is not VmState.RUNNING or not options.stops:
             return Drained(vm.label, Verdict.STAY, reason=error.reason_of(vm.label), outcome="left")
-        return _stop(services, vm, options, reason, error)
+        return _stop(services, now, options, reason, error)
     return Drained(vm.label, Verdict.MOVE, plan.placement.host, plan.storage, outcome="moved")
 
 
 def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: VgpuctlError) -> Drained:
     problem = f"{STOPPED_BY_DRAIN}{reason}"
-    with services.store.reading() as session:
-        now = next((one for one in session.vms(host=vm.host) if one.uuid == vm.uuid), vm)
     try:
-        stop_vm(services, now, hold=Hold.KEEP, timeout_s=options.timeout_s, problem=problem)
+        stop_vm(services, vm, hold=Hold.KEEP, timeout_s=options.timeout_s, problem=problem)
     except VgpuctlError as error:
         return Drained(vm.label, Verdict.STOP, reason=why.reason_of(vm.label), outcome=f"failed: {error.message}")
     return Drained(vm.label, Verdict.STOP, reason=why.reason_of(vm.label), outcome="stopped")
@@ -163,6 +211,10 @@ def is_drained(services: Services, host: str) -> bool:
 
 
 def stopped_by_drain(vms: Sequence[Vm]) -> list[Vm]:
-    """The VMs that a drain stopped, the most important first."""
-    stopped = [vm for vm in vms if vm.state is VmState.STOPPED and (vm.problem or "").startswith(STOPPED_BY_DRAIN)]
+    """The VMs that a drain stopped, or was about to move when it was cut short, the most important first."""
+    stopped = [
+        vm
+        for vm in vms
+        if vm.is_on_its_way or (vm.state is VmState.STOPPED and (vm.problem or "").startswith(STOPPED_BY_DRAIN))
+    ]
     return sorted(stopped, key=lambda vm: (-vm.request.priority, vm.label))

@@ -8,7 +8,15 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.usecases.maintenance.drain_host import Drained, Verdict, move_promise, there_of
+from vgpuctl.usecases.maintenance.drain_host import (
+    Drained,
+    Verdict,
+    move_promise,
+    not_started,
+    plan_left,
+    start_left,
+    there_of,
+)
 from vgpuctl.usecases.maintenance.fence_host import fence_host
 from vgpuctl.usecases.maintenance.left_data import LeftData, find_data
 from vgpuctl.usecases.network.ports import attachment_of
@@ -31,7 +39,7 @@ def plan_evacuation(services: Services, host: str) -> list[Drained]:
     vms, reservations = there_of(services, host)
     data = find_data(services, host, vms)
     search = MoveSearch(services, host, data.answering)
-    found = [_plan(services, vm, data, search) for vm in vms]
+    found = [_plan(services, vm, data, search) for vm in vms] + plan_left(services, host)
     return [*found, *(move_promise(services, one, dry_run=True) for one in reservations)]
 
 
@@ -46,7 +54,11 @@ def evacuate_host(services: Services, host: str, *, is_dead: bool, reason: str) 
     services.say(f"{host}: evacuating {counted(len(vms), 'VM')}")
     data = find_data(services, host, vms)
     done = [_evacuate(services, vm, data, reason) for vm in vms]
-    return [*done, *(move_promise(services, one, dry_run=False) for one in reservations)]
+    return [
+        *done,
+        *start_left(services, host, vms),
+        *(move_promise(services, one, dry_run=False) for one in reservations),
+    ]
 
 
 def _plan(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> Drained:
@@ -74,16 +86,19 @@ def _evacuate(services: Services, vm: Vm, data: LeftData, reason: str) -> Draine
     try:
         with operation(services, "evacuate-host", vm):
             moved, plan = _settle(services, vm, data, reason)
-        if vm.state is VmState.RUNNING:
-            start_vm(services, [moved])
-        else:
-            restore_kept(services, moved)
     except DataLost as error:
         _give_up(services, vm, error.message)
         return Drained(vm.label, Verdict.LOST, reason=error.said_of(vm.label), outcome="lost")
     except VgpuctlError as error:
         return Drained(vm.label, Verdict.STAY, reason=error.reason_of(vm.label), outcome="left")
-    services.say(f"{vm.label}: {'runs' if vm.state is VmState.RUNNING else 'stopped'} on {moved.host}")
+    try:
+        if vm.has_to_run:
+            start_vm(services, [moved])
+        else:
+            restore_kept(services, moved)
+    except VgpuctlError as error:
+        return not_started(moved, error, plan.storage)
+    services.say(f"{vm.label}: {'runs' if vm.has_to_run else 'stopped'} on {moved.host}")
     return Drained(vm.label, Verdict.MOVE, moved.host, plan.storage, outcome="moved")
 
 

@@ -17,6 +17,7 @@ from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.vm_values import values_of
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.delete_vm import remove_vm
+from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_subject
 from vgpuctl.usecases.vm.preempt_vms import SHUTDOWN_TIMEOUT_S, finish_preemptions, withdraw_dead_notices
 from vgpuctl.usecases.vm.release import release_shares
 from vgpuctl.usecases.vm.unfinished_gangs import give_up_gangs, given_up
@@ -59,7 +60,7 @@ def repair(
     vms = [replace(vm, state=VmState.DELETING) if vm.uuid in lost else vm for vm in vms]
     busy = {intent.subject for intent in operations if may_run(intent)}
     for vm in vms:
-        if vm.uuid in busy:
+        if vm.uuid in busy or move_subject(vm) in busy:
             continue
         own = tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)
         try:
@@ -75,6 +76,7 @@ def repair(
             repairs.append(Repair(vm.domain_name, vm.host, f"VM is {vm.state}", f"failed: {error.message}"))
             continue
         repairs.append(Repair(vm.domain_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
+    repairs.extend(_finish_moves(services, vms, dry_run=dry_run))
     known = {vm.uuid for vm in vms}
     for lease in (lease for lease in leases if lease.vm_uuid not in known):
         repairs.append(_repair_orphan(services, lease, dry_run=dry_run))
@@ -99,6 +101,24 @@ def _finish_preemptions(services: Services, timeout_s: float, *, dry_run: bool) 
         cause = "" if vm.notice is None else f" by {vm.notice.cause}"
         outcome = "would be finished" if dry_run else "finished" if error is None else f"failed: {error.message}"
         repairs.append(Repair(vm.domain_name, vm.host, f"its preemption{cause} did not end", outcome))
+    return repairs
+
+
+def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> list[Repair]:
+    """Start VMs that a dead run stopped to move them, and give back what it held for them."""
+    repairs = []
+    with services.store.reading() as session:
+        now = {vm.uuid: vm for vm in session.vms()}
+    for vm, held in cut_short(services, [now[vm.uuid] for vm in vms if vm.uuid in now]):
+        what = f"its move did not end: {vm.problem}" if vm.is_on_its_way else "shares are held for a move that ended"
+        outcome = "started" if vm.is_on_its_way else "released"
+        try:
+            if not dry_run:
+                finish_move(services, vm, held)
+        except VgpuctlError as error:
+            services.forget_host(vm.host)
+            outcome = f"failed: {error.message}"
+        repairs.append(Repair(vm.domain_name, vm.host, what, f"would be {outcome}" if dry_run else outcome))
     return repairs
 
 

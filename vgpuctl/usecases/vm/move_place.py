@@ -78,7 +78,7 @@ class MoveSearch:
         """
         with self._services.store.reading() as session:
             own = session.leases(vm_uuid=vm.uuid)
-        has_released = vm.state is VmState.STOPPED and not own
+        has_released = not vm.has_to_run and not own
         wanted = self._wanted(vm, own, to)
         refused: dict[str, VgpuctlError] = {}
         while True:

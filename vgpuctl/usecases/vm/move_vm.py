@@ -2,7 +2,8 @@
 """move-vm: a VM goes cold to another host, with equal shares and its disk, addresses, name and UUID.
 
 Its shares are held on the new host first. Then it is stopped and its old shares are released, its volumes follow, its
-row changes the host, and it starts. A run that is killed leaves a stopped VM that is whole on one of the two hosts.
+row changes the host, and it starts. A run that is killed leaves a stopped VM that is whole on one of the two hosts;
+its problem says so, and `finish_move` starts it there.
 """
 
 import contextlib
@@ -14,13 +15,13 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.vm import Hold, Vm, VmState
+from vgpuctl.model.vm import Hold, Vm, VmState, on_its_way
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
 from vgpuctl.usecases.support.observations import read_facts
-from vgpuctl.usecases.support.operations import operation
+from vgpuctl.usecases.support.operations import may_run, operation
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm import guest
 from vgpuctl.usecases.vm.move_place import MoveSearch, refuse_staying
@@ -59,10 +60,13 @@ class PlannedMove:
 def plan_move(services: Services, vm: Vm, *, to: str | None = None, search: MoveSearch | None = None) -> PlannedMove:
     """Find a host for a VM and look there whether it can live on it. Nothing is written, on no host.
 
-    to: the host it must go to. search: of several VMs that move together, each of which takes its part.
+    to: the host it must go to, not its own. search: of several VMs that move together, each of which takes its part.
     A host that refuses it, or does not answer, is passed over: a missing image, a missing pool, a domain of its name.
-    Raises StateError for a VM that is bound to its host, and NoCapacity when equal shares are nowhere.
+    Raises InventoryError for an unknown host, StateError for a VM that is bound to its host, and NoCapacity when equal
+    shares are nowhere.
     """
+    if to is not None:
+        services.inventory.require(to)
     refuse_staying(services, vm)
     volumes = recorded_volumes(services, services.host(vm.host), vm)
 
@@ -81,19 +85,20 @@ def move_vm(services: Services, vm: Vm, *, to: str | None = None, timeout_s: flo
     timeout_s: for its guest to shut down. reason: for its event. Raises what `plan_move` raises, with nothing changed,
     and the errors of the hosts.
     """
-    with operation(services, "move-vm", _as_move(vm)):
+    with operation(services, "move-vm", replace(vm, uuid=move_subject(vm))):
         plan = plan_move(services, vm, to=to)
         target = plan.placement.host
         services.say(f"{vm.domain_name}: moves from {vm.host} to {target}")
+        problem = on_its_way(vm.host, target) if vm.has_to_run else f"moves to {target}"
         with _held(services, plan) as held:
-            stopped, _ = stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=f"moves to {target}")
+            stopped, _ = stop_vm(services, vm, hold=Hold.RELEASE, timeout_s=timeout_s, problem=problem)
             try:
                 moved = _relocate(services, stopped, plan, held, reason)
             except BaseException:
-                _start_again(services, stopped, was_running=vm.state is VmState.RUNNING)
+                _start_again(services, stopped, was_running=vm.has_to_run)
                 raise
         drop_left_volumes(services, services.host(vm.host), moved)
-        if vm.state is VmState.RUNNING:
+        if vm.has_to_run:
             start_vm(services, [moved])
         else:
             restore_kept(services, moved)
@@ -101,9 +106,35 @@ def move_vm(services: Services, vm: Vm, *, to: str | None = None, timeout_s: flo
     return plan
 
 
-def _as_move(vm: Vm) -> Vm:
-    """The VM under the journal's name of its move, which stopping and starting it do not share."""
-    return replace(vm, uuid=f"move:{vm.uuid}")
+def cut_short(services: Services, vms: Sequence[Vm]) -> list[tuple[Vm, Reservation | None]]:
+    """Those of these VMs that no run moves now, and that are on their way or have shares held for them elsewhere."""
+    with services.store.reading() as session:
+        alive = {one.subject for one in session.open_operations() if may_run(one)}
+        found = [(vm, session.reservation(vm.request.tenant, _hold_of(vm))) for vm in vms]
+    return [
+        (vm, held)
+        for vm, held in found
+        if (vm.is_on_its_way or held is not None) and not {vm.uuid, move_subject(vm)} & alive
+    ]
+
+
+def finish_move(services: Services, vm: Vm, held: Reservation | None) -> None:
+    """Start a VM whose move was cut short, on the host where it is, and give back what is held for it."""
+    if held is not None:
+        with services.store.transaction() as session:
+            session.cancel_reservation(held)
+    if vm.is_on_its_way:
+        start_vm(services, [vm])
+
+
+def move_subject(vm: Vm) -> str:
+    """Name in the journal of a VM's move, which stopping and starting it do not share."""
+    return f"move:{vm.uuid}"
+
+
+def _hold_of(vm: Vm) -> str:
+    """The name of the reservation that holds the shares on the new host."""
+    return f"move-{vm.uuid}"
 
 
 def _relocate(services: Services, vm: Vm, plan: PlannedMove, held: Reservation | None, reason: str) -> Vm:
@@ -144,7 +175,8 @@ def settle_on(
         nodes, fits = give_nodes(vm.request, capacity, [one.numa_node for one in placement.shares])
         if not fits:
             raise NoCapacity(f"{placement.host} has no room for the CPUs and memory of {vm.domain_name} any more")
-        moved = replace(vm, host=placement.host, nodes=nodes, state=VmState.STOPPED, problem=None)
+        problem = on_its_way(vm.host, placement.host) if vm.has_to_run else None
+        moved = replace(vm, host=placement.host, nodes=nodes, state=VmState.STOPPED, problem=problem)
         leases = check_leases(leases_of(moved, replace(placement, nodes=nodes)), facts, capacity.rules)
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
             settle_leases(session, ending)
@@ -155,7 +187,7 @@ def settle_on(
             for one in plan.volumes:
                 one.settle(session)
             session.move_vm(vm.uuid, placement.host, nodes)
-            session.set_vm_state(vm.uuid, VmState.STOPPED)
+            session.set_vm_state(vm.uuid, VmState.STOPPED, problem)
             _tell(session, vm, moved, leases, reason)
             return moved
     raise ConcurrentChange(f"{placement.host} changed {TRIES} times while {vm.domain_name} was moved there")
@@ -184,7 +216,7 @@ def _held(services: Services, plan: PlannedMove) -> Iterator[Reservation | None]
         return
     now, request = services.store.now(), plan.vm.request
     held = Reservation(
-        request.tenant, f"move-{plan.vm.uuid}", request.gpus, plan.placement.host, plan.placement.shares,
+        request.tenant, _hold_of(plan.vm), request.gpus, plan.placement.host, plan.placement.shares,
         now, now + HELD_FOR_S, None,
     )  # fmt: skip
     with services.store.transaction() as session:

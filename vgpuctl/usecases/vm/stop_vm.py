@@ -55,7 +55,7 @@ def stop_vm(
             services.say(f"{vm.domain_name}: shutting down")
             host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
             quarantine_killed(services, host, leases)
-        if changed or problem is not None or kept_until is not None:
+        if changed or problem is not None or kept_until is not None or vm.is_on_its_way:
             changed = changed or kept_until is not None
             with services.store.transaction() as session:
                 session.set_vm_state(vm.uuid, VmState.STOPPED, problem, kept_until=kept_until)

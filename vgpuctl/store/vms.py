@@ -155,10 +155,14 @@ class VmRows(QueueRows):
         return self._write(delete(_VMS).where(_VMS.c.uuid == uuid)).rowcount == 1
 
     def _end_of(self, row: Row[Any]) -> float | None:
-        """When the declared time of a VM ends that runs from now on; the end of a stopped one was of its shares."""
-        if row.ends_at is not None and row.state != VmState.STOPPED.value:
+        """When the declared time of a VM ends that runs from now on.
+
+        The end of a stopped one was of its shares, but one that moves keeps the end that it had.
+        """
+        vm = _vm(row)
+        if row.ends_at is not None and (vm.state is not VmState.STOPPED or vm.is_on_its_way):
             return float(row.ends_at)
-        duration_s = _vm(row).request.duration_s
+        duration_s = vm.request.duration_s
         return None if duration_s is None else self._clock() + duration_s
 
     def _drop_start_of(self, uuid: str) -> None:

@@ -138,6 +138,52 @@ def test_a_stopped_vm_stays_unless_the_host_does_not_come_back(operator: Operato
     assert _states(operator) == {"web": ("sim-002", "stopped")}
 
 
+def test_a_vm_takes_its_reservation_and_its_declared_end_along(operator: Operator) -> None:
+    times = (1, 3600, 4200, 7200)
+    begin, end, later, after = (
+        datetime.fromtimestamp(time.time() + far, UTC).isoformat(timespec="seconds") for far in times
+    )
+    operator.does("cordon-host", "sim-002", "--reason", "the test wants the first")
+    operator.does("reserve", "now", *ACME, "--gpu", "A40-8Q", "--from", begin, "--until", end)
+    operator.does("reserve", "later", *ACME, "--gpu", "A40-48Q", "--from", later, "--until", after)
+    time.sleep(1.5)
+    operator.does("create-vm", "web", *ACME, "--reservation", "now", *SIZE)
+    operator.does("create-vm", "bound", *ACME, "--gpu", "A40-8Q", "--host", HOST, *SIZE)
+    operator.does("uncordon-host", "sim-002")
+    (before,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "web"]
+
+    planned = operator.json("drain-host", HOST, "--reason", "new disks", "--plan", "--stop")
+    assert _verdicts(planned) == {
+        "acme.web": ("move", "sim-002", "planned"),
+        "acme.bound": ("stop", None, "planned"),
+        "reservation acme.now": ("move", "sim-002", "planned"),
+        "reservation acme.later": ("move", "sim-002", "planned"),
+    }
+    operator.does("drain-host", HOST, "--reason", "new disks", "--stop", *NOW)
+    (web,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "web"]
+    assert (web["vm"]["host"], web["vm"]["state"]) == ("sim-002", "running")
+    assert abs(web["vm"]["ends_at"] - before["vm"]["ends_at"]) < 0.001, "not its whole time anew"
+    reservations = {one["name"]: one for one in operator.json("list-reservations")}
+    assert {name: one["host"] for name, one in reservations.items()} == {"now": "sim-002", "later": "sim-002"}
+    assert reservations["now"]["vm_uuid"] == web["vm"]["uuid"]
+    assert reservations["now"]["shares"][0]["function"] == web["leases"][0]["share"]["function"]
+    again = operator.json("create-vm", "web", *ACME, "--reservation", "now", *SIZE)
+    assert again[0]["changed"] is False
+
+
+def test_a_reservation_whose_vm_stays_stays_with_it(operator: Operator) -> None:
+    begin, end = (datetime.fromtimestamp(time.time() + far, UTC).isoformat(timespec="seconds") for far in (1, 3600))
+    operator.does("cordon-host", "sim-002", "--reason", "the test wants the first")
+    operator.does("reserve", "now", *ACME, "--gpu", "A40-8Q", "--from", begin, "--until", end)
+    time.sleep(1.5)
+    operator.does("create-vm", "web", *ACME, "--reservation", "now", *SIZE)
+    operator.does("uncordon-host", "sim-002")
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    done = operator.json("drain-host", HOST, "--reason", "new disks", *NOW)
+    assert (done["drained"], _verdicts(done)["reservation acme.now"]) == (True, ("stay", None, "stays"))
+    assert operator.json("list-reservations")[0]["host"] == HOST
+
+
 KILLED_RUN = ("-m", "tests.e2e.killed_run")
 
 

@@ -12,6 +12,7 @@ from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.vm import Hold, Vm, VmState, host_name_of
 from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
+from vgpuctl.usecases.placement.reservations import windows_of
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.move_place import MoveSearch
 from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_vm, plan_move
@@ -71,9 +72,9 @@ def plan_drain(services: Services, host: str, options: DrainOptions) -> list[Dra
     """Say of every VM and reservation of a host what a drain would do. Writes nothing, on no host."""
     services.inventory.require(host)
     search = MoveSearch(services, host)
-    vms, reservations = there_of(services, host)
+    vms = vms_of(services, host)
     found = [_plan(services, vm, options, search) for vm in vms] + plan_left(services, host)
-    return [*found, *(move_promise(services, one, dry_run=True) for one in reservations)]
+    return [*found, *plan_promises(services, host, found, search)]
 
 
 def drain_host(services: Services, host: str, options: DrainOptions, *, reason: str) -> list[Drained]:
@@ -87,21 +88,20 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
         drained = [one for one in session.restrictions() if (one.host, one.kind) == (host, RestrictionKind.DRAIN)]
         if not drained:
             set_restriction(session, host, WHOLE_HOST, RestrictionKind.CORDON, f"draining: {reason}")
-    vms, reservations = there_of(services, host)
+    vms = vms_of(services, host)
     services.say(f"{host}: draining {counted(len(vms), 'VM')}")
     done = [_empty(services, vm, options, reason) for vm in vms]
-    done += [*start_left(services, host, vms), *(move_promise(services, one, dry_run=False) for one in reservations)]
+    done += start_left(services, host, vms)
+    done += move_promises(services, host, done)
     if not any(one.is_left for one in done):
         _close(services, host, reason)
     return done
 
 
-def there_of(services: Services, host: str) -> tuple[list[Vm], list[Reservation]]:
-    """The VMs of a host, the most important first, and its reservations that are not over."""
+def vms_of(services: Services, host: str) -> list[Vm]:
+    """The VMs of a host, the most important first."""
     with services.store.reading() as session:
-        now = session.now()
-        vms = sorted(session.vms(host=host), key=lambda vm: (-vm.request.priority, vm.label))
-        return vms, [one for one in session.reservations() if one.host == host and not one.is_over(now)]
+        return sorted(session.vms(host=host), key=lambda vm: (-vm.request.priority, vm.label))
 
 
 def _left(services: Services, host: str) -> list[tuple[Vm, Reservation | None]]:
@@ -183,14 +183,64 @@ def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: V
     return Drained(vm.label, Verdict.STOP, reason=why.reason_of(vm.label), outcome="stopped")
 
 
-def move_promise(services: Services, reservation: Reservation, *, dry_run: bool) -> Drained:
-    """Move one reservation to another host, where one has its shares free."""
-    subject = f"reservation {host_name_of(reservation.tenant, reservation.name)}"
-    try:
-        moved = move_reservation(services, reservation, dry_run=dry_run)
-    except VgpuctlError as error:
-        return Drained(subject, Verdict.STAY, reason=error.reason_of(subject), outcome="planned" if dry_run else "left")
-    return Drained(subject, Verdict.MOVE, moved.host, outcome="planned" if dry_run else "moved")
+def plan_promises(services: Services, host: str, vms: Sequence[Drained], search: MoveSearch) -> list[Drained]:
+    """Say of the reservations of a host that are not over where they go, after its VMs.
+
+    vms: what becomes of the VMs. search: it knows what they take.
+    """
+    planned = list(search.planned)
+    found = []
+    for one, user in _promises(services, host, vms):
+        if user is not None and user.verdict is Verdict.MOVE:
+            found.append(Drained(_subject(one), Verdict.MOVE, user.to, reason=f"it goes with {user.subject}"))
+        elif user is not None:
+            found.append(_with_its_vm(one, user))
+        else:
+            try:
+                moved = move_reservation(services, one, dry_run=True, planned=planned)
+            except VgpuctlError as error:
+                found.append(Drained(_subject(one), Verdict.STAY, reason=error.reason_of(_subject(one))))
+            else:
+                planned += windows_of(moved, services.store.now())
+                found.append(Drained(_subject(one), Verdict.MOVE, moved.host))
+    return found
+
+
+def move_promises(services: Services, host: str, vms: Sequence[Drained]) -> list[Drained]:
+    """Move the reservations of a host that are not over to other hosts. One that a VM uses went or stays with its VM.
+
+    vms: what became of the VMs.
+    """
+    done = []
+    for one, user in _promises(services, host, vms):
+        if user is not None and user.verdict is not Verdict.MOVE:
+            done.append(replace(_with_its_vm(one, user), outcome="stays"))
+            continue
+        try:
+            moved = move_reservation(services, one, dry_run=False)
+        except VgpuctlError as error:
+            done.append(Drained(_subject(one), Verdict.STAY, reason=error.reason_of(_subject(one)), outcome="left"))
+        else:
+            done.append(Drained(_subject(one), Verdict.MOVE, moved.host, outcome="moved"))
+    return done
+
+
+def _promises(services: Services, host: str, vms: Sequence[Drained]) -> list[tuple[Reservation, Drained | None]]:
+    """The reservations of a host that are not over, each with the row of the VM that uses it; a lost VM uses none."""
+    rows = {one.subject: one for one in vms if one.verdict is not Verdict.LOST}
+    with services.store.reading() as session:
+        now = session.now()
+        labels = {vm.uuid: vm.label for vm in session.vms()}
+        there = [one for one in session.reservations() if one.host == host and not one.is_over(now)]
+    return [(one, rows.get(labels.get(one.vm_uuid or "", ""))) for one in there]
+
+
+def _with_its_vm(reservation: Reservation, user: Drained) -> Drained:
+    return Drained(_subject(reservation), Verdict.STAY, reason=f"{user.subject} uses it")
+
+
+def _subject(reservation: Reservation) -> str:
+    return f"reservation {host_name_of(reservation.tenant, reservation.name)}"
 
 
 def _close(services: Services, host: str, reason: str) -> None:

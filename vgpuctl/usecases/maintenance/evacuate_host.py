@@ -11,11 +11,12 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.usecases.maintenance.drain_host import (
     Drained,
     Verdict,
-    move_promise,
+    move_promises,
     not_started,
     plan_left,
+    plan_promises,
     start_left,
-    there_of,
+    vms_of,
 )
 from vgpuctl.usecases.maintenance.fence_host import fence_host
 from vgpuctl.usecases.maintenance.left_data import LeftData, find_data
@@ -36,11 +37,11 @@ LOST = "lost: "
 def plan_evacuation(services: Services, host: str) -> list[Drained]:
     """Say of every VM of a host what an evacuation would do. Nothing is fenced and nothing is written."""
     services.inventory.require(host)
-    vms, reservations = there_of(services, host)
+    vms = vms_of(services, host)
     data = find_data(services, host, vms)
     search = MoveSearch(services, host, data.answering)
     found = [_plan(services, vm, data, search) for vm in vms] + plan_left(services, host)
-    return [*found, *(move_promise(services, one, dry_run=True) for one in reservations)]
+    return [*found, *plan_promises(services, host, found, search)]
 
 
 def evacuate_host(services: Services, host: str, *, is_dead: bool, reason: str) -> list[Drained]:
@@ -50,15 +51,12 @@ def evacuate_host(services: Services, host: str, *, is_dead: bool, reason: str) 
     with a problem that names the volume, and holds no shares. Raises what `fence_host` raises.
     """
     fence_host(services, host, is_dead=is_dead, reason=reason)
-    vms, reservations = there_of(services, host)
+    vms = vms_of(services, host)
     services.say(f"{host}: evacuating {counted(len(vms), 'VM')}")
     data = find_data(services, host, vms)
     done = [_evacuate(services, vm, data, reason) for vm in vms]
-    return [
-        *done,
-        *start_left(services, host, vms),
-        *(move_promise(services, one, dry_run=False) for one in reservations),
-    ]
+    done += start_left(services, host, vms)
+    return [*done, *move_promises(services, host, done)]
 
 
 def _plan(services: Services, vm: Vm, data: LeftData, search: MoveSearch) -> Drained:

@@ -57,7 +57,9 @@ def values_of(reservation: Reservation) -> Values:
 def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservation, VmRequest]:
     """The reservation that a new VM uses in its present window, and the VM's request with what follows from it.
 
-    Raises NotFound, UsageError for other GPUs, and StateError outside its windows or while another VM uses it.
+    Its host is not part of the request: the VM may move, together with its reservation.
+    Raises NotFound, UsageError for other GPUs or another host, and StateError outside its windows or while another VM
+    uses it.
     """
     now = services.store.now()
     with services.store.reading() as session:
@@ -71,11 +73,19 @@ def use_now(services: Services, request: VmRequest, name: str) -> tuple[Reservat
         )
     if request.gpus and request.gpus != there.gpus:
         raise UsageError(f"reservation {name} is for {_text(there.gpus)}", hint="leave --gpu out")
+    if request.host not in (None, there.host):
+        raise UsageError(f"reservation {name} is on {there.host}, not on {request.host}", hint="leave --host out")
     if user is not None and (user.request.tenant, user.request.name) != (request.tenant, request.name):
         raise StateError(f"VM {user.request.name} uses reservation {name} already", hint="delete it first")
     left_s = window[1] - now
     duration_s = left_s if request.duration_s is None else min(left_s, request.duration_s)
-    return there, replace(request, gpus=there.gpus, host=there.host, duration_s=duration_s)
+    return there, replace(request, gpus=there.gpus, duration_s=duration_s)
+
+
+def used_by(session: Session, vm: Vm) -> Reservation | None:
+    """The reservation that a VM uses, if it has windows left."""
+    now = session.now()
+    return next((one for one in session.reservations() if one.vm_uuid == vm.uuid and not one.is_over(now)), None)
 
 
 def placement_of(
@@ -191,15 +201,22 @@ def describe(reservation: Reservation) -> str:
     return f"{_text(reservation.gpus)} {window}" + ("" if reservation.every_s is None else ", repeated")
 
 
+def windows_of(reservation: Reservation, now: float) -> list[Booking]:
+    """The windows of a reservation that are not over, as bookings."""
+    return [
+        Booking(_booking_name(reservation), reservation.host, reservation.shares, begin, end)
+        for begin, end in reservation.windows()
+        if end > now
+    ]
+
+
 def _promises(session: Session, reservations: Sequence[Reservation], now: float) -> list[Booking]:
     """The windows of reservations, from now on; without the present one where a VM uses it."""
     holding = {lease.vm_uuid for lease in session.leases()} if reservations else set()
     found = []
     for one in reservations:
-        for begin, end in one.windows():
-            is_used = begin <= now < end and one.vm_uuid in holding
-            if end > now and not is_used:
-                found.append(Booking(_booking_name(one), one.host, one.shares, begin, end))
+        is_used = one.vm_uuid in holding
+        found += [window for window in windows_of(one, now) if not (is_used and window.begin <= now)]
     return found
 
 

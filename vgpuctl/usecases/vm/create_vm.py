@@ -120,7 +120,7 @@ def _create_or_queue(
 
 @dataclass(frozen=True)
 class _Member:
-    """One VM on its way. wanted: the request with the host that its network is on."""
+    """One VM on its way. wanted: the request with the host that its network or its reservation is on."""
 
     request: VmRequest
     wanted: VmRequest
@@ -152,7 +152,7 @@ def create_together(
     if existing is not None:
         return existing
     refuse_early(services, *requests)
-    members = [_member(services, request) for request in requests]
+    members = [_member(services, request, reserved) for request in requests]
     search = PlaceSearch(
         services,
         [one.wanted for one in members],
@@ -204,9 +204,10 @@ def _with_reservation(
     return reserved, [request]
 
 
-def _member(services: Services, request: VmRequest) -> _Member:
+def _member(services: Services, request: VmRequest, reserved: Reservation | None) -> _Member:
     network = network_of(services, request)
-    return _Member(request, on_its_host(request, network), network)
+    wanted = request if reserved is None else replace(request, host=reserved.host)
+    return _Member(request, on_its_host(wanted, network), network)
 
 
 def _preempt(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where VMs of one host may go: other hosts with shares equal to those that each holds now."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -11,14 +12,17 @@ from vgpuctl.errors import NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.placement import HostCapacity, Placement
+from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.pools import closed_hosts
+from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.network.ports import attachment_of, on_its_host
-from vgpuctl.usecases.placement.reservations import with_promises
+from vgpuctl.usecases.placement.move_reservation import place_promise
+from vgpuctl.usecases.placement.reservations import used_by, windows_of, with_promises
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 from vgpuctl.usecases.vm.shares import leases_of
@@ -61,6 +65,8 @@ class MoveSearch:
         seen = survey(services, others, refresh=False) if others else None
         self._capacities = {} if seen is None else {one.name: one for one in seen.capacities}
         self._taken: list[Lease] = []
+        self.planned: list[Booking] = []
+        """What the VMs that were found a place take there, and until when."""
 
     def find(
         self,
@@ -78,12 +84,13 @@ class MoveSearch:
         """
         with self._services.store.reading() as session:
             own = session.leases(vm_uuid=vm.uuid)
+            reserved = used_by(session, vm)
         has_released = not vm.has_to_run and not own
         wanted = self._wanted(vm, own, to)
         refused: dict[str, VgpuctlError] = {}
         while True:
             try:
-                placement = self._place(vm, wanted, among, refused)
+                placement = self._place(vm, wanted, among, refused, None if has_released else reserved)
             except NoCapacity as full:
                 raise _of_all(vm, refused, full) from full
             if has_released:
@@ -94,6 +101,9 @@ class MoveSearch:
                 refused[placement.host] = error
                 continue
             self._take(vm, wanted, placement)
+            if reserved is not None and placement.shares:
+                moved = replace(reserved, host=placement.host, shares=placement.shares)
+                self.planned += windows_of(moved, self._services.store.now())
             return found
 
     def _wanted(self, vm: Vm, own: Sequence[Lease], to: str | None) -> VmRequest:
@@ -103,7 +113,15 @@ class MoveSearch:
         wanted = replace(vm.request, host=to, gpus=equal_gpus(vm, own, None if known is None else known.facts))
         return on_its_host(wanted, None if attachment is None else attachment.network)
 
-    def _place(self, vm: Vm, wanted: VmRequest, among: Collection[str] | None, refused: Collection[str]) -> Placement:
+    def _place(
+        self,
+        vm: Vm,
+        wanted: VmRequest,
+        among: Collection[str] | None,
+        refused: Collection[str],
+        reserved: Reservation | None,
+    ) -> Placement:
+        """Place a VM, with the reservation that it uses: that must be free there in all of its windows."""
         with self._services.store.reading() as session:
             closed = closed_hosts(vm.request.tenant, session.pools())
             leases = [*with_promises(session, session.leases(), wanted, vm), *self._taken]
@@ -114,11 +132,23 @@ class MoveSearch:
         ]
         if not open_hosts:
             raise NoCapacity(f"no other host may take {vm.label}", hint="see `vgpuctl list-hosts` and `list-pools`")
-        return place(wanted, open_hosts, leases)
+        if reserved is None:
+            return place(wanted, open_hosts, leases)
+        with self._services.store.reading() as session:
+            placement = place_promise(session, reserved, wanted, open_hosts, self.planned)
+        if placement is None:
+            place(wanted, open_hosts, leases)
+            raise NoCapacity(
+                f"no other host has reservation {reserved.name}, which {vm.label} uses, free in all of its windows",
+                hint="see `vgpuctl list-reservations`",
+            )
+        return placement
 
     def _take(self, vm: Vm, wanted: VmRequest, placement: Placement) -> None:
         there = self._capacities[placement.host]
         self._taken += leases_of(replace(vm, host=placement.host), placement)
+        end = math.inf if vm.ends_at is None else vm.ends_at
+        self.planned.append(Booking(vm.label, placement.host, placement.shares, 0.0, end, vm.uuid))
         self._capacities[placement.host] = _with(there, wanted, placement)
 
 

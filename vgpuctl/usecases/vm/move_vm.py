@@ -18,7 +18,9 @@ from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Hold, Vm, VmState, on_its_way
 from vgpuctl.scheduler.guest_place import give_nodes
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.placement.move_reservation import replace_reservation
 from vgpuctl.usecases.placement.quota import refuse_over_quota
+from vgpuctl.usecases.placement.reservations import used_by
 from vgpuctl.usecases.support.capacities import capacity_of, read_promises
 from vgpuctl.usecases.support.observations import read_facts
 from vgpuctl.usecases.support.operations import may_run, operation
@@ -161,7 +163,8 @@ def settle_on(
 ) -> Vm:
     """Change the host of a VM that runs nowhere, and promise it its shares there, in one transaction.
 
-    Those of a VM that was stopped before are kept for it; `restore_kept` makes them.
+    Those of a VM that was stopped before are kept for it; `restore_kept` makes them. The reservation that it uses
+    comes along.
     held: the reservation that kept the shares; it ends with that. ending: leases of a dead host, which end too.
     Raises NoCapacity when the new host has no room for its CPUs and memory any more, and ConcurrentChange.
     """
@@ -181,13 +184,17 @@ def settle_on(
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
             settle_leases(session, ending)
             refuse_over_quota(session, vm.request, leases, is_new=False)
-            session.reserve(placement.host, generation, leases)
+            generation = session.reserve(placement.host, generation, leases)
+            reserved = used_by(session, vm)
+            if reserved is not None and placement.shares:
+                there = replace(reserved, host=placement.host, shares=placement.shares)
+                replace_reservation(session, reserved, there, generation)
             if held is not None:
                 session.cancel_reservation(held)
             for one in plan.volumes:
                 one.settle(session)
             session.move_vm(vm.uuid, placement.host, nodes)
-            session.set_vm_state(vm.uuid, VmState.STOPPED, problem)
+            session.set_vm_state(vm.uuid, VmState.STOPPED, problem, kept_until=vm.ends_at)
             _tell(session, vm, moved, leases, reason)
             return moved
     raise ConcurrentChange(f"{placement.host} changed {TRIES} times while {vm.domain_name} was moved there")

@@ -33,7 +33,7 @@ def stop_vm(
     hold: `release` also undefines the domain's claim on the devices; the next start places it again on its host.
     problem: why it was stopped, when its owner did not ask for it. first: what must be known
     of it in the store before anything is done to it. keep_s: how long kept shares are kept, None for ever; for a VM
-    that is stopped already, from now on.
+    that is stopped already, from now on. The declared end of a VM that is on its way to another host stays.
     """
     if vm.state not in (VmState.RUNNING, VmState.STOPPED):
         raise StateError(f"VM {vm.request.name} is {vm.state}: {vm.problem or ''}", hint="run `vgpuctl repair`")
@@ -48,7 +48,8 @@ def stop_vm(
             if first is not None:
                 first(session)
         changed = vm.state is VmState.RUNNING
-        kept_until = None if keep_s is None else services.store.now() + keep_s
+        is_moving = replace(vm, state=VmState.STOPPED, problem=problem).is_on_its_way
+        kept_until = vm.ends_at if is_moving else None if keep_s is None else services.store.now() + keep_s
         kept = LeaseState.RELEASING if hold is Hold.RELEASE else LeaseState.BUILT
         if changed:
             host = services.host(vm.host)
@@ -56,7 +57,7 @@ def stop_vm(
             host.hypervisor.shutdown(vm.domain_name, timeout_s=timeout_s, uuid=vm.uuid)
             quarantine_killed(services, host, leases)
         if changed or problem is not None or kept_until is not None or vm.is_on_its_way:
-            changed = changed or kept_until is not None
+            changed = changed or keep_s is not None
             with services.store.transaction() as session:
                 session.set_vm_state(vm.uuid, VmState.STOPPED, problem, kept_until=kept_until)
                 if vm.state is VmState.RUNNING:

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.ovn_fixture import LocalOvn, central
 
@@ -13,6 +14,7 @@ __all__ = ["central"]
 
 KILLED_RUN = ("-m", "tests.e2e.killed_run")
 SIZE = ("--memory", "96MiB", "--vcpus", "1")
+ACME = ("--tenant", "acme")
 EXTERNAL = (
     *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
     *("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider", "--chassis", "sim-001"),
@@ -127,3 +129,37 @@ def test_an_open_database_on_a_routable_address_is_refused(operator: Operator) -
     routable = replace(operator, variables={"VGPUCTL_OVN_NORTHBOUND": "tcp:192.0.2.1:6641"})
     refused = routable.is_refused("create-network", "front", "--tenant", "acme", "--cidr", "10.0.0.0/24")
     assert (refused["reference"], "plain TCP on a routable address" in refused["message"]) == ("usage", True)
+
+
+def test_a_vm_that_moves_keeps_its_addresses_and_a_forgotten_host_gives_them_back(
+    operator: Operator, central: LocalOvn, fleet: lab.LabFolder
+) -> None:
+    def addresses() -> tuple[object, str, str]:
+        ports = operator.json("show-network", "front", *ACME)["ports"]
+        nat = central.nbctl("--bare", "--columns=external_ip,logical_ip", "list", "NAT")
+        return ports, nat, central.nbctl("--bare", "--columns=name,addresses", "list", "Logical_Switch_Port")
+
+    operator.does(*EXTERNAL)
+    _network(operator, "acme")
+    operator.does("create-gateway", "internet", *ACME)
+    (made,) = operator.json("create-vm", "web", *ACME, "--network", "front", "--disk", "64MiB", *SIZE)
+    source = made["vm"]["host"]
+    operator.does("create-floating-ip", "web", *ACME)
+    before, free = addresses(), operator.json("list-networks")[0]["free"]
+    operator.does("drain-host", source, "--reason", "new disks", "--yes", "--shutdown-timeout", "0")
+    (moved,) = operator.json("list-vms")
+    target = moved["vm"]["host"]
+    assert (moved["vm"]["uuid"], moved["vm"]["state"], target != source) == (made["vm"]["uuid"], "running", True)
+    assert addresses() == before
+    assert operator.json("repair") == []
+
+    lab.faults.begin(target, "sshd", folder=fleet)
+    try:
+        operator.does("forget-host", target, "--fenced", "--reason", "no power", "--yes")
+        assert operator.json("list-vms") == []
+        assert operator.json("show-network", "front", *ACME)["ports"] == []
+        assert operator.json("list-networks")[0]["free"] == free + 1
+        assert operator.json("repair") == []
+    finally:
+        lab.faults.clear(target, folder=fleet)
+    operator.does("uncordon-host", source)

@@ -78,7 +78,9 @@ def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
         operator.does("delete-vm", "data", *ACME, "--yes")
         assert [one["outcome"] for one in operator.json("repair")] == []
 
-        operator.does("forget-host", HOST, *DEAD)
+        assert operator.json("forget-host", HOST, *DEAD)["changed"]
+        assert not operator.json("forget-host", HOST, *DEAD)["changed"]
+        assert len(operator.json("list-events", "--kind", "host-forgotten")) == 1
         assert _vms(operator) == {"web": (OTHER, "running")}
         (tenant,) = operator.json("list-tenants")
         assert "24576" not in str(tenant), "the quota of the dead host's VMs is free"
@@ -97,6 +99,12 @@ def test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again(
             there.destroy(name)
     operator.does("gc", "--limit", HOST, "--kind", "domain", "--kind", "volume", "--yes")
     operator.run("gc", "--limit", HOST, "--kind", "vgpu", "--yes")
+    left = operator.is_refused("uncordon-host", HOST)
+    assert "1 volume of no VM" in left["message"], "forget-host dropped its record, so gc does not delete it"
+    with libvirt_of(operator.inventory, HOST) as there:
+        (volume,) = Storage(there).volumes("default")
+        assert volume.name in left["context"][0]
+        Storage(there).delete_volume("default", volume.name)
     assert operator.json("uncordon-host", HOST, "--reason", "it was the switch")["changed"]
     kinds = {one["kind"] for one in operator.json("list-events")}
     assert {"host-fenced", "vm-lost", "vm-moved", "host-forgotten", "vm-stale-ended", "host-trusted"} <= kinds
@@ -275,6 +283,9 @@ def test_a_vm_on_shared_storage_starts_where_its_data_is(operator: Operator, fle
         with libvirt_of(operator.inventory, host) as there:
             assert [one for one in Storage(there).volumes("default") if uuids[name] in one.name]
         operator.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")
+    with libvirt_of(operator.inventory, HOST) as there:
+        for name in ("left", "right"):  # on storage that both use it is gone by now
+            Storage(there).delete_volume("default", f"{uuids[name]}.qcow2")
 
 
 def test_a_seed_that_was_on_the_dead_host_is_made_again_and_no_disk_is_called_lost_for_it(

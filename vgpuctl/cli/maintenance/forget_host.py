@@ -36,8 +36,14 @@ def command(host: str, is_dead: bool, reason: str, dry_run: bool, yes: bool, as_
         if not dry_run:
             if not yes:
                 confirm(f"Forget {host} with {what} for good?")
-            known = forget_host(opened, host, is_dead=is_dead, reason=reason)
+            forgotten = forget_host(opened, host, is_dead=is_dead, reason=reason)
+        else:
+            forgotten = known
     if as_json:
-        print_json({"host": host, "forgotten": known, "dry_run": dry_run})
+        print_json(
+            {"host": host, "changed": forgotten is not None, "forgotten": forgotten or known, "dry_run": dry_run}
+        )
+    elif forgotten is None:
+        say(f"{host}: no change, the store has nothing of it")
     else:
         say(f"{host}: {'would be ' if dry_run else ''}forgotten with {what}")

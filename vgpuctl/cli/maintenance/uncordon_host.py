@@ -16,7 +16,7 @@ from vgpuctl.model.plural import counted
 @click.option("--gpu", metavar="ADDRESS", help="Uncordon only this GPU, by its PCI address.")
 @options.reason("Reason, for the event.", required=False)
 @click.option("--start", "starts", is_flag=True, help="Start the VMs that `drain-host --stop` stopped.")
-@click.option("--force", is_flag=True, help="Lift a drain although the host is not as it is declared.")
+@click.option("--force", is_flag=True, help="Accept a layout that differs, and volumes of no VM.")
 @options.dry_run
 @options.one_host
 @options.as_json

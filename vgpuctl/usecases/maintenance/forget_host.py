@@ -10,6 +10,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume
 from vgpuctl.usecases.maintenance.fence_host import fence_host
 from vgpuctl.usecases.placement.reservations import record_cancellation
+from vgpuctl.usecases.support.fences import is_host_fenced
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.vm.delete_vm import delete_vm
 from vgpuctl.usecases.vm.release import settle_leases
@@ -24,6 +25,10 @@ class Forgotten:
     networks: tuple[Network, ...]
     reservations: tuple[Reservation, ...]
 
+    def is_nothing(self) -> bool:
+        """True if the store has nothing of it."""
+        return not (self.vms or self.volumes or self.networks or self.reservations)
+
 
 def known_of(services: Services, host: str) -> Forgotten:
     """Read what the store has of a host. Raises InventoryError for an unknown host."""
@@ -37,15 +42,20 @@ def known_of(services: Services, host: str) -> Forgotten:
         )
 
 
-def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) -> Forgotten:
-    """Fence a host and remove all that the store has of it, without contacting it. Returns what was removed.
+def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) -> Forgotten | None:
+    """Fence a host and remove all that the store has of it, without contacting it.
+
+    Returns what was removed, None when it is fenced and the store has nothing of it.
 
     The fence stays: a host of this name that answers later is not trusted until `uncordon-host`. Its VMs' data on
     shared storage stays where it is, without a VM. Raises what `fence_host` raises, and ConcurrentChange while a run
     works on one of its VMs; the same command goes on.
     """
+    was_fenced = is_host_fenced(services, host)
     fence_host(services, host, is_dead=is_dead, reason=reason)
     known = known_of(services, host)
+    if was_fenced and known.is_nothing() and not _has_rows(services, host):
+        return None
     for vm in known.vms:
         delete_vm(services, vm)
     with services.store.transaction() as session:
@@ -72,3 +82,9 @@ def forget_host(services: Services, host: str, *, is_dead: bool, reason: str) ->
         )
     services.say(f"{host}: forgotten")
     return known
+
+
+def _has_rows(services: Services, host: str) -> bool:
+    """True if the store has leases or facts of a host."""
+    with services.store.reading() as session:
+        return bool(session.leases(host=host)) or session.facts(host) is not None

@@ -9,6 +9,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.plural import counted
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
 from vgpuctl.model.vm import VmState
+from vgpuctl.model.volume import vm_uuid_of
 from vgpuctl.planner.layout import plan_host
 from vgpuctl.usecases.maintenance.drain_host import stopped_by_drain
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
@@ -32,15 +33,16 @@ def uncordon_host(
 
     A drained or fenced host is read first, and must be as it is declared: StateError names the differences. force: lift
     it nevertheless. On a fenced host, VMs that are elsewhere by now are ended first, and no other remains of VMs may be
-    left, whatever `force` says; a VM that was lost, and whose data is there, may start again. A quarantine stays:
-    `release-gpu` lifts it. Raises InventoryError for an unknown host, NotFound for an unknown GPU.
+    left, whatever `force` says, but for volumes that gc leaves alone; a VM that was lost, and whose data is there, may
+    start again. A quarantine stays: `release-gpu` lifts it. Raises InventoryError for an unknown host, NotFound for an
+    unknown GPU.
     """
     card = None if gpu is None else find_gpu(services, host, gpu)
     services.inventory.require(host)
     is_back = card is None and is_host_fenced(services, host)
     if is_back:
         ending = _end_stale_vms(services, host, dry_run=dry_run)
-        _refuse_remains(services, host, ending if dry_run else ())
+        _refuse_remains(services, host, ending if dry_run else (), force=force)
     if card is None and not force:
         _verify(services, host)
     with services.store.reading() if dry_run else services.store.transaction() as session:
@@ -109,10 +111,10 @@ def _end_stale_vms(services: Services, host: str, *, dry_run: bool) -> list[str]
     return [there[vm.uuid].name for vm in ending]
 
 
-def _refuse_remains(services: Services, host: str, ending: Collection[str]) -> None:
+def _refuse_remains(services: Services, host: str, ending: Collection[str], *, force: bool) -> None:
     """Raise StateError while a host that was fenced has domains, volumes or vGPUs of VMs that the store settled.
 
-    ending: domains that are not there any more when this is no dry run.
+    ending: domains that are not there any more when this is no dry run. force: accept volumes that gc leaves alone.
     """
     search = find_garbage(services, (GarbageKind.DOMAIN, GarbageKind.VOLUME, GarbageKind.VGPU), [host])
     for _name, error in search.failures:
@@ -129,6 +131,19 @@ def _refuse_remains(services: Services, host: str, ending: Collection[str]) -> N
             f"{host} still has {counted(len(remains), 'object')} of VMs that were settled without it",
             context=[f"{one.kind} {one.name}: {one.left or one.why}" for one in remains],
             hint=f"look at them, then run `vgpuctl gc --limit {host} {kinds}` and this command again",
+        )
+    with services.store.reading() as session:
+        known = {vm.uuid for vm in session.vms()}
+    volumes = [
+        one
+        for one in search.found
+        if one.kind is GarbageKind.VOLUME and vm_uuid_of(one.name.rpartition("/")[2]) not in known
+    ]
+    if volumes and not force:
+        raise StateError(
+            f"{host} still has {counted(len(volumes), 'volume')} of no VM",
+            context=[f"{one.kind} {one.name}: {one.left}" for one in volumes],
+            hint="delete those whose data nobody needs with `virsh vol-delete`, or add --force to keep them",
         )
 
 

@@ -55,6 +55,9 @@ def stray_volumes(
             continue  # of another store's VM
         left = f"domain {user.name} uses it" if user else "the store has no record that vgpuctl made it"
         why = "named as vgpuctl names volumes, and no VM of the store has it"
+        now = known.get(vm_uuid_of(fact.name) or "")
+        if now is not None and now != host:
+            why, left = f"named after a VM that is on {now}", f"it is the VM's own where {now} shares the pool"
         yield None, Garbage(GarbageKind.VOLUME, f"{fact.pool}/{fact.name}", host, why, left)
 
 

@@ -93,6 +93,11 @@ def _controllers(operator: Operator) -> list[Controller]:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_the_controller_does_not_begin_without_a_host(operator: Operator) -> None:
+    refused = operator.is_refused("controller", "--limit", "nosuch")
+    assert (refused["reference"], refused["exit_code"]) == ("inventory", 3)
+
+
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "vgpuctl-controller@1.service"
     unit.write_text((TEMPLATES / "vgpuctl-controller@.service").read_text())

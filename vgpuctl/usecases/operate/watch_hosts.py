@@ -72,7 +72,11 @@ class Sighting:
 
 @contextlib.contextmanager
 def watching(services: Services, stop: threading.Event) -> Iterator[None]:
-    """Watch this controller's part of the hosts during the block, which ends soon after `stop` is set."""
+    """Watch this controller's part of the hosts during the block, which ends soon after `stop` is set.
+
+    Raises InventoryError when there is no host to watch.
+    """
+    services.hosts()
     services.open_store()
     watch = _Watch(services, stop)
     thread = threading.Thread(target=watch.run, name="host-watch", daemon=True)
@@ -112,7 +116,7 @@ class _Watch:
                 late = list({one.host: one for one in late}.values())
                 if error.message != said:
                     said = error.message
-                    self._services.say(f"the store cannot be written, the hosts are recorded later: {said}")
+                    self._services.say(f"the hosts are recorded later: {said}")
             except Exception:
                 late = []
                 _LOGGER.error("unexpected error", exc_info=True)

@@ -25,7 +25,7 @@ CLASSES: Mapping[HealthCode, frozenset[int]] = {
         *((39, 41), (70, 72), (75, 77), (96, 98), (99, 105), (126, 135)),
     ),
     HealthCode.XID_IGNORE: _codes(
-        *(14, 37, 38, 43, 44, 63, 66, 67, 92, 93, 121, 137, 141, 152, 153, 157, 160, 161), (106, 108)
+        *(14, 37, 38, 43, 44, 63, 66, 67, 92, 93, 121, 137, 141, 152, 153, 160, 161), (106, 108)
     ),
     HealthCode.XID_RESET_GPU: _codes(46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
     HealthCode.XID_RESTART_BM: _codes(79),
@@ -36,7 +36,8 @@ CLASSES: Mapping[HealthCode, frozenset[int]] = {
     HealthCode.XID_WORKFLOW_45: _codes(45),
     HealthCode.XID_WORKFLOW_48: _codes(48, 171, 172),
     HealthCode.XID_WORKFLOW_NVLINK: _codes(74, (144, 150)),
-    HealthCode.XID_CONTACT_SUPPORT: _codes(142),
+    # The catalogue ignores 157: the card has no spare left for its next bad memory, so it takes no new VM.
+    HealthCode.XID_CONTACT_SUPPORT: _codes(142, 157),
 }
 # The words of Xid 154 for the action that the driver asks for now.
 _RECOVERY_ACTIONS = {

@@ -183,6 +183,11 @@ def test_every_xid_has_one_class_and_an_unknown_one_is_for_support() -> None:
     assert classify(9999, "") is HealthCode.XID_CONTACT_SUPPORT
 
 
+def test_a_card_without_a_spare_for_bad_memory_takes_no_new_vm() -> None:
+    found = HealthFinding(classify(157, ""), CARD, "", "")
+    assert DEFAULT_HEALTH_POLICY.forbids(found)
+
+
 def test_the_default_policy_forbids_all_but_what_guests_cause() -> None:
     forbidden = {one for one in HealthCode if DEFAULT_HEALTH_POLICY.forbids(HealthFinding(one, CARD, "", ""))}
     assert forbidden == set(HealthCode) - set(DEFAULT_HEALTH_POLICY.tolerate)

@@ -145,6 +145,7 @@ SECTIONS = (
         "operate",
         {
             "controller": "Keep the store true, serve the queue and start VMs again, until interrupted.",
+            "list-controllers": "List the controllers and the hosts that each one watches.",
             "repair": "Finish or roll back interrupted runs.",
             "show-schema": "Show the JSON schema of VM files, tenants' files or host variables.",
         },

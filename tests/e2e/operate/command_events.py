@@ -167,6 +167,7 @@ READING = {
     "capacity": "--gpu A40-8Q",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",
     "list-queue": "",
+    "list-controllers": "",
     "list-reservations": "",
     "list-tenants": "",
     "show-usage": "",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """plan-upgrade: plan the upgrade of hosts to another driver or kernel."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -41,6 +42,7 @@ def command(
 
     Nothing is changed. The first host of each kind of GPUs is upgraded alone. Exit code 1 means that the driver of a
     guest does not work with the new host driver; vgpuctl knows only the guest drivers that --guest-driver names.
+    SEEN is when the host last answered.
     """
     from vgpuctl.cli.support.services import report_failures, services
     from vgpuctl.usecases.maintenance.plan_upgrade import plan_upgrade
@@ -52,9 +54,9 @@ def command(
         )
     plan = report.plan
     if as_json:
-        print_json(plain(plan))
+        print_json({**plain(plan), "seen": report.seen})
     else:
-        _print(plan)
+        _print(plan, report.seen)
     answered = {*plan.done, *plan.without_driver, *(host.name for host in plan.hosts)}
     report_failures(report.failures, answered=len(answered))
     return int(bool(plan.breaking))
@@ -67,13 +69,13 @@ def _guest_driver(text: str) -> tuple[str, str]:
     return name, version
 
 
-def _print(plan: UpgradePlan) -> None:
+def _print(plan: UpgradePlan, seen: Mapping[str, str]) -> None:
     if plan.done:
         say(f"upgraded already: {', '.join(plan.done)}")
     if plan.without_driver:
         say(f"no NVIDIA driver runs there, none is planned: {', '.join(plan.without_driver)}")
     print_table(
-        ["BATCH", "HOST", "GPUS", "DRIVER", "KERNEL", "RUNNING", "REMARK"],
+        ["BATCH", "HOST", "GPUS", "DRIVER", "KERNEL", "RUNNING", "REMARK", "SEEN"],
         [
             (
                 host.batch,
@@ -83,6 +85,7 @@ def _print(plan: UpgradePlan) -> None:
                 host.kernel,
                 host.running,
                 "first of its kind: go on when it is proven" if host.is_first else None,
+                seen.get(host.name),
             )
             for host in plan.hosts
         ],

@@ -14,6 +14,7 @@ from vgpuctl.inventory.exchange.kubernetes import read_tool_file
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.sharing.matching import entries_for
+from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
@@ -93,9 +94,14 @@ def list_missing(layout: HostLayout, gpus: "Sequence[Gpu]", host: str) -> list[s
 
 
 def known_facts(services: Services, host: str, *, refresh: bool) -> "HostFacts":
-    """The facts of one host, from the cache unless refresh. Raises the host's error when it does not answer."""
+    """The facts of one host, from the cache unless refresh; the user is told their age.
+
+    Raises the host's error when it does not answer.
+    """
     services.inventory.target(host)
     seen = survey(services, [host], refresh=refresh)
     if seen.failures:
         raise seen.failures[0][1]
+    with services.store.reading() as session:
+        services.say(f"the GPUs of {host} as it last answered: {readings_in_words(session, [host])[host]}")
     return seen.capacities[0].facts

@@ -14,16 +14,21 @@ from vgpuctl.planner.upgrade import plan_upgrade as plan
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, Verdict, plan_drain
+from vgpuctl.usecases.support.observations import readings_in_words
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
 
 @dataclass(frozen=True)
 class UpgradeReport:
-    """The plan for the hosts that answered, and the errors of the others."""
+    """The plan for the hosts that answered, and the errors of the others.
+
+    seen: by host, its last answer in words, with its age: what is planned follows from it.
+    """
 
     plan: UpgradePlan
     failures: tuple[tuple[str, VgpuctlError], ...]
+    seen: Mapping[str, str]
 
 
 def plan_upgrade(
@@ -41,6 +46,7 @@ def plan_upgrade(
     seen = survey(services, services.hosts(), refresh=refresh)
     with services.store.reading() as session:
         vms, leases = session.vms(), session.leases()
+        ages = readings_in_words(session, [one.name for one in seen.capacities])
     unknown = sorted(set(guest_drivers) - {_name(vm) for vm in vms})
     if unknown:
         raise NotFound(f"there is no VM {unknown[0]}", hint="write TENANT/VM=VERSION; see `vgpuctl list-vms`")
@@ -54,7 +60,7 @@ def plan_upgrade(
         here = [vm for vm in vms if vm.host == capacity.name]
         told = tuple(_vm(vm, leases, drained[vm.label], guest_drivers.get(_name(vm))) for vm in here)
         hosts.append(UpgradeHost(capacity.name, capacity.facts, told))
-    return UpgradeReport(plan(hosts, target, at_once=at_once), tuple(failures))
+    return UpgradeReport(plan(hosts, target, at_once=at_once), tuple(failures), ages)
 
 
 def _vm(vm: Vm, leases: list[Lease], drained: Drained, guest_driver: str | None) -> UpgradeVm:

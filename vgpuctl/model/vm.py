@@ -88,7 +88,7 @@ class CloudInit:
         return replace(self, licence_token=other.licence_token)
 
     def is_kept(self) -> bool:
-        """True if the store keeps all of it, so that the seed can be made anew: secret documents are not kept."""
+        """True if the store has all documents of the seed, so that it can be made again. It keeps no secret ones."""
         return not any((self.user_data, self.network_config, self.licence_token))
 
     def is_wanted(self) -> bool:

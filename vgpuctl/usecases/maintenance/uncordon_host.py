@@ -114,7 +114,7 @@ def _end_stale_vms(services: Services, host: str, *, dry_run: bool) -> list[str]
 def _refuse_remains(services: Services, host: str, ending: Collection[str], *, force: bool) -> None:
     """Raise StateError while a host that was fenced has domains, volumes or vGPUs of VMs that the store settled.
 
-    ending: domains that are not there any more when this is no dry run. force: accept volumes that gc leaves alone.
+    ending: domains that the command ends before, except in a dry run. force: accept volumes that gc leaves alone.
     """
     search = find_garbage(services, (GarbageKind.DOMAIN, GarbageKind.VOLUME, GarbageKind.VGPU), [host])
     for _name, error in search.failures:

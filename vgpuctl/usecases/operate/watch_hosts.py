@@ -74,7 +74,7 @@ class Sighting:
 def watching(services: Services, stop: threading.Event) -> Iterator[None]:
     """Watch this controller's part of the hosts during the block, which ends soon after `stop` is set.
 
-    Raises InventoryError when there is no host to watch.
+    Raises InventoryError without a host to watch.
     """
     services.hosts()
     services.open_store()

@@ -2,8 +2,8 @@
 """move-vm: a VM goes cold to another host, with equal shares and its disk, addresses, name and UUID.
 
 Its shares are held on the new host first. Then it is stopped and its old shares are released, its volumes follow, its
-row changes the host, and it starts. A run that is killed leaves a stopped VM that is whole on one of the two hosts;
-its problem says so, and `finish_move` starts it there.
+row changes the host, and it starts. A run that is killed leaves a stopped VM that is whole on one of the two hosts,
+with a problem that names the move; `finish_move` starts it there.
 """
 
 import contextlib

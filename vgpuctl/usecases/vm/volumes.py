@@ -58,7 +58,7 @@ def make_volumes(
 def seed_made_again(services: Services, host: HostSession, vm: Vm, attachment: Attachment | None) -> Iterator[None]:
     """Make the seed of a VM on another host than it is on, from what the store keeps; deleted when the block fails.
 
-    What a killed run left of it there is deleted first. Raises StateError for a seed with secret documents.
+    The remains of a killed run are deleted first. Raises StateError for a seed with secret documents.
     """
     (seed,) = (one for one in wanted_volumes(replace(vm, host=host.name)) if one.kind is VolumeKind.SEED)
     with services.store.reading() as session:

@@ -65,6 +65,7 @@ class KillTest:
         self._seen: Seen | None = None
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
+        self._is_told = False
         fleet.operator.does("create-tenant", "acme")
 
     def run(self, seconds: float) -> None:
@@ -85,7 +86,7 @@ class KillTest:
         how = self._dice.choices(("kill", "interrupt", "whole"), (5, 3, 2))[0]
         done = self._command(kind, words, how)
         self._judge(kind, words, how, done)
-        self._fix(f"{' '.join(words)} ({how})")
+        self._fix(f"{' '.join(words)} ({how})", done)
 
     def _words(self, kind: str) -> Sequence[str] | None:
         """The command of this kind, None when there is nothing that it could work on."""
@@ -164,8 +165,9 @@ class KillTest:
         if what == "refused" and how == "whole" and done.reference not in allowed:
             self._blame(f"{' '.join(words)} ended with {done.code}: {done.err.strip()}")
 
-    def _fix(self, after: str) -> None:
+    def _fix(self, after: str, died: Answer) -> None:
         """The operator's work after a command died; then nothing may be wrong."""
+        known = len(self.faults)
         done = run(self._fleet.operator, "repair", "--json")
         if done.code:
             self._blame(f"repair after {after} ended with {done.code}: {done.err.strip()} {done.out.strip()}")
@@ -176,6 +178,10 @@ class KillTest:
         self._seen = seen = self._look()
         for fault in faults(before, seen, self._fleet.vm_machines, time.time()):
             self._blame(f"after {after}: {fault}")
+        if len(self.faults) > known and not self._is_told:
+            self._is_told = True
+            events = self._fleet.operator.does("list-events", "--limit", "60").out
+            _say(f"{after} ended with {died.code}:\n{died.err}\nrepair:\n{done.out}{done.err}\n{events}")
 
     def _open_again(self, after: str) -> None:
         """Open what the command closed; nothing else may have closed a GPU."""

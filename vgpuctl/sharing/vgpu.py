@@ -37,6 +37,10 @@ class Vgpu(ABC):
     needs_group = False
 
     @abstractmethod
+    def existing(self, gpu: Gpu) -> list[ExistingVgpu]:
+        """Every vGPU of this kind on the GPU."""
+
+    @abstractmethod
     def make(self, vgpu: ExistingVgpu) -> VgpuStep:
         """The step that makes the vGPU."""
 
@@ -115,12 +119,17 @@ class Vgpu(ABC):
         return share
 
     def build(self, share: Share, gpu: Gpu) -> Plan:
-        """Make the vGPU. Raises ValueError for a share without type."""
+        """Make the vGPU; one that a VM kept is there already and stays when the start is rolled back.
+
+        Raises ValueError for a share without type.
+        """
         if share.type_id is None:
             raise ValueError(f"the share {share.profile} on {share.function} has no type id")
         vgpu = ExistingVgpu(share.gpu, share.sharing, share.function, share.type_id, share.mdev_uuid)
         return Plan(
-            steps=(self.make(vgpu),), undo=(self.remove(vgpu),), summary=(self.describe_make(vgpu, share.profile),)
+            steps=(self.make(vgpu),),
+            undo=() if vgpu in self.existing(gpu) else (self.remove(vgpu),),
+            summary=(self.describe_make(vgpu, share.profile),),
         )
 
     def _free_function(self, state: GpuState) -> str | Refusal:

@@ -87,6 +87,19 @@ def test_a_share_kept_over_a_reboot_gets_its_vfs_back_first(text: str) -> None:
     assert plan.undo == (SetVfProfile(kept.function, "0"),)
 
 
+@pytest.mark.parametrize(
+    ("share", "facts"),
+    [
+        (share_of("A40-8Q", a40_host()), a40_host(vgpus=["A40-8Q"]).facts),
+        (share_of("A40-8Q", a40_host(sharing="mdev-vf")), host_facts([on_vf("A40-8Q").facts()])),
+    ],
+    ids=["vf-profile", "mdev-vf"],
+)
+def test_a_start_that_is_rolled_back_leaves_the_vgpu_that_the_vm_kept(share: Share, facts: HostFacts) -> None:
+    plan = plan_share(share, facts)
+    assert len(plan.steps) == 1 and plan.undo == ()
+
+
 def test_a_vf_with_a_first_driver_is_bound_back_to_it() -> None:
     gpu = intel_vf_host().facts.gpus[0]
     bound = replace(gpu, vfs=tuple(replace(one, driver="xe") for one in gpu.vfs))

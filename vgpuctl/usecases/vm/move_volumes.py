@@ -63,7 +63,8 @@ def plan_volumes(
     """Find out how the volumes of a VM get to the new host, and that it has the images and networks that it needs.
 
     moved: the VM as it would be there. volumes: its own, as they are on its old host. Writes nothing. Raises StateError
-    for a volume that cannot follow, and what a new VM there would be refused for.
+    for a volume that cannot follow, and what a new VM there would be refused for. A copy that a killed move has left
+    there is recorded for that host, and is made anew.
     """
     images = images_on(services, target, moved, remember=False)
     request = moved.request
@@ -73,9 +74,11 @@ def plan_volumes(
         if not has_port:
             target.hypervisor.check_network(request.network)
     there = Storage(target.hypervisor)
+    left = {(one.pool, one.name) for one in _left_on(services, target, moved.uuid)}
     found = []
     for volume, fact in volumes:
-        copy = there.find_volume(volume.pool, volume.name) if there.has_pool(volume.pool) else None
+        is_looked_for = there.has_pool(volume.pool) and (volume.pool, volume.name) not in left
+        copy = there.find_volume(volume.pool, volume.name) if is_looked_for else None
         if copy is None and volume.kind is VolumeKind.DISK and fact.backing_path is not None:
             base = images.base
             if base is None or base.path != fact.backing_path:
@@ -98,6 +101,8 @@ def carry_volumes(services: Services, source: HostSession, target: HostSession, 
     here, there = Storage(source.hypervisor), Storage(target.hypervisor)
     for pool in sorted({one.volume.pool for one in moves if one.way is VolumeWay.SHARED}):
         prove_shared(here, there, pool)
+    for vm_uuid in {one.volume.vm_uuid for one in moves}:
+        remove_volumes(services, target, _left_on(services, target, vm_uuid))
     copied: list[Volume] = []
     try:
         for one in moves:
@@ -110,9 +115,13 @@ def carry_volumes(services: Services, source: HostSession, target: HostSession, 
 
 def drop_left_volumes(services: Services, source: HostSession, vm: Vm) -> None:
     """Delete the volumes that a moved VM left on its old host; what cannot be deleted now stays recorded, for `gc`."""
+    remove_volumes(services, source, _left_on(services, source, vm.uuid))
+
+
+def _left_on(services: Services, host: HostSession, vm_uuid: str) -> list[Volume]:
+    """The volumes that are recorded for a VM on a host where it is not: copies of a move, before or after it."""
     with services.store.reading() as session:
-        left = session.volumes(vm_uuid=vm.uuid, host=source.name)
-    remove_volumes(services, source, left)
+        return list(session.volumes(vm_uuid=vm_uuid, host=host.name))
 
 
 def prove_shared(here: Storage, there: Storage, pool: str) -> None:

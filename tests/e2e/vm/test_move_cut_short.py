@@ -110,23 +110,20 @@ def test_a_move_that_is_killed_anywhere_leaves_one_whole_vm(operator: Operator, 
 
 
 def test_a_copy_that_a_killed_move_has_left_is_made_anew_by_the_next(operator: Operator) -> None:
-    operator.does(*CREATE)
-    (created,) = operator.json("list-vms")
-    count = int(operator.run("0", *MOVE, program=KILLED_RUN).err.splitlines()[-1])
-    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
-    copied = False
+    count = _steps(operator)
     for number in range(count // 3, count, 2):
         operator.does(*CREATE)
+        (created,) = operator.json("list-vms")
         assert operator.run(str(number), *MOVE, program=KILLED_RUN).code == -9
         operator.does("repair")
         (listed,) = operator.json("list-vms")
-        if listed["vm"]["host"] == created["vm"]["host"] and len(_volumes(operator)) > 2:
-            copied = True
+        has_left_copy = listed["vm"]["host"] == created["vm"]["host"] and len(_volumes(operator)) > 2
+        if has_left_copy:
             operator.does(*MOVE)
             _is_whole(operator, f"after side effect {number} of {count}")
         operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
         operator.does("gc", "--yes")
-        if copied:
+        if has_left_copy:
             return
     pytest.fail("no kill left a copy")
 

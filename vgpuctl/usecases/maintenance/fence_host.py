@@ -50,8 +50,7 @@ def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> 
 def _run(host: str, command: str, timeout_s: int) -> Values:
     """Run a fencing command. Its arguments may hold a password, so only its program is named.
 
-    It reads nothing, and what it started ends with it when its time is over. What it leaves running when it ends well
-    is its own.
+    It reads nothing. When its time is over, its child processes end with it; after a success they may run on.
     """
     program, *_rest = argv = shlex.split(command)
     with tempfile.TemporaryFile() as output:

@@ -63,8 +63,8 @@ def plan_volumes(
     """Find out how the volumes of a VM get to the new host, and that it has the images and networks that it needs.
 
     moved: the VM as it would be there. volumes: its own, as they are on its old host. Writes nothing. Raises StateError
-    for a volume that cannot follow, and what a new VM there would be refused for. A copy that a killed move has left
-    there is recorded for that host, and is made anew.
+    for a volume that cannot follow, and what a new VM there would be refused for. The copy of a killed
+    move is recorded for that host, and is replaced.
     """
     images = images_on(services, target, moved, remember=False)
     request = moved.request

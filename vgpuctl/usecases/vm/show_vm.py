@@ -99,7 +99,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
 
 
 def _closed(services: Services, leases: Sequence[Lease], facts: HostFacts | None) -> tuple[str | None, ...]:
-    """What the gate says of each share. Nothing where the inventory cannot be read: other commands report that."""
+    """The gate's refusal of each share. None where the inventory cannot be read: other commands report that."""
     found: list[str | None] = []
     for lease in leases:
         gpu = None if facts is None else gpu_at(facts, lease.share.gpu)

@@ -87,7 +87,7 @@ def there() -> _Host:
 
 @pytest.fixture
 def told() -> list[str]:
-    """What the operator was told."""
+    """The messages to the operator."""
     return []
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of a change on a host, and what is not."""
+"""The changes on a host that become events, and those that do not."""
 
 from dataclasses import replace
 from typing import Any

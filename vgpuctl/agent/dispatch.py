@@ -59,6 +59,10 @@ def answer(host: Host, request: Request) -> Reply:
 
             facts = read_facts(host) if request.call == "facts-and-health" else None
             return Reply(__version__, host.writes, facts=facts, health=health.read(host))
+        if request.call == "readings":
+            from vgpuctl.agent.readings import host as host_readings
+
+            return Reply(__version__, host.writes, readings=host_readings.read(host))
         if request.call == "tunnels":
             from vgpuctl.agent.facts import tunnels
 

@@ -20,6 +20,7 @@ from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
+from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.strict_json import read_strict_json
 from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissing, TooMuchOutput
@@ -163,6 +164,13 @@ class AgentClient:
     def health(self) -> HostHealth:
         """Read the health of every GPU. Raises as `facts`."""
         return self._health_of(self._ask(Request("health"), self._timeout_s))
+
+    def readings(self) -> HostReadings:
+        """Read what is measured of the host, its GPUs, vGPUs and VMs. Raises as `facts`."""
+        reply = self._ask(Request("readings"), self._timeout_s)
+        if reply.readings is None:
+            raise self._broken("it answered `readings` without any")
+        return reply.readings
 
     def tunnels(self) -> TunnelProbe | None:
         """Read the tunnels' counters and send each a few packets; None without ovn-controller. Raises as `facts`."""

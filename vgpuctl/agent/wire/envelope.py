@@ -25,6 +25,7 @@ from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.values import dataclass
 
@@ -41,6 +42,7 @@ CALLS = (
     "tunnels",
     "health",
     "facts-and-health",
+    "readings",
 )
 
 
@@ -101,6 +103,7 @@ class Reply:
     image: Optional[ImageFile] = None
     tunnels: Optional[TunnelProbe] = None
     health: Optional[HostHealth] = None
+    readings: Optional[HostReadings] = None
 
 
 def request_to_json(request: Request) -> Dict[str, Any]:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collection of the measures of one object; whatever one does not tell hides this one alone."""
+
+from typing import Any, Callable, List, Optional, Tuple
+
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.measures import measure
+from vgpuctl.agent.wire.readings import NOT_MEASURABLE, NOT_READABLE, Measured
+
+
+class Recorder:
+    """The measures of one object. of: its kind. library: NVML's module, None for readings without NVML."""
+
+    def __init__(self, of: str, library: Any = None) -> None:
+        self._of = of
+        self._library = library
+        self._values: List[Tuple[str, Tuple[str, ...], float]] = []
+        self._missing: List[Tuple[str, str, str]] = []
+
+    def add(self, name: str, value: float, *labels: str) -> None:
+        """Record a value. labels: in the measure's order."""
+        wanted = measure(self._of, name).labels
+        if len(wanted) != len(labels):
+            raise TypeError(f"{self._of} {name} has the labels {wanted}, not {labels}")
+        self._values.append((name, labels, float(value)))
+
+    def lacks(self, name: str, reason: str) -> None:
+        """Record that this board, driver or mode does not have the measure."""
+        self._missing.append((measure(self._of, name).name, NOT_MEASURABLE, reason))
+
+    def unread(self, name: str, reason: str) -> None:
+        """Record that the measure was not told this time."""
+        self._missing.append((measure(self._of, name).name, NOT_READABLE, reason))
+
+    def ask(self, names: str, read: Callable[[], Optional[float]], *, scale: float = 1.0) -> Optional[float]:
+        """Ask for one measure and record value × scale, or why there is none. Returns what was recorded.
+
+        names: of the measure; of several, parted by blanks, where one answer tells them all and `read` records them.
+        """
+        reason: Optional[str] = None
+        kind = NOT_READABLE
+        try:
+            value = read()
+        except Problem as problem:
+            reason = problem.message
+        except Exception as error:
+            if self._library is None or not isinstance(error, self._library.NVMLError):
+                raise
+            absent = (self._library.NVML_ERROR_NOT_SUPPORTED, self._library.NVML_ERROR_FUNCTION_NOT_FOUND)
+            code: int = error.value
+            kind = NOT_MEASURABLE if code in absent else NOT_READABLE
+            reason = f"{error} (NVML {code})"
+        if reason is not None:
+            self._missing += [(measure(self._of, name).name, kind, reason) for name in names.split()]
+            return None
+        if value is None:
+            return None
+        self.add(names, value * scale)
+        return value * scale
+
+    def measured(self) -> Measured:
+        """Return everything that was recorded."""
+        return Measured(tuple(self._values), tuple(self._missing))

@@ -9,6 +9,7 @@ import difflib
 import functools
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ from vgpuctl import errors
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 from vgpuctl.cli.main import command
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.faults import FAULTS
+from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
+from vgpuctl.sharing.xids import CLASSES
 from vgpuctl.specs.chassis import CHASSIS
 from vgpuctl.specs.fencing import FENCING
 from vgpuctl.specs.field import Table
@@ -56,6 +60,8 @@ def pages() -> dict[Path, str]:
         made[page] = functools.reduce(_with_table, tables, page.read_text(encoding="utf-8"))
     events = ROOT / "docs" / "events.md"
     made[events] = _with_event_kinds(events.read_text(encoding="utf-8"))
+    health = ROOT / "docs" / "health.md"
+    made[health] = _with_findings(made[health])
     for name, schema in SCHEMAS.items():
         text = json.dumps(schema(), indent=2, ensure_ascii=False)
         made[ROOT / "docs" / "schemas" / f"{name}.json"] = text + "\n"
@@ -69,12 +75,49 @@ def _with_table(page: str, table: Table[Any]) -> str:
     return f"{page[:first]}{begin}\n{describe_fields(table)}\n{page[page.index(end, first) :]}"
 
 
+def _between(page: str, what: str, end: str, lines: Iterable[str]) -> str:
+    """The page with the lines of a table between its two marks. Raises ValueError for a page that lacks them."""
+    begin, end = f"<!-- {what}: made by scripts/generate_docs.py -->", f"<!-- end of {end} -->"
+    table = "\n".join(lines)
+    return f"{page[: page.index(begin)]}{begin}\n{table}\n{page[page.index(end) :]}"
+
+
 def _with_event_kinds(page: str) -> str:
     """The page with the table of the kinds of events between its two marks."""
-    begin, end = "<!-- kinds of events: made by scripts/generate_docs.py -->", "<!-- end of kinds -->"
-    rows = "\n".join(f"| `{kind}` | {kind.meaning} |" for kind in EventKind)
-    table = f"| kind | what happened |\n|---|---|\n{rows}"
-    return f"{page[: page.index(begin)]}{begin}\n{table}\n{page[page.index(end) :]}"
+    rows = (f"| `{kind}` | {kind.meaning} |" for kind in EventKind)
+    return _between(page, "kinds of events", "kinds", ("| kind | what happened |", "|---|---|", *rows))
+
+
+def _with_findings(page: str) -> str:
+    """The page with the tables of findings about GPUs, and of the classes of Xids."""
+    rows = [
+        f"| `{code}` | {FAULTS[code].meaning} | {FAULTS[code].remedy} | {_policy_for(code)} |"
+        for code in HealthCode
+        if code not in CLASSES
+    ]
+    page = _between(page, "findings", "findings", ("| code | meaning | remedy | policy |", "|---|---|---|---|", *rows))
+    rows = [
+        f"| `{code}` | {FAULTS[code].remedy} | {_ranges(CLASSES[code])} | {_policy_for(code)} |"
+        for code in HealthCode
+        if code in CLASSES
+    ]
+    head = ("| code | remedy | Xids | policy |", "|---|---|---|---|")
+    return _between(page, "classes of Xids", "classes", (*head, *rows))
+
+
+def _policy_for(code: HealthCode) -> str:
+    return "event" if code in DEFAULT_HEALTH_POLICY.tolerate else "quarantine"
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers as `8, 11, 39-41`."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
 
 
 def _command_pages(folder: Path, name: str, one: click.Command | None, parent: click.Context) -> dict[Path, str]:

@@ -11,50 +11,17 @@ from dataclasses import replace
 
 from vgpuctl.agent.wire.health import OFF_THE_BUS, GpuHealth, HostHealth, Xid
 from vgpuctl.agent.wire.vf_health import DRIVER
+from vgpuctl.model.faults import remedy_of
 from vgpuctl.model.health import HealthCode, HealthFinding
 from vgpuctl.sharing.xids import asks_itself, classify, strays
 
-_RESET = "reset the GPU while nobody uses it"
-_REPLACE = "take the card out of service and have it replaced"
 _LOG_OF_BOOT_S = 5.0
 """The kernel's first line of a boot has a time before this."""
-REMEDIES = {
-    HealthCode.OFF_THE_BUS: "power-cycle the host; a reboot alone may not bring the card back",
-    HealthCode.GPU_MISSING: "look for the card: `lspci`, its power, its slot",
-    HealthCode.CONFIG_DIFFERS: "look at the card: it answers with the identity of another one",
-    HealthCode.BAR_UNASSIGNED: "reboot the host; look at Above 4G decoding and pci=realloc",
-    HealthCode.DRIVER_DIFFERS: "bind the card to its driver: `vgpuctl apply-hosts`",
-    HealthCode.VBIOS_CHANGED: "find out who flashed the card; flash it with the vendor's VBIOS",
-    HealthCode.VF_WEDGED: "recreate the card's VFs while no VM uses it: `sriov-manage -d` and `-e`, or a reboot",
-    HealthCode.RESET_REQUIRED: _RESET,
-    HealthCode.NO_RESET: "power-cycle the host before another tenant gets the card",
-    HealthCode.RESET_FAILED: "power-cycle the host",
-    HealthCode.SCRUB_OFF: "take RMDisableScrubOnFree out of NVreg_RegistryDwords and load the driver again",
-    HealthCode.ECC_UNCORRECTED: _RESET,
-    HealthCode.ROW_REMAP_PENDING: _RESET,
-    HealthCode.ROW_REMAP_FAILED: _REPLACE,
-    HealthCode.PAGE_RETIREMENT_PENDING: _RESET,
-    HealthCode.PAGES_RETIRED: "watch the card; NVIDIA replaces one with many retired pages",
-    HealthCode.MEMORY_TEST_FAILED: _REPLACE,
-    HealthCode.UNREAD: "see why it cannot be read: `vgpuctl check-hosts`",
-    HealthCode.XID_RESTART_APP: "none for the card: a program in the guest failed",
-    HealthCode.XID_IGNORE: "none",
-    HealthCode.XID_RESTART_VM: "restart the VM",
-    HealthCode.XID_UPDATE_SWFW: "compare the guest's driver and firmware with the host's",
-    HealthCode.XID_WORKFLOW_45: "restart Fabric Manager if no other Xid explains it",
-    HealthCode.XID_RESET_GPU: _RESET,
-    HealthCode.XID_RESTART_BM: "reboot the host",
-    HealthCode.XID_CHECK_MECHANICALS: "look at the card's power cables and seating",
-    HealthCode.XID_CHECK_UVM: "look at the driver's UVM messages in the kernel's log",
-    HealthCode.XID_WORKFLOW_48: _RESET,
-    HealthCode.XID_WORKFLOW_NVLINK: "look at the NVLink errors: `nvidia-smi nvlink --status`",
-    HealthCode.XID_CONTACT_SUPPORT: "ask NVIDIA's support",
-}
 
 
 def finding(code: HealthCode, device: str, text: str) -> HealthFinding:
     """A finding with the remedy of its code."""
-    return HealthFinding(code, device, text, REMEDIES[code])
+    return HealthFinding(code, device, text, remedy_of(code))
 
 
 def gpu_of(health: HostHealth, address: str, uuid: str | None = None) -> GpuHealth | None:

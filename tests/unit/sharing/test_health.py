@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from vgpuctl.agent.wire.health import Bar, EccErrors, GpuHealth, HostHealth, RemappedRows, RetiredPages, Xid
+from vgpuctl.model.faults import FAULTS, FaultId
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode, HealthFinding, HealthPolicy
-from vgpuctl.sharing.health import REMEDIES, findings_of, has_whole_log, news, with_last_known
+from vgpuctl.sharing.health import findings_of, has_whole_log, news, with_last_known
 from vgpuctl.sharing.xids import CLASSES, classify
 
 CARD = "0000:41:00.0"
@@ -196,7 +197,7 @@ def test_the_default_policy_forbids_all_but_what_guests_cause() -> None:
 
 
 def test_every_code_has_its_remedy_and_its_row_in_the_docs() -> None:
-    assert set(REMEDIES) == set(HealthCode)
+    assert set(FAULTS) == {*HealthCode, *FaultId}
     assert [code for code in HealthCode if f"| `{code}` | " not in PAGE] == []
 
 

@@ -7,7 +7,7 @@ from typing import List
 from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id, text
-from vgpuctl.agent.readings import gpu, vgpu
+from vgpuctl.agent.readings import gpu, shares, vgpu
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.readings import GpuReadings, HostReadings, VgpuReadings
 
@@ -50,15 +50,18 @@ def _read_by_nvml(nvml: Nvml, gpus: List[GpuReadings], vgpus: List[VgpuReadings]
         try:
             device = library.nvmlDeviceGetHandleByIndex(index)
             address = normalise_bus_id(text(library.nvmlDeviceGetPciInfo(device).busId) or "")
+            measured = gpu.read(nvml, device).measured()
             gpus.append(
                 GpuReadings(
                     address=address,
                     uuid=text(nvml.if_possible(lambda: library.nvmlDeviceGetUUID(device))),  # noqa: B023 - called at once
                     model=text(nvml.if_possible(lambda: library.nvmlDeviceGetName(device))),  # noqa: B023
                     driver=nvidia.DRIVER,
-                    measured=gpu.read(nvml, device),
+                    measured=measured,
                 )
             )
-            vgpus += vgpu.read(nvml, device, address, unread)
+            running = vgpu.read(nvml, device, address, unread)
+            policy = measured.label("scheduler_policy")
+            vgpus += shares.complete(address, running, policy=policy, slices={}, all_slices=0, devices={})
         except library.NVMLError as error:
             unread.append(f"NVML: GPU {index} does not answer: {error}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collection of the measures of one object; whatever one does not tell hides this one alone."""
 
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Iterable, List, Optional, Tuple
 
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.measures import measure
@@ -24,40 +24,45 @@ class Recorder:
             raise TypeError(f"{self._of} {name} has the labels {wanted}, not {labels}")
         self._values.append((name, labels, float(value)))
 
-    def lacks(self, name: str, reason: str) -> None:
-        """Record that this board, driver or mode does not have the measure."""
-        self._missing.append((measure(self._of, name).name, NOT_MEASURABLE, reason))
+    def add_states(self, name: str, states: Iterable[str], now: str) -> None:
+        """Record 1 for the present state and 0 for each other one."""
+        for state in states:
+            self.add(name, float(state == now), state)
 
-    def unread(self, name: str, reason: str) -> None:
-        """Record that the measure was not told this time."""
-        self._missing.append((measure(self._of, name).name, NOT_READABLE, reason))
+    def lacks(self, names: str, reason: str) -> None:
+        """Record that this board, driver or mode does not have measures. names: parted by blanks."""
+        self._miss(names, NOT_MEASURABLE, reason)
 
-    def ask(self, names: str, read: Callable[[], Optional[float]], *, scale: float = 1.0) -> Optional[float]:
-        """Ask for one measure and record value × scale, or why there is none. Returns what was recorded.
+    def unread(self, names: str, reason: str) -> None:
+        """Record that measures were not told this time. names: parted by blanks."""
+        self._miss(names, NOT_READABLE, reason)
+
+    def ask(self, names: str, read: Callable[[], Optional[float]], *, per: float = 1.0) -> Optional[float]:
+        """Ask for one measure and record value / per, or why there is none. Returns what was recorded.
 
         names: of the measure; of several, parted by blanks, where one answer tells them all and `read` records them.
         """
-        reason: Optional[str] = None
-        kind = NOT_READABLE
         try:
             value = read()
         except Problem as problem:
-            reason = problem.message
+            self.unread(names, problem.message)
+            return None
         except Exception as error:
             if self._library is None or not isinstance(error, self._library.NVMLError):
                 raise
             absent = (self._library.NVML_ERROR_NOT_SUPPORTED, self._library.NVML_ERROR_FUNCTION_NOT_FOUND)
             code: int = error.value
-            kind = NOT_MEASURABLE if code in absent else NOT_READABLE
-            reason = f"{error} (NVML {code})"
-        if reason is not None:
-            self._missing += [(measure(self._of, name).name, kind, reason) for name in names.split()]
+            self._miss(names, NOT_MEASURABLE if code in absent else NOT_READABLE, f"{error} (NVML {code})")
             return None
         if value is None:
             return None
-        self.add(names, value * scale)
-        return value * scale
+        self.add(names, value / per)
+        return value / per
 
     def measured(self) -> Measured:
         """Return everything that was recorded."""
         return Measured(tuple(self._values), tuple(self._missing))
+
+    def _miss(self, names: str, kind: str, reason: str) -> None:
+        known = {name for name, _, _ in self._values} | {name for name, _, _ in self._missing}
+        self._missing += [(measure(self._of, name).name, kind, reason) for name in names.split() if name not in known]

@@ -7,31 +7,24 @@
 import re
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from vgpuctl_lab.simulated.machine.nvml_mig import MigFunctions
+from vgpuctl_lab.simulated.machine.nvml_readings import ReadingFunctions
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, MIB, NO_INSTANCE, STRUCTS, NvmlError
-from vgpuctl_lab.simulated.machine.nvml_vgpus import VgpuFunctions
-from vgpuctl_lab.simulated.machine.readings import (
-    ecc_errors,
-    power_mw,
-    remapped_rows,
-    retired_pages,
-    temperature_c,
-    utilization_percent,
-)
+from vgpuctl_lab.simulated.machine.nvml_vgpu_readings import VgpuReadingFunctions
+from vgpuctl_lab.simulated.machine.readings import retired_pages
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 from vgpuctl_lab.simulated.machine.tree import vbios_version
 
-T = TypeVar("T")
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _VERSION = re.compile(r"_v\d$")
 _FUNCTION_NOT_FOUND = 13
 CODES = "/etc/vgpulab/nvml_codes"
 
 
-class SimulatedNvml(MigFunctions, VgpuFunctions):
+class SimulatedNvml(MigFunctions, VgpuReadingFunctions, ReadingFunctions):
     """One process's NVML. Errors are `NVMLError` with NVML's codes."""
 
     def __getattr__(self, name: str) -> Any:
@@ -131,28 +124,6 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
         used = min(sum(each.framebuffer_mib for each in known if each) * MIB + reserved, total)
         return SimpleNamespace(total=total, free=total - used, used=used)
 
-    def device_get_utilization_rates(self, device: DeviceHandle) -> SimpleNamespace:
-        """nvmlDeviceGetUtilizationRates: not to be had of a card in MIG mode."""
-        card = self.card(device)
-        if self.state.mig_mode(card)[0]:
-            raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
-        percent = utilization_percent(self.state, card)
-        return SimpleNamespace(gpu=percent, memory=percent // 2)
-
-    def device_get_power_usage(self, device: DeviceHandle) -> int:
-        """nvmlDeviceGetPowerUsage, in mW."""
-        return self._known(power_mw(self.state, self.card(device)))
-
-    def device_get_power_management_limit(self, device: DeviceHandle) -> int:
-        """nvmlDeviceGetPowerManagementLimit, in mW."""
-        return self._known(self.card(device).power_w * 1000)
-
-    def device_get_temperature(self, device: DeviceHandle, sensor: int) -> int:
-        """nvmlDeviceGetTemperature, in degrees Celsius."""
-        if sensor != CONSTANTS["NVML_TEMPERATURE_GPU"]:
-            raise NvmlError(CONSTANTS["NVML_ERROR_INVALID_ARGUMENT"])
-        return temperature_c(self.state, self.card(device))
-
     def device_get_ecc_mode(self, device: DeviceHandle) -> list[int]:
         """nvmlDeviceGetEccMode: current and pending; on wherever a board with vGPUs has it."""
         if not self.card(device).types:
@@ -164,31 +135,18 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
         self.card(device)
         raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
 
-    def device_get_total_ecc_errors(self, device: DeviceHandle, error_type: int, counter: int) -> int:
-        """nvmlDeviceGetTotalEccErrors: those of the fault `ecc` are uncorrected (1)."""
-        if error_type not in (0, 1) or counter not in (0, 1):
-            raise NvmlError(CONSTANTS["NVML_ERROR_INVALID_ARGUMENT"])
-        card = self.card(device)
-        if not card.types:
-            raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
-        return ecc_errors(self.state, card) if error_type else 0
-
     def device_get_vbios_version(self, device: DeviceHandle) -> str:
         """nvmlDeviceGetVbiosVersion."""
         return vbios_version(self.state, self.card(device))
 
-    def device_get_remapped_rows(self, device: DeviceHandle) -> tuple[int, int, int, int]:
-        """nvmlDeviceGetRemappedRows: Ampere and later."""
-        return self._had(remapped_rows(self.state, self.card(device)))
-
     def device_get_retired_pages(self, device: DeviceHandle, cause: int) -> list[int]:
         """nvmlDeviceGetRetiredPages: their addresses, before Ampere; those of the fault are of two bits."""
-        pages = self._had(retired_pages(self.state, self.card(device)))
+        pages = self.had(retired_pages(self.state, self.card(device)))
         return [page << 16 for page in range(pages)] if cause else []
 
     def device_get_retired_pages_pending_status(self, device: DeviceHandle) -> int:
         """nvmlDeviceGetRetiredPagesPendingStatus."""
-        return int(bool(self._had(retired_pages(self.state, self.card(device)))))
+        return int(bool(self.had(retired_pages(self.state, self.card(device)))))
 
     def device_get_compute_running_processes_v3(self, device: DeviceHandle) -> list[SimpleNamespace]:
         """nvmlDeviceGetComputeRunningProcesses_v3, of a card in MIG mode with the instance of each."""
@@ -199,18 +157,6 @@ class SimulatedNvml(MigFunctions, VgpuFunctions):
             SimpleNamespace(pid=pid, usedGpuMemory=0, gpuInstanceId=number, computeInstanceId=NO_INSTANCE)
             for pid, number in found
         ]
-
-    @staticmethod
-    def _had(value: T | None) -> T:
-        if value is None:
-            raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
-        return value
-
-    @staticmethod
-    def _known(value: int) -> int:
-        if not value:
-            raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
-        return value
 
 
 def read_injected(machine: MachineFolder) -> dict[str, int]:

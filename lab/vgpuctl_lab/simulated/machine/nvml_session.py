@@ -4,12 +4,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, InstanceHandle, NvmlError
 from vgpuctl_lab.simulated.machine.rules import DRIVER
+from vgpuctl_lab.simulated.machine.sensors import Sensors
 from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import GpuInstance, MachineFolder, State, is_nvidia
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,17 @@ class Session:
     def state(self) -> State:
         """The state now; for reading only."""
         return self.machine.state()
+
+    def sensors(self) -> Sensors:
+        """What the machine's GPUs and vGPUs measure now."""
+        return Sensors(self.machine)
+
+    @staticmethod
+    def had(value: T | None) -> T:
+        """A value that this card has; Not Supported without one."""
+        if value is None:
+            raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
+        return value
 
     def has_driver(self) -> bool:
         """True if NVIDIA's driver is loaded."""

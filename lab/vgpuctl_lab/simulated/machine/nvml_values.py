@@ -25,7 +25,17 @@ CONSTANTS = {
     "NVML_ERROR_INSUFFICIENT_RESOURCES": 23,
     "NVML_ERROR_INVALID_STATE": 29,
     "NVML_ERROR_UNKNOWN": 999,
+    "NVML_ERROR_NO_DATA": 21,
+    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH": 25,
     "NVML_TEMPERATURE_GPU": 0,
+    "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN": 1,
+    "NVML_CLOCK_SM": 1,
+    "NVML_CLOCK_MEM": 2,
+    "NVML_FI_DEV_MEMORY_TEMP": 82,
+    "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX": 138,
+    "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX": 139,
+    "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION": 230,
+    "NVML_NVLINK_MAX_LINKS": 36,
     "NVML_MEMORY_ERROR_TYPE_CORRECTED": 0,
     "NVML_MEMORY_ERROR_TYPE_UNCORRECTED": 1,
     "NVML_VOLATILE_ECC": 0,
@@ -66,7 +76,9 @@ ERROR_TEXTS = {
     15: "GPU is lost",
     16: "GPU requires restart",
     19: "In use by another client",
+    21: "No data",
     23: "Insufficient Resources",
+    25: "Argument version mismatch",
     29: "Invalid State",
 }
 
@@ -124,8 +136,15 @@ class FabricInfo(Structure):
     _fields_ = [("clusterUuid", c_ubyte * 16), ("status", c_uint), ("cliqueId", c_uint), ("state", c_uint)]
 
 
+class SramErrorStatus(Structure):
+    """c_nvmlEccSramErrorStatus_v1_t, of which only the threshold is played."""
+
+    _fields_ = [("version", c_uint), ("bThresholdExceeded", c_uint)]
+
+
 STRUCTS = {
     "NVMLError": NvmlError,
+    "c_nvmlEccSramErrorStatus_v1_t": SramErrorStatus,
     "c_nvmlGpuFabricInfo_t": FabricInfo,
     "c_nvmlGpuInstance_t": InstanceHandle,
     "c_nvmlComputeInstance_t": InstanceHandle,

@@ -40,11 +40,11 @@ class VgpuFunctions(Session):
 
     def vgpu_type_get_name(self, type_id: int) -> str:
         """nvmlVgpuTypeGetName."""
-        return self._type(type_id).full_name
+        return self.type(type_id).full_name
 
     def vgpu_type_get_framebuffer_size(self, type_id: int) -> int:
         """nvmlVgpuTypeGetFramebufferSize, in bytes."""
-        return self._type(type_id).framebuffer_mib * MIB
+        return self.type(type_id).framebuffer_mib * MIB
 
     def vgpu_type_get_max_instances(self, device: DeviceHandle, type_id: int) -> int:
         """nvmlVgpuTypeGetMaxInstances on one card."""
@@ -55,12 +55,12 @@ class VgpuFunctions(Session):
 
     def vgpu_type_get_gpu_instance_profile_id(self, type_id: int) -> int:
         """nvmlVgpuTypeGetGpuInstanceProfileId; all ones for a time-sliced type."""
-        profile = self._type(type_id).gi_profile
+        profile = self.type(type_id).gi_profile
         return NO_INSTANCE if profile is None else profile
 
     def vgpu_type_get_max_instances_per_gpu_instance(self, type_id: int) -> int:
         """nvmlVgpuTypeGetMaxInstancesPerGpuInstance."""
-        each = self._type(type_id)
+        each = self.type(type_id)
         if each.gi_profile is None:
             raise NvmlError(_NOT_SUPPORTED)
         return each.max_per_instance
@@ -131,39 +131,37 @@ class VgpuFunctions(Session):
 
     def vgpu_instance_get_gpu_instance_id(self, number: int) -> int:
         """nvmlVgpuInstanceGetGpuInstanceId; all ones without MIG."""
-        instance = self._vgpu(number).instance
+        instance = self.running(number).instance
         return NO_INSTANCE if instance is None else instance
 
     def vgpu_instance_get_placement_id(self, number: int) -> int:
         """nvmlVgpuInstanceGetPlacementId."""
-        return self._vgpu(number).placement
+        return self.running(number).placement
 
     def vgpu_instance_get_type(self, number: int) -> int:
         """nvmlVgpuInstanceGetType."""
-        return self._vgpu(number).type_id
+        return self.running(number).type_id
 
     def vgpu_instance_get_vm_id(self, number: int) -> tuple[str, int]:
         """nvmlVgpuInstanceGetVmID: a UUID (1)."""
-        return self.state.holder_of(self._vgpu(number)) or "", 1
+        return self.state.holder_of(self.running(number)) or "", 1
 
     def vgpu_instance_get_mdev_uuid(self, number: int) -> str:
         """nvmlVgpuInstanceGetMdevUUID."""
-        uuid = self._vgpu(number).uuid
+        uuid = self.running(number).uuid
         if uuid is None:
             raise NvmlError(_NOT_SUPPORTED)
         return uuid
 
-    def vgpu_instance_get_fb_usage(self, number: int) -> int:
-        """nvmlVgpuInstanceGetFbUsage, in bytes: a guest without load holds little."""
-        return self._type(self._vgpu(number).type_id).framebuffer_mib * MIB // 32
-
-    def _vgpu(self, number: int) -> Vgpu:
+    def running(self, number: int) -> Vgpu:
+        """The vGPU of NVML's number, which ends with its VM."""
         for vgpu in self.state.vgpus:
             if number_of(vgpu) == number and self.state.holder_of(vgpu) is not None:
                 return vgpu
         raise NvmlError(_NOT_FOUND)
 
-    def _type(self, type_id: int) -> VgpuType:
+    def type(self, type_id: int) -> VgpuType:
+        """A vGPU type of some card."""
         for card in self.machine.shape.cards:
             each = card.type_of(int(type_id)) if is_nvidia(card) else None
             if each is not None:

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated NVML's readings of running vGPUs (telemetry reference 2.1, 2.2, 2.3)."""
+
+import time
+from types import SimpleNamespace
+
+from vgpuctl_lab.simulated.machine import modes
+from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
+from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, NvmlError
+from vgpuctl_lab.simulated.machine.nvml_vgpus import VgpuFunctions, number_of
+
+_NOT_SUPPORTED = CONSTANTS["NVML_ERROR_NOT_SUPPORTED"]
+_NOT_FOUND = CONSTANTS["NVML_ERROR_NOT_FOUND"]
+_ENGINES = {
+    "smUtil": "utilization_ratio",
+    "memUtil": "memory_activity_ratio",
+    "encUtil": "encoder_utilization_ratio",
+    "decUtil": "decoder_utilization_ratio",
+}
+_NEWER_ENGINES = {**_ENGINES, "jpgUtil": "jpeg_utilization_ratio", "ofaUtil": "ofa_utilization_ratio"}
+GUEST_DRIVER = "580.95.05"
+# NVML_GRID_LICENSE_STATE_*, by the names of the measure.
+_LICENSE_STATES = {
+    "unknown": 0,
+    "uninitialized": 1,
+    "unlicensed-unrestricted": 2,
+    "unlicensed-restricted": 3,
+    "unlicensed": 4,
+    "licensed": 5,
+}
+_LICENSED = _LICENSE_STATES["licensed"]
+_EXPIRY_NOT_AVAILABLE, _EXPIRY_VALID = 0, 2
+_LEASE_S = 86_400
+
+
+class VgpuReadingFunctions(VgpuFunctions):
+    """Readings of the vGPUs of running VMs."""
+
+    def device_get_vgpu_instances_utilization_info(self, device: DeviceHandle, _since_us: int) -> list[SimpleNamespace]:
+        """nvmlDeviceGetVgpuInstancesUtilizationInfo: one sample of each running vGPU."""
+        return self._samples(device, _NEWER_ENGINES)
+
+    def device_get_vgpu_utilization(self, device: DeviceHandle, _since_us: int) -> list[SimpleNamespace]:
+        """nvmlDeviceGetVgpuUtilization: without JPEG and OFA."""
+        return self._samples(device, _ENGINES)
+
+    def vgpu_instance_get_fb_usage(self, number: int) -> int:
+        """nvmlVgpuInstanceGetFbUsage, in bytes: a guest without load holds little."""
+        vgpu = self.running(number)
+        return self.sensors().vgpu_framebuffer(vgpu, self.type(vgpu.type_id).framebuffer_mib)
+
+    def vgpu_instance_get_encoder_stats(self, number: int) -> tuple[int, int, int]:
+        """nvmlVgpuInstanceGetEncoderStats: sessions, mean frames a second, mean latency in µs."""
+        vgpu, sensors = self.running(number), self.sensors()
+        sessions = sensors.of_vgpu(vgpu, "encoder_sessions") or 0
+        frames = sensors.of_vgpu(vgpu, "encoder_frame_rate_hertz") or 0
+        latency_s = sensors.of_vgpu(vgpu, "encoder_latency_seconds") or 0
+        return round(sessions), round(frames), round(latency_s * 1e6)
+
+    def vgpu_instance_get_encoder_capacity(self, number: int) -> int:
+        """nvmlVgpuInstanceGetEncoderCapacity, in per cent."""
+        told = self.sensors().of_vgpu(self.running(number), "encoder_capacity_ratio")
+        return 100 if told is None else round(told * 100)
+
+    def vgpu_instance_get_frame_rate_limit(self, number: int) -> int:
+        """nvmlVgpuInstanceGetFrameRateLimit: 0 where the scheduler is equal or fixed share."""
+        vgpu = self.running(number)
+        card = next(one for one in self.machine.shape.cards if one.address == vgpu.card)
+        if modes.scheduler(self.state, card).policy != modes.BEST_EFFORT:
+            return 0
+        told = self.sensors().of_vgpu(vgpu, "frame_rate_limit_hertz")
+        return 60 if told is None else round(told)
+
+    def vgpu_instance_get_vm_driver_version(self, number: int) -> str:
+        """nvmlVgpuInstanceGetVmDriverVersion."""
+        played = self.sensors().labels_of_vgpu(self.running(number), "guest_driver_info")
+        return next((version for version, value in played.items() if value >= 0.5), GUEST_DRIVER)
+
+    def vgpu_instance_get_license_info_v2(self, number: int) -> SimpleNamespace:
+        """nvmlVgpuInstanceGetLicenseInfo_v2: licensed for a day, always renewed, without curves."""
+        vgpu, sensors = self.running(number), self.sensors()
+        played = sensors.labels_of_vgpu(vgpu, "license_state")
+        state = next((_LICENSE_STATES[name] for name, value in played.items() if value >= 0.5), _LICENSED)
+        told = sensors.of_vgpu(vgpu, "license_expiry_timestamp_seconds")
+        end = time.gmtime(sensors.now // 3600 * 3600 + _LEASE_S if told is None else told)
+        return SimpleNamespace(
+            isLicensed=int(state == _LICENSED),
+            currentState=state,
+            licenseExpiry=SimpleNamespace(
+                year=end.tm_year,
+                month=end.tm_mon,
+                day=end.tm_mday,
+                hour=end.tm_hour,
+                min=end.tm_min,
+                sec=end.tm_sec,
+                status=_EXPIRY_VALID if state == _LICENSED else _EXPIRY_NOT_AVAILABLE,
+            ),
+        )
+
+    def vgpu_instance_get_gpu_pci_id(self, number: int) -> str:
+        """nvmlVgpuInstanceGetGpuPciId: where the guest has the vGPU."""
+        vgpu = self.running(number)
+        mine = [one for one in self.state.vgpus if self.state.holder_of(one) == self.state.holder_of(vgpu)]
+        return f"00000000:{mine.index(vgpu) + 1:02X}:00.0"
+
+    def _samples(self, device: DeviceHandle, engines: dict[str, str]) -> list[SimpleNamespace]:
+        card, sensors = self.card(device), self.sensors()
+        if not card.types or self.state.mig_mode(card)[0]:
+            raise NvmlError(_NOT_SUPPORTED)
+        running = [vgpu for vgpu in self.state.vgpus_of(card) if self.state.holder_of(vgpu) is not None]
+        now_us = round(sensors.now * 1e6)
+        return [
+            SimpleNamespace(
+                timeStamp=now_us,
+                vgpuInstance=number_of(vgpu),
+                **{
+                    member: SimpleNamespace(uiVal=round(sensors.vgpu_share(vgpu, measure) * 100))
+                    for member, measure in engines.items()
+                },
+            )
+            for vgpu in running
+        ]

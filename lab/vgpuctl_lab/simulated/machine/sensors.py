@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine's GPUs and vGPUs measure: a scenario's curves, else plausible values of the running VMs.
+
+Values without a curve are equal for equal states, in proportion to the running VMs; counters grow with time.
+"""
+
+import zlib
+
+from vgpuctl_lab.simulated.machine import curves as played
+from vgpuctl_lab.simulated.machine.readings import REMAP_PENDING, ecc_errors
+from vgpuctl_lab.simulated.machine.shape import CardShape
+from vgpuctl_lab.simulated.machine.state import GpuInstance, MachineFolder, State, Vgpu
+
+_IDLE_C, _IDLE_SHARE = 34, 0.11
+SLOWDOWN_C = 92
+_MIB = 1 << 20
+_IDLE_SM_MHZ, _SM_MHZ, _MEMORY_MHZ = 210, 1740, 7251
+_BOARDS_WITH_HBM = ("A100", "A30", "H100", "H200", "H20", "H800", "B200", "B300")
+# Bits of nvmlDeviceGetCurrentClocksEventReasons (telemetry reference 2.4).
+CLOCK_EVENTS = {
+    "gpu_idle": 0x1,
+    "applications_clocks": 0x2,
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+    "display_clocks": 0x100,
+}
+
+# Values of field 230, by number.
+RECOVERY_ACTIONS = ("none", "gpu-reset", "node-reboot", "drain-p2p", "drain-and-reset", "recover-imex-domain")
+
+
+class Sensors:
+    """The sensors of a machine at one moment."""
+
+    def __init__(self, machine: MachineFolder) -> None:
+        self.state: State = machine.state()
+        self.now = self.state.now()
+        self._curves = played.read(machine.root)
+
+    def of_gpu(self, card: CardShape, measure: str) -> float | None:
+        """The value of a GPU's measure by its curve, None without one."""
+        return self._curves.value(f"gpu:{card.address}", measure, self.now)
+
+    def of_instance(self, instance: GpuInstance, measure: str) -> float | None:
+        """The value of a GPU instance's measure by its curve, None without one."""
+        return self._curves.value(f"gpu_instance:{instance.card}/{instance.id}", measure, self.now)
+
+    def of_vgpu(self, vgpu: Vgpu, measure: str) -> float | None:
+        """The value of a vGPU's measure by its curve, None without one."""
+        return self._curves.value(f"vgpu:{vgpu.uuid or vgpu.function}", measure, self.now)
+
+    def of_vm(self, vm_uuid: str, measure: str) -> float | None:
+        """The value of a VM's measure by its curve, None without one."""
+        return self._curves.value(f"vm:{vm_uuid}", measure, self.now)
+
+    def labels_of_gpu(self, card: CardShape, measure: str) -> dict[str, float]:
+        """The values of a GPU's measure by label, of those that have curves."""
+        return dict(self._curves.labelled(f"gpu:{card.address}", measure, self.now))
+
+    def labels_of_vgpu(self, vgpu: Vgpu, measure: str) -> dict[str, float]:
+        """The values of a vGPU's measure by label, of those that have curves."""
+        return dict(self._curves.labelled(f"vgpu:{vgpu.uuid or vgpu.function}", measure, self.now))
+
+    def vgpu_share(self, vgpu: Vgpu, measure: str = "utilization_ratio") -> float:
+        """How busy one vGPU keeps an engine of its card: 10 to 49 per cent while its VM runs, by the VM's UUID."""
+        holder = self.state.holder_of(vgpu)
+        if holder is None:
+            return 0.0
+        share = self.of_vgpu(vgpu, measure)
+        if share is not None:
+            return min(max(share, 0.0), 1.0)
+        if measure == "memory_activity_ratio":
+            return self.vgpu_share(vgpu) / 2
+        # The video engines idle unless a scenario says otherwise.
+        return self._unplayed_share(vgpu) if measure == "utilization_ratio" else 0.0
+
+    def _unplayed_share(self, vgpu: Vgpu) -> float:
+        """The compute time of a vGPU without a curve: its wish, cut where all wishes are more than what is left."""
+        together = [one for one in self.state.vgpus if (one.card, one.instance) == (vgpu.card, vgpu.instance)]
+        played_shares = [self.of_vgpu(one, "utilization_ratio") for one in together]
+        left = max(1 - sum(share for share in played_shares if share is not None), 0.0)
+        wishes = sum(self._wish(one) for one, share in zip(together, played_shares, strict=True) if share is None)
+        return self._wish(vgpu) * min(1.0, left / wishes) if wishes else 0.0
+
+    def _wish(self, vgpu: Vgpu) -> float:
+        holder = self.state.holder_of(vgpu)
+        return 0.0 if holder is None else (10 + zlib.crc32(holder.encode()) % 40) / 100
+
+    def gpu_share(self, card: CardShape, measure: str = "utilization_ratio") -> float:
+        """How busy an engine of a card is: each running VM adds its own part, up to all."""
+        share = self.of_gpu(card, measure)
+        if share is None:
+            share = sum(self.vgpu_share(vgpu, measure) for vgpu in self.state.vgpus_of(card))
+        return min(max(share, 0.0), 1.0)
+
+    def instance_share(self, instance: GpuInstance, measure: str = "utilization_ratio") -> float:
+        """How busy a GPU instance is, as a part of itself."""
+        share = self.of_instance(instance, measure)
+        if share is None:
+            inside = [one for one in self.state.vgpus if (one.card, one.instance) == (instance.card, instance.id)]
+            share = sum(self.vgpu_share(one, measure) for one in inside)
+        return min(max(share, 0.0), 1.0)
+
+    def power_w(self, card: CardShape) -> float:
+        """The power draw of a card, 0 where its board's figure is unknown."""
+        if not card.power_w:
+            return 0.0
+        told = self.of_gpu(card, "power_watts")
+        share = _IDLE_SHARE + (1 - _IDLE_SHARE) * self.gpu_share(card)
+        return card.power_w * share if told is None else told
+
+    def energy_j(self, card: CardShape) -> float:
+        """The energy since the driver was loaded: at the mean of idle and full power, so that it never falls."""
+        told = self.of_gpu(card, "energy_joules")
+        return card.power_w * 0.5 * self.uptime_s() if told is None else told
+
+    def uptime_s(self) -> float:
+        """Seconds since the machine's start."""
+        return max(self.now - self.state.booted_at, 0.0)
+
+    def temperature_c(self, card: CardShape) -> int:
+        """How warm a card is."""
+        told = self.of_gpu(card, "temperature_celsius")
+        return round(_IDLE_C + self.gpu_share(card) * 45 if told is None else told)
+
+    def memory_temperature_c(self, card: CardShape) -> int | None:
+        """How warm a card's memory is, None of boards whose memory has no sensor: those without HBM."""
+        told = self.of_gpu(card, "memory_temperature_celsius")
+        if told is None and not has_hbm(card):
+            return None
+        return round(self.temperature_c(card) + 8 if told is None else told)
+
+    def slowdown_c(self, card: CardShape) -> int:
+        """The temperature of the core at which the hardware slows down."""
+        return round(self.of_gpu(card, "slowdown_temperature_celsius") or SLOWDOWN_C)
+
+    def sm_clock_mhz(self, card: CardShape) -> int:
+        """The clock of the streaming multiprocessors: low while idle or too hot."""
+        told = self.of_gpu(card, "sm_clock_hertz")
+        if told is not None:
+            return round(told / 1e6)
+        if self.clock_events(card) & 0x68:
+            return _SM_MHZ // 2
+        return _SM_MHZ if self.gpu_share(card) else _IDLE_SM_MHZ
+
+    def memory_clock_mhz(self, card: CardShape) -> int:
+        """The clock of the memory."""
+        told = self.of_gpu(card, "memory_clock_hertz")
+        return _MEMORY_MHZ if told is None else round(told / 1e6)
+
+    def clock_events(self, card: CardShape) -> int:
+        """The bits of reasons that slow the clocks: idle, power at its limit, heat; or those of curves."""
+        bits = 0
+        if not self.gpu_share(card):
+            bits |= CLOCK_EVENTS["gpu_idle"]
+        if card.power_w and self.power_w(card) >= card.power_w:
+            bits |= CLOCK_EVENTS["sw_power_cap"]
+        if self.temperature_c(card) >= self.slowdown_c(card):
+            bits |= CLOCK_EVENTS["hw_slowdown"] | CLOCK_EVENTS["hw_thermal"]
+        for reason, value in self.labels_of_gpu(card, "clock_event").items():
+            bit = CLOCK_EVENTS.get(reason, 0)
+            bits = bits | bit if value >= 0.5 else bits & ~bit
+        return bits
+
+    def ecc_errors(self, card: CardShape, severity: str) -> int:
+        """ECC errors: those of the fault `ecc` are uncorrected."""
+        told = self.labels_of_gpu(card, "ecc_errors").get(severity)
+        if told is not None:
+            return int(told)
+        return ecc_errors(self.state, card) if severity == "uncorrected" else 0
+
+    def recovery_action(self, card: CardShape) -> int:
+        """Field 230 by number; the faults of memory rows ask for a reset."""
+        for action, value in self.labels_of_gpu(card, "recovery_action").items():
+            if value >= 0.5 and action in RECOVERY_ACTIONS:
+                return RECOVERY_ACTIONS.index(action)
+        return RECOVERY_ACTIONS.index("gpu-reset") if self.state.fault(card, REMAP_PENDING) else 0
+
+    def vgpu_framebuffer(self, vgpu: Vgpu, size_mib: int) -> int:
+        """The bytes of its framebuffer that a guest uses: little without load."""
+        told = self.of_vgpu(vgpu, "framebuffer_used_bytes")
+        return size_mib * _MIB // 32 if told is None else min(max(round(told), 0), size_mib * _MIB)
+
+
+def has_hbm(card: CardShape) -> bool:
+    """True for the boards whose memory has a temperature sensor."""
+    return any(word in card.model for word in _BOARDS_WITH_HBM)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A libnvidia-ml.so.1 with three GPUs: an A40 with two vGPU types, one that fell off the bus, and an
- * A100 in MIG mode with places for instances of one profile. It checks what pynvml hands over.
+ * A100 in MIG mode with places for instances of one profile. It checks what pynvml hands over. The A100 has two
+ * NVLinks to an NVSwitch, one to the A40 and one that is not active; no link of the A40 can be asked.
  */
 #include <string.h>
 
@@ -243,4 +244,62 @@ int nvmlDeviceSetVgpuSchedulerState(void *device, const struct scheduler *state)
 {
 	return state->policy == 3 && state->arr == 1 && state->parameters.arr_off.slice == 5000000 ? SUCCESS
 											   : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetNvLinkState(void *device, unsigned int link, unsigned int *is_active)
+{
+	if (device != &a100)
+		return NOT_SUPPORTED;
+	if (link > 3)
+		return INVALID_ARGUMENT;
+	*is_active = link < 3;
+	return SUCCESS;
+}
+
+int nvmlDeviceGetNvLinkVersion(void *device, unsigned int link, unsigned int *version)
+{
+	*version = 3;
+	return link < 4 && device == &a100 ? SUCCESS : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned int link, unsigned int *type)
+{
+	*type = link < 2 ? 2 : 0;
+	return link < 3 && device == &a100 ? SUCCESS : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned int link, struct pci_info *info)
+{
+	strcpy(info->bus_id, link < 2 ? "00000000:05:00.0" : "00000000:C1:00.0");
+	return link < 3 && device == &a100 ? SUCCESS : INVALID_ARGUMENT;
+}
+
+struct fabric_info {
+	unsigned int version;
+	unsigned char cluster[16];
+	int status;
+	unsigned int clique;
+	unsigned char state;
+	unsigned int health;
+};
+
+/* Completed; the bandwidth is degraded, the configuration is right. */
+int nvmlDeviceGetGpuFabricInfoV(void *device, struct fabric_info *info)
+{
+	if (device != &a100)
+		return NOT_SUPPORTED;
+	if (info->version != (sizeof(*info) | 2 << 24))
+		return INVALID_ARGUMENT;
+	memset(info->cluster, 0xab, sizeof(info->cluster));
+	info->status = SUCCESS;
+	info->clique = 7;
+	info->state = 3;
+	info->health = 0x101;
+	return SUCCESS;
+}
+
+int nvmlDeviceGetModuleId(void *device, unsigned int *module)
+{
+	*module = 5;
+	return device == &a100 ? SUCCESS : NOT_SUPPORTED;
 }

@@ -28,6 +28,11 @@ for address, gpu in gpus.items():
     print(address, gpu.name, gpu.uuid, gpu.memory_mib, gpu.mig, gpu.heterogeneous, gpu.scheduler)
     print([(one.type_id, one.full_name, one.framebuffer_mib, one.max_instances) for one in gpu.types])
 """
+TOPOLOGY = """
+gpus, problems = nvml_gpus.read(nvml)
+for gpu in gpus.values():
+    print(gpu.topology)
+"""
 CHANGE = """
 device = nvml.library.nvmlDeviceGetHandleByIndex(2)
 [profile] = nvml_mig.read_profiles(nvml, device, sys.exit)
@@ -72,6 +77,19 @@ def test_gpus_and_types_are_read_and_a_lost_gpu_is_told(library: Path, tmp_path:
         "SchedulerFacts(policy='equal-share', time_slice_us=4000)"
     )
     assert none == "[]"
+
+
+def test_nvlinks_and_the_fabric_are_read_by_peer(library: Path, tmp_path: Path) -> None:
+    [a40, a100] = run(tmp_path, library, TOPOLOGY)
+    assert a40 == "NvmlTopology(nvlinks=(), fabric=None, module=None)"
+    assert a100 == (
+        "NvmlTopology(nvlinks=("
+        "NvLinks(numbers=(0, 1), is_active=True, peer='0000:05:00.0', peer_kind='switch', version=3), "
+        "NvLinks(numbers=(2,), is_active=True, peer='0000:c1:00.0', peer_kind='gpu', version=3), "
+        "NvLinks(numbers=(3,), is_active=False, peer=None, peer_kind=None, version=3)), "
+        "fabric=FabricFacts(state='completed', cluster_uuid='abababab-abab-abab-abab-abababababab', clique=7, "
+        "faults=('degraded bandwidth',)), module=5)"
+    )
 
 
 def test_instances_and_the_scheduler_are_written_as_the_library_takes_them(library: Path, tmp_path: Path) -> None:

@@ -5,12 +5,18 @@ import re
 from collections.abc import Iterator, Sequence
 
 from vgpuctl.agent.wire.decode import WireError
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
+from vgpuctl.agent.wire.facts import FabricFacts, Gpu, GpuTopology, HostFacts, NumaNode
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _ID = re.compile(r"[0-9a-f]{4}")
 _CPU = r"[0-9]{1,5}(?:-[0-9]{1,5})?"
 _CPUS = re.compile(rf"{_CPU}(?:,{_CPU})*")
+_ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_WORD = re.compile(r"[a-z][a-z -]{0,79}")
+_MOST_BRIDGES = 64
+_MOST_NVLINKS = 256
+_MOST_FAULTS = 32
 _MOST_GPUS = 1024
 _MOST_FUNCTIONS = 65_536
 _MOST_CPUS = 65_536
@@ -34,11 +40,43 @@ def check_facts(facts: HostFacts) -> None:
         _fits(_ID, gpu.device_id, f"{where}.device_id", "four hex digits")
         if gpu.local_cpus:
             _fits(_CPUS, gpu.local_cpus, f"{where}.local_cpus", "a list of CPUs")
+        if gpu.topology is not None:
+            _check_topology(gpu.topology, f"{where}.topology")
         for address, field in _addresses(gpu):
             _fits(_ADDRESS, address, f"{where}.{field}", "a PCI address")
             if address in seen:
                 raise WireError(f"{where}.{field}", f"{address} is there twice")
             seen.add(address)
+
+
+def _check_topology(topology: GpuTopology, where: str) -> None:
+    """Nearness of two GPUs compares these, so they are few."""
+    if topology.root is not None:
+        _fits(_ROOT, topology.root, f"{where}.root", "a PCI root such as pci0000:40")
+    _at_most(len(topology.bridges), _MOST_BRIDGES, f"{where}.bridges")
+    for number, bridge in enumerate(topology.bridges):
+        _fits(_ADDRESS, bridge, f"{where}.bridges[{number}]", "a PCI address")
+    links = topology.nvlinks or ()
+    _at_most(len(links), _MOST_NVLINKS, f"{where}.nvlinks")
+    _at_most(sum(len(one.numbers) for one in links), _MOST_NVLINKS, f"{where}.nvlinks")
+    for number, one in enumerate(links):
+        if one.peer is not None:
+            _fits(_ADDRESS, one.peer, f"{where}.nvlinks[{number}].peer", "a PCI address")
+        if one.peer_kind is not None:
+            _fits(_WORD, one.peer_kind, f"{where}.nvlinks[{number}].peer_kind", "a word")
+        for link in one.numbers:
+            _at_most(link, _MOST_NVLINKS, f"{where}.nvlinks[{number}].numbers")
+    if topology.fabric is not None:
+        _check_fabric(topology.fabric, f"{where}.fabric")
+
+
+def _check_fabric(fabric: FabricFacts, where: str) -> None:
+    _fits(_WORD, fabric.state, f"{where}.state", "a word")
+    if fabric.cluster_uuid is not None:
+        _fits(_UUID, fabric.cluster_uuid, f"{where}.cluster_uuid", "a UUID")
+    _at_most(len(fabric.faults), _MOST_FAULTS, f"{where}.faults")
+    for number, fault in enumerate(fabric.faults):
+        _fits(_WORD, fault, f"{where}.faults[{number}]", "a few words")
 
 
 def _check_nodes(nodes: Sequence[NumaNode]) -> None:

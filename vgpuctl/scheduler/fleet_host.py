@@ -2,6 +2,8 @@
 """One host of a fleet: its cards, what is free of them, and the books of its NUMA nodes. Choosing is the fleet's."""
 
 from collections.abc import Hashable
+from functools import cached_property
+from itertools import combinations
 
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity
@@ -11,6 +13,7 @@ from vgpuctl.scheduler.host_memory import cells_on
 from vgpuctl.scheduler.host_nodes import NodeRoom, books_of, guest_nodes
 from vgpuctl.scheduler.request_class import RequestClass
 from vgpuctl.scheduler.scarcity import HostStock, Model
+from vgpuctl.scheduler.scorer import distance
 from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.gpu_state import GpuState
 
@@ -43,6 +46,11 @@ class FleetHost:
     def states(self) -> list[GpuState]:
         """Its GPUs, by address."""
         return [card.state for card in self.cards.values()]
+
+    @cached_property
+    def distances(self) -> tuple[float, ...]:
+        """How far apart its GPUs are, pair by pair in the order of addresses; leases do not change it."""
+        return tuple(distance(one, other) for one, other in combinations(self.states, 2))
 
     @property
     def free(self) -> float:

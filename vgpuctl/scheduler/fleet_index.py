@@ -25,8 +25,9 @@ GpuMember = tuple[Rooms, int, float]
 """A GPU in an index: the rounded rooms that count for it, its class, and how much of the host is free: the
 free part, or the number of other untouched GPUs beside an untouched one."""
 
-HostMember = tuple[Rooms, frozenset[Label], tuple[str, ...], tuple[int, ...]]
-"""A host in an index: its rounded rooms, its labels, its GPUs' addresses where they matter, and their classes."""
+HostMember = tuple[Rooms, frozenset[Label], tuple[float, ...], tuple[int, ...]]
+"""A host in an index: its rounded rooms, its labels, how far its GPUs are apart where that matters, and their classes:
+in the order of addresses where distances count, by number where they do not."""
 
 
 class GpuIndex:
@@ -157,6 +158,6 @@ class HostIndex:
         numbers = [card.number for card in host.cards.values()]
         if not self._key.with_places:
             numbers.sort()
-        places = tuple(host.cards) if self._key.with_places else ()
+        distances = host.distances if self._key.with_places else ()
         rooms = host.rounded(self._key.page_kib, has_gpus=self._key.has_gpus)
-        self._index.put(host.name, (rooms, host.labels, places, tuple(numbers)))
+        self._index.put(host.name, (rooms, host.labels, distances, tuple(numbers)))

@@ -23,7 +23,7 @@ from vgpuctl.sharing.offers import ask
 
 
 class IndexKey(NamedTuple):
-    """The index that answers: of GPUs or hosts, with or without loads and GPUs' places in a state.
+    """The index that answers: of GPUs or hosts, with or without loads and the GPUs' distances in a state.
 
     page_kib: of which huge pages the room is, None for ordinary memory. has_gpus: whether VMs with GPUs ask, which are
     pinned where the host pins. reach: whether only a GPU's own NUMA node is part of its state, or all of the host.

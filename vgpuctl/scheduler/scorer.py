@@ -15,17 +15,13 @@ from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, takes_card
 from vgpuctl.sharing.offer import Offer
-from vgpuctl.sharing.refusals import memory_of, numa_node
-
-NVSWITCH = "nvswitch"
-
-NVLINK_LABEL = "nvlink"
-"""Key of the label that the GPUs at one NVLink bridge share."""
-
-FARTHEST = 3
-"""The distance of two GPUs in different NUMA nodes."""
+from vgpuctl.sharing.refusals import memory_of
+from vgpuctl.sharing.topology import FARTHEST, GpuPlace, Nearness, direct_links, nearness, nvlink_labels
 
 MOST_BUSES = 1e6
+
+FEW_LINKS = 0.5
+"""What a single NVLink between two GPUs adds to their distance; N links add an Nth of it."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,7 @@ class Scorer:
     def apart(self, shares: Sequence[Share], states: Mapping[str, GpuState]) -> float:
         """How far apart the GPUs of one VM are, 0 to 1: the mean over their pairs."""
         chosen = [states[one.gpu] for one in shares]
-        pairs = [_distance(one, other) for one, other in combinations(chosen, 2)]
+        pairs = [distance(one, other) for one, other in combinations(chosen, 2)]
         return sum(pairs) / len(pairs) if pairs else 0.0
 
     def wants_closeness(self) -> bool:
@@ -183,7 +179,7 @@ class Scorer:
             return self._utilised([state])
         if name is PolicyName.TOPOLOGY:
             given = [other for other in states.values() if other.given]
-            return sum(_distance(state, other) for other in given) / len(given) if given else 0.0
+            return sum(distance(state, other) for other in given) / len(given) if given else 0.0
         return 0.0
 
     def _utilised(self, states: Sequence[GpuState]) -> float:
@@ -246,25 +242,18 @@ def _opened(waste: Sequence[int]) -> float:
     return min(1.0, waste[1] / 16) if len(waste) > 1 else 0.0
 
 
-def _distance(one: GpuState, other: GpuState) -> float:
-    """0 the same card, then NVLink, one NUMA node, across; a little for the buses between."""
-    if one.gpu.address == other.gpu.address:
+def distance(one: GpuState, other: GpuState) -> float:
+    """How far apart two GPUs of one host are, 0 to 1: by what joins them, its links, and the buses between."""
+    near = nearness(_placed(one), _placed(other))
+    if near is Nearness.SAME:
         return 0.0
-    buses = min(0.9, abs(_bus(one) - _bus(other)) / MOST_BUSES)
-    if (_has_nvswitch(one) and _has_nvswitch(other)) or _bridges(one) & _bridges(other):
-        return (1 + buses) / (FARTHEST + 1)
-    node = numa_node(one.gpu)
-    step = FARTHEST - 1 if node is not None and node == numa_node(other.gpu) else FARTHEST
-    return (step + buses) / (FARTHEST + 1)
+    links = direct_links(one.gpu, other.gpu) if near is Nearness.NVLINK else 0
+    buses = abs(_bus(one) - _bus(other)) / MOST_BUSES
+    return (near.steps + min(0.9, buses + (FEW_LINKS / links if links else 0.0))) / (FARTHEST + 1)
 
 
-def _has_nvswitch(state: GpuState) -> bool:
-    return state.board is not None and state.board.nvlink is not None and state.board.nvlink.topology == NVSWITCH
-
-
-def _bridges(state: GpuState) -> frozenset[Label]:
-    """The NVLink bridges that the inventory says the GPU is at."""
-    return frozenset(label for label in state.constraints.labels if label[0] == NVLINK_LABEL)
+def _placed(state: GpuState) -> GpuPlace:
+    return GpuPlace(state.gpu, state.board, nvlink_labels(state.constraints.labels))
 
 
 def _bus(state: GpuState) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU lists of a hostile host, which placement writes out."""
+"""Facts of a hostile host: CPU lists, which placement writes out, and the topology, which it compares."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.fleet_factory import a40_host
 from vgpuctl.agent.wire.decode import WireError
-from vgpuctl.agent.wire.facts import NumaNode
+from vgpuctl.agent.wire.facts import FabricFacts, GpuTopology, NumaNode, NvLinks
 from vgpuctl.hosts.facts_check import check_facts
 
 HOSTILE = {
@@ -30,3 +30,34 @@ def test_lists_that_no_host_has_are_refused_with_their_field(what: str) -> None:
 def test_nodes_of_memory_alone_and_cores_with_threads_are_accepted() -> None:
     nodes = (NumaNode(0, "0-3,8-11", 1, cores=("0,8", "1,9")), NumaNode(1, "", 1))
     check_facts(replace(a40_host().facts, numa_nodes=nodes))
+
+
+BAD_PLACES = {
+    "root": GpuTopology(root="pci"),
+    "bridges": GpuTopology(bridges=("0000:40:01.0",) * 65),
+    "bridges[0]": GpuTopology(bridges=("../../x",)),
+    "nvlinks": GpuTopology(nvlinks=(NvLinks(tuple(range(257)), is_active=True),)),
+    "nvlinks[0].peer": GpuTopology(nvlinks=(NvLinks((0,), is_active=True, peer="switch"),)),
+    "nvlinks[0].peer_kind": GpuTopology(nvlinks=(NvLinks((0,), is_active=True, peer_kind="\x1b[2J"),)),
+    "nvlinks[0].numbers": GpuTopology(nvlinks=(NvLinks((1000,), is_active=True),)),
+    "fabric.state": GpuTopology(fabric=FabricFacts("completed\n")),
+    "fabric.cluster_uuid": GpuTopology(fabric=FabricFacts("completed", "all", 1)),
+    "fabric.faults": GpuTopology(fabric=FabricFacts("completed", faults=("bad",) * 33)),
+    "fabric.faults[0]": GpuTopology(fabric=FabricFacts("completed", faults=("b" * 90,))),
+}
+
+
+@pytest.mark.parametrize("field", BAD_PLACES)
+def test_a_topology_that_no_host_has_is_refused_with_its_field(field: str) -> None:
+    facts = a40_host().facts
+    with pytest.raises(WireError) as refused:
+        check_facts(replace(facts, gpus=(replace(facts.gpus[0], topology=BAD_PLACES[field]),)))
+    assert refused.value.path == f"gpus[0].topology.{field}"
+
+
+def test_the_topology_of_a_board_with_nvswitch_is_accepted() -> None:
+    links = (NvLinks(tuple(range(18)), is_active=True, peer="0000:05:00.0", peer_kind="switch", version=4),)
+    fabric = FabricFacts("completed", "00000000-0000-0000-0000-000000000000", 0, ("degraded bandwidth",))
+    place = GpuTopology("pci0000:40", ("0000:40:01.0", "0000:41:00.0", "0000:42:04.0"), links, fabric, 3)
+    facts = a40_host().facts
+    check_facts(replace(facts, gpus=(replace(facts.gpus[0], topology=place),)))

@@ -2,6 +2,7 @@
 """The indexed fleet answers as a fresh look at every host does, whatever came and went before."""
 
 from dataclasses import replace
+from itertools import cycle
 
 import pytest
 from hypothesis import given, settings
@@ -20,16 +21,28 @@ from tests.unit.fleet_factory import (
     taking,
     vm,
 )
+from vgpuctl.agent.wire.facts import GpuTopology
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.policy import PolicyName, parse_policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler import Fleet, explain
+from vgpuctl.scheduler.fleet_index import HostIndex, HostMember
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
-from vgpuctl.scheduler.scorer import FleetView
+from vgpuctl.scheduler.request_class import IndexKey
+from vgpuctl.scheduler.scorer import FleetView, Price
 from vgpuctl.sharing.kinds import kind_of
+
+
+def with_places(capacity: HostCapacity, *places: GpuTopology) -> HostCapacity:
+    """The host with GPUs at these places, over and over."""
+    gpus = tuple(replace(gpu, topology=place) for gpu, place in zip(capacity.facts.gpus, cycle(places), strict=False))
+    return replace(capacity, facts=replace(capacity.facts, gpus=gpus))
+
+
+LEFT, RIGHT = (GpuTopology("pci0000:40", (f"0000:40:0{number}.0",)) for number in (1, 2))
 
 HOSTS = [
     a40_host("a", cards=2),
@@ -42,6 +55,8 @@ HOSTS = [
     host("h"),
     numa_host("i", 0, 1, cpus=4, memory_mib=20 * GIB),
     numa_host("j", 1, nodes=4, cpus=4, memory_mib=10 * GIB),
+    with_places(passthrough_host("k", cards=4), LEFT, RIGHT),
+    with_places(a40_host("l", cards=2), LEFT),
 ]
 
 REQUESTS = [
@@ -141,6 +156,24 @@ def test_hosts_that_differ_in_name_alone_are_asked_once() -> None:
     facts = a40_host(cards=2).facts
     fleet = Fleet(HostCapacity(f"gpu{number:03d}", facts) for number in range(100))
     assert fleet.place(vm("A40-8Q")) is not None
+    assert fleet.number_of_classes == 1
+
+
+@pytest.mark.parametrize(("with_places_asked", "different"), [(False, 1), (True, 2)])
+def test_a_hosts_pcie_tree_counts_only_where_a_policy_compares_places(with_places_asked: bool, different: int) -> None:
+    fleet = Fleet(
+        with_places(passthrough_host(f"gpu{each:03d}", cards=4), *(LEFT, RIGHT)[: each % 2 + 1]) for each in range(100)
+    )
+    asked: list[HostMember] = []
+
+    def cost(state: HostMember) -> Price:
+        asked.append(state)
+        return (0.0,)
+
+    key = IndexKey(of_hosts=True, with_loads=False, with_places=with_places_asked)
+    assert HostIndex(key, fleet.hosts).current().choose("cheapest", cost) is not None
+    assert len(asked) == different
+    assert fleet.place(vm("passthrough*2")) is not None
     assert fleet.number_of_classes == 1
 
 

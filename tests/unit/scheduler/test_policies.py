@@ -6,13 +6,15 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import a40_host, emulated_a40, host, leases_of, vm, whole_card
+from vgpuctl.agent.wire.facts import GpuTopology, NvLinks
 from vgpuctl.model.constraints import Constraints
 from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.model.layout import GpuMatch
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import parse_policy
-from vgpuctl.scheduler import place
+from vgpuctl.scheduler import Fleet, place
+from vgpuctl.scheduler.gang import place_together
 from vgpuctl.scheduler.scorer import FleetView, view_of
 
 FIRST, SECOND = "0000:41:00.0", "0000:51:00.0"
@@ -100,6 +102,52 @@ def test_topology_takes_cards_that_a_bridge_joins_before_those_of_one_numa_node(
     bridged = replace(capacity, constraints=HostConstraints(gpus=gpus))
     placement = place(vm("passthrough*2"), [bridged], [], parse_policy("topology"))
     assert [one.gpu for one in placement.shares] == ["0000:41:00.0", "0000:a1:00.0"]
+
+
+def _switch(number: int) -> GpuTopology:
+    return GpuTopology("pci0000:40", ("0000:40:01.0", f"0000:4{number}:00.0", "0000:50:00.0"))
+
+
+def test_topology_takes_the_nearest_cards_that_were_read_whatever_their_addresses() -> None:
+    cards = [whole_card(f"0000:{bus:02x}:00.0") for bus in (0x21, 0x41, 0x81, 0xA1)]
+    by_switch = [
+        replace(one, topology=_switch(number), numa_node=0) for number, one in zip((1, 2, 1, 2), cards, strict=True)
+    ]
+    to_last = (NvLinks((0, 1), is_active=True, peer=cards[3].address, peer_kind="gpu"),)
+    bridged = [replace(by_switch[0], topology=replace(_switch(1), nvlinks=to_last)), *by_switch[1:]]
+    for there, chosen in ((by_switch, (0, 2)), (bridged, (0, 3))):
+        placement = place(vm("passthrough*2"), [host("gpu1", *there)], [], parse_policy("topology"))
+        assert [one.gpu for one in placement.shares] == [cards[number].address for number in chosen]
+    default = place(vm("passthrough*2"), [host("gpu1", *bridged)], [])
+    assert [one.gpu for one in default.shares] == [cards[0].address, cards[1].address]
+
+
+def test_topology_takes_the_host_whose_cards_are_joined() -> None:
+    cards = [whole_card(f"0000:{bus:02x}:00.0") for bus in (0x21, 0x41)]
+    joined = (NvLinks((0, 1), is_active=True, peer=cards[1].address, peer_kind="gpu"),)
+    bridged = [replace(cards[0], topology=GpuTopology(nvlinks=joined)), cards[1]]
+    fleet = [host("gpu1", *cards), host("gpu2", *bridged), host("gpu3", *bridged)]
+    assert place(vm("passthrough*2"), fleet, [], parse_policy("topology")).host == "gpu2"
+    assert place(vm("passthrough*2"), fleet, []).host == "gpu1"
+
+
+def test_vms_of_a_gang_get_joined_cards_each() -> None:
+    cards = [whole_card(f"0000:{bus:02x}:00.0") for bus in (0x21, 0x41, 0x81, 0xA1)]
+    links = {0: 2, 1: 3}
+    paired = [
+        replace(
+            card,
+            topology=GpuTopology(nvlinks=(NvLinks((0, 1), is_active=True, peer=cards[links[number]].address),))
+            if number in links
+            else None,
+        )
+        for number, card in enumerate(cards)
+    ]
+    fleet = Fleet([host("gpu1", *paired)], (), parse_policy("topology"))
+    placements = place_together(fleet, [vm("passthrough*2", name=name) for name in ("a", "b")])
+    assert placements is not None
+    chosen = [[one.gpu for one in placement.shares] for placement in placements]
+    assert chosen == [[cards[0].address, cards[2].address], [cards[1].address, cards[3].address]]
 
 
 def test_a_policy_does_not_make_conditions_waste_memory() -> None:

@@ -13,6 +13,7 @@ from vgpuctl.agent.facts import (
     scheduler,
     sharing,
     sriov,
+    topology,
     vf_notes,
     vgpu_config,
     vgpu_room,
@@ -163,6 +164,7 @@ class _GpuReader:
             strangers=strangers,
             displays=self._part(lambda: display.read(host, address), ()),
             persistence=self._part(lambda: self._shared.nodes.persistence(address), ()),
+            topology=self._part(lambda: topology.read(host, address, nvml.topology if nvml else None), None),
         )
 
     def _part(self, read: Callable[[], T], missing: M) -> Union[T, M]:

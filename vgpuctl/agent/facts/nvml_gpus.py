@@ -3,9 +3,10 @@
 
 from typing import Any, Dict, List, Optional, Tuple
 
-from vgpuctl.agent.facts import nvml_mig, nvml_vgpu
+from vgpuctl.agent.facts import nvml_mig, nvml_vgpu, topology
 from vgpuctl.agent.facts.nvml_mig import NvmlMig
 from vgpuctl.agent.facts.nvml_vgpu import NvmlType
+from vgpuctl.agent.facts.topology import NvmlTopology
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml, normalise_bus_id, text
 from vgpuctl.agent.wire.facts import SchedulerFacts
@@ -29,6 +30,7 @@ class NvmlGpu:
     heterogeneous: Optional[bool] = None
     scheduler: Optional[SchedulerFacts] = None
     utilisation_percent: Optional[int] = None
+    topology: NvmlTopology = NvmlTopology()
     problems: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = ()
 
@@ -79,6 +81,7 @@ def _read_gpu(nvml: Nvml, device: Any) -> NvmlGpu:
         heterogeneous,
         nvml.part(notes.append, "its vGPU scheduler", lambda: nvml_vgpu.read_scheduler(nvml, device), None),
         _read_utilisation(nvml, device),
+        topology.read_by_nvml(nvml, device, notes.append),
     )
     return replace(gpu, problems=tuple(problems), notes=tuple(notes))
 

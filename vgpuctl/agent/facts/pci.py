@@ -46,6 +46,11 @@ def folder(address: str) -> str:
     return f"{DEVICES}/{address}"
 
 
+def is_address(text: str) -> bool:
+    """Tell whether a text is the address of a PCI function."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
 def require(host: Host, address: str) -> str:
     """Return the folder of a function that exists. Raises Problem `not-found`."""
     path = folder(address)

@@ -153,6 +153,52 @@ class SchedulerFacts:
 
 
 @dataclass(frozen=True)
+class NvLinks:
+    """The NVLinks of one GPU that lead to one peer. numbers: of the links. version: of NVLink.
+
+    peer: the PCI address of what is at the other end; peer_kind: `gpu`, `switch` or `processor`. Both are None for
+    links that are not active, and where the driver does not tell them.
+    """
+
+    numbers: Tuple[int, ...]
+    is_active: bool
+    peer: Optional[str] = None
+    peer_kind: Optional[str] = None
+    version: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class FabricFacts:
+    """The NVSwitch fabric as one GPU sees it. state: `not-started`, `in-progress` or `completed`.
+
+    GPUs of one cluster and clique reach each other; both are None before Fabric Manager has set the fabric up.
+    faults: what the driver's health mask calls bad.
+    """
+
+    state: str
+    cluster_uuid: Optional[str] = None
+    clique: Optional[int] = None
+    faults: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class GpuTopology:
+    """The place of one GPU in its host. root: the PCI root complex, `pci0000:40`.
+
+    bridges: addresses of the PCI bridges above the GPU, from the root port down; with a PCIe switch its upstream and
+    downstream port are among them. nvlinks: None where nobody tells (the card is on vfio-pci, the driver is old), empty
+    on a board without. fabric: None without NVSwitch. module: the number of the board's place on its baseboard, by
+    which Fabric Manager names it.
+    """
+
+    root: Optional[str] = None
+    bridges: Tuple[str, ...] = ()
+    nvlinks: Optional[Tuple[NvLinks, ...]] = None
+    fabric: Optional[FabricFacts] = None
+    module: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class Gpu:
     """One GPU (physical function) and everything that hangs on it.
 
@@ -174,6 +220,7 @@ class Gpu:
     card changes hands.
     strangers: endpoints in the IOMMU groups of the card's functions that are not of the card; None of an agent that did
     not look. displays: what the host shows on the card, as sentences about "it".
+    topology: None when the agent did not look.
     """
 
     address: str
@@ -209,6 +256,7 @@ class Gpu:
     strangers: Optional[Tuple[str, ...]] = None
     displays: Tuple[str, ...] = ()
     persistence: Tuple[Holder, ...] = ()
+    topology: Optional[GpuTopology] = None
 
 
 @dataclass(frozen=True)

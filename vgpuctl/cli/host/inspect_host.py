@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, NumaNode
+from vgpuctl.agent.wire.facts import Gpu, GpuTopology, HostFacts, NumaNode, NvLinks
 from vgpuctl.cli.support import options
-from vgpuctl.cli.support.output import print_json, print_line
+from vgpuctl.cli.support.output import plain, print_json, print_line
 from vgpuctl.sharing.kinds import existing_vgpus
+from vgpuctl.sharing.topology import HostTopology, Nearness
 
 
 @click.command("inspect-host")
@@ -21,11 +22,13 @@ def command(host: str, as_json: bool, **where: Any) -> None:
     from vgpuctl.usecases.host.inspect_host import inspect_host
 
     with services(**where) as opened:
-        facts = inspect_host(opened, host)
+        inspected = inspect_host(opened, host)
+    facts, topology = inspected.facts, inspected.topology
     if as_json:
-        print_json(facts)
+        print_json({**plain(facts), "topology": _topology_as_json(topology)})
         return
     _print_host(host, facts)
+    print_topology(topology)
     for gpu in facts.gpus:
         print_gpu(gpu)
 
@@ -74,6 +77,8 @@ def print_gpu(gpu: Gpu) -> None:
     print_line(f"  memory        {memory}, UUID {gpu.uuid or 'unknown'}")
     print_line(f"  sharing       {', '.join(gpu.sharing) or 'none as it stands'}")
     print_line(f"  driver        {gpu.driver or 'none'}, NUMA node {'-' if gpu.numa_node is None else gpu.numa_node}")
+    if gpu.topology is not None:
+        _print_place(gpu.topology)
     if gpu.utilisation_percent is not None:
         print_line(f"  utilisation   {gpu.utilisation_percent} %")
     print_line(f"  IOMMU group   {gpu.iommu_group} with {', '.join(gpu.iommu_group_members) or 'nothing else'}")
@@ -102,6 +107,58 @@ def print_gpu(gpu: Gpu) -> None:
         print_line(f"  type          {type_.type_id:12} {type_.name:14} {size:>8}  creatable {type_.creatable}")
     for problem in gpu.problems:
         print_line(f"  problem       {problem}")
+
+
+def print_topology(topology: HostTopology) -> None:
+    """Print how near each pair of GPUs is, as a matrix, and what its words mean; nothing for a single GPU."""
+    if len(topology.gpus) < 2:
+        return
+    cells = [[_cell(topology, one, other) for other in topology.gpus] for one in topology.gpus]
+    width = max(len(cell) for row in cells for cell in row)
+    print_line()
+    print_line("topology  ", *(f"  {number:<{width}}" for number in range(len(topology.gpus))))
+    for number, (address, row) in enumerate(zip(topology.gpus, cells, strict=True)):
+        print_line(f"{number:>2} {address.removeprefix('0000:'):7}", *(f"  {cell:<{width}}" for cell in row))
+    for near in topology.used():
+        print_line(f"  {near:{width}}  {near.meaning}")
+
+
+def _cell(topology: HostTopology, one: str, other: str) -> str:
+    near = topology.nearness(one, other)
+    links = topology.links.get((one, other)) if near is Nearness.NVLINK else None
+    return "-" if near is Nearness.SAME else f"{near} {links}" if links else near.value
+
+
+def _topology_as_json(topology: HostTopology) -> dict[str, Any]:
+    """The matrix by address, as pairs have no place in JSON's keys."""
+    gpus = topology.gpus
+    return {
+        "nearness": {one: {other: topology.nearness(one, other) for other in gpus} for one in gpus},
+        "nvlink_domains": topology.domains,
+        "numa_nodes": topology.nodes,
+    }
+
+
+def _print_place(place: GpuTopology) -> None:
+    if place.root is not None:
+        print_line(f"  PCIe          {' > '.join((place.root, *place.bridges))}")
+    if place.nvlinks is None:
+        return
+    for links in place.nvlinks:
+        print_line(f"  NVLink        {_links(links)}")
+    if place.fabric is not None:
+        fabric = place.fabric
+        where = "" if fabric.cluster_uuid is None else f", cluster {fabric.cluster_uuid}, clique {fabric.clique}"
+        faults = "".join(f", {fault}" for fault in fabric.faults)
+        print_line(f"  fabric        {fabric.state}{where}{faults}")
+
+
+def _links(links: NvLinks) -> str:
+    numbers = ",".join(map(str, links.numbers))
+    version = "" if links.version is None else f", version {links.version}"
+    if not links.is_active:
+        return f"{numbers} not active{version}"
+    return f"{numbers} to {links.peer_kind or 'something'} {links.peer or 'of unknown address'}{version}"
 
 
 def _print_mig(gpu: Gpu) -> None:

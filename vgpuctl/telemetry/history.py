@@ -3,8 +3,11 @@
 
 A sample is the number, mean, lowest and highest of the values of one step. Steps of a minute are kept for two days,
 steps of an hour for ninety days. Only measures with `is_kept` come here. Times are seconds since the epoch, UTC.
+
+One process or several write, others read meanwhile (SQLite's write-ahead log): a reader never waits for a writer.
 """
 
+import math
 import sqlite3
 import threading
 from collections.abc import Iterable, Sequence
@@ -16,24 +19,38 @@ from vgpuctl.errors import StoreUnusable
 
 MINUTE_S, HOUR_S = 60, 3600
 KEPT_S = {MINUTE_S: 2 * 86_400, HOUR_S: 90 * 86_400}
-_TABLES = """
+_APPLICATION_ID = 0x76676873
+"""In the file's header, so that another program's SQLite file is not written to."""
+_LAYOUT = 1
+_BUSY_S = 10.0
+# AUTOINCREMENT: an id that another process has cached is never given to another object.
+_TABLES = f"""
+PRAGMA application_id = {_APPLICATION_ID};
+PRAGMA user_version = {_LAYOUT};
 CREATE TABLE IF NOT EXISTS objects (
-    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, host TEXT NOT NULL, object TEXT NOT NULL, gpu TEXT NOT NULL,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL, host TEXT NOT NULL, object TEXT NOT NULL, gpu TEXT NOT NULL,
     tenant TEXT NOT NULL, vm TEXT NOT NULL, profile TEXT NOT NULL,
     UNIQUE (kind, host, object, gpu, tenant, vm, profile)
 );
 CREATE TABLE IF NOT EXISTS samples (
     object INTEGER NOT NULL REFERENCES objects (id), measure TEXT NOT NULL, step INTEGER NOT NULL, at INTEGER NOT NULL,
     count INTEGER NOT NULL, mean REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
+    minutes INTEGER NOT NULL,
     PRIMARY KEY (object, measure, step, at)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS samples_by_age ON samples (step, at);
 """
-_MERGE = """
-INSERT INTO samples VALUES (?, ?, ?, ?, 1, ?, ?, ?)
+# The hour counts a minute before the minute itself is there.
+_MERGE = f"""
+INSERT INTO samples VALUES (
+    :object, :measure, :step, :at, 1, :value, :value, :value,
+    NOT EXISTS (SELECT 1 FROM samples
+        WHERE object = :object AND measure = :measure AND step = {MINUTE_S} AND at = :minute)
+)
 ON CONFLICT (object, measure, step, at) DO UPDATE SET
     mean = (mean * count + excluded.mean) / (count + 1), count = count + 1,
-    low = min(low, excluded.low), high = max(high, excluded.high)
+    low = min(low, excluded.low), high = max(high, excluded.high), minutes = minutes + excluded.minutes
 """
 
 
@@ -62,13 +79,14 @@ class MeasuredValue:
 
 @dataclass(frozen=True)
 class Sample:
-    """The values of one step that begins at `at`."""
+    """The values of one step that begins at `at`. minutes: how many minutes of the step have a value."""
 
     at: float
     count: int
     mean: float
     low: float
     high: float
+    minutes: int = 1
 
 
 class History:
@@ -80,31 +98,77 @@ class History:
         self._lock = threading.Lock()
         self._ids: dict[Subject, int] = {}
         try:
-            if read_only:
-                self._db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
-            else:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._db = sqlite3.connect(path, check_same_thread=False)
-                self._db.execute("PRAGMA journal_mode = WAL")
-                self._db.execute("PRAGMA synchronous = NORMAL")
-                self._db.executescript(_TABLES)
+            self._db = self._open(read_only=read_only)
         except (sqlite3.Error, OSError) as error:
             raise self._unusable(error) from error
 
+    def _open(self, *, read_only: bool) -> sqlite3.Connection:
+        if not read_only:
+            self.path.absolute().parent.mkdir(parents=True, exist_ok=True)
+            return self._connect("mode=rwc")
+        try:
+            return self._connect("mode=ro")
+        except sqlite3.OperationalError:
+            # Where nobody writes, a reader without rights on the folder cannot make the files that both would share.
+            if not self.path.exists() or self.path.with_name(f"{self.path.name}-wal").exists():
+                raise
+            return self._connect("mode=ro&immutable=1")
+
+    def _connect(self, query: str) -> sqlite3.Connection:
+        uri = f"{self.path.absolute().as_uri()}?{query}"
+        database = sqlite3.connect(uri, uri=True, timeout=_BUSY_S, check_same_thread=False)
+        is_written = query == "mode=rwc"
+        try:
+            self._check(database, is_written=is_written)
+            if is_written:
+                database.execute("PRAGMA journal_mode = WAL")
+                database.execute("PRAGMA synchronous = NORMAL")
+                database.execute("PRAGMA foreign_keys = ON")
+                database.executescript(_TABLES)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _check(self, database: sqlite3.Connection, *, is_written: bool) -> None:
+        """Refuse a file that is not a history, or of a layout that this program does not know."""
+        (application_id,) = database.execute("PRAGMA application_id").fetchone()
+        (layout,) = database.execute("PRAGMA user_version").fetchone()
+        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if (tables or not is_written) and application_id != _APPLICATION_ID:
+            raise self._unusable("it is not a history of readings")
+        if application_id == _APPLICATION_ID and layout != _LAYOUT:
+            raise self._unusable(f"it has layout {layout}, and this vgpuctl knows layout {_LAYOUT}")
+
     def add(self, at: float, values: Iterable[MeasuredValue]) -> None:
-        """Add values that were measured at a time, to the samples of their minute and hour. Raises StoreUnusable."""
+        """Add values that were measured at a time, to the samples of their minute and hour. Raises StoreUnusable.
+
+        A value that is not a finite number is left out.
+        """
+        finite = [one for one in values if math.isfinite(one.value)]
         with self._lock:
             try:
-                with self._db:
-                    rows = [(self._id(one.subject), one.measure, one.value) for one in values]
-                    for step in KEPT_S:
-                        begin = int(at // step * step)
-                        self._db.executemany(
-                            _MERGE, [(number, name, step, begin, value, value, value) for number, name, value in rows]
-                        )
+                try:
+                    self._add(at, finite)
+                except sqlite3.IntegrityError:
+                    # Another process has pruned an object whose id was cached here.
+                    self._ids.clear()
+                    self._add(at, finite)
             except sqlite3.Error as error:
                 self._ids.clear()
                 raise self._unusable(error) from error
+
+    def _add(self, at: float, values: Sequence[MeasuredValue]) -> None:
+        minute = int(at // MINUTE_S * MINUTE_S)
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            rows = [
+                {"object": self._id(one.subject), "measure": one.measure, "value": one.value, "minute": minute}
+                for one in values
+            ]
+            for step in sorted(KEPT_S, reverse=True):
+                begin = int(at // step * step)
+                self._db.executemany(_MERGE, [{**row, "step": step, "at": begin} for row in rows])
 
     def series(
         self, kind: str, measure: str, *, since: float, until: float, step_s: int = MINUTE_S, **where: str
@@ -115,7 +179,8 @@ class History:
         """
         conditions = "".join(f" AND o.{name} = ?" for name in where)
         query = (
-            "SELECT o.kind, o.host, o.object, o.gpu, o.tenant, o.vm, o.profile, s.at, s.count, s.mean, s.low, s.high"
+            "SELECT o.kind, o.host, o.object, o.gpu, o.tenant, o.vm, o.profile,"
+            " s.at, s.count, s.mean, s.low, s.high, s.minutes"
             " FROM samples s JOIN objects o ON o.id = s.object"
             f" WHERE o.kind = ? AND s.measure = ? AND s.step = ? AND s.at >= ? AND s.at < ?{conditions} ORDER BY s.at"
         )
@@ -147,7 +212,8 @@ class History:
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
+        with self._lock:
+            self._db.close()
 
     def __enter__(self) -> Self:
         return self
@@ -173,7 +239,7 @@ class History:
             ).fetchone()
         return self._ids[subject]
 
-    def _unusable(self, error: Exception) -> StoreUnusable:
+    def _unusable(self, error: Exception | str) -> StoreUnusable:
         return StoreUnusable(
             f"the history of readings {self.path} cannot be used: {error}",
             hint="`vgpuctl exporter` writes it; name another file with --history",

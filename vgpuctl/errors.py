@@ -15,7 +15,7 @@ VgpuctlError
 │   └── PreemptionNeeded    it fits only if other VMs are preempted, and nobody agreed to that
 ├── StateError 6            the store and the request disagree
 │   ├── NotFound  VmDiffers  TenantDiffers  ConcurrentChange  StoreUnusable  StoreNotReconciled
-│   ├── StoreOutcomeUnknown  DataLost
+│   ├── StoreOutcomeUnknown  DataLost  PrometheusUnusable
 │   ├── NetworkDiffers  NetworkInUse  AddressesExhausted  ImageDiffers  ImageInUse
 │   ├── FileNotWritten      a file of this machine; the disk is full, for example
 ├── GuestError 7            libvirt refused a domain, volume or network
@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.problem_codes import ProblemCode
     from vgpuctl.agent.wire.steps import Change
-
 
 _SHOWN_CHARACTERS = 300
 _DETAILS_AT_MOST = 5
@@ -264,6 +263,12 @@ class StoreUnusable(StateError):
     """The store cannot be opened or written."""
 
     reference = "store-unusable"
+
+
+class PrometheusUnusable(StateError):
+    """A Prometheus server cannot be asked for past readings, or its answer cannot be used."""
+
+    reference = "prometheus-unusable"
 
 
 class StoreNotReconciled(StoreUnusable):

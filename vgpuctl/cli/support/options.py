@@ -44,6 +44,20 @@ every_refusal = click.option(
 )
 refresh = click.option("--refresh", is_flag=True, help="Read the hosts again instead of the cached facts.")
 
+history = click.option(
+    "--history",
+    envvar="VGPUCTL_HISTORY",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="History of readings that `vgpuctl exporter` keeps.  [default: beside the store]  [env: VGPUCTL_HISTORY]",
+)
+prometheus = click.option(
+    "--prometheus",
+    envvar="VGPUCTL_PROMETHEUS",
+    metavar="URL",
+    help="Read past readings from this Prometheus server instead of the history.  [env: VGPUCTL_PROMETHEUS]",
+)
+
 
 def reason(text: str, *, required: bool = True) -> Callable[[Command], Command]:
     """Why a command is given: `--reason TEXT`. A blank one is as none."""

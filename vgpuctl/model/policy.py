@@ -19,6 +19,7 @@ class PolicyName(StrEnum):
     ROUND_ROBIN = "round-robin"
     LEAST_UTILISED = "least-utilised"
     TOPOLOGY = "topology"
+    PREDICTED = "predicted"
 
 
 @dataclass(frozen=True)

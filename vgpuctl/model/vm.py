@@ -14,6 +14,7 @@ from vgpuctl.model.printable import printable
 from vgpuctl.model.secret_text import UNKNOWN_DIGEST, SecretText
 
 _VM_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_WORKLOAD = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 class Firmware(StrEnum):
@@ -116,6 +117,7 @@ class VmRequest:
     restart: when the controller starts it again; with `autostart` or any policy but `never` it also does so after the
     host was booted.
     constraints: where it is placed; a VM that is there is not moved for them.
+    workload: class of its work, as the model of throughput knows it; None for an unlabelled one.
     duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
     that vgpuctl defines, and whose name follows. hugepages_kib: size of the huge pages that its memory is made of.
     """
@@ -141,6 +143,7 @@ class VmRequest:
     duration_s: float | None = None
     domain: str | None = None
     hugepages_kib: int | None = None
+    workload: str | None = None
 
     @property
     def memory(self) -> GuestMemory:
@@ -210,6 +213,15 @@ class Vm:
     def is_adopted(self) -> bool:
         """True if somebody else defined its domain, whose definition vgpuctl never writes."""
         return self.request.domain is not None
+
+
+def parse_workload(text: str, /, *, what: str = "workload") -> str:
+    """Read the name of a workload class. Raises UsageError."""
+    if _WORKLOAD.fullmatch(text) is None:
+        raise UsageError(
+            f"{what}: {text[:80]!a} is no workload class", hint="use 1 to 40 small letters, digits and '-': training"
+        )
+    return text
 
 
 _ON_ITS_WAY = "moves from "

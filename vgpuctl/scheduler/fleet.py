@@ -7,13 +7,13 @@ come and go one by one; the cost of a decision follows the number of states that
 
 import bisect
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import count
 
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.numa import NO_FOOTPRINT, Footprint
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.model.policy import DEFAULT_POLICY, Policy, parse_policy
+from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName, parse_policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.class_index import MOST_REQUEST_CLASSES
 from vgpuctl.scheduler.fleet_host import FleetHost
@@ -22,6 +22,7 @@ from vgpuctl.scheduler.gpu_class import GpuClasses, LeasedGpu
 from vgpuctl.scheduler.gpu_reading import read_gpu
 from vgpuctl.scheduler.guest_place import choose_on, nodes_on
 from vgpuctl.scheduler.node_choice import NodeReach, has_cells, may_take, takes
+from vgpuctl.scheduler.performance.measurement import UNLABELLED
 from vgpuctl.scheduler.request_class import IndexKey, RequestClass
 from vgpuctl.scheduler.scarcity import Model, Scarcity
 from vgpuctl.scheduler.scorer import LOSS, NOTHING_MORE, OPENING, FleetView, Price, Scorer
@@ -49,7 +50,8 @@ class Fleet:
         self._policy = policy
         self._view = view
         self._names: list[str] = []
-        self._classes = GpuClasses()
+        self._workloads = None if view.model is None else dict(view.workloads)
+        self._classes = GpuClasses(self._workloads)
         self._gpu_indexes: dict[IndexKey, GpuIndex] = {}
         self._host_indexes: dict[IndexKey, HostIndex] = {}
         self._request_classes: dict[Hashable, RequestClass] = {}
@@ -69,6 +71,11 @@ class Fleet:
     def number_of_classes(self) -> int:
         """How many different states of GPUs were seen."""
         return len(self._classes.examples)
+
+    def learn_workloads(self, workloads: Mapping[str, str]) -> None:
+        """Note the workload classes of VMs whose leases come later; those that are known do not change."""
+        if self._workloads is not None:
+            self._workloads.update(workloads)
 
     def put(self, capacity: HostCapacity, leases: Iterable[Lease] = ()) -> None:
         """Add a host, or replace its reading and its leases."""
@@ -252,14 +259,18 @@ class Fleet:
     def _request_class(self, request: VmRequest, policy: Policy) -> RequestClass:
         constraints = request.constraints
         memory = (request.memory_mib, request.hugepages_kib)
-        key = (request.gpus, request.vcpus, memory, policy, constraints.required, constraints.preferred)
+        workload = request.workload if PolicyName.PREDICTED in policy.names else None
+        key = (request.gpus, request.vcpus, memory, policy, constraints.required, constraints.preferred, workload)
         found = self._request_classes.get(key)
         if found is None:
             if len(self._request_classes) >= MOST_REQUEST_CLASSES:
                 self._request_classes.clear()
             number = next(self._class_numbers)
-            found = self._request_classes[key] = RequestClass(number, request, Scorer(policy, constraints.preferred))
+            found = self._request_classes[key] = RequestClass(number, request, self._scorer(request, policy))
         return found
+
+    def _scorer(self, request: VmRequest, policy: Policy) -> Scorer:
+        return Scorer(policy, request.constraints.preferred, self._view.model, request.workload or UNLABELLED)
 
     def _gpu_index(self, key: IndexKey) -> GpuIndex:
         if key not in self._gpu_indexes:

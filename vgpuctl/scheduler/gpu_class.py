@@ -6,12 +6,12 @@ Every GPU of a class gets the same answer to a wanted share; only the function's
 
 import bisect
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.model.lease import Lease, Share
-from vgpuctl.scheduler.gpu_reading import GpuReading
+from vgpuctl.scheduler.gpu_reading import GpuReading, neighbours_of
 from vgpuctl.scheduler.scarcity import Model, Stock, model_of, stock_of
 from vgpuctl.scheduler.scorer import free_part
 from vgpuctl.sharing.gpu_state import GpuState
@@ -22,10 +22,12 @@ from vgpuctl.sharing.kinds import KINDS, kind_of
 class GpuClasses:
     """Numbers for shapes (facts) and for classes (facts with leases), and one GPU of each class as its example.
 
-    models, stocks: of the classes, by their number; a model is a number too.
+    models, stocks: of the classes, by their number; a model is a number too. workloads: of VMs, where a policy predicts
+    throughput, so that GPUs with other neighbours are of another class.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, workloads: Mapping[str, str] | None = None) -> None:
+        self.workloads = workloads
         self._shapes: dict[Hashable, int] = {}
         self._classes: dict[Hashable, int] = {}
         self._models: dict[Model, int] = {}
@@ -71,7 +73,7 @@ class LeasedGpu:
     def state(self) -> GpuState:
         """The GPU with everything that is taken on it."""
         if self._state is None:
-            self._state = self.reading.with_leases(self.leases.values())
+            self._state = self.reading.with_leases(self.leases.values(), self._classes.workloads)
         return self._state
 
     @property
@@ -81,9 +83,16 @@ class LeasedGpu:
             free: Hashable = len(self.functions)
             if not self._has_equal_functions:
                 free = frozenset(Counter(self._kinds[one] for one in self.functions if one in self._kinds).items())
-            key = (self._shape, tuple(self._unseen), free, bool(self.leases), self._whole > 0)
+            key = (self._shape, tuple(self._unseen), free, bool(self.leases), self._whole > 0, self._company())
             self._number = self._classes.class_of(key, self)
         return self._number
+
+    def _company(self) -> Hashable:
+        """What a prediction of throughput looks at."""
+        workloads, scheduler = self._classes.workloads, self.reading.gpu.scheduler
+        if workloads is None:
+            return None
+        return (scheduler and scheduler.policy, neighbours_of(self.leases.values(), workloads))
 
     @property
     def example(self) -> GpuState:

@@ -4,13 +4,15 @@
 A device is free only if neither says that it is taken.
 """
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.host_constraints import NO_GPU_CONSTRAINTS, NO_HOST_CONSTRAINTS, GpuConstraints, HostRules
 from vgpuctl.model.lease import Lease, Share
+from vgpuctl.scheduler.performance.measurement import UNLABELLED, Neighbour
 from vgpuctl.sharing.declared import UNDECLARED, Declared, declared_of
 from vgpuctl.sharing.gate import closed_functions, constraints_of, refuse_closed_gpu
 from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu
@@ -41,8 +43,8 @@ class GpuReading:
     obstacle: Refusal | None = None
     closed: Refusal | None = None
 
-    def with_leases(self, leases: Collection[Lease]) -> GpuState:
-        """The GPU with everything that is promised on it, too."""
+    def with_leases(self, leases: Collection[Lease], workloads: Mapping[str, str] | None = None) -> GpuState:
+        """The GPU with everything that is promised on it, too. workloads: by VM, where a policy predicts throughput."""
         vgpus = list(self.vgpus)
         functions = set(self.functions)
         whole = None
@@ -65,11 +67,25 @@ class GpuReading:
             lease_holders=tuple(_name(lease) for lease in leases),
             whole=whole,
             busy_percent=self.busy_percent,
+            neighbours=() if workloads is None else self._neighbours(leases, workloads),
             constraints=self.constraints,
             declared=self.declared,
             obstacle=self.obstacle,
             closed=self.closed,
         )
+
+    def _neighbours(self, leases: Collection[Lease], workloads: Mapping[str, str]) -> tuple[Neighbour, ...]:
+        """The vGPUs of the leases, and those that no lease explains."""
+        shown = Counter(held.name or "" for held in self.vgpus)
+        found = neighbours_of(leases, workloads)
+        shown.subtract(lease.share.profile for lease in leases if lease.share.device in self.devices)
+        return tuple(sorted([*found, *((UNLABELLED, name) for name in (+shown).elements())]))
+
+
+def neighbours_of(leases: Collection[Lease], workloads: Mapping[str, str]) -> tuple[Neighbour, ...]:
+    """Workload class and profile of the vGPUs among the leases, sorted. workloads: by VM; others are unlabelled."""
+    vgpus = [lease for lease in leases if kind_of(lease.share.sharing).takes is Takes.VGPU]
+    return tuple(sorted((workloads.get(one.vm_uuid, UNLABELLED), one.share.profile) for one in vgpus))
 
 
 def with_share(state: GpuState, added: Share) -> GpuState:

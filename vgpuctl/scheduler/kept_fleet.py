@@ -2,7 +2,7 @@
 """A fleet that is kept from one placement to the next: only hosts that were read otherwise since are put in again."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
@@ -16,15 +16,16 @@ class KeptFleet:
     def __init__(self) -> None:
         self._fleet = Fleet()
         self._there: dict[str, tuple[HostCapacity, list[Lease]]] = {}
-        self._utilisation: Mapping[tuple[str, str], float] = {}
+        self._view = NOTHING_MORE
 
     def with_hosts(
         self, capacities: Sequence[HostCapacity], leases: Sequence[Lease], view: FleetView = NOTHING_MORE
     ) -> Fleet:
         """The fleet with exactly these hosts and leases. It is changed by the next call."""
-        if view.utilisation_percent != self._utilisation:
+        if _is_other(view, self._view):
             self._fleet, self._there = Fleet(view=view), {}
-            self._utilisation = view.utilisation_percent
+        self._view = view
+        self._fleet.learn_workloads(view.workloads)
         by_host: defaultdict[str, list[Lease]] = defaultdict(list)
         for lease in leases:
             by_host[lease.host].append(lease)
@@ -37,3 +38,12 @@ class KeptFleet:
         self._there = now
         self._fleet.last_host = view.last_host
         return self._fleet
+
+
+def _is_other(view: FleetView, before: FleetView) -> bool:
+    """True if GPUs that were put in are of another class now."""
+    if view.utilisation_percent != before.utilisation_percent or view.model != before.model:
+        return True
+    return view.model is not None and any(
+        view.workloads.get(vm, workload) != workload for vm, workload in before.workloads.items()
+    )

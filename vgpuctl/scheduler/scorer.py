@@ -2,14 +2,25 @@
 """Scores allowed placements under a policy, the best first. Other modules decide what is allowed."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.model.constraints import Label
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName, parse_policy
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.performance.measurement import UNLABELLED
+from vgpuctl.scheduler.performance.model import (
+    Impact,
+    PerformanceModel,
+    Prediction,
+    Unpredictable,
+    predict_impact,
+)
+from vgpuctl.scheduler.rolling import RollingLoad
 from vgpuctl.scheduler.scarcity import loss_of, loss_of_all
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
@@ -17,6 +28,14 @@ from vgpuctl.sharing.kinds import kind_of, takes_card
 from vgpuctl.sharing.offer import Offer
 from vgpuctl.sharing.refusals import memory_of
 from vgpuctl.sharing.topology import FARTHEST, GpuPlace, Nearness, direct_links, nearness, nvlink_labels
+
+BEST_EFFORT, MIG = "best-effort", "mig"
+
+UNPREDICTABLE = 0.5
+"""The cost under `predicted` where measurements are missing, as if one whole VM were lost."""
+
+ALONE = Impact(Prediction(1.0, 1.0, 1.0, 0, 0))
+"""What a VM with a whole card has."""
 
 MOST_BUSES = 1e6
 
@@ -29,31 +48,53 @@ class FleetView:
     """The inputs of policies beside facts and leases.
 
     last_host: where the VM before was placed, for `round-robin`. utilisation_percent: as measured, by host name and
-    GPU address, for `least-utilised`; a GPU that is not there counts as idle.
+    GPU address, for `least-utilised`; a GPU that is not there counts as idle. model, workloads: for `predicted`: the
+    fitted throughput, and the workload class of each VM that has one, by UUID.
     """
 
     last_host: str | None = None
     utilisation_percent: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    model: PerformanceModel | None = None
+    workloads: Mapping[str, str] = field(default_factory=dict)
 
 
 NOTHING_MORE = FleetView()
 
 
-def view_of(request: VmRequest, capacities: Sequence[HostCapacity], last_host: str | None) -> FleetView:
-    """The inputs of a request's policies.
-
-    Utilisation is left out where none asks for it, because it makes GPUs differ that are equal otherwise.
-    """
+def policies_of(request: VmRequest, capacities: Sequence[HostCapacity]) -> frozenset[PolicyName]:
+    """The policies that a request or a host names."""
     named = {request.constraints.policy, *(one.constraints.policy for one in capacities)}
-    if not any(PolicyName.LEAST_UTILISED in parse_policy(text).names for text in named if text is not None):
-        return FleetView(last_host)
-    measured = {
-        (one.name, gpu.address): float(gpu.utilisation_percent)
-        for one in capacities
-        for gpu in one.facts.gpus
-        if gpu.utilisation_percent is not None
-    }
-    return FleetView(last_host, measured)
+    return frozenset(name for text in named if text is not None for name in parse_policy(text).names)
+
+
+def view_of(
+    request: VmRequest,
+    capacities: Sequence[HostCapacity],
+    last_host: str | None,
+    *,
+    loads: Mapping[tuple[str, str], RollingLoad] | None = None,
+    model: PerformanceModel | None = None,
+    workloads: Mapping[str, str] | None = None,
+) -> FleetView:
+    """The inputs of a request's policies. loads: of the kept history; a GPU without counts by its last reading.
+
+    Utilisation and the model are left out where none asks for them, because they make GPUs differ that are equal
+    otherwise.
+    """
+    named = policies_of(request, capacities)
+    view = FleetView(last_host)
+    if PolicyName.LEAST_UTILISED in named:
+        at_once = {
+            (one.name, gpu.address): float(gpu.utilisation_percent)
+            for one in capacities
+            for gpu in one.facts.gpus
+            if gpu.utilisation_percent is not None
+        }
+        rolling = {place: float(load.percent) for place, load in (loads or {}).items()}
+        view = replace(view, utilisation_percent={**at_once, **rolling})
+    if PolicyName.PREDICTED in named:
+        view = replace(view, model=model or PerformanceModel(), workloads=workloads or {})
+    return view
 
 
 Price = tuple[float, ...]
@@ -74,10 +115,15 @@ OPENING = -1
 
 @dataclass(frozen=True)
 class Scorer:
-    """A policy and the labels that are preferred. Scores are weighted sums of costs from 0 (best) to 1 (worst)."""
+    """A policy and the labels that are preferred. Scores are weighted sums of costs from 0 (best) to 1 (worst).
+
+    model, workload: for `predicted`, the fitted throughput and the workload class of the VM.
+    """
 
     policy: Policy = DEFAULT_POLICY
     preferred: tuple[Label, ...] = ()
+    model: PerformanceModel | None = field(default=None, compare=False)
+    workload: str = UNLABELLED
 
     def in_order(
         self, offers: Sequence[Offer], states: Mapping[str, GpuState], *, by_size: bool = False
@@ -137,6 +183,8 @@ class Scorer:
                 total += weight * self._utilised([states[address] for address in chosen])
             elif name is PolicyName.TOPOLOGY:
                 total += weight * self.apart(shares, states)
+            elif name is PolicyName.PREDICTED:
+                total += weight * sum(self._lost(one, states[one.gpu]) for one in shares) / max(1, len(shares))
             elif name is PolicyName.FRAGMENTATION:
                 total += weight * _opened(waste)
         return (size_mib, missing, round(total, 9), 0.0, *waste)
@@ -180,7 +228,19 @@ class Scorer:
         if name is PolicyName.TOPOLOGY:
             given = [other for other in states.values() if other.given]
             return sum(distance(state, other) for other in given) / len(given) if given else 0.0
+        if name is PolicyName.PREDICTED:
+            return self._lost(offer.share, state)
         return 0.0
+
+    def _lost(self, share: Share, state: GpuState) -> float:
+        """The throughput that a share costs here, its own and its neighbours', from 0 to 1."""
+        if self.model is None:
+            return UNPREDICTABLE
+        impact = impact_of(self.model, self.workload, share, state)
+        if isinstance(impact, Unpredictable):
+            return UNPREDICTABLE
+        lost = max(0.0, impact.lost)
+        return round(lost / (1 + lost), 6)
 
     def _utilised(self, states: Sequence[GpuState]) -> float:
         """How many are above the threshold, and how busy they are together; the first counts twice."""
@@ -189,6 +249,26 @@ class Scorer:
         above = sum(state.busy_percent > self.policy.threshold_percent for state in states)
         busy = sum(1 - (1 - state.busy_percent / 100) * _speed(state) for state in states)
         return (2 * above + busy) / (3 * len(states))
+
+
+def impact_of(model: PerformanceModel, workload: str, share: Share, state: GpuState) -> Impact | Unpredictable:
+    """Predict for one share beside everything that is on its GPU."""
+    isolation = isolation_of(share, state.gpu)
+    if isolation is None:
+        return ALONE
+    return predict_impact(model, isolation, (workload, share.profile), state.neighbours)
+
+
+def isolation_of(share: Share, gpu: Gpu) -> str | None:
+    """How a share is kept apart from others on its GPU: `mig`, the vGPU scheduler's policy, or None for a whole card.
+
+    A driver that does not tell its scheduler has the default one (telemetry reference 2.3).
+    """
+    if kind_of(share.sharing).takes is not Takes.VGPU:
+        return None
+    if catalog.is_mig_backed(share.profile):
+        return MIG
+    return gpu.scheduler.policy if gpu.scheduler is not None else BEST_EFFORT
 
 
 def used_part(state: GpuState) -> float:

@@ -21,7 +21,7 @@ from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.texts import texts_of
 from vgpuctl.model.times import format_duration, parse_duration
 from vgpuctl.model.units import exact_mib, format_mib, parse_mib
-from vgpuctl.model.vm import Firmware, Preemption, RestartPolicy, VmRequest, check_name, named_network
+from vgpuctl.model.vm import Firmware, Preemption, RestartPolicy, VmRequest, check_name, named_network, parse_workload
 from vgpuctl.specs import comparison
 from vgpuctl.specs.document import YamlDocument, read_documents
 from vgpuctl.specs.field import Choice, Compared, Document, Field, Repeated, Section, Table, Text, Truth, Whole
@@ -236,6 +236,15 @@ VM = Table(
             parts=("together",),
             compared=Compared.NEVER,
             example="web:apart",
+        ),
+        Field(
+            "workload",
+            Text(parse_workload),
+            "Class of its work, such as training or inference, for `explain-vm --predict` and `policy: predicted`",
+            flag="--workload",
+            metavar="CLASS",
+            compared=Compared.NEVER,
+            example="training",
         ),
         Field("autostart", Truth(), "Start the VM after a boot of its host (by the controller)", flag="--autostart"),
         Field(

@@ -31,6 +31,8 @@ from vgpuctl.scheduler import Fleet, explain
 from vgpuctl.scheduler.fleet_index import HostIndex, HostMember
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
+from vgpuctl.scheduler.performance.fit import fit
+from vgpuctl.scheduler.performance.measurement import Measurement
 from vgpuctl.scheduler.request_class import IndexKey
 from vgpuctl.scheduler.scorer import FleetView, Price
 from vgpuctl.sharing.kinds import kind_of
@@ -61,6 +63,7 @@ HOSTS = [
 
 REQUESTS = [
     vm("A40-8Q"),
+    replace(vm("A40-8Q"), workload="training"),
     vm("A40-24Q"),
     vm("3*A40-8Q"),
     vm("2*A40-48Q"),
@@ -79,6 +82,15 @@ REQUESTS = [
     vm("2*A40-48Q", vcpus=4, on="i"),
     vm(vcpus=3, memory_mib=9 * GIB, on="j"),
 ]
+
+MODEL = fit(
+    Measurement(f"vm-{number}", "best-effort", workload, profile, neighbours, 1 / (1 + len(neighbours) * cost))
+    for number in range(4)
+    for workload in ("training", "unlabelled")
+    for profile, cost in (("A40-8Q", 0.5), ("A40-24Q", 0.2), ("T4-4Q", 0.9), ("A40-4Q", 0.1))
+    for neighbours in ((), ("training",), ("unlabelled",), ("training", "unlabelled"), ("unlabelled",) * 4)
+)
+WORKLOADS = {f"uuid-of-vm-{number}": "training" for number in range(1, 31, 3)}
 
 POLICIES = [*PolicyName, "spread:0.3+binpack:0.7", "round-robin:0.5+spread:0.5", "topology+fragmentation"]
 
@@ -114,7 +126,7 @@ class Books:
 @settings(max_examples=12, deadline=None, derandomize=True)
 def test_a_fleet_with_a_past_answers_as_a_fresh_one(policy: str, deeds: list[tuple[VmRequest, int]]) -> None:
     busy = {("a", "0000:41:00.0"): 95.0, ("c", "0000:51:00.0"): 40.0}
-    view = FleetView(utilisation_percent=busy)
+    view = FleetView(utilisation_percent=busy, model=MODEL, workloads=WORKLOADS)
     fleet, books = Fleet(HOSTS, (), parse_policy(policy), view), Books()
     for request, what in deeds:
         fresh = Fleet(

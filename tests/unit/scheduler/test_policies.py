@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import a40_host, emulated_a40, host, leases_of, vm, whole_card
+from tests.unit.scheduler.performance.true_model import TrueModel
 from vgpuctl.agent.wire.facts import GpuTopology, NvLinks
 from vgpuctl.model.constraints import Constraints
 from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
@@ -15,6 +16,8 @@ from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import parse_policy
 from vgpuctl.scheduler import Fleet, place
 from vgpuctl.scheduler.gang import place_together
+from vgpuctl.scheduler.performance.fit import fit
+from vgpuctl.scheduler.rolling import RollingLoad
 from vgpuctl.scheduler.scorer import FleetView, view_of
 
 FIRST, SECOND = "0000:41:00.0", "0000:51:00.0"
@@ -81,6 +84,50 @@ def test_utilisation_is_looked_at_only_where_a_policy_asks_for_it() -> None:
     assert view_of(vm("A40-8Q"), fleet, "gpu1") == FleetView(last_host="gpu1")
     by_host = [replace(fleet[0], constraints=HostConstraints(policy="least-utilised"))]
     assert view_of(vm("A40-8Q"), by_host, None).utilisation_percent == {("gpu1", FIRST): 60.0}
+
+
+def test_the_load_of_the_last_hour_counts_before_the_last_reading() -> None:
+    fleet = [a40_host("gpu1", cards=2)]
+    gpus = tuple(replace(gpu, utilisation_percent=50) for gpu in fleet[0].facts.gpus)
+    fleet = [replace(fleet[0], facts=replace(fleet[0].facts, gpus=gpus))]
+    constrained = replace(vm("A40-8Q"), constraints=Constraints(policy="least-utilised"))
+    loads = {("gpu1", FIRST): RollingLoad(0.9, 1.0, 60, 30.0)}
+    view = view_of(constrained, fleet, None, loads=loads)
+    assert view.utilisation_percent == {("gpu1", FIRST): 92.0, ("gpu1", SECOND): 50.0}
+    assert place(constrained, fleet, [], view=view).shares[0].gpu == SECOND
+    slower = GpuConstraints(match=GpuMatch(address=SECOND), speed=0.1)
+    unequal = [replace(fleet[0], constraints=HostConstraints(gpus=(slower,)))]
+    calm = view_of(constrained, unequal, None, loads={("gpu1", FIRST): RollingLoad(0.6, 0.6, 60, 30.0)})
+    assert place(constrained, unequal, [], view=calm).shares[0].gpu == FIRST
+
+
+def test_predicted_takes_the_company_that_costs_least_and_an_empty_card_before_that() -> None:
+    model = fit(TrueModel(profiles=("A40-24Q",)).measure(150, 4, seed=1))
+    fleet = [a40_host("gpu1"), a40_host("gpu2"), a40_host("gpu3")]
+    constrained = replace(vm("A40-24Q"), workload="training", constraints=Constraints(policy="predicted"))
+    there = [*_lease_on("gpu1", "trains"), *_lease_on("gpu2", "shows")]
+    workloads = {"uuid-of-trains": "training", "uuid-of-shows": "vdi"}
+    view = view_of(constrained, fleet, None, model=model, workloads=workloads)
+    assert place(constrained, fleet, there, view=view).host == "gpu3"
+    full = fleet[:2]
+    assert place(constrained, full, there, view=view).host == "gpu2"
+    unknown = view_of(constrained, full, None, workloads=workloads)
+    assert place(constrained, full, there, view=unknown).host == "gpu1"
+    assert view_of(vm("A40-24Q"), full, None, model=model, workloads=workloads).model is None
+
+
+def test_what_no_lease_explains_is_a_neighbour_whose_class_nobody_knows() -> None:
+    model = fit(TrueModel(profiles=("A40-24Q",)).measure(150, 4, seed=1))
+    fleet = [a40_host("gpu1", vgpus=["A40-24Q"]), a40_host("gpu2")]
+    constrained = replace(vm("A40-24Q"), workload="training", constraints=Constraints(policy="predicted"))
+    view = view_of(constrained, fleet, None, model=model, workloads={"uuid-of-trains": "training"})
+    assert place(constrained, fleet, _lease_on("gpu2", "trains"), view=view).host == "gpu2"
+    states = Fleet(fleet, (), view=view).hosts["gpu1"].states
+    assert states[0].neighbours == (("unlabelled", "A40-24Q"),)
+
+
+def _lease_on(name: str, vm_name: str) -> list[Lease]:
+    return leases_of(place(vm("A40-24Q"), [a40_host(name)], []), vm_name=vm_name)
 
 
 def test_topology_takes_cards_of_one_numa_node() -> None:

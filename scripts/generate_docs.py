@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from vgpuctl import errors
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
@@ -33,6 +34,7 @@ from vgpuctl.specs.layout import GPU, LAYOUT, MATCH
 from vgpuctl.specs.placing import GPU_PLACING, PLACING
 from vgpuctl.specs.schema import SCHEMAS
 from vgpuctl.specs.vm import VM
+from vgpuctl.telemetry import rule_files
 
 _TABLES: dict[str, tuple[Table[Any], ...]] = {
     "health": (HEALTH,),
@@ -62,10 +64,34 @@ def pages() -> dict[Path, str]:
     made[events] = _with_event_kinds(events.read_text(encoding="utf-8"))
     health = ROOT / "docs" / "health.md"
     made[health] = _with_findings(made[health])
+    made.update(_monitoring_files())
     for name, schema in SCHEMAS.items():
         text = json.dumps(schema(), indent=2, ensure_ascii=False)
         made[ROOT / "docs" / "schemas" / f"{name}.json"] = text + "\n"
     return made
+
+
+def _monitoring_files() -> dict[Path, str]:
+    """Rules with their tests and dashboards, which the package ships for export-monitoring."""
+    shipped = ROOT / "vgpuctl" / "telemetry" / "shipped"
+    made = {shipped / "rules" / name: _yaml(content) for name, content in rule_files.rules().items()}
+    return made | {shipped / "rule-tests" / name: _yaml(content) for name, content in rule_files.rule_tests().items()}
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML for people: text of several lines stays in lines, and no line is broken."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _yaml(content: Any) -> str:
+    text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True)
+    return f"# SPDX-License-Identifier: Apache-2.0\n# Made from the tables in vgpuctl/telemetry.\n{text}"
 
 
 def _with_table(page: str, table: Table[Any]) -> str:

@@ -22,6 +22,7 @@ class FaultId(StrEnum):
     HOST_UNREACHABLE = "host-unreachable"
     SNAPSHOT_STALE = "snapshot-stale"
     READING_INCOMPLETE = "reading-incomplete"
+    STORE_UNUSABLE = "store-unusable"
     LAYOUT_DIFFERS = "layout-differs"
     TRUTH_MISMATCH = "truth-mismatch"
     SRAM_THRESHOLD = "sram-threshold"
@@ -136,6 +137,10 @@ FAULTS: Mapping[HealthCode | FaultId, Fault] = {
     FaultId.READING_INCOMPLETE: Fault(
         "Parts of a host's readings fail, so alerts on them cannot fire.",
         "see why they cannot be read: `vgpuctl check-hosts`",
+    ),
+    FaultId.STORE_UNUSABLE: Fault(
+        "The store cannot be opened or read.",
+        "see what it answers: any `vgpuctl list-vms` on that machine says why (docs/store.md)",
     ),
     FaultId.LAYOUT_DIFFERS: Fault(
         "The host is not in its declared layout.",

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One case or more for every alert. They are written as tests of promtool, which ship with the rules."""
+
+from vgpuctl.model.faults import FaultId
+from vgpuctl.telemetry.alert_case import DIP, GPU, HOST, OTHER, SHARE, AlertCase, series, state, steps
+from vgpuctl.telemetry.gpu_alert_cases import GPU_CASES
+
+_OF_MONITORING = (
+    AlertCase(
+        "VgpuctlExporterBlind",
+        "no series of the exporter for twenty minutes",
+        {'vgpuctl_snapshot_age_seconds{host="gpu1"}': steps(("_", 20), (1, 20))},
+        (FaultId.EXPORTER_BLIND,),
+        fires_at=(5, 19),
+        silent_at=(4, 20),
+    ),
+    AlertCase(
+        "VgpuctlExporterBlind",
+        "one of two exporters is down, then comes back",
+        {
+            'vgpuctl_snapshot_age_seconds{host="gpu1"}': "1x120",
+            'up{job="vgpuctl",instance="a:9480"}': steps((1, 10), (0, 20), (1, 30)),
+        },
+        (FaultId.EXPORTER_BLIND,),
+        {"job": "vgpuctl", "instance": "a:9480"},
+        fires_at=(15, 29),
+        silent_at=(14, 31),
+    ),
+    AlertCase(
+        "VgpuctlSnapshotStale",
+        "a host hangs for an hour",
+        {'vgpuctl_snapshot_age_seconds{host="gpu1"}': "5x4 5+60x50 5x10"},
+        (FaultId.SNAPSHOT_STALE,),
+        HOST,
+        fires_at=(20,),
+        silent_at=(4, 10, 60),
+        value="15m 5s",
+    ),
+    AlertCase(
+        "VgpuctlReadingIncomplete",
+        "the kernel's log of a host cannot be read",
+        {
+            series("vgpuctl_collect_success", HOST, part="answer"): "1x90",
+            series("vgpuctl_collect_success", HOST, part="complete"): steps((1, 10), (0, 50), (1, 30)),
+        },
+        (FaultId.READING_INCOMPLETE,),
+        HOST,
+        fires_at=(40, 59),
+        silent_at=(39, 60),
+    ),
+    AlertCase(
+        "VgpuctlStoreUnreadable",
+        "the store does not answer for half an hour",
+        {"vgpuctl_store_up": DIP},
+        (FaultId.STORE_UNUSABLE,),
+        fires_at=(15, 39),
+        silent_at=(14, 40),
+    ),
+)
+_OF_HOSTS = (
+    AlertCase(
+        "VgpuctlHostUnreachable",
+        "a host does not answer for half an hour",
+        {
+            series("vgpuctl_collect_success", HOST, part="answer"): DIP,
+            series("vgpuctl_collect_success", HOST, part="complete"): DIP,
+        },
+        (FaultId.HOST_UNREACHABLE,),
+        HOST,
+        fires_at=(15, 39),
+        silent_at=(14, 45),
+    ),
+    AlertCase(
+        "VgpuctlHostUnreachable",
+        "a host that was drained may be off",
+        {
+            series("vgpuctl_collect_success", HOST, part="answer"): DIP,
+            series("vgpuctl_host_restriction", HOST, state="drain"): "1x70",
+        },
+        silent_at=(20, 39),
+    ),
+    AlertCase(
+        "VgpuctlLayoutDiffers",
+        "a host drifts and is brought back",
+        {series("vgpuctl_host_layout_differences", HOST): steps((0, 10), (2, 30), (0, 30))},
+        (FaultId.LAYOUT_DIFFERS,),
+        HOST,
+        fires_at=(25, 39),
+        silent_at=(24, 40),
+        value="2",
+    ),
+    state(
+        "VgpuctlTruthMismatch",
+        FaultId.TRUTH_MISMATCH,
+        "vgpuctl_truth_mismatch",
+        HOST,
+        waits=10,
+        kind="share-lost",
+    ),
+    AlertCase(
+        "VgpuctlQuarantineGrows",
+        "three cards within a day; a day later it is history",
+        {
+            series("vgpuctl_gpu_quarantine_timestamp_seconds", GPU, finding=finding): steps(("_", at), (60 * at, 1600))
+            for at, finding in ((10, "off-the-bus"), (20, "ecc-uncorrected"), (30, "xid-reset-gpu"))
+        },
+        (FaultId.QUARANTINE_GROWS,),
+        fires_at=(30, 1000),
+        silent_at=(29, 1460),
+        value="3",
+    ),
+)
+_OF_CAPACITY = (
+    AlertCase(
+        "VgpuctlNoCapacity",
+        "the last share of a profile is taken, then one is free",
+        {
+            series("vgpuctl_slices", HOST, profile="A40-8Q", state="free"): steps((1, 10), (0, 30), (1, 30)),
+            series("vgpuctl_slices", HOST, profile="A40-8Q", state="leased"): "6x70",
+        },
+        (FaultId.NO_CAPACITY,),
+        {"profile": "A40-8Q"},
+        fires_at=(25, 39),
+        silent_at=(24, 40),
+    ),
+    AlertCase(
+        "VgpuctlNoCapacity",
+        "a profile that nobody uses needs no capacity",
+        {
+            series("vgpuctl_slices", HOST, profile="A40-8Q", state="free"): "0x70",
+            series("vgpuctl_slices", HOST, profile="A40-8Q", state="leased"): "0x70",
+        },
+        silent_at=(60,),
+    ),
+    AlertCase(
+        "VgpuctlQueueStarves",
+        "a VM waits for five hours",
+        {series("vgpuctl_queue_oldest_age_seconds", {"tenant": "acme"}): "0+60x300 0x30"},
+        (FaultId.QUEUE_STARVES,),
+        {"tenant": "acme"},
+        fires_at=(300,),
+        silent_at=(240, 310),
+        value="5h 0m 0s",
+    ),
+    AlertCase(
+        "VgpuctlQuotaNearlyUsed",
+        "a tenant uses nine of ten, then gives back",
+        {
+            series("vgpuctl_tenant_quota_used", {"tenant": "acme", "resource": "vms"}): steps(
+                (1, 10), (9, 30), (1, 60)
+            ),
+            series("vgpuctl_tenant_quota_limit", {"tenant": "acme", "resource": "vms"}): "10x100",
+        },
+        (FaultId.QUOTA_NEARLY_USED,),
+        {"tenant": "acme", "resource": "vms"},
+        fires_at=(25, 39, 50),
+        silent_at=(24, 60),
+        value="90%",
+    ),
+    AlertCase(
+        "VgpuctlQuotaNearlyUsed",
+        "a quota of nothing is not nearly used",
+        {
+            series("vgpuctl_tenant_quota_used", {"tenant": "acme", "resource": "vms"}): "0x60",
+            series("vgpuctl_tenant_quota_limit", {"tenant": "acme", "resource": "vms"}): "0x60",
+        },
+        silent_at=(40,),
+    ),
+)
+_MIB = 2**20
+_OF_SHARES = (
+    state(
+        "VgpuctlVgpuUnlicensed",
+        FaultId.VGPU_UNLICENSED,
+        "vgpuctl_vgpu_license_state",
+        SHARE,
+        waits=15,
+        state="unlicensed-restricted",
+    ),
+    AlertCase(
+        "VgpuctlVgpuUnlicensed",
+        "a guest whose driver has not started yet asks for no licence",
+        {series("vgpuctl_vgpu_license_state", SHARE, state="uninitialized"): "1x60"},
+        silent_at=(30,),
+    ),
+    AlertCase(
+        "VgpuctlLicenceExpires",
+        "a licence is not renewed until an hour before its end",
+        {
+            series("vgpuctl_vgpu_license_expiry_timestamp_seconds", SHARE): steps((18000, 240), (90000, 60)),
+            series("vgpuctl_vgpu_license_state", SHARE, state="licensed"): "1x300",
+        },
+        (FaultId.LICENCE_EXPIRES,),
+        SHARE,
+        fires_at=(200,),
+        silent_at=(180, 240),
+        value="1h 40m 0s",
+    ),
+    AlertCase(
+        "VgpuctlPromiseBroken",
+        "a neighbour takes the time that a VM was promised, then is stopped",
+        {
+            series("vgpuctl_vgpu_share_utilization_ratio", SHARE): steps((1, 10), (0.5, 50), (1, 40)),
+            series("vgpuctl_vgpu_steal_ratio", SHARE): steps((0, 10), (0.25, 50), (0, 40)),
+            series("vgpuctl_vgpu_promised_ratio", SHARE): "0.5x100",
+        },
+        (FaultId.PROMISE_BROKEN,),
+        SHARE,
+        fires_at=(35, 59),
+        silent_at=(20, 70),
+        value="50%",
+    ),
+    AlertCase(
+        "VgpuctlPromiseBroken",
+        "a VM that idles on an idle GPU misses nothing",
+        {
+            series("vgpuctl_vgpu_share_utilization_ratio", SHARE): "0.1x100",
+            series("vgpuctl_vgpu_steal_ratio", SHARE): "0x100",
+        },
+        silent_at=(60,),
+    ),
+    AlertCase(
+        "VgpuctlShareStolen",
+        "half of the promise goes to neighbours",
+        {
+            series("vgpuctl_vgpu_steal_ratio", SHARE): steps((0, 10), (0.25, 50), (0, 40)),
+            series("vgpuctl_vgpu_promised_ratio", SHARE): "0.5x100",
+        },
+        (FaultId.SHARE_STOLEN,),
+        SHARE,
+        fires_at=(35, 59),
+        silent_at=(15, 75),
+        value="50%",
+    ),
+    AlertCase(
+        "VgpuctlTenantOverShare",
+        "a tenant uses one and a half times its promise for hours",
+        {
+            series("vgpuctl_vgpu_utilization_ratio", SHARE): steps((0.4, 10), (0.75, 200), (0.4, 120)),
+            series("vgpuctl_vgpu_promised_ratio", SHARE): "0.25x400",
+            series("vgpuctl_vgpu_utilization_ratio", OTHER): "0x400",
+            series("vgpuctl_vgpu_promised_ratio", OTHER): "0.25x400",
+        },
+        (FaultId.SHARE_EXCEEDED,),
+        {"tenant": "acme"},
+        fires_at=(180,),
+        silent_at=(9, 300),
+        value="150%",
+    ),
+    AlertCase(
+        "VgpuctlFramebufferRunsOut",
+        "a leak of 16 MiB a minute, ended by a restart of the program",
+        {
+            series("vgpuctl_vgpu_framebuffer_used_bytes", SHARE): f"{1024 * _MIB}+{16 * _MIB}x300 {1024 * _MIB}x120",
+            series("vgpuctl_vgpu_framebuffer_size_bytes", SHARE): f"{8192 * _MIB}x430",
+        },
+        (FaultId.FRAMEBUFFER_RUNS_OUT,),
+        SHARE,
+        fires_at=(290, 300),
+        silent_at=(200, 400),
+    ),
+    AlertCase(
+        "VgpuctlFramebufferRunsOut",
+        "a framebuffer that is full and stays so is the tenant's own business",
+        {
+            series("vgpuctl_vgpu_framebuffer_used_bytes", SHARE): f"{8000 * _MIB}x200",
+            series("vgpuctl_vgpu_framebuffer_size_bytes", SHARE): f"{8192 * _MIB}x200",
+            # All framebuffer of the GPU is handed out: on a vGPU host that says nothing.
+            series("vgpuctl_gpu_framebuffer_used_bytes", GPU): f"{48 * 1024 * _MIB}x200",
+            series("vgpuctl_gpu_framebuffer_total_bytes", GPU): f"{48 * 1024 * _MIB}x200",
+        },
+        silent_at=(100, 180),
+    ),
+)
+CASES: tuple[AlertCase, ...] = (*_OF_MONITORING, *_OF_HOSTS, *GPU_CASES, *_OF_CAPACITY, *_OF_SHARES)

@@ -9,7 +9,7 @@ import difflib
 import functools
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,13 @@ import yaml
 
 from vgpuctl import errors
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
+from vgpuctl.agent.wire.labelled import OBJECT_LABELS
+from vgpuctl.agent.wire.measures import MEASURES
 from vgpuctl.cli.main import command
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FAULTS
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
+from vgpuctl.model.states import STATE_KINDS
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 from vgpuctl.sharing.xids import CLASSES
@@ -35,6 +38,7 @@ from vgpuctl.specs.placing import GPU_PLACING, PLACING
 from vgpuctl.specs.schema import SCHEMAS
 from vgpuctl.specs.vm import VM
 from vgpuctl.telemetry import rule_files
+from vgpuctl.telemetry.own_metrics import OWN_METRICS
 
 _TABLES: dict[str, tuple[Table[Any], ...]] = {
     "health": (HEALTH,),
@@ -60,6 +64,8 @@ def pages() -> dict[Path, str]:
     for name, tables in _TABLES.items():
         page = ROOT / "docs" / f"{name}.md"
         made[page] = functools.reduce(_with_table, tables, page.read_text(encoding="utf-8"))
+    monitoring = ROOT / "docs" / "monitoring.md"
+    made[monitoring] = functools.reduce(_with_metrics, _METRICS.items(), monitoring.read_text(encoding="utf-8"))
     events = ROOT / "docs" / "events.md"
     made[events] = _with_event_kinds(events.read_text(encoding="utf-8"))
     health = ROOT / "docs" / "health.md"
@@ -144,6 +150,43 @@ def _ranges(numbers: Iterable[int]) -> str:
         else:
             spans.append([number, number])
     return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
+
+
+def _with_metrics(page: str, part: tuple[str, Callable[[], Iterator[str]]]) -> str:
+    """The page with one of its tables of metrics between its two marks."""
+    name, rows = part
+    begin, end = f"<!-- {name}: made by scripts/generate_docs.py -->", f"<!-- end of {name} -->"
+    table = "\n".join(rows())
+    return f"{page[: page.index(begin)]}{begin}\n{table}\n{page[page.index(end) :]}"
+
+
+def _measure_rows() -> Iterator[str]:
+    yield "| metric | labels | meaning |"
+    yield "|---|---|---|"
+    for one in MEASURES:
+        labels = " ".join(f"`{label}`" for label in (*OBJECT_LABELS[one.of], *one.labels))
+        yield f"| `{one.metric}` | {labels} | {one.text} |"
+
+
+def _state_rows() -> Iterator[str]:
+    yield "| metric | labels | meaning |"
+    yield "|---|---|---|"
+    for one in STATE_KINDS:
+        closed = {**({} if one.states is None else {"state": one.states}), **(one.label_values or {})}
+        labels = " ".join(f"`{label}`" for label in dict.fromkeys((*one.labels, *closed)))
+        values = "".join(f"<br>`{value}`: {text}" for meanings in closed.values() for value, text in meanings.items())
+        yield f"| `{one.metric}` | {labels} | {one.text}{values} |"
+
+
+def _own_rows() -> Iterator[str]:
+    yield "| metric | labels | meaning |"
+    yield "|---|---|---|"
+    for one in OWN_METRICS:
+        labels = " ".join(f"`{label}`" for label in one.labels)
+        yield f"| `{one.name}` | {labels} | {one.text} |"
+
+
+_METRICS = {"measures": _measure_rows, "states": _state_rows, "own metrics": _own_rows}
 
 
 def _command_pages(folder: Path, name: str, one: click.Command | None, parent: click.Context) -> dict[Path, str]:

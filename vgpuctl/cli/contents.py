@@ -141,6 +141,13 @@ SECTIONS = (
         },
     ),
     CommandSection(
+        "Monitoring",
+        "telemetry",
+        {
+            "exporter": "Serve the readings of all hosts and the store's states to Prometheus.",
+        },
+    ),
+    CommandSection(
         "Operation",
         "operate",
         {

@@ -166,6 +166,7 @@ READING = {
     "list-images": "",
     "capacity": "--gpu A40-8Q",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",
+    "exporter": "--once",
     "list-queue": "",
     "list-controllers": "",
     "list-reservations": "",

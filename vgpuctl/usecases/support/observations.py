@@ -191,9 +191,14 @@ def observed_shares(session: Session, leases: Sequence[Lease]) -> dict[str, Obse
     }
 
 
+def observation_records(session: Session) -> dict[str, Record]:
+    """The record of every host that was ever asked, by name."""
+    return {one.host: _decode(one.content) for one in session.host_records(_KIND)}
+
+
 def observed_hosts(session: Session) -> dict[str, ObservedHost]:
     """The last observation of every host that was ever asked, by name."""
-    return {one.host: _observed(_decode(one.content)) for one in session.host_records(_KIND)}
+    return {host: _observed(record) for host, record in observation_records(session).items()}
 
 
 def readings_in_words(session: Session, hosts: Iterable[str]) -> dict[str, str]:

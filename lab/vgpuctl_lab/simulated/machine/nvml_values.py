@@ -136,6 +136,19 @@ class FabricInfo(Structure):
     _fields_ = [("clusterUuid", c_ubyte * 16), ("status", c_uint), ("cliqueId", c_uint), ("state", c_uint)]
 
 
+class FabricInfoV2(Structure):
+    """c_nvmlGpuFabricInfo_v2_t."""
+
+    _fields_ = [
+        ("version", c_uint),
+        ("clusterUuid", c_ubyte * 16),
+        ("status", c_uint),
+        ("cliqueId", c_uint),
+        ("state", c_ubyte),
+        ("healthMask", c_uint),
+    ]
+
+
 class SramErrorStatus(Structure):
     """c_nvmlEccSramErrorStatus_v1_t, of which only the threshold is played."""
 
@@ -146,6 +159,7 @@ STRUCTS = {
     "NVMLError": NvmlError,
     "c_nvmlEccSramErrorStatus_v1_t": SramErrorStatus,
     "c_nvmlGpuFabricInfo_t": FabricInfo,
+    "c_nvmlGpuFabricInfo_v2_t": FabricInfoV2,
     "c_nvmlGpuInstance_t": InstanceHandle,
     "c_nvmlComputeInstance_t": InstanceHandle,
     "c_nvmlGpuInstancePlacement_t": Placement,

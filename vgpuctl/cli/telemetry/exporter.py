@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""exporter: the process that Prometheus scrapes."""
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.numbers import DecimalRange
+from vgpuctl.cli.support.output import say
+
+
+@click.command("exporter")
+@click.option(
+    "--listen",
+    metavar="ADDRESS:PORT",
+    default="127.0.0.1:9635",
+    show_default=True,
+    help="Address to serve HTTP on; port 0 takes a free one.",
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    type=DecimalRange(1, 3600),
+    default=15.0,
+    show_default=True,
+    help="Seconds between two readings of a host.",
+)
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="VGPUCTL_HISTORY",
+    metavar="FILE",
+    help="File of the kept readings.  [default: beside the store]  [env: VGPUCTL_HISTORY]",
+)
+@click.option("--once", is_flag=True, help="Read every host once, print the metrics and exit; no server, no history.")
+@options.many_hosts
+def command(listen: str, interval_s: float, history: Path | None, once: bool, **where: Any) -> None:
+    """Read all hosts again and again, keep the history of readings, and serve metrics until interrupted.
+
+    A scrape contacts no host: it gets the last readings with their age. /metrics has the whole fleet, the store's
+    states and the exporter itself; /probe?target=HOST one host; /sd/hosts and /sd/tenants/TENANT are for http_sd.
+    """
+    from vgpuctl.cli.support.history_file import history_file
+    from vgpuctl.cli.support.listen_address import listen_address
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.telemetry.exporter import Exporter
+    from vgpuctl.web.exporter_app import exporter_app
+    from vgpuctl.web.server import serving
+
+    address, port = listen_address(listen)
+    if once:
+        with services(**where) as opened:
+            exporter = Exporter(opened, interval_s=interval_s, history=history_file(history, where["database"]))
+            exporter.read_once()
+            click.echo(exporter.metrics("")[0], nl=False)
+        return
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    with services(**where) as opened:
+        exporter = Exporter(opened, interval_s=interval_s, history=history_file(history, where["database"]))
+        with exporter.running(), serving(exporter_app(exporter), address, port) as taken:
+            say(f"serving on http://{listen.rpartition(':')[0]}:{taken}/metrics")
+            stop.wait()
+    say("stopped")

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One host's readings, joined with its leases, as a page of metrics and as values for the history."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vgpuctl.agent.wire.labelled import labelled, own_names, vgpu_labels
+from vgpuctl.agent.wire.measures import GPU, INSTANCE, MEASURES, VGPU, VM
+from vgpuctl.agent.wire.readings import HostReadings, Measured, VgpuReadings
+from vgpuctl.model.lease import Lease
+from vgpuctl.sharing.measured import join_leases
+from vgpuctl.telemetry import own_metrics as own
+from vgpuctl.telemetry.exposition import Dropped, Labelled, Page, measured_families
+from vgpuctl.telemetry.history import MeasuredValue, Subject
+
+_KEPT = {(one.of, one.name) for one in MEASURES if one.is_kept}
+_WITH_GPU = (GPU, INSTANCE, VGPU)
+
+
+@dataclass(frozen=True)
+class _NamedVgpu:
+    """A vGPU with the tenant and name of its VM, and its share: of the lease, else of the domain's metadata."""
+
+    readings: VgpuReadings
+    tenant: str
+    vm: str
+    share: str
+
+
+def host_page(host: str, readings: HostReadings, leases: Sequence[Lease]) -> Page:
+    """Return the page of what a host measured. leases: the live ones of this host."""
+    dropped = Dropped()
+    vgpus = _named(readings, leases)
+    families = measured_families(_objects(host, readings, vgpus), dropped)
+    families.append(
+        own.GPU_INFO.of(
+            ((host, gpu.address, gpu.uuid or "", gpu.model or "", gpu.driver or ""), 1.0) for gpu in readings.gpus
+        )
+    )
+    families.append(own.VGPU_INFO.of((_info(host, one), 1.0) for one in vgpus))
+    families.append(own.READING_MISSING.of(_missing(host, readings)))
+    lost = (("duplicate", dropped.duplicate), ("too-many", dropped.too_many))
+    families.append(own.DROPPED_SERIES.of(((host, reason), count) for reason, count in lost))
+    return Page([one for one in families if one.samples])
+
+
+def kept_values(host: str, readings: HostReadings, leases: Sequence[Lease]) -> list[MeasuredValue]:
+    """Return the values of one reading that the history keeps, each with its subject."""
+    found = []
+    for subject, measured in _subjects(host, readings, _named(readings, leases)):
+        for name, labels, value in measured.values:
+            if not labels and (subject.kind, name) in _KEPT:
+                found.append(MeasuredValue(subject, name, value))
+    return found
+
+
+def _subjects(host: str, readings: HostReadings, vgpus: Sequence[_NamedVgpu]) -> Iterator[tuple[Subject, Measured]]:
+    for gpu in readings.gpus:
+        yield Subject(GPU, host, gpu.uuid or gpu.address, gpu=gpu.address), gpu.measured
+    for one in vgpus:
+        subject = Subject(VGPU, host, one.share, one.readings.gpu, one.tenant, one.vm, one.readings.profile)
+        yield subject, one.readings.measured
+    for vm in readings.vms:
+        tenant, name = own_names(vm.tenant, vm.name)
+        yield Subject(VM, host, vm.uuid, tenant=tenant, vm=name), vm.measured
+
+
+def _named(readings: HostReadings, leases: Sequence[Lease]) -> list[_NamedVgpu]:
+    """Each vGPU with its names. One of a VM without lease and without metadata has none."""
+    by_vgpu: dict[int, Lease] = {}
+    for share in join_leases(leases, {lease.host: readings for lease in leases}):
+        if share.readings is not None:
+            by_vgpu[id(share.readings)] = share.lease
+    domains = {vm.uuid: own_names(vm.tenant, vm.name) for vm in readings.vms}
+    found = []
+    for vgpu in readings.vgpus:
+        lease = by_vgpu.get(id(vgpu))
+        if lease is not None:
+            found.append(_NamedVgpu(vgpu, lease.tenant, lease.vm_name, lease.share.vfio_device))
+        else:
+            tenant, vm = domains.get(vgpu.vm_uuid or "", ("", ""))
+            found.append(_NamedVgpu(vgpu, tenant, vm, vgpu.device or ""))
+    return found
+
+
+def _objects(host: str, readings: HostReadings, vgpus: Sequence[_NamedVgpu]) -> Iterator[Labelled]:
+    for kind, labels, measured in labelled(host, readings):
+        if kind != VGPU:
+            yield kind, labels, measured
+    for one in vgpus:
+        yield VGPU, _labels(host, one), one.readings.measured
+
+
+def _labels(host: str, one: _NamedVgpu) -> tuple[str, ...]:
+    return vgpu_labels(host, one.readings, one.tenant, one.vm, one.share)
+
+
+def _info(host: str, one: _NamedVgpu) -> tuple[str, ...]:
+    instance = one.readings.instance
+    return (*_labels(host, one), one.readings.vm_uuid or "", "" if instance is None else str(instance))
+
+
+def _missing(host: str, readings: HostReadings) -> Iterator[tuple[tuple[str, ...], float]]:
+    counts: Counter[tuple[str, ...]] = Counter()
+    for of, labels, measured in labelled(host, readings):
+        gpu = labels[1] if of in _WITH_GPU else ""
+        for name, kind, _reason in measured.missing:
+            counts[host, gpu, f"{of}_{name}", kind] += 1
+    for values, count in sorted(counts.items()):
+        yield values, float(count)

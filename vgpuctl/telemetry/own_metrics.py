@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics that the exporter adds to the measures and the states: identity, gaps in the readings, and itself."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import Metric
+
+from vgpuctl.agent.wire.labelled import OBJECT_LABELS
+from vgpuctl.agent.wire.measures import VGPU
+from vgpuctl.telemetry.exposition import family
+
+Rows = Iterable[tuple[Sequence[str], float]]
+
+
+@dataclass(frozen=True)
+class OwnMetric:
+    """One metric. labels: in the order of the rows' values."""
+
+    name: str
+    text: str
+    labels: tuple[str, ...] = ()
+
+    def of(self, rows: Rows) -> Metric:
+        """Return its family."""
+        return family(self.name, self.text, self.labels, rows)
+
+
+GPU_INFO = OwnMetric(
+    "vgpuctl_gpu_info",
+    "Always 1. uuid: NVML's, the label UUID of dcgm-exporter; empty for a card that NVML does not show.",
+    ("host", "gpu", "uuid", "model", "driver"),
+)
+VGPU_INFO = OwnMetric(
+    "vgpuctl_vgpu_info",
+    "Always 1. vm_uuid: of the libvirt domain; instance: the id of the MIG GPU instance.",
+    (*OBJECT_LABELS[VGPU], "vm_uuid", "instance"),
+)
+SHARE_TELEMETRY = OwnMetric(
+    "vgpuctl_share_telemetry",
+    "Always 1 for each lease. source: who measures it: host, guest (a dcgm-exporter that the tenant allows) or none.",
+    (*OBJECT_LABELS[VGPU], "source"),
+)
+READING_MISSING = OwnMetric(
+    "vgpuctl_reading_missing",
+    "Objects without a value of a measure. kind: not-measurable (board, driver or mode lacks it) or not-readable.",
+    ("host", "gpu", "measure", "kind"),
+)
+COLLECT_SUCCESS = OwnMetric(
+    "vgpuctl_collect_success",
+    "Result of the last attempt. part: answer, 1 if the host answered; complete, 1 if nothing was left unread.",
+    ("host", "part"),
+)
+COLLECT_DURATION = OwnMetric("vgpuctl_collect_duration_seconds", "Duration of the last reading of the host.", ("host",))
+SNAPSHOT_AGE = OwnMetric(
+    "vgpuctl_snapshot_age_seconds", "Age of the last reading; a host without any has no series.", ("host",)
+)
+CLOCK_SKEW = OwnMetric(
+    "vgpuctl_host_clock_skew_seconds", "How far the host's clock is ahead of the exporter's.", ("host",)
+)
+DROPPED_SERIES = OwnMetric(
+    "vgpuctl_dropped_series",
+    "Series of the host's last reading that are not exposed. reason: duplicate or too-many.",
+    ("host", "reason"),
+)
+STORE_UP = OwnMetric("vgpuctl_store_up", "1 if the states of the store could be read the last time.")
+STORE_AGE = OwnMetric("vgpuctl_store_age_seconds", "Age of the states of the store that are exposed.")
+HISTORY_UP = OwnMetric("vgpuctl_history_up", "1 if the last readings could be added to the history of readings.")
+EXPORTER_INFO = OwnMetric("vgpuctl_exporter_info", "Always 1. version: of vgpuctl.", ("version",))
+PROBE_SUCCESS = OwnMetric(
+    "probe_success", "1 if the host answered its last reading and the reading is still exposed.", ()
+)
+OWN_METRICS = tuple(one for one in list(globals().values()) if isinstance(one, OwnMetric))

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""exporter: reads the fleet again and again, keeps the history, and has pages of metrics ready for scrapes.
+
+No request opens a connection or waits for the store: what is served was read before, and says how old it is.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import vgpuctl
+from vgpuctl.errors import NotFound, Unexpected, VgpuctlError
+from vgpuctl.model.lease import Lease
+from vgpuctl.telemetry import own_metrics as own
+from vgpuctl.telemetry.exposition import Page, encode, process_families, state_families
+from vgpuctl.telemetry.history import History
+from vgpuctl.telemetry.host_page import host_page, kept_values
+from vgpuctl.usecases.support.fleet_reader import FleetReader, HostSnapshot, read_fleet
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.states import States, read_states
+
+_LOGGER = logging.getLogger("vgpuctl.telemetry")
+_PRUNE_S = 3600.0
+_SHORTEST_STALE_S = 60.0
+_JOIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class StoreSnapshot:
+    """The store as it was last read. at: by its clock; None before the first time. error: of the last attempt."""
+
+    at: float | None = None
+    states: States | None = None
+    leases: Mapping[str, tuple[Lease, ...]] = field(default_factory=dict)
+    page: Page = field(default_factory=Page)
+    error: VgpuctlError | None = None
+
+
+class Exporter:
+    """One exporter. Threads may ask for pages at any time while it runs.
+
+    interval_s: between two readings of a host, and of the store. history: the file of the kept readings.
+    """
+
+    def __init__(self, services: Services, *, interval_s: float, history: Path) -> None:
+        self._services = services
+        self._interval_s = interval_s
+        self._stale_s = max(4 * interval_s, _SHORTEST_STALE_S)
+        self._history_path = history
+        self._history: History | None = None
+        self._history_error: VgpuctlError | None = None
+        self._lock = threading.Lock()
+        self._pages: dict[str, tuple[HostSnapshot, Page]] = {}
+        self._store = StoreSnapshot()
+        self._read_once: Mapping[str, HostSnapshot] | None = None
+        self._stop = threading.Event()
+        self._reader = FleetReader(services, interval_s=interval_s, tell=self._keep)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator["Exporter"]:
+        """Read hosts and store during the block. Raises StoreUnusable for a history that cannot be opened."""
+        with contextlib.ExitStack() as opened:
+            self._history = opened.enter_context(History(self._history_path))
+            opened.enter_context(self._reader.reading())
+            self._read_store()
+            thread = threading.Thread(target=self._follow_store, name="exporter-store", daemon=True)
+            thread.start()
+            opened.callback(thread.join, _JOIN_S)
+            opened.callback(self._stop.set)
+            yield self
+
+    def read_once(self) -> None:
+        """Read every host and the store a single time, without the history, so that pages can be asked for."""
+        self._services.open_store()
+        self._read_once = {one.host: one for one in read_fleet(self._services, self._services.hosts())}
+        self._read_store()
+        for one in self._read_once.values():
+            self._keep(one)
+
+    def snapshots(self) -> Mapping[str, HostSnapshot]:
+        """Return the last snapshot of every host, by name."""
+        return self._reader.snapshots() if self._read_once is None else self._read_once
+
+    @property
+    def store(self) -> StoreSnapshot:
+        """The store as it was last read."""
+        return self._store
+
+    def metrics(self, accept: str) -> tuple[bytes, str]:
+        """Return the page of the fleet, the store and the exporter, and its Content-Type. accept: the request's."""
+        snapshots = list(self.snapshots().values())
+        measures = [self._measures(one) for one in snapshots]
+        return encode([*measures, self._about(snapshots), self._store.page, self._itself()], accept)
+
+    def store_metrics(self, accept: str) -> tuple[bytes, str]:
+        """Return the page of the store and the exporter, without what hosts measured."""
+        return encode([self._store.page, self._itself()], accept)
+
+    def tenant_metrics(self, tenant: str, accept: str) -> tuple[bytes, str]:
+        """Return the series of the fleet and the store that have this tenant's label."""
+        pages = [self._measures(one) for one in self.snapshots().values()]
+        return encode([one.of_tenant(tenant) for one in (*pages, self._store.page)], accept)
+
+    def host_metrics(self, host: str, accept: str) -> tuple[bytes, str]:
+        """Return the page of what one host measured. Raises NotFound for a host that is not read."""
+        snapshot = self.snapshots().get(host)
+        if snapshot is None:
+            raise NotFound(f"{host!a} is no host of this exporter", hint="/sd/hosts lists them")
+        is_there = snapshot.error is None and self._is_fresh(snapshot)
+        success = Page([own.PROBE_SUCCESS.of([((), float(is_there))])])
+        return encode([self._measures(snapshot), self._about([snapshot]), success], accept)
+
+    def _measures(self, snapshot: HostSnapshot) -> Page:
+        """The page of a host's measures; of a reading that is too old, none: its series end."""
+        with self._lock:
+            kept = self._pages.get(snapshot.host)
+        return kept[1] if kept is not None and self._is_fresh(snapshot) else Page()
+
+    def _age(self, at: float | None) -> float | None:
+        return None if at is None else max(0.0, self._services.store.now() - at)
+
+    def _is_fresh(self, snapshot: HostSnapshot) -> bool:
+        age = self._age(snapshot.at)
+        return age is not None and age <= self._stale_s
+
+    def _about(self, snapshots: Sequence[HostSnapshot]) -> Page:
+        """How the readings themselves went."""
+        asked = [one for one in snapshots if one.at is not None or one.error is not None]
+        read = [one for one in snapshots if one.at is not None and one.readings is not None]
+        parts = [((one.host, "answer"), float(one.error is None)) for one in asked]
+        parts += [
+            ((one.host, "complete"), float(one.error is None and one.readings is not None and not one.readings.unread))
+            for one in asked
+        ]
+        families = [
+            own.COLLECT_SUCCESS.of(sorted(parts)),
+            own.COLLECT_DURATION.of(((one.host,), one.took_s) for one in read),
+            own.SNAPSHOT_AGE.of(((one.host,), self._age(one.at) or 0.0) for one in read),
+            own.CLOCK_SKEW.of(((one.host,), one.skew_s) for one in read),
+        ]
+        return Page([one for one in families if one.samples])
+
+    def _itself(self) -> Page:
+        store = self._store
+        age = self._age(store.at)
+        return Page(
+            [
+                own.EXPORTER_INFO.of([((vgpuctl.__version__,), 1.0)]),
+                own.STORE_UP.of([((), float(store.error is None))]),
+                *([] if age is None else [own.STORE_AGE.of([((), age)])]),
+                own.HISTORY_UP.of([((), float(self._history_error is None))]),
+                *process_families(),
+            ]
+        )
+
+    def _keep(self, snapshot: HostSnapshot) -> None:
+        """Make the page of a new reading and add it to the history; in the thread of its host."""
+        if snapshot.error is not None or snapshot.readings is None or snapshot.at is None:
+            return
+        leases = self._store.leases.get(snapshot.host, ())
+        page = host_page(snapshot.host, snapshot.readings, leases)
+        with self._lock:
+            self._pages[snapshot.host] = (snapshot, page)
+        self._add_to_history(snapshot.at, snapshot, leases)
+
+    def _add_to_history(self, at: float, snapshot: HostSnapshot, leases: Iterable[Lease]) -> None:
+        if snapshot.readings is None or self._history is None:
+            return
+        try:
+            self._history.add(at, kept_values(snapshot.host, snapshot.readings, tuple(leases)))
+        except VgpuctlError as error:
+            if self._history_error is None:
+                self._services.say(f"warning: {error.message}")
+            self._history_error = error
+        else:
+            self._history_error = None
+
+    def _follow_store(self) -> None:
+        pruned = time.monotonic()
+        while not self._stop.wait(self._interval_s):
+            self._read_store()
+            if time.monotonic() - pruned > _PRUNE_S and self._history is not None:
+                pruned = time.monotonic()
+                with contextlib.suppress(VgpuctlError):
+                    self._history.prune(self._services.store.now())
+
+    def _read_store(self) -> None:
+        """Read every state. A store that cannot be read keeps what was read before, with its age."""
+        snapshots = self.snapshots()
+        readings = {
+            name: one.readings
+            for name, one in snapshots.items()
+            if one.readings is not None and one.error is None and self._is_fresh(one)
+        }
+        try:
+            store = self._services.open_store()
+            with store.reading() as session:
+                states = read_states(
+                    session, tuple(snapshots), readings=readings, is_read_only=store.read_only_reason is not None
+                )
+                found: dict[str, tuple[Lease, ...]] = {}
+                for lease in session.leases():
+                    found[lease.host] = (*found.get(lease.host, ()), lease)
+        except VgpuctlError as failure:
+            error = failure
+        except Exception as failure:
+            _LOGGER.error("unexpected error", exc_info=True)
+            error = Unexpected.of(failure, where="store: ")
+        else:
+            changed = {
+                host for host in found | dict(self._store.leases) if found.get(host) != self._store.leases.get(host)
+            }
+            self._store = StoreSnapshot(states.at, states, found, Page(state_families(states.items())))
+            self._renew(changed)
+            return
+        if self._store.error is None:
+            self._services.say(f"warning: the store cannot be read: {error.message}")
+        self._store = replace(self._store, error=error)
+
+    def _renew(self, hosts: Iterable[str]) -> None:
+        """Make the pages of hosts again whose leases have changed."""
+        for host in hosts:
+            with self._lock:
+                kept = self._pages.get(host)
+            if kept is None or kept[0].readings is None:
+                continue
+            page = host_page(host, kept[0].readings, self._store.leases.get(host, ()))
+            with self._lock:
+                if self._pages.get(host) is kept:
+                    self._pages[host] = (kept[0], page)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exporter's HTTP interface: metrics, the multi-target probe, service discovery for Prometheus."""
+
+from collections.abc import Callable
+
+from flask import Flask, Response, request
+
+from vgpuctl.errors import NotFound, VgpuctlError
+from vgpuctl.usecases.telemetry.exporter import Exporter
+from vgpuctl.usecases.telemetry.targets import host_targets, tenant_targets
+from vgpuctl.web.answers import as_json, as_page, as_text
+
+_INDEX = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>vgpuctl exporter</title>
+<h1>vgpuctl exporter</h1>
+<ul>
+<li><a href="/metrics">/metrics</a>: the fleet, the store and the exporter
+<li><a href="/metrics/store">/metrics/store</a>: the store and the exporter
+<li>/metrics/tenants/TENANT: the series of one tenant
+<li>/probe?target=HOST: what one host measured
+<li><a href="/sd/hosts">/sd/hosts</a>: the hosts, for http_sd
+<li>/sd/tenants/TENANT: a tenant's targets, for http_sd
+<li><a href="/healthz">/healthz</a>: 200 while the exporter works
+</ul>
+"""
+
+
+def exporter_app(exporter: Exporter) -> Flask:
+    """Return the application that serves one exporter."""
+    app = Flask("vgpuctl.exporter", static_folder=None)
+
+    def text(page: Callable[[str], tuple[bytes, str]]) -> Response:
+        content, content_type = page(request.headers.get("Accept", ""))
+        return Response(content, content_type=content_type)
+
+    @app.get("/")
+    def index() -> Response:
+        return as_page(_INDEX)
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        return text(exporter.metrics)
+
+    @app.get("/metrics/store")
+    def store() -> Response:
+        return text(exporter.store_metrics)
+
+    @app.get("/metrics/tenants/<tenant>")
+    def tenant_metrics(tenant: str) -> Response:
+        return text(lambda accept: exporter.tenant_metrics(tenant, accept))
+
+    @app.get("/probe")
+    def probe() -> Response:
+        targets = request.args.getlist("target")
+        if len(targets) != 1 or not targets[0]:
+            return as_text("give one host: /probe?target=HOST; /sd/hosts lists the hosts\n", 400)
+        return text(lambda accept: exporter.host_metrics(targets[0], accept))
+
+    @app.get("/sd/hosts")
+    def hosts() -> Response:
+        return as_json(host_targets(exporter))
+
+    @app.get("/sd/tenants/<tenant>")
+    def tenants(tenant: str) -> Response:
+        return as_json(tenant_targets(exporter, tenant, own_address=request.host))
+
+    @app.get("/healthz")
+    def health() -> Response:
+        return as_text("ok\n")
+
+    @app.errorhandler(NotFound)
+    def not_found(error: NotFound) -> Response:
+        return as_text(f"{error.message}\n", 404)
+
+    @app.errorhandler(VgpuctlError)
+    def failed(error: VgpuctlError) -> Response:
+        return as_text(f"{error.message}\n", 503)
+
+    return app

@@ -145,6 +145,7 @@ SECTIONS = (
         "telemetry",
         {
             "exporter": "Serve the readings of all hosts and the store's states to Prometheus.",
+            "map": "Draw each GPU with its shares and what is left.",
         },
     ),
     CommandSection(

@@ -24,7 +24,7 @@ from vgpuctl.sharing.kinds import existing_vgpus, kind_of, takes_card, vgpu_kind
 from vgpuctl.sharing.offer import Refusal, ShareRequest
 from vgpuctl.sharing.offers import ask
 from vgpuctl.sharing.refusals import memory_of
-from vgpuctl.sharing.vgpu_types import memory_budget, remaining
+from vgpuctl.sharing.vgpu_types import SERIES_ORDER, memory_budget, remaining
 
 _NOT_FREE = (Code.GPU_FULL, Code.RESERVED_BY_LEASE, Code.NO_FREE_VF, Code.CARD_IN_USE)
 """Refusals of a GPU that is simply in use."""
@@ -184,8 +184,13 @@ def _gives(state: GpuState) -> _Gives:
                 share.profile,
                 Creatable(share.profile, share.framebuffer_mib or 0, _count(share.profile, offer.waste, state)),
             )
-    ordered = sorted(found.values(), key=lambda one: (-one.size_mib, one.profile))
+    ordered = sorted(found.values(), key=lambda one: (-one.size_mib, _series_order(one.profile), one.profile))
     return _Gives(tuple(ordered), first)
+
+
+def _series_order(profile: str) -> int:
+    """The most able series first."""
+    return SERIES_ORDER.get(catalog.series_of(profile) or "", len(SERIES_ORDER))
 
 
 def _requests(state: GpuState) -> Iterable[GpuRequest]:

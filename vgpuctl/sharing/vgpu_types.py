@@ -14,7 +14,8 @@ from vgpuctl.sharing.mig_remedy import remedy_without_instance
 from vgpuctl.sharing.mixed_size import count_left, starts_left
 from vgpuctl.sharing.offer import Refusal, ShareRequest
 
-_SERIES_ORDER = {"Q": 0, "C": 1, "B": 2, "A": 3}
+SERIES_ORDER = {"Q": 0, "C": 1, "B": 2, "A": 3}
+"""The most able series first."""
 
 
 def usable_types(share_request: ShareRequest, fitting: Sequence[VgpuType], state: GpuState) -> list[VgpuType] | Refusal:
@@ -45,7 +46,7 @@ def fitting_types(request: GpuRequest, state: GpuState) -> list[VgpuType]:
         size = framebuffer_of(offered, state.board)
         series = catalog.series_of(offered.name)
         if _fits(request, size, series):
-            fitting.append((size or 0, _SERIES_ORDER.get(series or "", 4), offered.name, offered))
+            fitting.append((size or 0, SERIES_ORDER.get(series or "", 4), offered.name, offered))
     return [offered for *_, offered in sorted(fitting, key=lambda one: one[:3])]
 
 

@@ -173,6 +173,7 @@ READING = {
     "list-tenants": "",
     "show-usage": "",
     "list-pools": "",
+    "map": "",
     "list-networks": "",
     "show-network": f"front {ACME}",
     "list-external-networks": "",

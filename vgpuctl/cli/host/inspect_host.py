@@ -25,7 +25,7 @@ def command(host: str, as_json: bool, **where: Any) -> None:
         inspected = inspect_host(opened, host)
     facts, topology = inspected.facts, inspected.topology
     if as_json:
-        print_json({**plain(facts), "topology": _topology_as_json(topology)})
+        print_json({**plain(facts), "topology": topology_as_json(topology)})
         return
     _print_host(host, facts)
     print_topology(topology)
@@ -129,7 +129,7 @@ def _cell(topology: HostTopology, one: str, other: str) -> str:
     return "-" if near is Nearness.SAME else f"{near} {links}" if links else near.value
 
 
-def _topology_as_json(topology: HostTopology) -> dict[str, Any]:
+def topology_as_json(topology: HostTopology) -> dict[str, Any]:
     """The matrix by address, as pairs have no place in JSON's keys."""
     gpus = topology.gpus
     return {

@@ -29,13 +29,7 @@ from vgpuctl.cli.support.output import say
     show_default=True,
     help="Seconds between two readings of a host.",
 )
-@click.option(
-    "--history",
-    type=click.Path(path_type=Path, dir_okay=False),
-    envvar="VGPUCTL_HISTORY",
-    metavar="FILE",
-    help="File of the kept readings.  [default: beside the store]  [env: VGPUCTL_HISTORY]",
-)
+@options.history
 @click.option("--once", is_flag=True, help="Read every host once, print the metrics and exit; no server, no history.")
 @options.many_hosts
 def command(listen: str, interval_s: float, history: Path | None, once: bool, **where: Any) -> None:

@@ -12,8 +12,6 @@ from vgpuctl.errors import PrometheusUnusable, StoreUnusable
 if TYPE_CHECKING:
     from vgpuctl.telemetry.history import Sample, Subject
 
-_ENDING = ".history"
-
 
 class Past(Protocol):
     """A source of past readings: `History` and `PrometheusServer`."""
@@ -38,20 +36,6 @@ class OpenedPast:
 
     past: Past | None
     problem: str | None = None
-
-
-def history_path(named: Path | None, database: str | None) -> Path:
-    """The file of the history: the named one, else beside the store's file, else in the user's data folder.
-
-    database: the store's URL, None for the default one. Raises UsageError for a URL that cannot be read.
-    """
-    from vgpuctl.store.address import SqliteAddress, default_path, default_url, parse_url
-
-    if named is not None:
-        return named.absolute()
-    address = parse_url(database or default_url())
-    store = address.path if isinstance(address, SqliteAddress) else default_path()
-    return store.absolute().with_name(f"{store.name}{_ENDING}")
 
 
 @contextlib.contextmanager

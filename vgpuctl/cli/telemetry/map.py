@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""map: each GPU drawn to scale with its shares and what is left."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpuctl.cli.host.inspect_host import topology_as_json
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import Styled, plain, print_json, print_line, say
+from vgpuctl.cli.support.services import report_failures
+from vgpuctl.model.plural import counted
+
+if TYPE_CHECKING:
+    from vgpuctl.model.gpu_map import GpuMap
+    from vgpuctl.sharing.topology import HostTopology
+    from vgpuctl.usecases.telemetry.map import MappedGpu
+
+_INDENT = "  "
+_MOST_BAR = 120
+
+
+@click.command("map")
+@click.option("--compact", is_flag=True, help="One line for each GPU.")
+@options.many_hosts
+@options.refresh
+@options.as_json
+def command(compact: bool, refresh: bool, as_json: bool, **where: Any) -> None:
+    """Draw each GPU to scale: its shares, its MIG geometry, and what is free, usable, closed or in quarantine.
+
+    Facts come from the store's cache, with their age. Free memory is usable if some profile can still be created in it.
+    Where the hardware has no places for shares, they are drawn one after another.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.cli.support.terminal import terminal_width
+    from vgpuctl.usecases.telemetry.map import read_map
+
+    with services(**where) as opened:
+        found = read_map(opened, refresh=refresh)
+    gpus, seen = found.gpus, found.seen
+    if as_json:
+        topologies = {host: topology_as_json(one) for host, one in found.topologies.items()}
+        print_json({"gpus": [_object(one) for one in gpus], "topologies": topologies})
+    elif not gpus:
+        say("no GPU found")
+    else:
+        width = terminal_width()
+        if compact:
+            _print_compact(gpus, width)
+        else:
+            host = None
+            for one in gpus:
+                if one.map.host != host and one.map.host in found.topologies:
+                    _print_topology(one.map.host, found.topologies[one.map.host], width)
+                host = one.map.host
+                print_map(one.map, one.seen, width)
+        _print_end([one.map for one in gpus], width)
+    report_failures(seen.failures, answered=len(seen.capacities))
+
+
+def print_map(drawn: "GpuMap", seen: str, width: int) -> None:
+    """Print one GPU: its title, its bar, and the rest in words."""
+    from vgpuctl.cli.support.gpu_bar import draw_bar, slot_lines
+    from vgpuctl.cli.support.terminal import wrapped
+    from vgpuctl.model.units import format_mib
+
+    node = [] if drawn.numa_node is None else [f"NUMA {drawn.numa_node},"]
+    title = [f"{drawn.host} {drawn.gpu}", *drawn.board.split(), f"{format_mib(drawn.memory_mib)},"]
+    for line in wrapped([*title, *f"{drawn.mode},".split(), *node, *seen.removeprefix("present, ").split()], width):
+        print_line(Styled(line, "", is_bold=True))
+    bar = max(1, min(width - len(_INDENT), _MOST_BAR))
+    print_line(_INDENT, *draw_bar(drawn, bar))
+    for line in slot_lines(drawn, bar):
+        print_line(_INDENT + line)
+    for line in wrapped(_in_words(drawn).split(), width, indent=_INDENT):
+        print_line(line)
+    if drawn.closed is not None:
+        for line in wrapped([f"{drawn.closed.code}:", *drawn.closed.reason.split()], width, indent=_INDENT):
+            print_line(Styled(line, "red"))
+    for _, reason in drawn.closed_vfs:
+        for line in wrapped(reason.split(), width, indent=_INDENT):
+            print_line(Styled(line, "red"))
+    for line in wrapped(_shares(drawn), width, indent=_INDENT):
+        print_line(line)
+    print_line()
+
+
+def _print_topology(host: str, topology: "HostTopology", width: int) -> None:
+    """The host's GPUs by NUMA node, PCIe root and switch, and what NVLink joins; nothing for a single GPU."""
+    from vgpuctl.cli.support.terminal import wrapped
+    from vgpuctl.sharing.topology import Nearness
+
+    if len(topology.gpus) < 2:
+        return
+    lines = [f"{host}: {counted(len(topology.gpus), 'GPU')}"]
+    for node in topology.nodes:
+        words = ["NUMA ?:" if node.number is None else f"NUMA {node.number}:"]
+        for root in node.roots:
+            words.append(root.name or "root not known")
+            for switch in root.switches:
+                words += switch.gpus if switch.upstream is None else [f"switch {switch.upstream} (", *switch.gpus, ")"]
+        lines += wrapped(words, width, indent=_INDENT)
+    for domain in topology.domains:
+        is_fabric = any(topology.nearness(one, other) is Nearness.FABRIC for one in domain for other in domain)
+        most = max((count for (one, _), count in topology.links.items() if one in domain), default=0)
+        how = "NVSwitch:" if is_fabric else f"NVLink, {counted(most, 'link')}:" if most else "NVLink:"
+        lines += wrapped([how, *domain], width, indent=_INDENT)
+    for line in lines:
+        print_line(line)
+
+
+def _print_compact(gpus: "Sequence[MappedGpu]", width: int) -> None:
+    from vgpuctl.cli.support.gpu_bar import draw_bar
+    from vgpuctl.cli.support.terminal import fitted
+
+    names = [f"{one.map.host} {one.map.gpu}" for one in gpus]
+    name_width = min(max(map(len, names)), max(1, width // 3))
+    tails = [_tail(one) for one in gpus]
+    tail_width = min(max(map(len, tails)), max(1, width // 3))
+    bar = max(1, min(width - name_width - tail_width - 2, _MOST_BAR))
+    for one, name, tail in zip(gpus, names, tails, strict=True):
+        print_line(fitted(name, name_width), " ", *draw_bar(one.map, bar), " ", fitted(tail, tail_width).rstrip())
+
+
+def _tail(one: "MappedGpu") -> str:
+    """The end of a compact line: what is free, and the largest that fits, or why nothing does."""
+    drawn = one.map
+    if drawn.closed is not None:
+        return drawn.closed.code
+    if one.state not in (None, "present"):
+        return str(one.state)
+    largest = drawn.largest
+    free = f"{drawn.free_mib / 1024:g}G free"
+    return f"{free}, {largest.count}x{largest.profile}" if largest is not None else free
+
+
+def _in_words(drawn: "GpuMap") -> str:
+    from vgpuctl.model.gpu_map import SegmentKind
+    from vgpuctl.model.units import format_mib
+
+    parts = [f"free {format_mib(drawn.free_mib)}"]
+    for kind, text in (
+        (SegmentKind.NEEDS_INSTANCE, "needs a MIG instance"),
+        (SegmentKind.UNUSABLE, "fits no profile"),
+        (SegmentKind.CLOSED, "is closed"),
+    ):
+        size = drawn.size_of(kind)
+        if size:
+            parts.append(f"of it {format_mib(size)} {text}")
+    largest = drawn.largest
+    if largest is not None:
+        shown = f"{largest.count} x {largest.profile} ({format_mib(largest.size_mib)})"
+        parts.append(f"largest still creatable: {shown}")
+    elif drawn.closed is None and drawn.free_mib and drawn.why_none:
+        parts.append(f"nothing can be created: {drawn.why_none}")
+    return "; ".join(parts)
+
+
+def _shares(drawn: "GpuMap") -> list[str]:
+    from vgpuctl.model.gpu_map import SegmentKind
+
+    words = []
+    for one in (*drawn.segments, *drawn.unplaced):
+        if one.kind is SegmentKind.SHARE:
+            state = "" if one.lease_state == "running" else f" ({one.lease_state})"
+            words.append(f"{one.tenant}/{one.vm} {one.profile}{state},")
+        elif one.kind is SegmentKind.FOREIGN:
+            words.append(f"not ours: {one.profile or 'unknown'}{f' on {one.device}' if one.device else ''},")
+    return [*words[:-1], words[-1].rstrip(",")] if words else []
+
+
+def _print_end(maps: "Sequence[GpuMap]", width: int) -> None:
+    """The sums of the fleet, and the legend."""
+    from vgpuctl.cli.support.gpu_bar import legend
+    from vgpuctl.cli.support.terminal import wrapped
+    from vgpuctl.model.gpu_map import SegmentKind
+    from vgpuctl.model.units import format_mib
+
+    hosts = len({one.host for one in maps})
+    total, free = sum(one.memory_mib for one in maps), sum(one.free_mib for one in maps)
+    usable = sum(one.size_of(SegmentKind.FREE) for one in maps)
+    text = (
+        f"{counted(hosts, 'host')}, {counted(len(maps), 'GPU')}, {format_mib(total)}: {format_mib(total - free)} taken,"
+        f" {format_mib(free)} free, {format_mib(usable)} of it usable now"
+    )
+    for line in wrapped(text.split(), width):
+        print_line(line)
+    for part in legend(maps):
+        print_line(_INDENT, part)
+
+
+def _object(one: "MappedGpu") -> dict[str, Any]:
+    """A GPU as --json has it."""
+    drawn = plain(one.map)
+    return {**drawn, "free_mib": one.map.free_mib, "seen": one.seen, "state": one.state, "observed_at": one.observed_at}

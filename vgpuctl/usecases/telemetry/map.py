@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""map: every GPU with its shares and what is left of it, from cached facts and their age."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.model.gpu_map import GpuMap
+from vgpuctl.model.placement import HostCapacity
+from vgpuctl.scheduler.gpu_map import map_gpus
+from vgpuctl.sharing.topology import HostTopology, topology_of
+from vgpuctl.usecases.host.list_gpus import ListedGpu, list_gpus
+from vgpuctl.usecases.support.services import Services
+from vgpuctl.usecases.support.survey import Survey
+
+_GONE = "its host no longer shows it"
+
+
+@dataclass(frozen=True)
+class MappedGpu:
+    """One GPU. seen: when its host last showed it, in words; observed_at: the same in seconds since the epoch, UTC.
+
+    state: `present`, `unreadable` or `missing`, None if it was never observed.
+    """
+
+    map: GpuMap
+    seen: str
+    state: str | None
+    observed_at: float | None
+
+
+@dataclass(frozen=True)
+class FleetMap:
+    """GPUs by host and address; topologies by host. seen: which hosts answered."""
+
+    gpus: tuple[MappedGpu, ...]
+    topologies: Mapping[str, HostTopology]
+    seen: Survey
+
+
+def read_map(services: Services, *, refresh: bool) -> FleetMap:
+    """The map of every GPU of the hosts; one that its host no longer shows is drawn as closed."""
+    listed, seen = list_gpus(services, refresh=refresh)
+    with services.store.reading() as session:
+        restrictions = tuple(session.restrictions())
+    by_name = {one.name: replace(one, restrictions=restrictions) for one in seen.capacities}
+    leases = [lease for one in listed for lease in one.leases]
+    maps = {(one.host, one.gpu): one for one in map_gpus(tuple(by_name.values()), leases)}
+    for one in listed:
+        if (one.host, one.gpu.address) not in maps and one.host in by_name:
+            (maps[one.host, one.gpu.address],) = map_gpus([_only(by_name[one.host], one.gpu)], one.leases)
+    keys = [(one, (one.host, one.gpu.address)) for one in listed]
+    mapped = tuple(_mapped(one, maps[key]) for one, key in keys if key in maps)
+    topologies = {name: topology_of(one.facts.gpus, one.constraints) for name, one in by_name.items()}
+    return FleetMap(mapped, topologies, seen)
+
+
+def _only(capacity: HostCapacity, gpu: Gpu) -> HostCapacity:
+    """The host with a GPU that it no longer shows, and no other."""
+    gone = replace(gpu, problems=(_GONE, *gpu.problems))
+    return replace(capacity, facts=replace(capacity.facts, gpus=(gone,)))
+
+
+def _mapped(listed: ListedGpu, drawn: GpuMap) -> MappedGpu:
+    seen = listed.observation
+    return MappedGpu(replace(drawn, board=listed.board), listed.seen, seen.state, seen.at)

@@ -7,7 +7,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 from vgpuctl.catalog import Board, CatalogType, MigProfile, MigTable, compute_instance_profiles
 from vgpuctl_lab import boards
+from vgpuctl_lab.card_links import CardLinks
 from vgpuctl_lab.cards import Card, CardInterface, HostShape
+from vgpuctl_lab.interconnect import BRIDGED, LinkedCard, link_cards
 
 _CLASS_VGA_CONTROLLER = "030000"
 _CLASS_3D_CONTROLLER = "030200"
@@ -26,12 +28,16 @@ _ENGINES = ("sm", "ce", "dec", "enc", "jpeg", "ofa")
 def card_table(shape: HostShape) -> str:
     """The host's text for `/proc/vgpulab/cards`, ordered by bus, as NVML numbers GPUs."""
     by_bus = sorted(zip(shape.buses, shape.cards, strict=True), key=lambda one: one[0])
-    return "".join(f"{line}\n" for bus, card in by_bus for line in _card(shape, bus, card))
+    cards = [(f"0000:{bus:02x}:00.0", card) for bus, card in by_bus]
+    links = link_cards(
+        [LinkedCard(address, card.board, frozenset([BRIDGED] if card.is_bridged else [])) for address, card in cards]
+    )
+    lines = (_card(shape, address, card, linked) for (address, card), linked in zip(cards, links, strict=True))
+    return "".join(f"{line}\n" for of_card in lines for line in of_card)
 
 
-def _card(shape: HostShape, bus: int, card: Card) -> Iterator[str]:
+def _card(shape: HostShape, address: str, card: Card, links: CardLinks) -> Iterator[str]:
     board = card.board
-    address = f"0000:{bus:02x}:00.0"
     subsystem = board.subsystems[0] if board.subsystems else board.pci
     table = boards.mig_profiles(board)
     pci_class, revision = _CLASS_VGA_CONTROLLER if board.companions else _CLASS_3D_CONTROLLER, "a1"
@@ -47,6 +53,7 @@ def _card(shape: HostShape, bus: int, card: Card) -> Iterator[str]:
         framebuffer=board.memory_mib,
         vfs=card.virtual_functions,
         **(_nvidia_keys(shape, address, card, table) if board.vendor == "nvidia" else {}),
+        **(_link_keys(links) if links.count else {}),
         name=board.name,
     )
     if card.interface is CardInterface.PASSTHROUGH:
@@ -85,6 +92,18 @@ def _nvidia_keys(shape: HostShape, address: str, card: Card, table: MigTable | N
             "slices": table.compute_slices,
         }
     return keys
+
+
+def _link_keys(links: CardLinks) -> dict[str, object]:
+    """The card's NVLinks, which only NVML's library reads: link N leads to the peer N modulo their number."""
+    return {
+        "nvlinks": links.count,
+        "nvlink_version": links.version,
+        "nvlink_peers": ",".join(links.peers),
+        "nvlink_switch": int(links.has_switch),
+        "fabric": int(links.has_fabric),
+        "module": links.module or None,
+    }
 
 
 def _type(entry: CatalogType, type_id: int) -> str:

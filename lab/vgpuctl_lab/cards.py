@@ -11,6 +11,7 @@ from enum import StrEnum
 from vgpuctl.catalog import Board
 from vgpuctl.errors import UsageError
 from vgpuctl_lab.boards import interfaces, mig_mode_outlives_reboot, mig_profiles, one_board, total_vfs
+from vgpuctl_lab.interconnect import BRIDGED, SWITCHED, read_words
 
 DEFAULT_HOST = "gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf"
 MOST_CARDS = 8
@@ -46,18 +47,21 @@ class Card:
     """One emulated GPU: a board of the catalogue and its interface.
 
     keeps_mig_mode: a board whose MIG mode a reboot takes keeps it here; reports of such boards differ (reference 5.1).
+    is_bridged: it shares an NVLink bridge with the next or the last such card of its board.
     """
 
     board: Board
     interface: CardInterface
     numa_node: int | None = None
     keeps_mig_mode: bool = False
+    is_bridged: bool = False
 
     @property
     def text(self) -> str:
         """The card as `--host` takes it."""
+        bridged = f"~{BRIDGED}" if self.is_bridged else ""
         node = "" if self.numa_node is None else f"@{self.numa_node}"
-        return f"{self.board.key}:{self.interface}{node}{_KEEPS_MIG if self.keeps_mig_mode else ''}"
+        return f"{self.board.key}:{self.interface}{bridged}{node}{_KEEPS_MIG if self.keeps_mig_mode else ''}"
 
     @property
     def virtual_functions(self) -> int:
@@ -98,7 +102,7 @@ class HostShape:
 
 
 def parse_host(text: str) -> HostShape:
-    """Read one `--host NAME[=BOARD[:INTERFACE][@NODE][+keeps-mig],…]`; without cards the default host's.
+    """Read one `--host NAME[=BOARD[:INTERFACE][~bridged][@NODE][+keeps-mig],…]`; without cards the default host's.
 
     Raises UsageError.
     """
@@ -119,8 +123,15 @@ def _parse_card(text: str) -> Card:
         raise UsageError(f"card {text!r}: {node!r} is not a NUMA node", hint="BOARD[:INTERFACE]@0 or @1")
     keeps_mig_mode = text.endswith(_KEEPS_MIG)
     numa_node = int(node) if at else None
+    described, *joined = described.split("~")
     name, colon, interface = described.partition(":")
     board = one_board(name, text)
+    words = read_words(text, board, joined)
+    if SWITCHED in words:
+        raise UsageError(
+            f"card {text!r}: an emulated host has no PCIe switch, because QEMU's separates no IOMMU groups",
+            hint="simulated hosts have them: `vgpuctl lab up --simulated`",
+        )
     allowed = [CardInterface(word) for word in interfaces(board) if _is_played(board, word)]
     if not allowed:
         raise UsageError(
@@ -132,13 +143,14 @@ def _parse_card(text: str) -> Card:
             f"card {text!r}: a {board.name} has no MIG mode that a reboot takes",
             hint=f"{_KEEPS_MIG} is for boards of Hopper and later that have MIG",
         )
+    is_bridged = BRIDGED in words
     if not colon:
-        return Card(board, allowed[0], numa_node, keeps_mig_mode)
+        return Card(board, allowed[0], numa_node, keeps_mig_mode, is_bridged)
     if interface not in allowed:
         raise UsageError(
             f"card {text!r}: a {board.name} has no interface {interface!r}", hint=f"it has {', '.join(allowed)}"
         )
-    return Card(board, CardInterface(interface), numa_node, keeps_mig_mode)
+    return Card(board, CardInterface(interface), numa_node, keeps_mig_mode, is_bridged)
 
 
 def _is_played(board: Board, interface: str) -> bool:

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PCI bridges above a GPU, from the real path of its folder."""
+"""The PCI bridges above a GPU, from the real path of its folder, and the links of the lab's machines."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.agent.machine import BASE, build
+from tests.agent.simulated import PF, Machine
+from vgpuctl.agent.dispatch import read_facts
 from vgpuctl.agent.facts import topology
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.wire.facts import GpuTopology
+from vgpuctl.agent.wire.facts import FabricFacts, GpuTopology, NvLinks
+from vgpuctl.errors import UsageError
+from vgpuctl_lab.simulated.mix import parse_mix
 
 GPU = "0000:43:00.0"
 TREES = {
@@ -45,3 +49,46 @@ def test_the_bridges_are_read_from_the_root_port_down(tmp_path: Path, what: str)
 def test_a_folder_that_is_no_link_tells_nothing(tmp_path: Path) -> None:
     host = Host(str(build(tmp_path, BASE, {f"/sys/bus/pci/devices/{GPU}/vendor": "0x10de\n"})))
     assert topology.read(host, GPU, None) == GpuTopology()
+
+
+def places(machine: Machine) -> list[GpuTopology]:
+    found = [gpu.topology for gpu in read_facts(machine.host).gpus]
+    return [one for one in found if one is not None]
+
+
+def test_an_hgx_board_has_its_links_to_the_nvswitches(tmp_path: Path) -> None:
+    first, second = places(Machine(tmp_path, "h100-sxm5*2"))
+    assert first.fabric == FabricFacts("completed", "00000000-0000-0000-0000-000000000000", 0)
+    assert [(links.peer, links.peer_kind, len(links.numbers)) for links in first.nvlinks or ()] == [
+        ("0000:c5:00.0", "switch", 5),
+        ("0000:c6:00.0", "switch", 5),
+        ("0000:c7:00.0", "switch", 4),
+        ("0000:c8:00.0", "switch", 4),
+    ]
+    assert (first.module, second.module) == (1, 2)
+    assert first.root != second.root
+
+
+def test_an_nvswitch_board_before_hopper_tells_no_fabric(tmp_path: Path) -> None:
+    [first, _] = places(Machine(tmp_path, "a100-sxm4-80gb~switched*2"))
+    assert first.fabric is None
+    assert {links.peer_kind for links in first.nvlinks or ()} == {"switch"}
+    assert first.bridges == ("0000:10:01.0", "0000:20:00.0", "0000:30:00.0")
+
+
+def test_a_link_is_down_while_its_peer_is_off_the_bus_and_gone_for_a_card_without_driver(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40/passthrough~bridged*3")
+    links = (0, 1, 2, 3)
+    assert [one.nvlinks for one in places(machine)] == [
+        (NvLinks(links, is_active=True, peer="0000:43:00.0", peer_kind="gpu", version=3),),
+        (NvLinks(links, is_active=True, peer=PF, peer_kind="gpu", version=3),),
+        (),
+    ]
+    machine.begin("fallen")
+    assert [one.nvlinks for one in places(machine)] == [None, (NvLinks(links, is_active=False, version=3),), ()]
+
+
+@pytest.mark.parametrize("mix", ["a40~joined", "t4~bridged", "h100-sxm5~bridged", "a40~"])
+def test_words_that_no_card_takes_are_refused(mix: str) -> None:
+    with pytest.raises(UsageError):
+        parse_mix(mix)

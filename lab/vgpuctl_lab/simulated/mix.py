@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpuctl.catalog import Board, CatalogType, compute_instance_profiles
 from vgpuctl.errors import UsageError
@@ -18,6 +18,7 @@ from vgpuctl_lab.boards import (
     total_vfs,
     vgpu_types,
 )
+from vgpuctl_lab.interconnect import LinkedCard, link_cards, read_words, switch_numbers
 from vgpuctl_lab.placements import layout_of, placements
 from vgpuctl_lab.simulated.machine.distribution import DEFAULT as DEFAULT_DISTRIBUTION
 from vgpuctl_lab.simulated.machine.distribution import DISTRIBUTIONS
@@ -38,7 +39,7 @@ from vgpuctl_lab.simulated.machine.shape import (
 
 DEFAULT_MIX = "a40:1"
 MOST_CARDS = 16
-_CARD = re.compile(r"(?P<board>[^/*]+)(?:/(?P<interface>[a-z-]+))?(?:\*(?P<count>[0-9]{1,4}))?")
+_CARD = re.compile(r"(?P<board>[^/*~]+)(?:/(?P<interface>[a-z-]+))?(?P<words>(?:~[a-z]*)*)(?:\*(?P<count>[0-9]{1,4}))?")
 _MOST_PLAIN_VFS = 8
 _FIRST_BUS = 0x41
 # Between two cards, so that 64 VFs with their offset never reach the next one's bus.
@@ -54,6 +55,7 @@ class SimulatedCard:
 
     board: Board
     interface: str
+    words: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,11 @@ class MixPart:
 
 
 def parse_mix(text: str) -> tuple[MixPart, ...]:
-    """Read `BOARD[/INTERFACE][*N][+BOARD…][@DISTRIBUTION]:WEIGHT,…`. Raises UsageError.
+    """Read `BOARD[/INTERFACE][~WORD][*N][+BOARD…][@DISTRIBUTION]:WEIGHT,…`. Raises UsageError.
 
     `a40/mdev-vf*4+t4:10` means hosts of four A40 and one T4, `a40@rhel` one with RHEL's names of services. Without an
-    interface a card has the one that its board has on a current host.
+    interface a card has the one that its board has on a current host. `a40~bridged*4`: two pairs at NVLink bridges;
+    `a40~switched*8`: two PCIe switches with four cards each.
     """
     parts = []
     for word in (one.strip() for one in text.split(",")):
@@ -102,7 +105,7 @@ def share_out(parts: Sequence[MixPart], hosts: int) -> list[MixPart]:
 
 def shape_of(name: str, part: MixPart, versions: Mapping[str, str], *, with_vfs: bool) -> Shape:
     """The machine of one host. with_vfs: its VFs are enabled when it is switched on, as by a boot unit."""
-    cards = tuple(_card(name, number, card) for number, card in enumerate(part.cards))
+    cards = _cards(name, part.cards)
     enabled = {
         card.address: _vfs_wanted(asked.board, card)
         for card, asked in zip(cards, part.cards, strict=True)
@@ -131,7 +134,8 @@ def _parse_cards(text: str) -> list[SimulatedCard]:
     interface = match["interface"] or allowed[0]
     if interface not in allowed:
         raise UsageError(f"card {text!r}: a {board.name} has no interface {interface!r}", hint=", ".join(allowed))
-    return [SimulatedCard(board, interface)] * int(match["count"] or 1)
+    words = read_words(text, board, match["words"].split("~")[1:])
+    return [SimulatedCard(board, interface, words)] * int(match["count"] or 1)
 
 
 def _vfs_wanted(board: Board, card: CardShape) -> int:
@@ -142,10 +146,40 @@ def _vfs_wanted(board: Board, card: CardShape) -> int:
     return max(presets, default=min(card.total_vfs, _MOST_PLAIN_VFS))
 
 
+def _cards(host: str, asked: Sequence[SimulatedCard]) -> tuple[CardShape, ...]:
+    """The cards of a host, with what joins them. The cards of one bridge or switch are at one NUMA node."""
+    addresses = [_address(number) for number in range(len(asked))]
+    links = link_cards(
+        [LinkedCard(address, one.board, one.words) for address, one in zip(addresses, asked, strict=True)]
+    )
+    switches = switch_numbers([one.words for one in asked])
+    cards = []
+    for number, (one, linked, switch) in enumerate(zip(asked, links, switches, strict=True)):
+        card = replace(_card(host, number, one), links=linked)
+        if switch is not None:
+            root, bridges = _switch(switch, number)
+            card = replace(card, root=root, bridges=bridges, numa_node=switch % 2)
+        elif linked.peers and not linked.has_switch:
+            first = min(number, addresses.index(linked.peers[0]))
+            card = replace(card, numa_node=first // 2 % 2)
+        cards.append(card)
+    return tuple(cards)
+
+
+def _address(number: int) -> str:
+    return f"0000:{_FIRST_BUS + number * _BUSES_PER_CARD:02x}:00.0"
+
+
+def _switch(switch: int, number: int) -> tuple[str, tuple[str, ...]]:
+    """The root complex of a PCIe switch, and the root port, upstream and downstream port above a card behind it."""
+    ports = (f"{0x10 + switch:02x}:01.0", f"{0x20 + switch:02x}:00.0", f"{0x30 + switch:02x}:{number:02x}.0")
+    return f"pci0000:{0x10 + switch:02x}", tuple(f"0000:{port}" for port in ports)
+
+
 def _card(host: str, number: int, asked: SimulatedCard) -> CardShape:
     board, sriov = asked.board, asked.board.sriov
     vendor, device = board.pci.split(":")
-    address = f"0000:{_FIRST_BUS + number * _BUSES_PER_CARD:02x}:00.0"
+    address, root_bus = _address(number), _FIRST_BUS - 1 + number * _BUSES_PER_CARD
     has_vfs = asked.interface in (MDEV_VF, VF_PROFILE, VF)
     has_types = asked.interface in (MDEV, MDEV_VF, VF_PROFILE)
     return CardShape(
@@ -183,6 +217,8 @@ def _card(host: str, number: int, asked: SimulatedCard) -> CardShape:
         mixes_sizes=bool(board.mixed_size) and has_types and asked.interface != MDEV,
         power_w=board.tdp_w or 0,
         reported_mib=board.memory_reported_mib or board.memory_mib,
+        root=f"pci0000:{root_bus:02x}",
+        bridges=(f"0000:{root_bus:02x}:01.0",),
     )
 
 

@@ -111,22 +111,19 @@ def print_gpu(gpu: Gpu) -> None:
 
 def print_topology(topology: HostTopology) -> None:
     """Print how near each pair of GPUs is, as a matrix, and what its words mean; nothing for a single GPU."""
-    if len(topology.gpus) < 2:
+    gpus = topology.gpus
+    if len(gpus) < 2:
         return
-    cells = [[_cell(topology, one, other) for other in topology.gpus] for one in topology.gpus]
-    width = max(len(cell) for row in cells for cell in row)
+    width = max(len(near) for near in topology.used())
     print_line()
-    print_line("topology  ", *(f"  {number:<{width}}" for number in range(len(topology.gpus))))
-    for number, (address, row) in enumerate(zip(topology.gpus, cells, strict=True)):
-        print_line(f"{number:>2} {address.removeprefix('0000:'):7}", *(f"  {cell:<{width}}" for cell in row))
+    print_line(f"{'topology':10}" + "".join(f"  {number:<{width}}" for number in range(len(gpus))).rstrip())
+    for number, (address, row) in enumerate(zip(gpus, topology.matrix, strict=True)):
+        cells = ("-" if near is Nearness.SAME else near.value for near in row)
+        print_line(
+            f"{number:>2} {address.removeprefix('0000:'):7}" + "".join(f"  {cell:{width}}" for cell in cells).rstrip()
+        )
     for near in topology.used():
         print_line(f"  {near:{width}}  {near.meaning}")
-
-
-def _cell(topology: HostTopology, one: str, other: str) -> str:
-    near = topology.nearness(one, other)
-    links = topology.links.get((one, other)) if near is Nearness.NVLINK else None
-    return "-" if near is Nearness.SAME else f"{near} {links}" if links else near.value
 
 
 def topology_as_json(topology: HostTopology) -> dict[str, Any]:

@@ -130,11 +130,6 @@ class SimulatedNvml(MigFunctions, VgpuReadingFunctions, ReadingFunctions):
             raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
         return [1, 1]
 
-    def device_get_gpu_fabric_info(self, device: DeviceHandle, _info: object) -> int:
-        """nvmlDeviceGetGpuFabricInfo: no simulated host has NVSwitches."""
-        self.card(device)
-        raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
-
     def device_get_vbios_version(self, device: DeviceHandle) -> str:
         """nvmlDeviceGetVbiosVersion."""
         return vbios_version(self.state, self.card(device))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle, Session
+from vgpuctl_lab.simulated.machine.nvml_links import LinkFunctions
+from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, NvmlError
 from vgpuctl_lab.simulated.machine.readings import is_ampere_or_later, remapped_rows
 from vgpuctl_lab.simulated.machine.shape import CardShape
@@ -18,7 +19,7 @@ _CORRECTED, _UNCORRECTED = 0, 1
 _SEVERITIES = {_CORRECTED: "corrected", _UNCORRECTED: "uncorrected"}
 
 
-class ReadingFunctions(Session):
+class ReadingFunctions(LinkFunctions):
     """Sensors and counters of the machine's cards."""
 
     def device_get_utilization_rates(self, device: DeviceHandle) -> SimpleNamespace:
@@ -150,18 +151,16 @@ class ReadingFunctions(Session):
             )
         return found
 
-    def _field(self, card: CardShape, number: int, _scope: int) -> int | None:
+    def _field(self, card: CardShape, number: int, scope: int) -> int | None:
         sensors = self.sensors()
         if number == CONSTANTS["NVML_FI_DEV_MEMORY_TEMP"]:
             return sensors.memory_temperature_c(card)
         if number == CONSTANTS["NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"]:
             return sensors.recovery_action(card)
+        if number in _LINK_BYTES and scope == _ALL_LINKS:
+            told = self.link_bytes(card, _LINK_BYTES[number])
+            return None if told is None else told // 1024
         return None
-
-    def device_get_nv_link_state(self, device: DeviceHandle, _link: int) -> int:
-        """nvmlDeviceGetNvLinkState: no simulated board has links."""
-        self.card(device)
-        raise NvmlError(_NOT_SUPPORTED)
 
     def _whole(self, device: DeviceHandle) -> CardShape:
         """A card whose engines are not divided."""
@@ -183,10 +182,12 @@ class ReadingFunctions(Session):
         return card
 
 
-_WIDE_FIELDS = (
-    CONSTANTS["NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX"],
-    CONSTANTS["NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX"],
-)
+_LINK_BYTES = {
+    CONSTANTS["NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX"]: "tx",
+    CONSTANTS["NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX"]: "rx",
+}
+_WIDE_FIELDS = tuple(_LINK_BYTES)
+_ALL_LINKS = 0xFFFFFFFF
 
 
 def _percent(share: float) -> int:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vgpuctl_lab.card_links import NO_LINKS, CardLinks
+
 NVIDIA = "10de"
 MDEV, MDEV_VF, VF_PROFILE, VF, PASSTHROUGH = "mdev", "mdev-vf", "vf-profile", "vf", "passthrough"
 _GROUPS_PER_CARD = 1000
@@ -97,7 +99,7 @@ class CardShape:
     """One card at a physical function. driver: the one the kernel gives it. interface: how it is shared.
 
     mig: None without MIG. mixes_sizes: it has mixed-size mode. power_w: what it may draw at most. reported_mib: the
-    memory that NVML tells.
+    memory that NVML tells. root: its PCI root complex; bridges: above it, from the root port down. links: its NVLinks.
     """
 
     address: str
@@ -124,6 +126,13 @@ class CardShape:
     mixes_sizes: bool = False
     power_w: int = 0
     reported_mib: int = 0
+    root: str = "pci0000:00"
+    bridges: tuple[str, ...] = ()
+    links: CardLinks = NO_LINKS
+
+    def folder(self, function: str) -> str:
+        """The real folder of one of the card's functions or VFs in sysfs."""
+        return "/".join(("/sys/devices", self.root, *self.bridges, function))
 
     def default_resets(self, function: str) -> list[str]:
         """The kernel's own order of resets. A card with several functions cannot be reset by its bus."""
@@ -194,6 +203,8 @@ def _card(card: dict[str, Any]) -> CardShape:
             "types": tuple(VgpuType(**{**each, "placements": tuple(each["placements"])}) for each in card["types"]),
             "companions": tuple(Companion(**each) for each in card["companions"]),
             "mig": Mig(**{**mig, "profiles": tuple(_profile(each) for each in mig["profiles"])}) if mig else None,
+            "bridges": tuple(card["bridges"]),
+            "links": CardLinks(**{**card["links"], "peers": tuple(card["links"]["peers"])}),
         }
     )
 

@@ -71,11 +71,6 @@ Content = str | Link | Unreadable
 Tree = dict[str, Content]
 
 
-def device(address: str) -> str:
-    """The real folder of a function."""
-    return f"/sys/devices/pci{address[:7]}/{address}"
-
-
 def build(shape: Shape, state: State) -> Tree:
     """Everything the machine shows now."""
     tree = _system(shape, state)
@@ -85,12 +80,13 @@ def build(shape: Shape, state: State) -> Tree:
             tree[f"/sys/bus/pci/drivers/{driver}/{name}"] = ""
     for card in shape.cards:
         _add_card(tree, state, card, shape.nvidia_driver)
+        _add_bridges(tree, card)
     for process in state.running():
         tree[f"/proc/{process.pid}/cmdline"] = f"/usr/bin/{process.name}\0"
         tree[f"/proc/{process.pid}/comm"] = process.name[:15]
     for vgpu in state.vgpus:
         if vgpu.uuid is not None:
-            _add_mdev(tree, vgpu)
+            _add_mdev(tree, vgpu, next(card for card in shape.cards if card.address == vgpu.card))
     for vm_uuid, domain in state.domains.items():
         words = ("qemu-system-x86_64", "-name", f"guest={domain.name}", "-uuid", vm_uuid)
         tree[f"/proc/{domain.pid}/cmdline"] = "\0".join(words) + "\0"
@@ -108,7 +104,8 @@ def open_nodes(shape: Shape, state: State, tree: Tree) -> list[tuple[int, str]]:
     minors = {card.address: card.number for card in shape.cards}
     found = [(process.pid, f"/dev/nvidia{minors[process.card]}") for process in state.running()]
     for domain in state.domains.values():
-        places = [device(function) for function in domain.functions]
+        links = [tree.get(f"/sys/bus/pci/devices/{function}") for function in domain.functions]
+        places = [link.target for link in links if isinstance(link, Link)]
         for uuid in domain.mdevs:
             link = tree.get(f"/sys/bus/mdev/devices/{uuid}")
             places += [link.target] if isinstance(link, Link) else []
@@ -187,8 +184,8 @@ def _add_cores(tree: Tree, first: int, last: int) -> None:
 
 
 def _add_card(tree: Tree, state: State, card: CardShape, driver_version: str) -> None:
-    folder = device(card.address)
-    _add_function(tree, state, card.address, card.vendor, card.device, card.pci_class, card.group())
+    folder = card.folder(card.address)
+    _add_function(tree, state, folder, card.vendor, card.device, card.pci_class, card.group())
     vendor, subsystem = card.subsystem.split(":")
     tree[f"{folder}/subsystem_vendor"] = f"0x{vendor}"
     tree[f"{folder}/subsystem_device"] = f"0x{subsystem}"
@@ -233,6 +230,18 @@ def _add_card(tree: Tree, state: State, card: CardShape, driver_version: str) ->
             tree[f"{proc}/unbindLock"] = "1" if card.address in state.unbind_locks else "0"
 
 
+def _add_bridges(tree: Tree, card: CardShape) -> None:
+    """The ports above a card, which several may share; each is a function of its own."""
+    for depth, address in enumerate(card.bridges, start=1):
+        folder = "/".join(("/sys/devices", card.root, *card.bridges[:depth]))
+        tree[f"/sys/bus/pci/devices/{address}"] = Link(folder)
+        tree[f"{folder}/vendor"] = "0x8086" if depth == 1 else "0x10b5"
+        tree[f"{folder}/device"] = "0x352a" if depth == 1 else "0x9797"
+        tree[f"{folder}/class"] = "0x060400"
+        tree[f"{folder}/numa_node"] = str(card.numa_node)
+        tree[f"{folder}/driver"] = Link("/sys/bus/pci/drivers/pcieport")
+
+
 def _uuid_line(state: State, card: CardShape, driver_version: str) -> str:
     """Return the driver's line for a card's UUID, which it does not know until somebody uses the card."""
     if card.address in state.opened:
@@ -243,9 +252,9 @@ def _uuid_line(state: State, card: CardShape, driver_version: str) -> str:
 
 
 def _add_function(
-    tree: Tree, state: State, address: str, vendor: str, device_id: str, pci_class: str, group: int
+    tree: Tree, state: State, folder: str, vendor: str, device_id: str, pci_class: str, group: int
 ) -> None:
-    folder = device(address)
+    address = folder.rpartition("/")[2]
     tree[f"/sys/bus/pci/devices/{address}"] = Link(folder)
     tree[f"{folder}/vendor"] = f"0x{vendor}"
     tree[f"{folder}/device"] = f"0x{device_id}"
@@ -259,8 +268,9 @@ def _add_function(
 
 
 def _add_companion(tree: Tree, state: State, card: CardShape, companion: Companion) -> None:
-    _add_function(tree, state, companion.address, companion.vendor, companion.device, companion.pci_class, card.group())
-    tree[f"{device(companion.address)}/numa_node"] = str(card.numa_node)
+    folder = card.folder(companion.address)
+    _add_function(tree, state, folder, companion.vendor, companion.device, companion.pci_class, card.group())
+    tree[f"{folder}/numa_node"] = str(card.numa_node)
 
 
 def _reset_methods(state: State, card: CardShape, function: str, at_first: str) -> str:
@@ -270,10 +280,10 @@ def _reset_methods(state: State, card: CardShape, function: str, at_first: str) 
 
 
 def _add_vf(tree: Tree, state: State, card: CardShape, number: int, address: str, ruling: rules.Ruling) -> None:
-    folder = device(address)
-    _add_function(tree, state, address, card.vendor, card.vf_device, card.pci_class, card.group(number))
-    tree[f"{folder}/physfn"] = Link(device(card.address))
-    tree[f"{device(card.address)}/virtfn{number}"] = Link(folder)
+    folder = card.folder(address)
+    _add_function(tree, state, folder, card.vendor, card.vf_device, card.pci_class, card.group(number))
+    tree[f"{folder}/physfn"] = Link(card.folder(card.address))
+    tree[f"{card.folder(card.address)}/virtfn{number}"] = Link(folder)
     tree[f"{folder}/numa_node"] = str(card.numa_node)
     tree[f"{folder}/reset"] = ""
     tree[f"{folder}/reset_method"] = _reset_methods(state, card, address, "flr")
@@ -288,7 +298,7 @@ def _add_vf(tree: Tree, state: State, card: CardShape, number: int, address: str
 
 def _add_types(tree: Tree, card: CardShape, function: str, ruling: rules.Ruling) -> None:
     for each in card.types:
-        folder = f"{device(function)}/mdev_supported_types/nvidia-{each.type_id}"
+        folder = f"{card.folder(function)}/mdev_supported_types/nvidia-{each.type_id}"
         tree[f"{folder}/name"] = each.full_name
         tree[f"{folder}/description"] = each.description
         tree[f"{folder}/available_instances"] = str(ruling.available(function, each))
@@ -297,7 +307,7 @@ def _add_types(tree: Tree, card: CardShape, function: str, ruling: rules.Ruling)
 
 
 def _add_profile(tree: Tree, state: State, card: CardShape, function: str, ruling: rules.Ruling) -> None:
-    folder = f"{device(function)}/nvidia"
+    folder = f"{card.folder(function)}/nvidia"
     vgpu = next((each for each in state.vgpus if each.function == function), None)
     lines = ["ID    : vGPU Name"]
     lines += [f"{each.type_id:<6}: {each.full_name}" for each in ruling.creatable(function)]
@@ -308,10 +318,11 @@ def _add_profile(tree: Tree, state: State, card: CardShape, function: str, rulin
     tree[f"{folder}/vgpu_params"] = vgpu.params if vgpu else ""
 
 
-def _add_mdev(tree: Tree, vgpu: Vgpu) -> None:
-    folder = f"{device(vgpu.function)}/{vgpu.uuid}"
+def _add_mdev(tree: Tree, vgpu: Vgpu, card: CardShape) -> None:
+    parent = card.folder(vgpu.function)
+    folder = f"{parent}/{vgpu.uuid}"
     tree[f"/sys/bus/mdev/devices/{vgpu.uuid}"] = Link(folder)
-    tree[f"{folder}/mdev_type"] = Link(f"{device(vgpu.function)}/mdev_supported_types/nvidia-{vgpu.type_id}")
+    tree[f"{folder}/mdev_type"] = Link(f"{parent}/mdev_supported_types/nvidia-{vgpu.type_id}")
     tree[f"{folder}/iommu_group"] = Link(f"/sys/kernel/iommu_groups/{vgpu.group}")
     tree[f"{folder}/driver"] = Link("/sys/bus/mdev/drivers/nvidia-vgpu-vfio")
     tree[f"{folder}/remove"] = ""

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NVLinks of one card of a lab host, as plain values: every agent on every simulated host loads them."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CardLinks:
+    """The NVLinks of a card. count: of links, which lead to the peers in turn: link 5 of 3 peers to the third.
+
+    peers: addresses. has_switch: the peers are NVSwitches. has_fabric: NVML tells of the fabric. module: the place on
+    the baseboard, from 1; 0 for a card that is on none.
+    """
+
+    version: int = 0
+    count: int = 0
+    peers: tuple[str, ...] = ()
+    has_switch: bool = False
+    has_fabric: bool = False
+    module: int = 0
+
+    def peer(self, link: int) -> str:
+        """The address at the other end of a link."""
+        return self.peers[link % len(self.peers)]
+
+
+NO_LINKS = CardLinks()

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What joins the cards of a lab host: NVLink bridges, NVSwitch and PCIe switches; the same for both kinds of host.
+
+A card's word may end with `~bridged` or `~switched`. Cards of boards with NVSwitch are joined without a word.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpuctl.catalog import Board
+from vgpuctl.errors import UsageError
+from vgpuctl_lab.card_links import NO_LINKS, CardLinks
+
+BRIDGED, SWITCHED = "bridged", "switched"
+CARDS_PER_SWITCH = 4
+"""Cards behind one PCIe switch."""
+
+_NVSWITCHES = {3: 6, 4: 4, 5: 2}
+"""NVSwitches of an HGX baseboard by NVLink's generation: A100, H100, B200 (NVIDIA Fabric Manager user guide)."""
+
+_FIRST_SWITCH_BUS = 0xC5
+_FIRST_FABRIC_GENERATION = 4
+"""From Hopper on a GPU registers with the fabric; before, NVML tells none."""
+
+
+@dataclass(frozen=True)
+class LinkedCard:
+    """A card for `link_cards`. words: BRIDGED, SWITCHED."""
+
+    address: str
+    board: Board
+    words: frozenset[str] = frozenset()
+
+
+def read_words(text: str, board: Board, words: Sequence[str]) -> frozenset[str]:
+    """Check the words behind a card. text: the card as it was written. Raises UsageError."""
+    for word in words:
+        if word not in (BRIDGED, SWITCHED):
+            raise UsageError(f"card {text!r}: there is no {word!r}", hint=f"~{BRIDGED} or ~{SWITCHED}")
+    if BRIDGED in words and (board.nvlink is None or board.nvlink.topology != "bridge"):
+        raise UsageError(f"card {text!r}: a {board.name} takes no NVLink bridge")
+    return frozenset(words)
+
+
+def link_cards(cards: Sequence[LinkedCard]) -> list[CardLinks]:
+    """The links of each card of a host: bridged cards in pairs, in their order, boards with NVSwitch all together."""
+    found = [NO_LINKS] * len(cards)
+    waiting: dict[str, int] = {}
+    on_baseboard = [number for number, card in enumerate(cards) if _has_nvswitch(card.board)]
+    for number, card in enumerate(cards):
+        nvlink = card.board.nvlink
+        if nvlink is None:
+            continue
+        if BRIDGED in card.words:
+            mate = waiting.pop(card.board.key, None)
+            if mate is None:
+                waiting[card.board.key] = number
+                continue
+            for one, other in ((number, mate), (mate, number)):
+                found[one] = CardLinks(nvlink.generation, nvlink.links, (cards[other].address,))
+        elif len(on_baseboard) > 1 and number in on_baseboard:
+            peers = tuple(f"0000:{_FIRST_SWITCH_BUS + each:02x}:00.0" for each in range(_NVSWITCHES[nvlink.generation]))
+            has_fabric = nvlink.generation >= _FIRST_FABRIC_GENERATION
+            found[number] = CardLinks(
+                nvlink.generation,
+                nvlink.links,
+                peers,
+                has_switch=True,
+                has_fabric=has_fabric,
+                module=on_baseboard.index(number) + 1,
+            )
+    return found
+
+
+def switch_numbers(words: Sequence[frozenset[str]]) -> list[int | None]:
+    """The PCIe switch that each card is behind, from 0; None for one on a root port of its own."""
+    found: list[int | None] = []
+    switched = 0
+    for each in words:
+        found.append(switched // CARDS_PER_SWITCH if SWITCHED in each else None)
+        switched += SWITCHED in each
+    return found
+
+
+def _has_nvswitch(board: Board) -> bool:
+    nvlink = board.nvlink
+    return nvlink is not None and nvlink.topology.startswith("nvswitch") and nvlink.generation in _NVSWITCHES

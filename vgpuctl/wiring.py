@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
+    from vgpuctl.usecases.support.history import PastSource
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Settings:
     reachable_networks: Sequence[str] = ()
     key_file: Path | None = None
     command: str = ""
+    history: Path | None = None
+    prometheus: str | None = None
+    performance: Path | None = None
 
 
 def open_services(
@@ -133,6 +137,16 @@ def open_services(
         found = Authority(settings.authority_folder or default_folder())
         return found if found.exists() else None
 
+    def past() -> "PastSource":
+        from vgpuctl.usecases.support.history import PastSource, history_path
+
+        return PastSource(history_path(settings.history, settings.database), settings.prometheus)
+
+    def performance() -> Path:
+        from vgpuctl.usecases.support.performance import performance_path
+
+        return performance_path(settings.performance, settings.database)
+
     services = Services(
         load_inventory=load,
         open_store=store,
@@ -144,6 +158,8 @@ def open_services(
         forks=settings.forks,
         say=say,
         inventory_mark=inventory_mark,
+        past=past,
+        performance=performance,
         reachable_networks=tuple(str(parse_reachable(text)) for text in settings.reachable_networks),
     )
     return services

@@ -146,6 +146,7 @@ SECTIONS = (
         {
             "exporter": "Serve the readings of all hosts and the store's states to Prometheus.",
             "map": "Draw each GPU with its shares and what is left.",
+            "fit-performance": "Fit the model of throughput of VMs that share GPUs.",
         },
     ),
     CommandSection(

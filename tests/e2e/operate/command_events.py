@@ -165,6 +165,7 @@ READING = {
     "render-vm": f"new {SIZE} --network none",
     "list-images": "",
     "capacity": "--gpu A40-8Q",
+    "fit-performance": "--dry-run",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",
     "exporter": "--once",
     "list-queue": "",

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from vgpuctl.cli.placement.explain_measured import show_measured
 from vgpuctl.cli.support import options
 from vgpuctl.cli.support.output import print_json, print_line, print_table, say
 from vgpuctl.cli.support.preempt_options import show_victims
@@ -15,11 +16,14 @@ from vgpuctl.model.plural import counted
 
 @click.command("explain-vm")
 @vm_flags
+@click.option("--predict", is_flag=True, help="Predict throughput and the neighbours' loss on each GPU that takes it.")
+@options.history
+@options.prometheus
 @options.many_hosts
 @options.refresh
 @click.option("--all", "shows_all", is_flag=True, help="Show the answer of every host and GPU instead of groups.")
 @options.as_json
-def command(shows_all: bool, refresh: bool, as_json: bool, **given: Any) -> None:
+def command(shows_all: bool, refresh: bool, predict: bool, as_json: bool, **given: Any) -> None:
     """Explain which hosts and GPUs take a VM, which refuse it, the reasons and the remedies.
 
     An existing VM, named without --gpu, is explained as a new request of the same shape. Nothing is created.
@@ -35,7 +39,7 @@ def command(shows_all: bool, refresh: bool, as_json: bool, **given: Any) -> None
         explained = []
         for request in requests:
             vm = find_vm(opened, request.tenant, request.name)[0] if is_named_alone else None
-            explained.append(explain_vm(opened, vm.request if vm else request, vm=vm, refresh=refresh))
+            explained.append(explain_vm(opened, vm.request if vm else request, vm=vm, refresh=refresh, predict=predict))
     if as_json:
         print_json([{"fits": one.placement is not None and one.quota is None, **_plain(one)} for one in explained])
     else:
@@ -85,6 +89,7 @@ def _show(explained: Any, *, shows_all: bool) -> None:
 
         for victim in explained.eviction.victims:
             print_line(f"preempt {describe_victim(victim)}, with `create-vm --preempt`")
+    show_measured(explained)
     if not shows_all:
         _show_groups(explained.answers)
         return

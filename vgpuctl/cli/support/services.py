@@ -26,6 +26,8 @@ def services(
     known_hosts: Path | None = None,
     connect_timeout_s: float = 10.0,
     command_timeout_s: float = 60.0,
+    history: Path | None = None,
+    prometheus: str | None = None,
 ) -> Services:
     """Open the services that these options describe; use it in a `with` block."""
     return open_services(
@@ -44,6 +46,9 @@ def services(
             ovn_authority=_path("VGPUCTL_OVN_AUTHORITY"),
             authority_folder=_path("VGPUCTL_AUTHORITY_FOLDER"),
             command=_command_name(),
+            history=history or _path("VGPUCTL_HISTORY"),
+            prometheus=prometheus or os.environ.get("VGPUCTL_PROMETHEUS") or None,
+            performance=_path("VGPUCTL_PERFORMANCE"),
             reachable_networks=os.environ.get("VGPUCTL_REACHABLE_NETWORKS", "").replace(",", " ").split(),
         ),
         _tell,

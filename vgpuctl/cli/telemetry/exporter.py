@@ -38,9 +38,9 @@ def command(listen: str, interval_s: float, history: Path | None, once: bool, **
     A scrape contacts no host: it gets the last readings with their age. /metrics has the whole fleet, the store's
     states and the exporter itself; /probe?target=HOST one host; /sd/hosts and /sd/tenants/TENANT are for http_sd.
     """
-    from vgpuctl.cli.support.history_file import history_file
     from vgpuctl.cli.support.listen_address import listen_address
     from vgpuctl.cli.support.services import services
+    from vgpuctl.usecases.support.history import history_path
     from vgpuctl.usecases.telemetry.exporter import Exporter
     from vgpuctl.web.exporter_app import exporter_app
     from vgpuctl.web.server import serving
@@ -48,7 +48,7 @@ def command(listen: str, interval_s: float, history: Path | None, once: bool, **
     address, port = listen_address(listen)
     if once:
         with services(**where) as opened:
-            exporter = Exporter(opened, interval_s=interval_s, history=history_file(history, where["database"]))
+            exporter = Exporter(opened, interval_s=interval_s, history=history_path(history, where["database"]))
             exporter.read_once()
             click.echo(exporter.metrics("")[0], nl=False)
         return
@@ -56,7 +56,7 @@ def command(listen: str, interval_s: float, history: Path | None, once: bool, **
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     with services(**where) as opened:
-        exporter = Exporter(opened, interval_s=interval_s, history=history_file(history, where["database"]))
+        exporter = Exporter(opened, interval_s=interval_s, history=history_path(history, where["database"]))
         with exporter.running(), serving(exporter_app(exporter), address, port) as taken:
             say(f"serving on http://{listen.rpartition(':')[0]}:{taken}/metrics")
             stop.wait()

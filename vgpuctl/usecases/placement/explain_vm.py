@@ -16,9 +16,10 @@ from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_memory import with_promised
 from vgpuctl.scheduler.place import refuse_unknown
+from vgpuctl.scheduler.predict import GpuPrediction, predict_candidates
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
 from vgpuctl.scheduler.relieve import relieve
-from vgpuctl.scheduler.scorer import view_of
+from vgpuctl.scheduler.scorer import FleetView
 from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.scheduler.what_if import FittingChange, changes_that_admit
 from vgpuctl.sharing.codes import Code
@@ -26,7 +27,9 @@ from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_early
 from vgpuctl.usecases.placement.reservations import bookings_of, promises_to_others
 from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host
+from vgpuctl.usecases.support.measured_view import GpuLoad, last_view, read_measurements, workloads_of
 from vgpuctl.usecases.support.observations import readings_in_words
+from vgpuctl.usecases.support.performance import read_model
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
@@ -49,7 +52,9 @@ class ExplainedVm:
 
     quota: why the tenant's quota refuses it. changes: each alone would admit it. failures: hosts that did not answer.
     eviction: VMs that `create-vm --preempt` would preempt, and where it would go then. seen: by host, its last answer
-    in words, with its age.
+    in words, with its age. loads: of GPUs, where the policy looks at them; loads_problem: why none of the last hour.
+    predictions: throughput on each GPU that takes it, where that was asked; model_at: when the model was fitted,
+    seconds since the epoch; model_problem: why the policy has none.
     """
 
     request: VmRequest
@@ -63,13 +68,23 @@ class ExplainedVm:
     failures: tuple[tuple[str, VgpuctlError], ...]
     eviction: Eviction | None = None
     seen: Mapping[str, str] = field(default_factory=dict)
+    loads: tuple[GpuLoad, ...] = ()
+    loads_problem: str | None = None
+    predictions: tuple[GpuPrediction, ...] = ()
+    model_at: float | None = None
+    model_problem: str | None = None
 
 
-def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, refresh: bool = False) -> ExplainedVm:
+def explain_vm(
+    services: Services, request: VmRequest, *, vm: Vm | None = None, refresh: bool = False, predict: bool = False
+) -> ExplainedVm:
     """Answer for a request, or for a VM of the store as a new one. Writes only the cache of facts.
 
-    Raises NotFound for the tenant, InventoryError without any host, UsageError for an unknown type.
+    predict: also tell its throughput on each GPU.
+    Raises NotFound for the tenant, and for the model of throughput when it was asked, InventoryError without any host,
+    UsageError for an unknown type.
     """
+    model = read_model(services.performance()) if predict else None
     with services.store.reading() as session:
         session.tenant(request.tenant)
         closed = closed_hosts(request.tenant, session.pools())
@@ -77,10 +92,11 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
     refuse_unknown_host(services, request.host, names)
     seen = survey(services, names, refresh=refresh)
     refuse_unknown(request, seen.capacities)
+    measured = read_measurements(services, request, seen.capacities)
     with services.store.reading() as session:
         leases = session.leases()
         vms = session.vms()
-        view = view_of(request, seen.capacities, session.last_placed_host())
+        view = last_view(session, measured, request, seen.capacities)
         now = session.now()
         ages = readings_in_words(session, [one.name for one in seen.capacities])
         promises = promises_to_others(session, now, vm)
@@ -113,6 +129,13 @@ def explain_vm(services: Services, request: VmRequest, *, vm: Vm | None = None, 
         failures=seen.failures,
         eviction=find_eviction(services, [request], capacities) if placement is None and vm is None else None,
         seen=ages,
+        loads=tuple(measured.loads_of(view)),
+        loads_problem=measured.loads_problem,
+        predictions=()
+        if model is None
+        else tuple(predict_candidates(request, capacities, taken, FleetView(model=model, workloads=workloads_of(vms)))),
+        model_at=None if model is None else model.made_at,
+        model_problem=measured.model_problem,
     )
 
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from vgpuctl.telemetry.history import Sample, Subject
 
 
+_ENDING = ".history"
+
+
 class Past(Protocol):
     """A source of past readings: `History` and `PrometheusServer`."""
 
@@ -36,6 +39,26 @@ class OpenedPast:
 
     past: Past | None
     problem: str | None = None
+
+
+def history_path(named: Path | None, database: str | None) -> Path:
+    """The file of the history: the named one, else beside the store.
+
+    database: the store's URL, None for the default one. Raises UsageError for a URL that cannot be read.
+    """
+    return named.absolute() if named is not None else beside_store(database, _ENDING)
+
+
+def beside_store(database: str | None, ending: str) -> Path:
+    """The file of this ending beside the store's file; in the user's data folder for a store that is no file.
+
+    Raises UsageError for a URL that cannot be read.
+    """
+    from vgpuctl.store.address import SqliteAddress, default_path, default_url, parse_url
+
+    address = parse_url(database or default_url())
+    store = address.path if isinstance(address, SqliteAddress) else default_path()
+    return store.absolute().with_name(f"{store.name}{ending}")
 
 
 @contextlib.contextmanager

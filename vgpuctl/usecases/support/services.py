@@ -7,6 +7,7 @@ The concrete classes are named in vgpuctl.wiring; here stands only how they are 
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpuctl.errors import InventoryError, UsageError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from vgpuctl.ovn.northbound import Northbound
     from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
+    from vgpuctl.usecases.support.history import PastSource
 
 
 class HostSession:
@@ -105,7 +107,7 @@ class Services:
     """Everything a use case may need. `say` tells the user of progress.
 
     reachable_networks: internal networks that guests of NAT networks may reach. inventory_mark: differs when the files
-    of the inventory do.
+    of the inventory do. past: where past readings are. performance: the file of the fitted model of throughput.
     """
 
     def __init__(
@@ -122,6 +124,8 @@ class Services:
         say: Callable[[str], None],
         reachable_networks: tuple[str, ...] = (),
         inventory_mark: Callable[[], object] = lambda: None,
+        past: Callable[[], "PastSource | None"] = lambda: None,
+        performance: Callable[[], Path] = lambda: Path("performance"),
     ) -> None:
         self._load_inventory = load_inventory
         self._open_store = open_store
@@ -133,6 +137,8 @@ class Services:
         self.forks = forks
         self.say = say
         self.reachable_networks = reachable_networks
+        self.past = past
+        self.performance = performance
         self.has_warned_of_store = False
         """True while the user knows that readings are not kept (vgpuctl.usecases.support.readings)."""
         self._inventory_mark = inventory_mark

@@ -10,7 +10,6 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.gang import as_one
 from vgpuctl.scheduler.kept_fleet import KeptFleet
 from vgpuctl.scheduler.place import place_all
-from vgpuctl.scheduler.scorer import view_of
 from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.reservations import (
@@ -21,6 +20,7 @@ from vgpuctl.usecases.placement.reservations import (
 )
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
 from vgpuctl.usecases.support.failed_hosts import FailedHosts
+from vgpuctl.usecases.support.measured_view import last_view, read_measurements
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.survey import survey
 
@@ -102,8 +102,11 @@ class PlaceSearch:
 
     def _place(self) -> list[Placement]:
         together = as_one(self._requests)
+        measured = read_measurements(self._services, together, self._capacities)
+        if measured.model_problem is not None:
+            self._services.say(f"warning: {measured.model_problem}")
         with self._services.store.reading() as session:
-            view = view_of(together, self._capacities, session.last_placed_host())
+            view = last_view(session, measured, together, self._capacities)
             leases = with_promises(session, session.leases(), together)
         if self._reservation is not None:
             return [placement_of(self._reservation, together, self._capacities, leases)]

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fit-performance: fit the model of throughput of VMs that share GPUs."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import plain, print_json, print_line, print_table, say
+
+
+@click.command("fit-performance")
+@click.option(
+    "--table",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Fit from your own measurements (CSV or YAML, docs/placement.md) instead of the history.",
+)
+@click.option(
+    "--since", default="48h", show_default=True, metavar="DURATION", help="Use readings of this time before now."
+)
+@options.history
+@options.prometheus
+@options.database
+@options.dry_run
+@options.as_json
+def command(table: Path | None, since: str, dry_run: bool, as_json: bool, **where: Any) -> None:
+    """Fit how much throughput VMs lose beside neighbours, by workload class, and keep the model beside the store.
+
+    `explain-vm --predict` and the policy `predicted` use it. COST is in slowdown: 1 means that one such neighbour
+    doubles the time that the work takes. With --dry-run nothing is kept.
+    """
+    from vgpuctl.cli.support.services import services
+    from vgpuctl.model.times import parse_duration
+    from vgpuctl.usecases.telemetry.fit_performance import fit_performance
+
+    since_s = parse_duration(since, what="--since")
+    with services(**where) as opened:
+        found = fit_performance(opened, table=table, since_s=since_s, dry_run=dry_run)
+    if as_json:
+        print_json(
+            {
+                "path": str(found.path),
+                "written": found.written,
+                "source": found.model.source,
+                "made_at": found.model.made_at,
+                "measurements": found.measurements,
+                "costs": plain(found.costs),
+            }
+        )
+        return
+    print_line(f"{found.measurements} measurements from {found.model.source}")
+    print_table(
+        ["SHARING", "WORKLOAD", "BESIDE", "COST", "90 % BETWEEN", "MEASURED", "VMS", "USED"],
+        [
+            (
+                *(one.isolation, one.workload, one.neighbour, f"{one.cost:.2f}", f"{one.low:.2f} and {one.high:.2f}"),
+                *(one.measurements, one.vms, "yes" if one.is_used else "too little"),
+            )
+            for one in found.costs
+        ],
+        empty="no VM was measured beside a neighbour",
+    )
+    say(f"kept in {found.path}" if found.written else f"not kept in {found.path}, because of --dry-run")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measurements of throughput from the kept history: what each vGPU used while its neighbours stayed the same.
+
+The host sees no work done, only the GPU time that a vGPU used. It stands for work: throughput is the time used beside
+neighbours against the time that the same VM used alone. A VM that never was alone is held against others of its class.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from vgpuctl.scheduler.performance.measurement import Measurement
+
+MINUTE_S = 60
+FEWEST_MINUTES, MOST_MINUTES = 10, 60
+"""An episode is at least ten minutes, and a longer one is cut into hours."""
+
+LEAST_USE = 0.02
+"""A VM that uses less alone does nothing that neighbours could slow down."""
+
+MOST_THROUGHPUT = 2.0
+"""Beyond this the VM's own demand has changed, and the episode says nothing about its neighbours."""
+
+FEWEST_ALONE = 3
+"""VMs of a class that must have been alone, to stand for one that was not."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """What one vGPU used. place: host and GPU. use: part of the GPU's time by minute, seconds since the epoch.
+
+    workload: None for a VM that is gone, whose class nobody knows; it only counts as a neighbour.
+    """
+
+    vm: str
+    place: tuple[str, str]
+    isolation: str
+    workload: str | None
+    profile: str
+    use: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class _Episode:
+    track: Track
+    neighbours: tuple[str, ...]
+    use: float
+
+
+def measure(tracks: Iterable[Track], *, unknown: str) -> list[Measurement]:
+    """Cut tracks into episodes and compare them with the VM alone. unknown: the class of VMs that are gone."""
+    by_place: defaultdict[tuple[str, str], list[Track]] = defaultdict(list)
+    for track in tracks:
+        by_place[track.place].append(track)
+    episodes = [one for place in sorted(by_place) for one in _episodes_at(by_place[place], unknown)]
+    alone: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+    for one in episodes:
+        if not one.neighbours:
+            alone[one.track.vm, one.track.isolation, one.track.profile].append(one.use)
+    of_vm = {key: fmean(uses) for key, uses in alone.items()}
+    of_class = _of_classes(episodes, of_vm)
+    found = []
+    for one in episodes:
+        track = one.track
+        usual = of_vm.get((track.vm, track.isolation, track.profile))
+        if usual is None:
+            usual = of_class.get((track.isolation, track.workload or "", track.profile))
+        if usual is None or usual < LEAST_USE or track.workload is None:
+            continue
+        throughput = one.use / usual
+        if 0 < throughput <= MOST_THROUGHPUT:
+            found.append(
+                Measurement(track.vm, track.isolation, track.workload, track.profile, one.neighbours, throughput)
+            )
+    return found
+
+
+def _of_classes(
+    episodes: Sequence[_Episode], of_vm: Mapping[tuple[str, ...], float]
+) -> dict[tuple[str, str, str], float]:
+    """The mean use alone by isolation, class and profile, of those with enough VMs."""
+    classes: defaultdict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
+    for one in episodes:
+        track = one.track
+        usual = of_vm.get((track.vm, track.isolation, track.profile))
+        if usual is not None and track.workload is not None:
+            classes[track.isolation, track.workload, track.profile][track.vm] = usual
+    return {key: fmean(uses.values()) for key, uses in classes.items() if len(uses) >= FEWEST_ALONE}
+
+
+def _episodes_at(tracks: Sequence[Track], unknown: str) -> list[_Episode]:
+    """The episodes of one GPU: its vGPUs by minute, cut where any of them comes or goes."""
+    by_minute: defaultdict[int, list[int]] = defaultdict(list)
+    for number, track in enumerate(tracks):
+        for minute in track.use:
+            by_minute[minute].append(number)
+    minutes = sorted(by_minute)
+    starts = {
+        now for before, now in pairwise(minutes) if now - before > 2 * MINUTE_S or by_minute[now] != by_minute[before]
+    }
+    runs: list[list[int]] = []
+    for minute in minutes:
+        if not runs or minute in starts or len(runs[-1]) == MOST_MINUTES:
+            runs.append([])
+        runs[-1].append(minute)
+    found = []
+    for run in runs:
+        company = by_minute[run[0]]
+        # The minute in which a VM came or went belongs to both companies.
+        whole = [minute for minute in run[1:-1] if minute not in starts]
+        if len(whole) < FEWEST_MINUTES - 2:
+            continue
+        for number in company:
+            others = Counter(tracks[other].workload or unknown for other in company if other != number)
+            use = fmean(max(0.0, tracks[number].use[minute]) for minute in whole)
+            found.append(_Episode(tracks[number], tuple(sorted(others.elements())), use))
+    return found

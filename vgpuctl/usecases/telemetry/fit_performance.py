@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fit-performance: fits the model of throughput from the kept history or a table, and keeps it beside the store."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.measures import VGPU
+from vgpuctl.errors import NotFound
+from vgpuctl.model.vm import Vm
+from vgpuctl.scheduler.performance.episodes import Track, measure
+from vgpuctl.scheduler.performance.fit import fit
+from vgpuctl.scheduler.performance.measurement import UNLABELLED, Measurement
+from vgpuctl.scheduler.performance.model import FEWEST_MEASUREMENTS, FEWEST_VMS, ClassModel, PerformanceModel
+from vgpuctl.scheduler.scorer import BEST_EFFORT, MIG
+from vgpuctl.specs.performance_table import read_performance_table
+from vgpuctl.usecases.support.history import open_past
+from vgpuctl.usecases.support.performance import write_model
+from vgpuctl.usecases.support.services import Services
+
+if TYPE_CHECKING:
+    from vgpuctl.telemetry.history import Sample, Subject
+
+_WIDTH = 1.645
+"""Standard deviations of a 90 % interval."""
+
+
+@dataclass(frozen=True)
+class FittedCost:
+    """The cost of one class of neighbours for one class of VMs, in slowdown; 90 % are between low and high.
+
+    is_used: True if there is enough to predict with.
+    """
+
+    isolation: str
+    workload: str
+    neighbour: str
+    cost: float
+    low: float
+    high: float
+    measurements: int
+    vms: int
+    is_used: bool
+
+
+@dataclass(frozen=True)
+class FittedPerformance:
+    """costs: by isolation, class and neighbour. path: of the model's file; written: False for a dry run."""
+
+    model: PerformanceModel
+    costs: tuple[FittedCost, ...]
+    measurements: int
+    path: Path
+    written: bool
+
+
+def fit_performance(
+    services: Services, *, table: Path | None, since_s: float, dry_run: bool = False
+) -> FittedPerformance:
+    """Fit from a table, or from the last `since_s` seconds of the history.
+
+    Raises NotFound where nothing was measured, UsageError for a bad table, StoreUnusable, PrometheusUnusable.
+    """
+    now = services.store.now()
+    if table is not None:
+        found, source = read_performance_table(table), f"table {table.name}"
+    else:
+        found, source = _measured(services, now, since_s), "history"
+    if not found:
+        raise NotFound(
+            "nothing measured that a model could be fitted from",
+            hint="VMs must share a GPU for ten minutes and be alone on it for ten minutes, while `vgpuctl exporter`"
+            " runs; or give measurements of your own with --table",
+        )
+    model = fit(found, made_at=now, source=source)
+    path = services.performance()
+    if not dry_run:
+        write_model(path, model)
+    costs = tuple(cost for one in model.classes for cost in _costs(one))
+    return FittedPerformance(model, costs, len(found), path, not dry_run)
+
+
+def _measured(services: Services, now: float, since_s: float) -> list[Measurement]:
+    with services.store.reading() as session:
+        vms = session.vms()
+        facts = {name: known.facts for name, known in session.all_facts().items()}
+    with open_past(services.past()) as opened:
+        if opened.past is None:
+            raise NotFound(opened.problem or "there is no history of readings", hint="run `vgpuctl exporter`")
+        used = opened.past.series(VGPU, "utilization_ratio", since=now - since_s, until=now)
+    return measure(tracks_of(used, vms, facts), unknown=UNLABELLED)
+
+
+def tracks_of(
+    used: "Mapping[Subject, Sequence[Sample]]", vms: Sequence[Vm], facts: Mapping[str, HostFacts]
+) -> list[Track]:
+    """The tracks of the vGPUs. facts: by host, whose schedulers count as they are now."""
+    workloads = {(vm.request.tenant, vm.request.name): vm.request.workload or UNLABELLED for vm in vms}
+    schedulers = {
+        (name, gpu.address): gpu.scheduler.policy
+        for name, one in facts.items()
+        for gpu in one.gpus
+        if gpu.scheduler is not None
+    }
+    return [
+        Track(
+            vm=f"{subject.tenant}.{subject.vm}" if subject.vm else subject.object,
+            place=(subject.host, subject.gpu),
+            isolation=MIG
+            if catalog.is_mig_backed(subject.profile)
+            else schedulers.get((subject.host, subject.gpu), BEST_EFFORT),
+            workload=workloads.get((subject.tenant, subject.vm)),
+            profile=subject.profile,
+            use={int(one.at): one.mean for one in samples},
+        )
+        for subject, samples in used.items()
+    ]
+
+
+def _costs(one: ClassModel) -> list[FittedCost]:
+    is_used = one.measurements >= FEWEST_MEASUREMENTS and one.vms >= FEWEST_VMS
+    found = []
+    for neighbour, count in one.pairs.items():
+        mean, deviation = one.cost_of(neighbour)
+        low, high = mean - _WIDTH * deviation, mean + _WIDTH * deviation
+        found.append(FittedCost(one.isolation, one.workload, neighbour, mean, low, high, count, one.vms, is_used))
+    return found

@@ -37,12 +37,15 @@ class Host(KernelFiles, DiskFiles):
     """One machine under `root`, which may be a test's folder.
 
     versions: of programs, by path, as asked once. stopping: set from outside to end every wait early.
+    hanging: threads of calls of a driver that have not returned, by what they ask.
     """
 
     def __init__(self, root: str = "/") -> None:
         super().__init__(root)
         self.versions: Dict[str, str] = {}
         self.stopping = threading.Event()
+        self.hanging: Dict[str, threading.Thread] = {}
+        self._log: Optional[KernelLog] = None
 
     def run(self, argv: Sequence[str], *, timeout_s: float, changes: bool = False) -> Completed:
         """Run a program to its end; `changes` counts it as a write. At time-out its whole process group is ended.
@@ -119,6 +122,21 @@ class Host(KernelFiles, DiskFiles):
         """Return seconds of a clock that nobody sets, from a start of its own."""
         return time.monotonic()
 
+    def uptime(self) -> float:
+        """Return the seconds since the boot, by the clock of the kernel's log."""
+        return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of this process and of the programs that it ran to their end."""
+        import resource
+
+        used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+        return sum(one.ru_utime + one.ru_stime for one in used)
+
+    def clock_ticks(self) -> int:
+        """Return how many ticks of /proc/stat are a second."""
+        return os.sysconf("SC_CLK_TCK")
+
     def wait(self, seconds: float) -> None:
         """Let time pass. Raises Problem `interrupted` as soon as the other side is gone."""
         if self.stopping.wait(seconds):
@@ -153,6 +171,21 @@ class Host(KernelFiles, DiskFiles):
         """Mark the kernel's log now, to read later what it said since."""
         return KernelLog(self.path("/dev/kmsg"))
 
+    def finish_log(self) -> None:
+        """Let the kernel's log have everything until now; a simulated machine answers here."""
+
+    def numbered_log(self, *, after: int) -> KernelLog:
+        """Return the kernel's log with every message after a number that it still has; it may begin earlier.
+
+        This process keeps it open, so a later call goes on where the one before ended.
+        """
+        self.finish_log()
+        if self._log is None or not self._log.is_open or self._log.last > after:
+            if self._log is not None:
+                self._log.close()
+            self._log = KernelLog(self.path("/dev/kmsg"), whole=True)
+        return self._log
+
     def whole_kernel_log(self) -> Tuple[str, ...]:
         """Return what the kernel said since the boot, as far back as its buffer goes; nothing where it is hidden."""
         with KernelLog(self.path("/dev/kmsg"), whole=True) as log:
@@ -160,5 +193,6 @@ class Host(KernelFiles, DiskFiles):
 
     def kernel_records(self) -> Optional[Tuple[Tuple[float, str], ...]]:
         """Return the same with each message's time in seconds since the boot; None where it is hidden."""
+        self.finish_log()
         with KernelLog(self.path("/dev/kmsg"), whole=True) as log:
             return log.records() if log.is_open else None

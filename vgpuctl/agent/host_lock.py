@@ -29,7 +29,7 @@ def hold(folder: str, timeout_s: float, *, wait: Callable[[float], None], is_roo
     Raises Problem: `host-locked` with the holder's pid, `lock-refused` where the agent may not have it.
     """
     try:
-        descriptor = _open(folder, os.path.basename(LOCK))
+        descriptor = open_in(folder, os.path.basename(LOCK))
     except OSError as error:
         raise _refused(error, is_root=is_root) from error
     try:
@@ -43,8 +43,8 @@ def hold(folder: str, timeout_s: float, *, wait: Callable[[float], None], is_roo
         os.close(descriptor)
 
 
-def _open(folder: str, name: str) -> int:
-    """Open the lock in our folder, both made if missing. Raises OSError: EPERM for a folder or file of another user."""
+def open_in(folder: str, name: str) -> int:
+    """Open a lock in our folder, both made if missing. Raises OSError: EPERM for a folder or file of another user."""
     try:
         os.makedirs(folder, mode=0o755)
     except FileExistsError:

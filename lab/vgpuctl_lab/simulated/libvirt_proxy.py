@@ -269,7 +269,7 @@ class LibvirtProxy:
         """Start a domain once the machine agrees; if libvirt refuses, the machine rolls back."""
         if vm_uuid not in self._machine.state().domains:
             try:
-                domains.start(self._machine, vm_uuid, name, devices_of(xml), pages_of(xml), nodes_kib_of(xml))
+                domains.start(self._machine, vm_uuid, name, devices_of(xml), pages_of(xml), nodes_kib_of(xml), xml=xml)
             except StartRefused as refused:
                 return packet.error(f"internal error: qemu unexpectedly closed the monitor: {refused}")
         answer = await self._ask(Packet(packet.program, packet.procedure, Kind.CALL, 0, 0, body))

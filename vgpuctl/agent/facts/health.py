@@ -10,12 +10,9 @@ from vgpuctl.agent.nvml import Nvml, normalise_bus_id, text
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.health import Bar, EccErrors, GpuHealth, HostHealth, RemappedRows, RetiredPages, Xid
 from vgpuctl.agent.wire.values import replace
+from vgpuctl.agent.wire.xid_classes import XID
 
 T = TypeVar("T")
-# `NVRM: Xid (PCI:0000:c1:00): 79, pid=…` (telemetry reference 8); newer drivers add the function to the bus id.
-_XID = re.compile(
-    r"NVRM: Xid \(PCI:([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?\): (\d{1,9})(?:, (.*))?"
-)
 _XIDS_AT_MOST = 64
 _TEXT_AT_MOST = 200
 _CONFIG_HEADER_BYTES = 64
@@ -128,7 +125,7 @@ def _read_xids(host: Host, unread: List[str]) -> Tuple[float, Dict[str, Tuple[Xi
         return 0.0, {}
     found: Dict[str, List[Xid]] = {}
     for at_s, line in records:
-        match = _XID.search(line)
+        match = XID.search(line)
         if match is not None:
             bus = normalise_bus_id(f"{match[1]}.0").rpartition(".")[0]
             found.setdefault(bus, []).append(Xid(int(match[2]), at_s, (match[3] or "")[:_TEXT_AT_MOST]))

@@ -6,6 +6,7 @@ from typing import Any, Optional
 from vgpuctl.agent.nvml import Nvml
 from vgpuctl.agent.readings import nvlink, scheduler
 from vgpuctl.agent.readings.fields import read_field
+from vgpuctl.agent.readings.instances import Instances
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.wire.measures import GPU
 
@@ -36,13 +37,17 @@ RECOVERY_ACTIONS = (
     "system-reboot",
 )
 UNKNOWN = "unknown"
+# Sources of a utilization: rates of NVML, GPM, or none.
+UTIL, GPM, NO_TELEMETRY = SUPPORT = ("util", "gpm", "none")
+# NVML's header: the utilization reads high while the memory is cleared.
+SCRUBBING_S = 60.0
 _UTILIZATIONS = "utilization_ratio memory_activity_ratio"
 
 
-def read(nvml: Nvml, device: Any, *, scrubbing: Optional[str] = None) -> Recorder:
-    """Return everything that NVML tells of a GPU. scrubbing: why its utilization means nothing yet."""
+def read(nvml: Nvml, device: Any, *, loaded_since_s: Optional[float] = None) -> Recorder:
+    """Return everything that NVML tells of a GPU. loaded_since_s: seconds since the driver's start, if known."""
     found = Recorder(GPU, nvml.library)
-    _read_engines(found, nvml.library, device, scrubbing)
+    _read_engines(found, nvml.library, device, _scrubbing(nvml, device, loaded_since_s))
     _read_power(found, nvml.library, device)
     _read_temperatures(found, nvml.library, device)
     _read_clocks(found, nvml.library, device)
@@ -50,6 +55,30 @@ def read(nvml: Nvml, device: Any, *, scrubbing: Optional[str] = None) -> Recorde
     nvlink.read(found, nvml.library, device)
     scheduler.read(found, nvml.library, device)
     return found
+
+
+def complete(found: Recorder, instances: Instances) -> None:
+    """Record what the GPU instances add: in MIG mode the utilization of the GPU is that of its parts."""
+    used = instances.utilization()
+    if used is not None:
+        found.replace_missing("utilization_ratio", used)
+    measured = found.measured()
+    if used is not None:
+        support = GPM
+    else:
+        is_told = measured.get("utilization_ratio") is not None or not instances.is_on
+        support = UTIL if is_told else NO_TELEMETRY
+    found.add_states("telemetry_support", SUPPORT, support)
+
+
+def _scrubbing(nvml: Nvml, device: Any, loaded_since_s: Optional[float]) -> Optional[str]:
+    """Return why the utilization means nothing yet: a driver with ECC clears the memory first (reference 2.4)."""
+    if loaded_since_s is None or not 0 <= loaded_since_s < SCRUBBING_S:
+        return None
+    modes = nvml.if_possible(lambda: nvml.library.nvmlDeviceGetEccMode(device))
+    if not modes or not modes[0]:
+        return None
+    return f"the driver was loaded {loaded_since_s:.0f} s ago and is clearing the memory, because ECC is on"
 
 
 def _read_engines(found: Recorder, library: Any, device: Any, scrubbing: Optional[str]) -> None:

@@ -1,67 +1,104 @@
 # SPDX-License-Identifier: Apache-2.0
 """All readings of a host by one question."""
 
-from contextlib import nullcontext
-from typing import List
+from typing import List, Optional
 
 from vgpuctl.agent.facts import nvidia, pci
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.nvml import Nvml, normalise_bus_id, text
-from vgpuctl.agent.readings import gpu, shares, vgpu
+from vgpuctl.agent.readings import domains, machine, vms, xids
+from vgpuctl.agent.readings.cards import Cards, record_xids
+from vgpuctl.agent.readings.gpu import NO_TELEMETRY, SUPPORT
+from vgpuctl.agent.readings.recorder import Recorder
+from vgpuctl.agent.readings.xids import XidCounts
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.readings import GpuReadings, HostReadings, VgpuReadings
+from vgpuctl.agent.wire.measures import GPU, MEASURES
+from vgpuctl.agent.wire.readings import GpuReadings, HostReadings
+
+VFIO = "vfio-pci"
+_KEPT = " ".join(one.name for one in MEASURES if one.of == GPU and one.is_kept)
 
 
 def read(host: Host) -> HostReadings:
     """Read everything that can be measured. What cannot be read is a sentence in `unread` or a missing value."""
+    began_s, cpu_s = host.monotonic(), host.cpu_seconds()
     unread: List[str] = []
-    gpus: List[GpuReadings] = []
-    vgpus: List[VgpuReadings] = []
-    nvml, problem = Nvml.open(host)
-    with nvml if nvml is not None else nullcontext():
-        if nvml is None:
-            unread.append(problem or "NVML cannot be used")
-        else:
-            _read_by_nvml(nvml, gpus, vgpus, unread)
-    shown = {one.address for one in gpus}
+    boot_id = host.read("/proc/sys/kernel/random/boot_id").strip()
+    counts = _count_xids(host, boot_id, unread)
+    running = domains.read(host, unread)
+    functions = _find_gpus(host, unread)
+    cards = Cards(host, unread)
+    # NVML's start would load a driver that nobody uses.
+    if any(function.driver == nvidia.DRIVER for function in functions):
+        cards.read(counts, _loaded_since(host, counts), running)
+    gpus = [gpu for card in cards.found for gpu in card.gpus]
+    shown = {gpu.address for gpu in gpus}
+    gpus += [_read_other(one, counts, unread) for one in functions if one.address not in shown]
+    read_at = host.now()
+    measured_vms = vms.read(host, running, unread)
+    now_s = host.monotonic()
+    costs = machine.read(host, took_s=now_s - began_s, cpu_s=host.cpu_seconds() - cpu_s)
+    return HostReadings(
+        boot_id=boot_id,
+        read_at=read_at,
+        monotonic_s=now_s,
+        gpus=tuple(sorted(gpus, key=lambda one: one.address)),
+        instances=tuple(one for card in cards.found for one in card.parts),
+        vgpus=tuple(one for card in cards.found for one in card.vgpus),
+        vms=tuple(measured_vms),
+        measured=costs.measured(),
+        unread=tuple(unread),
+    )
+
+
+def _count_xids(host: Host, boot_id: str, unread: List[str]) -> Optional[XidCounts]:
+    try:
+        counts = xids.count(host, boot_id)
+    except Problem as problem:
+        unread.append(f"Xids are not counted: {problem.message}")
+        return None
+    if counts.lost:
+        unread.append(
+            f"{counts.lost} messages of the kernel's log were overwritten before anybody read them; "
+            "they may have been Xids"
+        )
+    return counts
+
+
+def _loaded_since(host: Host, counts: Optional[XidCounts]) -> Optional[float]:
+    """Return how long ago NVIDIA's driver was loaded, as far as the kernel's log tells it."""
+    if counts is None or counts.driver_loaded_at_s is None:
+        return None
+    return host.uptime() - counts.driver_loaded_at_s
+
+
+def _find_gpus(host: Host, unread: List[str]) -> List[pci.Function]:
+    found = []
     for address in pci.read_addresses(host):
         try:
             function = pci.read_gpu(host, address)
         except Problem as refusal:
             unread.append(refusal.message)
             continue
-        if function is not None and address not in shown:
-            if function.driver == nvidia.DRIVER:
-                unread.append(f"{address}: NVML does not show it")
-            gpus.append(GpuReadings(address, None, None, function.driver))
-    return HostReadings(
-        boot_id=host.read("/proc/sys/kernel/random/boot_id").strip(),
-        read_at=host.now(),
-        monotonic_s=host.monotonic(),
-        gpus=tuple(sorted(gpus, key=lambda one: one.address)),
-        vgpus=tuple(vgpus),
-        unread=tuple(unread),
-    )
+        if function is not None:
+            found.append(function)
+    return found
 
 
-def _read_by_nvml(nvml: Nvml, gpus: List[GpuReadings], vgpus: List[VgpuReadings], unread: List[str]) -> None:
-    library = nvml.library
-    for index in range(nvml.if_possible(library.nvmlDeviceGetCount) or 0):
-        try:
-            device = library.nvmlDeviceGetHandleByIndex(index)
-            address = normalise_bus_id(text(library.nvmlDeviceGetPciInfo(device).busId) or "")
-            measured = gpu.read(nvml, device).measured()
-            gpus.append(
-                GpuReadings(
-                    address=address,
-                    uuid=text(nvml.if_possible(lambda: library.nvmlDeviceGetUUID(device))),  # noqa: B023 - called at once
-                    model=text(nvml.if_possible(lambda: library.nvmlDeviceGetName(device))),  # noqa: B023
-                    driver=nvidia.DRIVER,
-                    measured=measured,
-                )
-            )
-            running = vgpu.read(nvml, device, address, unread)
-            policy = measured.label("scheduler_policy")
-            vgpus += shares.complete(address, running, policy=policy, slices={}, all_slices=0, devices={})
-        except library.NVMLError as error:
-            unread.append(f"NVML: GPU {index} does not answer: {error}")
+def _read_other(function: pci.Function, counts: Optional[XidCounts], unread: List[str]) -> GpuReadings:
+    """Return a GPU that only sysfs shows, with the reason why nothing is measured of it."""
+    recorder = Recorder(GPU)
+    if function.driver == nvidia.DRIVER:
+        unread.append(f"{function.address}: NVML does not show it")
+        recorder.unread(_KEPT, "NVML does not show the GPU")
+    else:
+        recorder.add_states("telemetry_support", SUPPORT, NO_TELEMETRY)
+        recorder.lacks(_KEPT, _why_invisible(function.driver))
+    if counts is not None and counts.of(function.address):
+        record_xids(recorder, function.address, counts)
+    return GpuReadings(function.address, None, None, function.driver, recorder.measured())
+
+
+def _why_invisible(driver: Optional[str]) -> str:
+    if driver == VFIO:
+        return "the GPU is passed through: only the driver in its guest measures it"
+    return f"the driver {driver} tells no readings that vgpuctl knows" if driver else "the GPU has no driver"

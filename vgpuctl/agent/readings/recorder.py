@@ -37,6 +37,11 @@ class Recorder:
         """Record that measures were not told this time. names: parted by blanks."""
         self._miss(names, NOT_READABLE, reason)
 
+    def replace_missing(self, name: str, value: float) -> None:
+        """Record a value that another source told, in place of the reason why there was none."""
+        self._missing = [one for one in self._missing if one[0] != name]
+        self.add(name, value)
+
     def ask(self, names: str, read: Callable[[], Optional[float]], *, per: float = 1.0) -> Optional[float]:
         """Ask for one measure and record value / per, or why there is none. Returns what was recorded.
 

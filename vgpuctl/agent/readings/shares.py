@@ -3,8 +3,10 @@
 
 from typing import Dict, List, Mapping, Optional, Sequence
 
+from vgpuctl.agent.readings.gpu import GPM, NO_TELEMETRY, SUPPORT
+from vgpuctl.agent.readings.instances import Instances
 from vgpuctl.agent.readings.promise import instance_ratio, promised_ratio, share_utilization, steal_ratios
-from vgpuctl.agent.readings.vgpu import RunningVgpu
+from vgpuctl.agent.readings.vgpu import ENGINES, RunningVgpu
 from vgpuctl.agent.wire.readings import VgpuReadings
 
 _COMPUTED = "promised_ratio share_utilization_ratio steal_ratio"
@@ -15,21 +17,25 @@ def complete(
     vgpus: Sequence[RunningVgpu],
     *,
     policy: Optional[str],
-    slices: Mapping[int, int],
-    all_slices: int,
-    devices: Mapping[int, Optional[str]],
+    instances: Instances,
+    devices: Mapping[int, str],
 ) -> List[VgpuReadings]:
     """Return the readings of all running vGPUs of one GPU.
 
-    policy: of the scheduler. slices: compute slices by GPU instance. all_slices: of the GPU. devices: by NVML's number.
+    policy: of the scheduler. instances: of the GPU, already read. devices: by NVML's number.
     """
     timed = [one for one in vgpus if one.instance is None]
+    for one in vgpus:
+        if one.instance is not None:
+            _record_instance(one, instances)
     promises: Dict[int, Optional[float]] = {}
     for one in vgpus:
         if one.instance is None:
             promises[one.number] = promised_ratio(policy, max_instances=one.max_instances, running=len(timed))
         else:
-            promises[one.number] = instance_ratio(slices.get(one.instance, 0), all_slices, one.per_instance or 0)
+            promises[one.number] = instance_ratio(
+                instances.slices.get(one.instance, 0), instances.all_slices, one.per_instance or 0
+            )
     used = {one.number: one.found.measured().get("utilization_ratio") for one in vgpus}
     steals = dict(
         zip((one.number for one in timed), steal_ratios([(used[one.number], promises[one.number]) for one in timed]))
@@ -62,3 +68,22 @@ def complete(
         )
         for one in vgpus
     ]
+
+
+def _record_instance(vgpu: RunningVgpu, instances: Instances) -> None:
+    """Record the utilization of a MIG-backed vGPU: GPM has it only of one that has the whole GPU instance."""
+    assert vgpu.instance is not None
+    if vgpu.per_instance != 1:
+        vgpu.found.add_states("telemetry_support", SUPPORT, NO_TELEMETRY)
+        vgpu.found.lacks(ENGINES, "neither NVML nor GPM tells it of a vGPU that shares its GPU instance")
+        return
+    vgpu.found.add_states("telemetry_support", SUPPORT, GPM if instances.has_gpm else NO_TELEMETRY)
+    used = instances.utilizations.get(vgpu.instance)
+    part = instance_ratio(instances.slices.get(vgpu.instance, 0), instances.all_slices)
+    if used is not None and part is not None:
+        vgpu.found.add("utilization_ratio", used * part)
+    elif instances.why_no_gpm is not None:
+        vgpu.found.lacks("utilization_ratio", instances.why_no_gpm)
+    else:
+        vgpu.found.unread("utilization_ratio", "GPM did not tell it of the GPU instance")
+    vgpu.found.lacks(ENGINES, "NVML does not tell it of vGPUs in MIG mode")

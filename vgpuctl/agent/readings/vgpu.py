@@ -6,14 +6,12 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from vgpuctl.agent.nvml import Nvml, text
-from vgpuctl.agent.readings.gpu import PERCENT
+from vgpuctl.agent.readings.gpu import NO_TELEMETRY, PERCENT, SUPPORT, UTIL
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.agent.wire.readings import NOT_MEASURABLE, NOT_READABLE
 from vgpuctl.agent.wire.values import dataclass
 
-UTIL, GPM, NO_TELEMETRY = "util", "gpm", "none"
-SUPPORT = (UTIL, GPM, NO_TELEMETRY)
 # NVML_GRID_LICENSE_STATE_*, by number.
 LICENSE_STATES = (
     "unknown",
@@ -87,9 +85,13 @@ def read(nvml: Nvml, device: Any, address: str, unread: List[str]) -> List[Runni
     found = []
     samples = _read_samples(library, device)
     for handle in handles:
-        one = nvml.if_possible(lambda: _read_one(nvml, device, handle, samples))  # noqa: B023 - called at once
-        if one is not None:
-            found.append(one)
+        try:
+            found.append(_read_one(nvml, device, handle, samples))
+        except library.NVMLError as error:
+            if error.value == library.NVML_ERROR_GPU_IS_LOST:
+                raise
+            if error.value != library.NVML_ERROR_NOT_FOUND:
+                unread.append(f"{address}: NVML does not tell a running vGPU: {error} (NVML {error.value})")
     return found
 
 
@@ -106,13 +108,13 @@ def _read_one(nvml: Nvml, device: Any, handle: Any, samples: Samples) -> Running
         _record_sample(found, number, samples)
     per_instance = None
     if instance is not None:
-        per_instance = nvml.optional(library.nvmlVgpuTypeGetMaxInstancesPerGpuInstance, type_id)
+        per_instance = nvml.if_possible(lambda: library.nvmlVgpuTypeGetMaxInstancesPerGpuInstance(type_id))
     found.ask("framebuffer_size_bytes", lambda: library.nvmlVgpuTypeGetFramebufferSize(type_id))
     found.ask("framebuffer_used_bytes", lambda: library.nvmlVgpuInstanceGetFbUsage(handle))
     _read_encoder(found, library, handle)
     _read_license(found, library, handle)
     _read_guest_driver(found, library, handle)
-    mdev = text(nvml.optional(library.nvmlVgpuInstanceGetMdevUUID, handle))
+    mdev = text(nvml.if_possible(lambda: library.nvmlVgpuInstanceGetMdevUUID(handle)))
     return RunningVgpu(
         number=number,
         type_id=_number_of(type_id),

@@ -6,6 +6,7 @@ between its points, constant before the first and after the last one. REPEAT_S 0
 """
 
 import bisect
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,19 @@ class Curve:
         (left, low), (right, high) = self.points[after - 1], self.points[after]
         return low + (high - low) * (at - left) / (right - left)
 
+    def integral(self, elapsed_s: float) -> float:
+        """The value times seconds since the start: what a counter has counted of it."""
+        if elapsed_s <= 0:
+            return 0.0
+        if self.repeat_s and elapsed_s > self.repeat_s:
+            rounds = int(elapsed_s // self.repeat_s)
+            return rounds * self.integral(self.repeat_s) + self.integral(elapsed_s - rounds * self.repeat_s)
+        once = Curve(self.points)
+        times = [0.0, *(at for at, _ in self.points if 0 < at < elapsed_s), elapsed_s]
+        return sum(
+            (once.value(left) + once.value(right)) / 2 * (right - left) for left, right in itertools.pairwise(times)
+        )
+
 
 @dataclass(frozen=True)
 class Curves:
@@ -43,6 +57,11 @@ class Curves:
         """The value of a measure now, None if no curve plays it."""
         curve = self.curves.get((target, measure))
         return None if curve is None else curve.value(now - self.started_at)
+
+    def integral(self, target: str, measure: str, now: float) -> float | None:
+        """The value of a measure times seconds since the start, None if no curve plays it."""
+        curve = self.curves.get((target, measure))
+        return None if curve is None else curve.integral(now - self.started_at)
 
     def labelled(self, target: str, measure: str, now: float) -> Iterator[tuple[str, float]]:
         """(label, value) of every curve of a measure with a label, as `xid/79`."""

@@ -4,10 +4,12 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 from vgpuctl_lab.simulated.machine.drivers import VFIO, Drivers
 from vgpuctl_lab.simulated.machine.shape import VF_PROFILE
 from vgpuctl_lab.simulated.machine.state import Domain, MachineFolder, State
+from vgpuctl_lab.simulated.machine.virsh import DOMAINS
 
 NO_NODES: Mapping[str, int] = {}
 WEDGED = "vf-wedged"
@@ -35,10 +37,12 @@ def start(
     devices: Sequence[HostDevice],
     pages: tuple[str, int] | None = None,
     nodes_kib: Mapping[str, int] = NO_NODES,
+    xml: str | None = None,
 ) -> None:
     """Let a VM's QEMU open its devices and take its memory. pages: size in KiB and number of huge pages.
 
-    nodes_kib: how much of the memory must be on which NUMA node.
+    nodes_kib: how much of the memory must be on which NUMA node. xml: the domain, of which libvirt keeps a file while
+    it runs; a small one without it.
 
     Raises StartRefused; nothing has changed then.
     """
@@ -53,6 +57,19 @@ def start(
         if pages is not None:
             _take_pages(machine, state, domain, *pages, nodes_kib)
         state.domains[vm_uuid] = domain
+        _keep_file(machine, vm_uuid, domain, xml)
+
+
+def _keep_file(machine: MachineFolder, vm_uuid: str, domain: Domain, xml: str | None) -> None:
+    """Write libvirt's file of a running domain."""
+    if xml is None:
+        name = escape(domain.name)
+        xml = f"<domain type='kvm'><name>{name}</name><uuid>{vm_uuid}</uuid><memory>1048576</memory></domain>"
+    folder = machine.root / DOMAINS
+    folder.mkdir(parents=True, exist_ok=True)
+    body = xml[xml.index("<domain") :]
+    text = f"<domstatus state='running' reason='booted' pid='{domain.pid}'>\n{body}\n</domstatus>\n"
+    (folder / f"{domain.name}.xml").write_text(text)
 
 
 def end(machine: MachineFolder, running: set[str], *, is_kill: bool = False) -> None:
@@ -62,6 +79,7 @@ def end(machine: MachineFolder, running: set[str], *, is_kill: bool = False) -> 
     with machine.change() as state:
         for vm_uuid in set(state.domains) - running:
             domain = state.domains.pop(vm_uuid)
+            (machine.root / DOMAINS / f"{domain.name}.xml").unlink(missing_ok=True)
             if is_kill and state.now() < domain.started_at + _YOUNG_S:
                 _wedge(machine, state, domain)
             for vgpu in state.vgpus:

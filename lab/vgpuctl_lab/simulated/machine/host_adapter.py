@@ -13,7 +13,7 @@ from vgpuctl.agent.host import Completed, Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import PROBE_PACKETS
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl_lab.simulated.machine import ovn, systemd_analyze
+from vgpuctl_lab.simulated.machine import ovn, scenario_xids, systemd_analyze
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
 from vgpuctl_lab.simulated.machine.kernel import SimulatedKernel
 from vgpuctl_lab.simulated.machine.nvml import SimulatedNvml
@@ -22,7 +22,7 @@ from vgpuctl_lab.simulated.machine.state import MachineFolder, State
 from vgpuctl_lab.simulated.machine.tree import Link, Tree, Unreadable, build, open_nodes
 
 _MOST_LINKS = 40
-_PROGRAMS = ("modprobe", "systemctl", "ovn-controller", *ovn.PROGRAMS)
+_PROGRAMS = ("modprobe", "systemctl", "virsh", "ovn-controller", *ovn.PROGRAMS)
 
 
 class SimulatedHost(Host):
@@ -113,6 +113,14 @@ class SimulatedHost(Host):
     def now(self) -> float:
         """The seconds since the epoch by the machine's clock, which may be wrong."""
         return super().now() + self.machine.state().host_faults.get("clock-skew", 0)
+
+    def uptime(self) -> float:
+        """The seconds since the machine's start."""
+        return self.machine.state().now() - self.machine.state().booted_at
+
+    def finish_log(self) -> None:
+        """Log the Xids of a scenario that are due."""
+        scenario_xids.log_due(self.machine)
 
     def write_text(self, path: str, text: str) -> None:
         """Hand the text to the simulated kernel. Raises OSError."""

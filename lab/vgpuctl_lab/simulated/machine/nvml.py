@@ -9,12 +9,14 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+from vgpuctl_lab.simulated.machine.nvml_gpm import GpmFunctions
 from vgpuctl_lab.simulated.machine.nvml_mig import MigFunctions
 from vgpuctl_lab.simulated.machine.nvml_readings import ReadingFunctions
-from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
+from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle, MigDeviceHandle
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, MIB, NO_INSTANCE, STRUCTS, NvmlError
 from vgpuctl_lab.simulated.machine.nvml_vgpu_readings import VgpuReadingFunctions
 from vgpuctl_lab.simulated.machine.readings import retired_pages
+from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 from vgpuctl_lab.simulated.machine.tree import vbios_version
 
@@ -24,7 +26,7 @@ _FUNCTION_NOT_FOUND = 13
 CODES = "/etc/vgpulab/nvml_codes"
 
 
-class SimulatedNvml(MigFunctions, VgpuReadingFunctions, ReadingFunctions):
+class SimulatedNvml(GpmFunctions, MigFunctions, VgpuReadingFunctions, ReadingFunctions):
     """One process's NVML. Errors are `NVMLError` with NVML's codes."""
 
     def __getattr__(self, name: str) -> Any:
@@ -117,12 +119,25 @@ class SimulatedNvml(MigFunctions, VgpuReadingFunctions, ReadingFunctions):
     def device_get_memory_info(self, device: DeviceHandle) -> SimpleNamespace:
         """nvmlDeviceGetMemoryInfo: framebuffer is handed out when a VM starts, not when its vGPU is created."""
         card = self.card(device)
+        if isinstance(device, MigDeviceHandle):
+            return self._memory_of_instance(card, device.instance)
         total = (card.reported_mib or card.memory_mib) * MIB
         reserved = total // 128 // MIB * MIB
         running = [vgpu for vgpu in self.state.vgpus_of(card) if self.state.holder_of(vgpu) is not None]
         known = [card.type_of(vgpu.type_id) for vgpu in running]
         used = min(sum(each.framebuffer_mib for each in known if each) * MIB + reserved, total)
         return SimpleNamespace(total=total, free=total - used, used=used)
+
+    def _memory_of_instance(self, card: CardShape, number: int) -> SimpleNamespace:
+        """The memory of a GPU instance, which its compute instances share."""
+        for one in self.state.instances_of(card):
+            profile = card.mig.profile(one.profile_id) if card.mig else None
+            if one.id == number and profile is not None:
+                total = profile.memory_mib * MIB
+                told = self.sensors().of_instance(one, "framebuffer_used_bytes")
+                used = len(one.pids) * total // 8 if told is None else min(round(told), total)
+                return SimpleNamespace(total=total, free=total - used, used=used)
+        raise NvmlError(CONSTANTS["NVML_ERROR_NOT_FOUND"])
 
     def device_get_ecc_mode(self, device: DeviceHandle) -> list[int]:
         """nvmlDeviceGetEccMode: current and pending; on wherever a board with vGPUs has it."""

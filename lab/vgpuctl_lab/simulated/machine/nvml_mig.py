@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from vgpuctl_lab.simulated.machine import modes
-from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle, Session
+from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle, MigDeviceHandle, Session
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, InstanceHandle, NvmlError, Placement
 from vgpuctl_lab.simulated.machine.shape import CardShape, ComputeProfile, Mig, MigProfile
 from vgpuctl_lab.simulated.machine.state import GpuInstance
@@ -148,6 +148,29 @@ class MigFunctions(Session):
                 raise modes.Refused(modes.NOT_FOUND)
             modes.destroy_compute(state, card, instance, compute)
         return 0
+
+    # MIG devices: compute instances on the host
+
+    def device_get_max_mig_device_count(self, device: DeviceHandle) -> int:
+        """nvmlDeviceGetMaxMigDeviceCount: 0 of a GPU without MIG."""
+        mig = self.card(device).mig
+        return mig.slices if mig is not None else 0
+
+    def device_get_mig_device_handle_by_index(self, device: DeviceHandle, index: int) -> MigDeviceHandle:
+        """nvmlDeviceGetMigDeviceHandleByIndex, in the order of GPU and compute instances."""
+        card = self.card(device)
+        parts = [(one.id, part.id) for one in self.state.instances_of(card) for part in one.computes]
+        if not 0 <= index < _mig(card).slices:
+            raise NvmlError(_INVALID_ARGUMENT)
+        if index >= len(parts):
+            raise NvmlError(CONSTANTS["NVML_ERROR_NOT_FOUND"])
+        return MigDeviceHandle(card.address, *parts[index])
+
+    def device_get_gpu_instance_id(self, part: MigDeviceHandle) -> int:
+        """nvmlDeviceGetGpuInstanceId of a MIG device."""
+        if not isinstance(part, MigDeviceHandle):
+            raise NvmlError(_INVALID_ARGUMENT)
+        return part.instance
 
     # Mixed sizes, of a GPU instance here, of a card among the functions of vGPUs
 

@@ -23,6 +23,14 @@ class DeviceHandle:
     address: str
 
 
+@dataclass(frozen=True)
+class MigDeviceHandle(DeviceHandle):
+    """nvmlDevice_t of a MIG device: a compute instance of a GPU instance."""
+
+    instance: int
+    compute: int
+
+
 class Session:
     """One process's use of a machine's NVML."""
 

@@ -7,6 +7,7 @@ Not pynvml itself: every agent on every simulated host would compile its eight t
 from ctypes import Structure, Union, c_ubyte, c_uint
 
 MIB = 1 << 20
+_MOST_GPM_METRICS = 16
 NO_INSTANCE = 0xFFFFFFFF
 
 CONSTANTS = {
@@ -35,6 +36,7 @@ CONSTANTS = {
     "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX": 138,
     "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX": 139,
     "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION": 230,
+    "NVML_GPM_METRICS_GET_VERSION": 1,
     "NVML_NVLINK_MAX_LINKS": 36,
     "NVML_MEMORY_ERROR_TYPE_CORRECTED": 0,
     "NVML_MEMORY_ERROR_TYPE_UNCORRECTED": 1,
@@ -155,9 +157,28 @@ class SramErrorStatus(Structure):
     _fields_ = [("version", c_uint), ("bThresholdExceeded", c_uint)]
 
 
+class GpmMetric:
+    """c_nvmlGpmMetric_t."""
+
+    def __init__(self) -> None:
+        self.metricId = 0
+        self.nvmlReturn = 0
+        self.value = 0.0
+
+
+class GpmMetricsGet:
+    """c_nvmlGpmMetricsGet_t, whose samples are Python objects here."""
+
+    def __init__(self) -> None:
+        self.version = self.numMetrics = 0
+        self.sample1 = self.sample2 = None
+        self.metrics = [GpmMetric() for _ in range(_MOST_GPM_METRICS)]
+
+
 STRUCTS = {
     "NVMLError": NvmlError,
     "c_nvmlEccSramErrorStatus_v1_t": SramErrorStatus,
+    "c_nvmlGpmMetricsGet_t": GpmMetricsGet,
     "c_nvmlGpuFabricInfo_t": FabricInfo,
     "c_nvmlGpuFabricInfo_v2_t": FabricInfoV2,
     "c_nvmlGpuInstance_t": InstanceHandle,

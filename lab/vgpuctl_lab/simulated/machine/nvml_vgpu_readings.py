@@ -31,6 +31,9 @@ _LICENSE_STATES = {
 _LICENSED = _LICENSE_STATES["licensed"]
 _EXPIRY_NOT_AVAILABLE, _EXPIRY_VALID = 0, 2
 _LEASE_S = 86_400
+_SLICE_NS = 2_000_000
+# Of the time that neighbours run.
+_PREEMPTED_PART = 0.05
 
 
 class VgpuReadingFunctions(VgpuFunctions):
@@ -43,6 +46,30 @@ class VgpuReadingFunctions(VgpuFunctions):
     def device_get_vgpu_utilization(self, device: DeviceHandle, _since_us: int) -> list[SimpleNamespace]:
         """nvmlDeviceGetVgpuUtilization: without JPEG and OFA."""
         return self._samples(device, _ENGINES)
+
+    def device_get_vgpu_scheduler_log(self, device: DeviceHandle) -> SimpleNamespace:
+        """nvmlDeviceGetVgpuSchedulerLog: an entry for the runlist of each running vGPU, with its totals."""
+        card, sensors = self.card(device), self.sensors()
+        if not card.types or self.state.mig_mode(card)[0]:
+            raise NvmlError(_NOT_SUPPORTED)
+        running = [vgpu for vgpu in self.state.vgpus_of(card) if self.state.holder_of(vgpu) is not None]
+        times_s = [sensors.vgpu_run_s(vgpu) for vgpu in running]
+        entries = []
+        for number, run_s in enumerate(times_s):
+            waited_s = sensors.labels_of_gpu(card, "scheduler_preempted_seconds").get(str(number))
+            if waited_s is None:
+                waited_s = (sum(times_s) - run_s) * _PREEMPTED_PART
+            entries.append(
+                SimpleNamespace(
+                    timestamp=round(sensors.now * 1e9),
+                    timeRunTotal=round(run_s * 1e9),
+                    timeRun=min(round(run_s * 1e9), _SLICE_NS),
+                    swRunlistId=number,
+                    targetTimeSlice=_SLICE_NS,
+                    cumulativePreemptionTime=round(waited_s * 1e9),
+                )
+            )
+        return SimpleNamespace(entriesCount=len(entries), logEntries=entries)
 
     def vgpu_instance_get_fb_usage(self, number: int) -> int:
         """nvmlVgpuInstanceGetFbUsage, in bytes: a guest without load holds little."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine's programs: `sriov-manage` (reference 3.1), nvidia-smi, systemctl, modprobe, and --version of some."""
+"""The machine's programs: sriov-manage (reference 3.1), nvidia-smi, systemctl, virsh, modprobe, --version of some."""
 
 from collections.abc import Sequence
 
-from vgpuctl_lab.simulated.machine import nvidia_smi, ovn, sriov_manage, systemctl, systemd_analyze
+from vgpuctl_lab.simulated.machine import nvidia_smi, ovn, sriov_manage, systemctl, systemd_analyze, virsh
 from vgpuctl_lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
 
@@ -21,6 +21,8 @@ def run_program(machine: MachineFolder, argv: Sequence[str]) -> tuple[int, str, 
         return (0, "", "") if known else (1, "", f"modprobe: FATAL: Module {argv[-1]} not found.\n")
     if program == "nvidia-smi" and has_nvidia(machine):
         return nvidia_smi.run(machine, argv[1:])
+    if program == "virsh":
+        return virsh.run(machine, argv[1:])
     if program == "systemctl":
         return systemctl.run(machine, argv[1:])
     if program == systemd_analyze.PROGRAM:

@@ -36,3 +36,9 @@ def forget_errors(state: State, card: CardShape) -> None:
 def is_ampere_or_later(card: CardShape) -> bool:
     """True by the device id. Those of Ampere begin at 0x2000; those before are lower, those after higher."""
     return int(card.device, 16) >= 0x2000
+
+
+def is_hopper_or_later(card: CardShape) -> bool:
+    """True by the device id. Those of Hopper begin at 0x2300, and Ada's lie between them and Blackwell's."""
+    number = int(card.device, 16)
+    return 0x2300 <= number < 0x2400 or number >= 0x2900

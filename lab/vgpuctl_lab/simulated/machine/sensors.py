@@ -114,9 +114,26 @@ class Sensors:
         return card.power_w * share if told is None else told
 
     def energy_j(self, card: CardShape) -> float:
-        """The energy since the driver was loaded: at the mean of idle and full power, so that it never falls."""
+        """The energy since the machine's start; it never falls."""
         told = self.of_gpu(card, "energy_joules")
-        return card.power_w * 0.5 * self.uptime_s() if told is None else told
+        if told is not None:
+            return told
+        # The mean of idle and full power, whatever the load was.
+        power_w = card.power_w * 0.5
+        played_j = self._curves.integral(f"gpu:{card.address}", "power_watts", self.now)
+        if played_j is None:
+            return power_w * self.uptime_s()
+        return power_w * max(self._curves.started_at - self.state.booted_at, 0.0) + played_j
+
+    def vgpu_run_s(self, vgpu: Vgpu) -> float:
+        """How long a vGPU has had the compute engine since its VM's start."""
+        holder = self.state.holder_of(vgpu)
+        if holder is None:
+            return 0.0
+        target = f"vgpu:{vgpu.uuid or vgpu.function}"
+        played_s = self._curves.integral(target, "utilization_ratio", self.now)
+        age_s = max(self.now - self.state.domains[holder].started_at, 0.0)
+        return self._wish(vgpu) * age_s if played_s is None else played_s
 
     def uptime_s(self) -> float:
         """Seconds since the machine's start."""

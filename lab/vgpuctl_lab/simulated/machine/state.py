@@ -143,6 +143,7 @@ class State:
     file that is not there; they outlive a reboot.
     unregistered: PFs whose VFs offer no types. stub_ids: what pci-pf-stub claims beside its own, as `10de 2235`.
     skipped_s: seconds of waits that somebody passed over.
+    played_xids: how many Xids of each curve the kernel has logged.
     opened: cards that somebody has used since their driver took them.
     wedged: VFs that no VM can use any more.
     reset_orders: what was written to `reset_method` of functions. roms: cards whose ROM is switched on.
@@ -179,6 +180,7 @@ class State:
     reset_orders: dict[str, str] = field(default_factory=dict)
     roms: list[str] = field(default_factory=list)
     opened: list[str] = field(default_factory=list, compare=False, repr=False)
+    played_xids: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def now(self) -> float:
         """Seconds since the epoch, by a correct clock."""
@@ -190,7 +192,7 @@ class State:
         The kernel's own order of resets counts as if nobody had written it.
         """
         orders = {function: order for function, order in self.reset_orders.items() if order != DEFAULT_ORDER}
-        return dataclasses.replace(self, next_group=0, next_pid=0, opened=[], reset_orders=orders)
+        return dataclasses.replace(self, next_group=0, next_pid=0, opened=[], played_xids={}, reset_orders=orders)
 
     def running(self) -> list[Process]:
         """The processes that have not ended."""
@@ -333,13 +335,17 @@ class MachineFolder:
                 setattr(state, name, getattr(fresh, name))
             (self.root / "dev/kmsg").write_text("")
             # /run is in memory.
-            shutil.rmtree(self.root / "run/vgpuctl", ignore_errors=True)
+            for folder in ("run/vgpuctl", "run/libvirt/qemu"):
+                shutil.rmtree(self.root / folder, ignore_errors=True)
 
-    def log(self, line: str) -> None:
+    def log(self, *lines: str) -> None:
         """Let the kernel say something."""
-        with (self.root / "dev/kmsg").open("a") as file:
-            since_boot_us = int((time.time() - self.state().booted_at) * 1_000_000)
-            file.write(f"3,1,{since_boot_us},-;{line}\n")
+        path = self.root / "dev/kmsg"
+        number = path.read_bytes().count(b"\n")
+        since_boot_us = int((time.time() - self.state().booted_at) * 1_000_000)
+        text = "".join(f"3,{number + place},{since_boot_us},-;{line}\n" for place, line in enumerate(lines))
+        with path.open("a") as file:
+            file.write(text)
 
     def _read(self) -> State:
         fields = json.loads((self.folder / "state.json").read_text())

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running domains from libvirt's own files: one for each in /run/libvirt/qemu, which costs no program and no call."""
+
+import re
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.values import dataclass
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+FOLDER = "/run/libvirt/qemu"
+# The namespace of our metadata (vgpuctl/guests/metadata.py).
+_NAMESPACE = "urn:vgpuctl:domain:1"
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TENANT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_DOMAINS_AT_MOST, _BYTES_AT_MOST, _NAME_AT_MOST = 1024, 1 << 20, 256
+
+
+@dataclass(frozen=True)
+class RunningDomain:
+    """One domain of which libvirt keeps a file. pid: of its QEMU. tenant: None for a foreign domain.
+
+    functions: the host's PCI functions that it takes, in the order of their addresses in the guest.
+    """
+
+    uuid: str
+    name: str
+    pid: Optional[int] = None
+    tenant: Optional[str] = None
+    functions: Tuple[str, ...] = ()
+
+
+def read(host: Host, unread: List[str]) -> Dict[str, RunningDomain]:
+    """Return the running domains by name; one whose file cannot be understood is a sentence in `unread`."""
+    try:
+        names = host.listdir_optional(FOLDER) or []
+    except Problem as problem:
+        unread.append(problem.message)
+        return {}
+    files = [name for name in names if name.endswith(".xml")]
+    if len(files) > _DOMAINS_AT_MOST:
+        unread.append(f"{FOLDER} has {len(files)} files; the first {_DOMAINS_AT_MOST} are read")
+    found: Dict[str, RunningDomain] = {}
+    for name in files[:_DOMAINS_AT_MOST]:
+        try:
+            domain = _read_one(host, f"{FOLDER}/{name}")
+        except Problem as problem:
+            unread.append(problem.message)
+            continue
+        if domain is not None:
+            found[domain.name] = domain
+    return found
+
+
+def _read_one(host: Host, path: str) -> Optional[RunningDomain]:
+    """Read one file, None if the domain has ended meanwhile, or the file is of something else. Raises Problem."""
+    from xml.etree import ElementTree
+
+    from vgpuctl.agent.wire.problem_codes import ProblemCode
+
+    data = host.read_bytes(path)
+    if data is None:
+        return None
+    # libvirt writes no document type; one could make a small file large.
+    if len(data) > _BYTES_AT_MOST or b"<!DOCTYPE" in data or b"<!ENTITY" in data:
+        raise Problem(ProblemCode.UNREADABLE, f"{path} is no file of libvirt: {len(data)} bytes", path=path)
+    try:
+        root = ElementTree.fromstring(data)
+    except ElementTree.ParseError as error:
+        raise Problem(ProblemCode.UNREADABLE, f"{path} cannot be understood: {error}", path=path) from error
+    domain = root.find("domain")
+    if root.tag != "domstatus" or domain is None:
+        return None
+    uuid, name = (domain.findtext("uuid") or "").lower(), domain.findtext("name") or ""
+    if not _UUID.fullmatch(uuid) or not 0 < len(name) <= _NAME_AT_MOST:
+        return None
+    pid = root.get("pid", "")
+    ours = domain.find(f"metadata/{{{_NAMESPACE}}}vm")
+    tenant = None if ours is None else ours.get("tenant", "")
+    return RunningDomain(
+        uuid,
+        name,
+        int(pid) if pid.isdecimal() and len(pid) < 10 else None,
+        tenant if tenant and _TENANT.fullmatch(tenant) else None,
+        _functions(domain),
+    )
+
+
+def _functions(domain: "Element") -> Tuple[str, ...]:
+    found = []
+    for device in domain.iterfind("devices/hostdev[@type='pci']"):
+        source, guest = _address(device.find("source/address")), _address(device.find("address"))
+        if source is not None:
+            found.append((guest or "", source))
+    return tuple(source for _, source in sorted(found))
+
+
+def _address(element: "Optional[Element]") -> Optional[str]:
+    if element is None:
+        return None
+    try:
+        parts = [int(element.get(part, "0"), 0) for part in ("domain", "bus", "slot", "function")]
+    except ValueError:
+        return None
+    return "{:04x}:{:02x}:{:02x}.{:x}".format(*parts)

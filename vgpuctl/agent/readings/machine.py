@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of the host itself: its memory, its CPU time, and what these readings cost it."""
+
+from typing import Dict
+
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.readings.recorder import Recorder
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.measures import HOST
+from vgpuctl.agent.wire.problem_codes import ProblemCode
+
+# The first columns of /proc/stat's line `cpu` (proc(5)). The last two of guests are in user and nice already.
+CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_KIB = 1024
+
+
+def read(host: Host, *, took_s: float, cpu_s: float) -> Recorder:
+    """Return what is measured of the host. took_s, cpu_s: time and CPU time of the readings until now."""
+    found = Recorder(HOST)
+    found.add("reading_seconds", max(took_s, 0.0))
+    found.add("reading_cpu_seconds", max(cpu_s, 0.0))
+
+    def memory() -> None:
+        sizes = _sizes(host.read("/proc/meminfo"))
+        for name, key in (("memory_total_bytes", "MemTotal"), ("memory_available_bytes", "MemAvailable")):
+            if key in sizes:
+                found.add(name, sizes[key] * _KIB)
+            else:
+                found.unread(name, f"/proc/meminfo has no {key}")
+
+    def cpu() -> None:
+        line = host.read("/proc/stat").partition("\n")[0].split()
+        if line[:1] != ["cpu"] or not all(word.isdecimal() for word in line[1:]):
+            raise Problem(ProblemCode.UNREADABLE, "/proc/stat does not begin with the CPUs' times", path="/proc/stat")
+        ticks = host.clock_ticks()
+        for mode, count in zip(CPU_MODES, line[1:]):
+            found.add("cpu_seconds", int(count) / ticks, mode)
+
+    found.ask("memory_total_bytes memory_available_bytes", memory)
+    found.ask("cpu_seconds", cpu)
+    return found
+
+
+def _sizes(text: str) -> Dict[str, int]:
+    found = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if words and words[0].isdecimal():
+            found[name] = int(words[0])
+    return found

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of running VMs by libvirt's statistics: one `virsh domstats` for all of them (telemetry reference 3)."""
+
+import re
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.readings.domains import RunningDomain
+from vgpuctl.agent.readings.recorder import Recorder
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.measures import VM
+from vgpuctl.agent.wire.readings import VmReadings
+
+_GROUPS = ("--state", "--cpu-total", "--balloon", "--vcpu", "--interface", "--block")
+# --nowait: a domain with a running job, such as a migration, would make all others wait.
+COMMAND = ("virsh", "--connect", "qemu:///system", "--readonly", "domstats", "--raw", "--nowait", "--list-active")
+_TIMEOUT_S = 10.0
+# virDomainState
+STATES = ("no-state", "running", "blocked", "paused", "shutting-down", "shut-off", "crashed", "suspended")
+_DOMAIN = re.compile(r"Domain: '(.*)'")
+_STATISTIC = re.compile(r"  ([a-z0-9.-]{1,64})=(.{0,4096})")
+_NUMBER = re.compile(r"[0-9]{1,19}")
+_OUTPUT_AT_MOST, _VMS_AT_MOST, _DEVICES_AT_MOST = 16 << 20, 1024, 32
+_LABEL_AT_MOST = 64
+_KIB, _NANO = 1024, 1_000_000_000
+_VCPUS_AT_MOST = 4096
+_MEMORY = (
+    ("memory_current_bytes", "balloon.current"),
+    ("memory_maximum_bytes", "balloon.maximum"),
+    ("memory_rss_bytes", "balloon.rss"),
+)
+_DISK = (
+    ("block_read_bytes", "rd.bytes", 1),
+    ("block_written_bytes", "wr.bytes", 1),
+    ("block_read_requests", "rd.reqs", 1),
+    ("block_write_requests", "wr.reqs", 1),
+    ("block_read_seconds", "rd.times", _NANO),
+    ("block_write_seconds", "wr.times", _NANO),
+)
+_INTERFACE = (
+    ("network_received_bytes", "rx.bytes", 1),
+    ("network_sent_bytes", "tx.bytes", 1),
+    ("network_received_packets", "rx.pkts", 1),
+    ("network_sent_packets", "tx.pkts", 1),
+    ("network_receive_errors", "rx.errs", 1),
+    ("network_send_errors", "tx.errs", 1),
+    ("network_receive_drops", "rx.drop", 1),
+    ("network_send_drops", "tx.drop", 1),
+)
+_NOT_TOLD = "libvirt does not tell it now; while a job such as a migration runs it tells less"
+
+
+def read(host: Host, domains: Mapping[str, RunningDomain], unread: List[str]) -> List[VmReadings]:
+    """Return the readings of every running VM, by name. domains: by name, of libvirt's own files."""
+    try:
+        done = host.run([*COMMAND, *_GROUPS], timeout_s=_TIMEOUT_S)
+    except Problem as problem:
+        unread.append(f"the VMs cannot be measured: {problem.message}")
+        return []
+    if done.status != 0:
+        said = (done.errors.strip().splitlines() or ["nothing"])[-1][:200]
+        unread.append(f"the VMs cannot be measured: virsh domstats ended with {done.status} and said {said}")
+        return []
+    if len(done.output) > _OUTPUT_AT_MOST:
+        unread.append(f"the VMs cannot be measured: virsh domstats printed {len(done.output)} characters")
+        return []
+    told = parse(done.output)
+    uuids = {} if all(name in domains for name in told) else _read_uuids(host, unread)
+    found = []
+    for name in sorted(told):
+        domain = domains.get(name)
+        uuid = domain.uuid if domain is not None else uuids.get(name)
+        if uuid is not None:
+            tenant = None if domain is None else domain.tenant
+            found.append(VmReadings(uuid, name, tenant, _record(told[name]).measured()))
+    if len(found) < len(told):
+        unread.append(f"{len(told) - len(found)} VMs ended, or libvirt does not tell their UUIDs")
+    if len(found) > _VMS_AT_MOST:
+        unread.append(f"the host has {len(found)} VMs; the first {_VMS_AT_MOST} are told")
+    return found[:_VMS_AT_MOST]
+
+
+def parse(output: str) -> Dict[str, Dict[str, str]]:
+    """Return {domain's name: {statistic: text}}; lines of another form are ignored."""
+    found: Dict[str, Dict[str, str]] = {}
+    now: Dict[str, str] = {}
+    for line in output.splitlines():
+        domain = _DOMAIN.fullmatch(line)
+        if domain is not None:
+            now = found.setdefault(domain[1], {})
+            continue
+        statistic = _STATISTIC.fullmatch(line)
+        if statistic is not None:
+            now[statistic[1]] = statistic[2]
+    return found
+
+
+def _read_uuids(host: Host, unread: List[str]) -> Dict[str, str]:
+    """Ask libvirt for the UUIDs by name: for domains of which it keeps no file that can be read."""
+    argv = [*COMMAND[:4], "list", "--uuid", "--name"]
+    try:
+        done = host.run(argv, timeout_s=_TIMEOUT_S)
+    except Problem as problem:
+        unread.append(problem.message)
+        return {}
+    found = {}
+    for line in done.output.splitlines():
+        uuid, _, name = line.strip().partition(" ")
+        if name:
+            found[name.strip()] = uuid.lower()
+    return found
+
+
+def _record(told: Mapping[str, str]) -> Recorder:
+    found = Recorder(VM)
+    state = _number(told, "state.state")
+    if state is None:
+        found.unread("state", _NOT_TOLD)
+    else:
+        found.add_states("state", STATES, STATES[state] if state < len(STATES) else STATES[0])
+    _add(found, "vcpus", _number(told, "vcpu.current"))
+    _add(found, "cpu_seconds", _number(told, "cpu.time"), _NANO)
+    # libvirt passes on run_delay of /proc/PID/task/TID/schedstat, which counts nanoseconds; virsh's page says µs.
+    delays = [_number(told, f"vcpu.{vcpu}.delay") for vcpu in _indices(told, "vcpu", _VCPUS_AT_MOST)]
+    known = [delay for delay in delays if delay is not None]
+    if known:
+        found.add("vcpu_steal_seconds", sum(known) / _NANO)
+    else:
+        found.lacks("vcpu_steal_seconds", "this libvirt does not tell the delay of virtual CPUs")
+    for name, key in _MEMORY:
+        _add(found, name, _number(told, key), 1 / _KIB)
+    unused = _number(told, "balloon.unused")
+    if unused is None:
+        found.lacks("memory_unused_bytes", "the guest has no balloon driver that tells it")
+    else:
+        found.add("memory_unused_bytes", unused * _KIB)
+    _record_devices(found, told, "block", _DISK)
+    _record_devices(found, told, "net", _INTERFACE)
+    return found
+
+
+def _record_devices(
+    found: Recorder, told: Mapping[str, str], kind: str, measures: Tuple[Tuple[str, str, int], ...]
+) -> None:
+    count = _number(told, f"{kind}.count")
+    if count is None:
+        found.unread(" ".join(name for name, _, _ in measures), _NOT_TOLD)
+        return
+    seen = set()
+    for number in range(min(count, _DEVICES_AT_MOST)):
+        label = told.get(f"{kind}.{number}.name", "")[:_LABEL_AT_MOST]
+        if not label or label in seen:
+            continue
+        seen.add(label)
+        for name, key, per in measures:
+            value = _number(told, f"{kind}.{number}.{key}")
+            if value is not None:
+                found.add(name, value / per, label)
+
+
+def _indices(told: Mapping[str, str], kind: str, most: int) -> range:
+    """The numbers of a kind's parts: virtual CPUs that were taken away leave gaps below the maximum."""
+    return range(min(_number(told, f"{kind}.maximum") or _number(told, f"{kind}.current") or 0, most))
+
+
+def _add(found: Recorder, name: str, value: Optional[int], per: float = 1) -> None:
+    if value is None:
+        found.unread(name, _NOT_TOLD)
+    else:
+        found.add(name, value / per)
+
+
+def _number(told: Mapping[str, str], key: str) -> Optional[int]:
+    text = told.get(key, "")
+    return int(text) if _NUMBER.fullmatch(text) else None

@@ -283,6 +283,17 @@ STATE_KINDS: tuple[StateKind, ...] = (
         "The amount of a resource that a tenant uses; of gpu-hours, in this month.",
         ("tenant", "resource", "unit"),
     ),
+    _number(
+        "slices",
+        "capacity",
+        "Capacity",
+        "Shares of a profile on a host. Those that are free are counted for each profile alone.",
+        ("host", "profile", "state"),
+        state={
+            "free": "The share can still be created.",
+            "leased": "The share is leased.",
+        },
+    ),
     StateKind(
         "reservation_state",
         "reservation",

@@ -118,6 +118,7 @@ class VmRequest:
     host was booted.
     constraints: where it is placed; a VM that is there is not moved for them.
     workload: class of its work, as the model of throughput knows it; None for an unlabelled one.
+    guest_metrics: address and port of the guest's dcgm-exporter that the tenant lets Prometheus scrape; None for none.
     duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
     that vgpuctl defines, and whose name follows. hugepages_kib: size of the huge pages that its memory is made of.
     """
@@ -144,6 +145,7 @@ class VmRequest:
     domain: str | None = None
     hugepages_kib: int | None = None
     workload: str | None = None
+    guest_metrics: str | None = None
 
     @property
     def memory(self) -> GuestMemory:

@@ -15,6 +15,7 @@ from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.constraints import Together, parse_group, parse_label
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
 from vgpuctl.model.guest_memory import exact_page_size, format_page_size, parse_page_size
+from vgpuctl.model.metrics_address import parse_metrics_address
 from vgpuctl.model.policy import parse_policy
 from vgpuctl.model.priority import format_priority, parse_priority
 from vgpuctl.model.secret_text import SecretText
@@ -245,6 +246,15 @@ VM = Table(
             metavar="CLASS",
             compared=Compared.NEVER,
             example="training",
+        ),
+        Field(
+            "guest_metrics",
+            Text(parse_metrics_address),
+            "Address of the guest's dcgm-exporter that Prometheus may scrape",
+            flag="--guest-metrics",
+            metavar="ADDRESS:PORT",
+            compared=Compared.IF_GIVEN,
+            example="10.0.0.5:9400",
         ),
         Field("autostart", Truth(), "Start the VM after a boot of its host (by the controller)", flag="--autostart"),
         Field(

@@ -2,13 +2,16 @@
 """One host's readings, joined with its leases, as a page of metrics and as values for the history."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from prometheus_client.core import Metric
 
 from vgpuctl.agent.wire.labelled import labelled, own_names, vgpu_labels
 from vgpuctl.agent.wire.measures import GPU, INSTANCE, MEASURES, VGPU, VM
 from vgpuctl.agent.wire.readings import HostReadings, Measured, VgpuReadings
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import Vm
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Dropped, Labelled, Page, measured_families
@@ -53,6 +56,18 @@ def kept_values(host: str, readings: HostReadings, leases: Sequence[Lease]) -> l
             if not labels and (subject.kind, name) in _KEPT:
                 found.append(MeasuredValue(subject, name, value))
     return found
+
+
+def telemetry_sources(vms: Iterable[Vm], leases: Sequence[Lease], readings: Mapping[str, HostReadings]) -> Metric:
+    """Return who can measure each lease: its host, its guest by an exporter that the tenant allows, or nobody."""
+    allowed = {vm.uuid for vm in vms if vm.request.guest_metrics is not None}
+    rows = []
+    for one in join_leases((lease for lease in leases if lease.state.is_attached()), readings):
+        lease, share = one.lease, one.lease.share
+        source = "host" if one.readings is not None else "guest" if lease.vm_uuid in allowed else "none"
+        labels = (lease.host, share.gpu, lease.tenant, lease.vm_name, share.vfio_device, share.profile, source)
+        rows.append((labels, 1.0))
+    return own.SHARE_TELEMETRY.of(rows)
 
 
 def _subjects(host: str, readings: HostReadings, vgpus: Sequence[_NamedVgpu]) -> Iterator[tuple[Subject, Measured]]:

@@ -3,7 +3,8 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.model.lease import Lease
@@ -12,7 +13,9 @@ from vgpuctl.model.states import STATE_KINDS, UNKNOWN, StateKind, StateRow, Trut
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import VolumeState
 from vgpuctl.quota.resources import Resource
+from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.support.capacities import cached_capacities
 from vgpuctl.usecases.support.observation_record import (
     ABSENT,
     FREE,
@@ -26,6 +29,9 @@ from vgpuctl.usecases.support.observation_record import (
 )
 from vgpuctl.usecases.support.observations import observation_records
 from vgpuctl.usecases.support.operations import may_run
+
+if TYPE_CHECKING:
+    from vgpuctl.inventory.load import Inventory
 
 _MIB = 2**20
 _UNITS: Mapping[str, tuple[str, int]] = {
@@ -43,10 +49,15 @@ _TRUTH_OF_SHARES = {
 
 @dataclass(frozen=True)
 class States:
-    """The rows of every kind of state, by its name; each kind of the table is there. at: the store's time."""
+    """The rows of every kind of state, by its name; each kind of the table is there. at: the store's time.
+
+    vms, leases: all of the store, read in the same transaction.
+    """
 
     at: float
-    rows: Mapping[str, Sequence[StateRow]] = field(default_factory=dict)
+    rows: Mapping[str, Sequence[StateRow]]
+    vms: Sequence[Vm]
+    leases: Sequence[Lease]
 
     def of(self, name: str) -> Sequence[StateRow]:
         """Return the rows of one kind."""
@@ -78,11 +89,13 @@ def read_states(
     hosts: Collection[str] = (),
     *,
     readings: Mapping[str, HostReadings] | None = None,
+    inventory: "Inventory | None" = None,
     is_read_only: bool = False,
 ) -> States:
     """Read every state. hosts: the inventory's, beside those that the store knows.
 
-    readings: by host, compared with the store for `truth_mismatch`. is_read_only: what the store said when it was
+    readings: by host, compared with the store for `truth_mismatch`. inventory: what is said there of hosts counts for
+    the shares that are free. is_read_only: what the store said when it was
     opened.
     """
     records = observation_records(session)
@@ -106,13 +119,14 @@ def read_states(
         *_of_vms(stored),
         *_of_queue(session, stored),
         *_of_quotas(session),
+        *_of_capacity(session, inventory, leases),
         *_of_reservations(session, stored),
         *_of_networks_and_volumes(session),
         *_of_store(session, is_read_only=is_read_only),
         *_of_truth(stored),
     ):
         rows[name].append(row)
-    return States(stored.now, rows)
+    return States(stored.now, rows, vms, leases)
 
 
 _Rows = Iterator[tuple[str, StateRow]]
@@ -237,6 +251,18 @@ def _of_quotas(session: Session) -> _Rows:
         for resource, amount in sorted(session.used(tenant).items()):
             unit, size = _UNITS.get(resource, ("count", 1))
             yield "tenant_quota_used", StateRow((tenant, resource, unit), value=amount * size)
+
+
+def _of_capacity(session: Session, inventory: "Inventory | None", leases: Sequence[Lease]) -> _Rows:
+    """What each GPU can still give by the rules of placing, from cached facts; profiles with neither have no row."""
+    free: Counter[tuple[str, str]] = Counter()
+    for gpu in map_gpus(cached_capacities(session, inventory), leases):
+        for one in gpu.creatable if gpu.closed is None else ():
+            free[gpu.host, one.profile] += one.count
+    leased = Counter((one.host, one.share.profile) for one in leases)
+    for host, profile in sorted({*free, *leased}):
+        yield "slices", StateRow((host, profile, "free"), value=free[host, profile])
+        yield "slices", StateRow((host, profile, "leased"), value=leased[host, profile])
 
 
 def _of_reservations(session: Session, stored: _Stored) -> _Rows:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import vgpuctl
+from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.errors import NotFound, Unexpected, VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Page, encode, process_families, state_families
 from vgpuctl.telemetry.history import History
-from vgpuctl.telemetry.host_page import host_page, kept_values
+from vgpuctl.telemetry.host_page import host_page, kept_values, telemetry_sources
 from vgpuctl.usecases.support.fleet_reader import FleetReader, HostSnapshot, read_fleet
 from vgpuctl.usecases.support.services import Services
 from vgpuctl.usecases.support.states import States, read_states
@@ -200,26 +201,33 @@ class Exporter:
             store = self._services.open_store()
             with store.reading() as session:
                 states = read_states(
-                    session, tuple(snapshots), readings=readings, is_read_only=store.read_only_reason is not None
+                    session,
+                    tuple(snapshots),
+                    readings=readings,
+                    inventory=self._services.inventory,
+                    is_read_only=store.read_only_reason is not None,
                 )
-                found: dict[str, tuple[Lease, ...]] = {}
-                for lease in session.leases():
-                    found[lease.host] = (*found.get(lease.host, ()), lease)
         except VgpuctlError as failure:
             error = failure
         except Exception as failure:
             _LOGGER.error("unexpected error", exc_info=True)
             error = Unexpected.of(failure, where="store: ")
         else:
-            changed = {
-                host for host in found | dict(self._store.leases) if found.get(host) != self._store.leases.get(host)
-            }
-            self._store = StoreSnapshot(states.at, states, found, Page(state_families(states.items())))
-            self._renew(changed)
+            self._take(states, readings)
             return
         if self._store.error is None:
             self._services.say(f"warning: the store cannot be read: {error.message}")
         self._store = replace(self._store, error=error)
+
+    def _take(self, states: States, readings: Mapping[str, HostReadings]) -> None:
+        """Make the page of states that were read, and the pages of hosts whose leases have changed."""
+        leases: dict[str, tuple[Lease, ...]] = {}
+        for lease in states.leases:
+            leases[lease.host] = (*leases.get(lease.host, ()), lease)
+        before = self._store.leases
+        page = Page([*state_families(states.items()), telemetry_sources(states.vms, states.leases, readings)])
+        self._store = StoreSnapshot(states.at, states, leases, page)
+        self._renew({host for host in {*leases, *before} if leases.get(host) != before.get(host)})
 
     def _renew(self, hosts: Iterable[str]) -> None:
         """Make the pages of hosts again whose leases have changed."""

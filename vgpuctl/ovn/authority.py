@@ -104,6 +104,10 @@ class Authority:
         """The authority that the northbound database trusts: it signs for vgpuctl itself, not for hosts."""
         return self._path(_OPERATORS, "pem")
 
+    def certificates(self) -> list[Path]:
+        """Every certificate in the folder."""
+        return sorted(self.folder.glob("*.pem"))
+
     def _make(self, name: str, subject: str) -> None:
         from cryptography import x509
 

@@ -20,8 +20,8 @@ from vgpuctl.model.printable import printable
 from vgpuctl.model.states import StateKind, StateRow
 
 MOST_LABEL_CHARACTERS = 200
-MOST_SERIES = 20_000
-"""Series of one host; a host with 16 GPUs and 512 vGPUs has about half of it."""
+MOST_SERIES = 50_000
+"""Measured series of one host; a host with 16 GPUs and 512 vGPUs of as many VMs has about half of it."""
 _EOF = b"# EOF\n"
 _HELP = re.compile(rb"^# HELP (\S+)", re.MULTILINE)
 
@@ -96,14 +96,13 @@ class Dropped:
         self.too_many = 0
 
 
-def measured_families(objects: Iterable[Labelled], dropped: Dropped | None = None) -> list[Metric]:
-    """Return one family for each measure that some object has. At most MOST_SERIES samples; the rest is counted."""
-    lost = Dropped() if dropped is None else dropped
+def measured_families(objects: Iterable[Labelled], dropped: Dropped, *, most: int = MOST_SERIES) -> list[Metric]:
+    """Return one family for each measure that some object has, with `most` samples together; the rest is counted."""
     by_kind: dict[str, list[tuple[tuple[str, ...], Measured]]] = {}
     for kind, labels, measured in objects:
         by_kind.setdefault(kind, []).append((tuple(map(clean, labels)), measured))
     families: list[Metric] = []
-    left = MOST_SERIES
+    left = most
     for one in MEASURES:
         make = CounterMetricFamily if one.is_counter else GaugeMetricFamily
         family = make(one.metric, one.text, labels=(*OBJECT_LABELS[one.of], *one.labels))
@@ -112,9 +111,9 @@ def measured_families(objects: Iterable[Labelled], dropped: Dropped | None = Non
             for own, value in measured.all(one.name):
                 values = (*labels, *map(clean, own))
                 if values in seen:
-                    lost.duplicate += 1
+                    dropped.duplicate += 1
                 elif left == 0:
-                    lost.too_many += 1
+                    dropped.too_many += 1
                 else:
                     seen.add(values)
                     left -= 1

@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prometheus_client.core import Metric
 
@@ -18,6 +18,8 @@ from vgpuctl.telemetry.exposition import Dropped, Labelled, Page, measured_famil
 from vgpuctl.telemetry.history import MeasuredValue, Subject
 
 _KEPT = {(one.of, one.name) for one in MEASURES if one.is_kept}
+MOST_OBJECTS = 4000
+"""GPUs, MIG instances, vGPUs or VMs of one host; a host that tells of more lies."""
 _WITH_GPU = (GPU, INSTANCE, VGPU)
 
 
@@ -34,6 +36,7 @@ class _NamedVgpu:
 def host_page(host: str, readings: HostReadings, leases: Sequence[Lease]) -> Page:
     """Return the page of what a host measured. leases: the live ones of this host."""
     dropped = Dropped()
+    readings = _bounded(readings, dropped)
     vgpus = _named(readings, leases)
     families = measured_families(_objects(host, readings, vgpus), dropped)
     families.append(
@@ -51,6 +54,7 @@ def host_page(host: str, readings: HostReadings, leases: Sequence[Lease]) -> Pag
 def kept_values(host: str, readings: HostReadings, leases: Sequence[Lease]) -> list[MeasuredValue]:
     """Return the values of one reading that the history keeps, each with its subject."""
     found = []
+    readings = _bounded(readings, Dropped())
     for subject, measured in _subjects(host, readings, _named(readings, leases)):
         for name, labels, value in measured.values:
             if not labels and (subject.kind, name) in _KEPT:
@@ -68,6 +72,18 @@ def telemetry_sources(vms: Iterable[Vm], leases: Sequence[Lease], readings: Mapp
         labels = (lease.host, share.gpu, lease.tenant, lease.vm_name, share.vfio_device, share.profile, source)
         rows.append((labels, 1.0))
     return own.SHARE_TELEMETRY.of(rows)
+
+
+def _bounded(readings: HostReadings, dropped: Dropped) -> HostReadings:
+    objects = (readings.gpus, readings.instances, readings.vgpus, readings.vms)
+    dropped.too_many += sum(max(0, len(one) - MOST_OBJECTS) for one in objects)
+    return replace(
+        readings,
+        gpus=readings.gpus[:MOST_OBJECTS],
+        instances=readings.instances[:MOST_OBJECTS],
+        vgpus=readings.vgpus[:MOST_OBJECTS],
+        vms=readings.vms[:MOST_OBJECTS],
+    )
 
 
 def _subjects(host: str, readings: HostReadings, vgpus: Sequence[_NamedVgpu]) -> Iterator[tuple[Subject, Measured]]:

@@ -66,6 +66,11 @@ DROPPED_SERIES = OwnMetric(
 STORE_UP = OwnMetric("vgpuctl_store_up", "1 if the states of the store could be read the last time.")
 STORE_AGE = OwnMetric("vgpuctl_store_age_seconds", "Age of the states of the store that are exposed.")
 HISTORY_UP = OwnMetric("vgpuctl_history_up", "1 if the last readings could be added to the history of readings.")
+CERTIFICATE_EXPIRY = OwnMetric(
+    "vgpuctl_certificate_expiry_timestamp_seconds",
+    "Earliest end of the certificates in a file of the exporter or of OVN.",
+    ("file",),
+)
 EXPORTER_INFO = OwnMetric("vgpuctl_exporter_info", "Always 1. version: of vgpuctl.", ("version",))
 PROBE_SUCCESS = OwnMetric(
     "probe_success", "1 if the host answered its last reading and the reading is still exposed.", ()

@@ -9,6 +9,8 @@ from vgpuctl.errors import NotFound, VgpuctlError
 from vgpuctl.usecases.telemetry.exporter import Exporter
 from vgpuctl.usecases.telemetry.targets import host_targets, tenant_targets
 from vgpuctl.web.answers import as_json, as_page, as_text
+from vgpuctl.web.basic_auth import require_users
+from vgpuctl.web.protection import Protection
 
 _INDEX = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>vgpuctl exporter</title>
@@ -25,9 +27,10 @@ _INDEX = """<!doctype html>
 """
 
 
-def exporter_app(exporter: Exporter) -> Flask:
+def exporter_app(exporter: Exporter, protection: Protection) -> Flask:
     """Return the application that serves one exporter."""
     app = Flask("vgpuctl.exporter", static_folder=None)
+    require_users(app, protection)
 
     def text(page: Callable[[str], tuple[bytes, str]]) -> Response:
         content, content_type = page(request.headers.get("Accept", ""))

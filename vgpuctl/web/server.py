@@ -4,16 +4,37 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from cheroot.makefile import StreamReader, StreamWriter
+from cheroot.ssl import Adapter
 from cheroot.wsgi import Server
 from flask import Flask
 
+from vgpuctl.errors import UsageError
+from vgpuctl.web.protection import Protection
+
+_MOST_HEADER_BYTES = 64 * 1024
+_MOST_BODY_BYTES = 64 * 1024
+
 
 @contextmanager
-def serving(app: Flask, address: str, port: int) -> Iterator[int]:
-    """Serve an application during the block. Yields the port; port 0 takes a free one."""
-    server = Server((address, port), app)
-    server.prepare()
+def serving(app: Flask, address: str, port: int, protection: Protection | None = None) -> Iterator[int]:
+    """Serve an application during the block. Yields the port; port 0 takes a free one.
+
+    Raises UsageError when the address cannot be listened on.
+    """
+    server = Server((address, port), app, server_name="vgpuctl")
+    server.max_request_header_size = _MOST_HEADER_BYTES
+    server.max_request_body_size = _MOST_BODY_BYTES
+    if protection is not None and protection.context is not None:
+        server.ssl_adapter = _TlsAdapter(protection)
+    try:
+        server.prepare()
+    except OSError as error:
+        raise UsageError(
+            f"{address} port {port} cannot be listened on: {error}", hint="choose another one with --listen"
+        ) from error
     thread = threading.Thread(target=server.serve, name="http", daemon=True)
     thread.start()
     try:
@@ -21,3 +42,25 @@ def serving(app: Flask, address: str, port: int) -> Iterator[int]:
     finally:
         server.stop()
         thread.join()
+
+
+class _TlsAdapter(Adapter):
+    """TLS whose context is asked for with each connection. The handshake is made by the thread that reads the request:
+    a client that says nothing keeps no other one waiting."""
+
+    def __init__(self, protection: Protection) -> None:
+        self._protection = protection
+
+    def bind(self, sock: Any) -> Any:
+        return sock
+
+    def wrap(self, sock: Any) -> tuple[Any, dict[str, str]]:
+        context = self._protection.context
+        assert context is not None
+        return context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False), self.get_environ()
+
+    def get_environ(self) -> dict[str, str]:
+        return {"wsgi.url_scheme": "https", "HTTPS": "on"}
+
+    def makefile(self, sock: Any, mode: str = "r", bufsize: int = -1) -> Any:
+        return StreamReader(sock, mode, bufsize) if "r" in mode else StreamWriter(sock, mode, bufsize)

@@ -106,6 +106,41 @@ def test_service_discovery_of_hosts_and_tenants(exporter: RunningExporter) -> No
     assert exporter.json("/sd/tenants/nobody") == []
 
 
+def test_a_passthrough_card_is_read_in_its_guest_or_by_nobody(
+    fleet_operator: Operator, exporter: RunningExporter
+) -> None:
+    whole = ("--tenant", "acme", "--gpu", "passthrough", "--host", "sim-003", *SIZE)
+    fleet_operator.does("create-vm", "train-1", *whole, "--guest-metrics", "10.20.0.7:9400")
+    exporter.wait_for(
+        "the guest is named",
+        lambda series: values(series, "vgpuctl_share_telemetry", vm="train-1", source="guest") == [1],
+    )
+    guests = [one for one in exporter.json("/sd/tenants/acme") if one["labels"]["__meta_vgpuctl_role"] == "guest"]
+    assert [one["targets"] for one in guests] == [["10.20.0.7:9400"]]
+    labels = guests[0]["labels"]
+    about = {name.removeprefix("__meta_vgpuctl_"): value for name, value in labels.items()}
+    assert (about["tenant"], about["vm"], about["host"], about["profile"]) == (
+        "acme",
+        "train-1",
+        "sim-003",
+        "passthrough",
+    )
+    fleet_operator.does("delete-vm", "train-1", "--tenant", "acme", "--yes", "--timeout", "0")
+    fleet_operator.does("create-vm", "train-2", *whole)
+    exporter.wait_for(
+        "nobody measures it",
+        lambda series: values(series, "vgpuctl_share_telemetry", vm="train-2", source="none") == [1],
+    )
+    fleet_operator.does("delete-vm", "train-2", "--tenant", "acme", "--yes", "--timeout", "0")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9400", "[::1]:9400", "169.254.169.254:80", "web-1:9400", "10.0.0.5"])
+def test_a_guest_is_not_the_operators_own_machine(fleet_operator: Operator, address: str) -> None:
+    refused = fleet_operator.is_refused("create-vm", "x", "--tenant", "acme", *SIZE, "--guest-metrics", address)
+    assert (refused["reference"], refused["exit_code"]) == ("usage", 2)
+    assert "--guest-metrics" in refused["message"]
+
+
 def test_once_prints_the_page_without_server_and_history(fleet_operator: Operator, exporter: RunningExporter) -> None:
     series = parse(fleet_operator.does("exporter", "--once").out)
     assert len(values(series, "vgpuctl_snapshot_age_seconds")) == 4

@@ -19,8 +19,3 @@ def listen_address(text: str) -> tuple[str, int]:
             f"--listen {text!a} is no address with a port", hint="write 127.0.0.1:9635, [::1]:9635 or :9635"
         )
     return address, int(port)
-
-
-def is_loopback(address: str) -> bool:
-    """True if only this machine reaches the address."""
-    return ipaddress.ip_address(address).is_loopback

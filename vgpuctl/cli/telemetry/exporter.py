@@ -30,9 +30,24 @@ from vgpuctl.cli.support.output import say
     help="Seconds between two readings of a host.",
 )
 @options.history
+@click.option(
+    "--web-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="TLS and users, in the web-config format of Prometheus's exporters; a changed file counts at once.",
+)
+@click.option("--insecure-listen", is_flag=True, help="Allow an address that others reach without TLS and a login.")
 @click.option("--once", is_flag=True, help="Read every host once, print the metrics and exit; no server, no history.")
 @options.many_hosts
-def command(listen: str, interval_s: float, history: Path | None, once: bool, **where: Any) -> None:
+def command(
+    listen: str,
+    interval_s: float,
+    history: Path | None,
+    web_config: Path | None,
+    insecure_listen: bool,
+    once: bool,
+    **where: Any,
+) -> None:
     """Read all hosts again and again, keep the history of readings, and serve metrics until interrupted.
 
     A scrape contacts no host: it gets the last readings with their age. /metrics has the whole fleet, the store's
@@ -43,6 +58,7 @@ def command(listen: str, interval_s: float, history: Path | None, once: bool, **
     from vgpuctl.usecases.support.history import history_path
     from vgpuctl.usecases.telemetry.exporter import Exporter
     from vgpuctl.web.exporter_app import exporter_app
+    from vgpuctl.web.protection import Protection, refuse_unprotected
     from vgpuctl.web.server import serving
 
     address, port = listen_address(listen)
@@ -52,12 +68,21 @@ def command(listen: str, interval_s: float, history: Path | None, once: bool, **
             exporter.read_once()
             click.echo(exporter.metrics("")[0], nl=False)
         return
+    protection = Protection(web_config, warn=say)
+    refuse_unprotected(address, protection, is_allowed=insecure_listen)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     with services(**where) as opened:
-        exporter = Exporter(opened, interval_s=interval_s, history=history_path(history, where["database"]))
-        with exporter.running(), serving(exporter_app(exporter), address, port) as taken:
-            say(f"serving on http://{listen.rpartition(':')[0]}:{taken}/metrics")
+        exporter = Exporter(
+            opened,
+            interval_s=interval_s,
+            history=history_path(history, where["database"]),
+            certificates=protection.certificates,
+        )
+        app = exporter_app(exporter, protection)
+        with exporter.running(), serving(app, address, port, protection) as taken:
+            scheme = "http" if protection.context is None else "https"
+            say(f"serving on {scheme}://{listen.rpartition(':')[0]}:{taken}/metrics")
             stop.wait()
     say("stopped")

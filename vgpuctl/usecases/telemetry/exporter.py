@@ -8,7 +8,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import vgpuctl
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.errors import NotFound, Unexpected, VgpuctlError
 from vgpuctl.model.lease import Lease
+from vgpuctl.ovn.certificate_ends import certificate_end
 from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Page, encode, process_families, state_families
 from vgpuctl.telemetry.history import History
@@ -45,13 +46,23 @@ class Exporter:
     """One exporter. Threads may ask for pages at any time while it runs.
 
     interval_s: between two readings of a host, and of the store. history: the file of the kept readings.
+    certificates: the files of the server that serves the pages.
     """
 
-    def __init__(self, services: Services, *, interval_s: float, history: Path) -> None:
+    def __init__(
+        self,
+        services: Services,
+        *,
+        interval_s: float,
+        history: Path,
+        certificates: Callable[[], Iterable[Path]] = tuple,
+    ) -> None:
         self._services = services
         self._interval_s = interval_s
         self._stale_s = max(4 * interval_s, _SHORTEST_STALE_S)
         self._history_path = history
+        self._certificates = certificates
+        self._certificate_ends: Mapping[str, float] = {}
         self._history: History | None = None
         self._history_error: VgpuctlError | None = None
         self._lock = threading.Lock()
@@ -154,6 +165,7 @@ class Exporter:
                 own.STORE_UP.of([((), float(store.error is None))]),
                 *([] if age is None else [own.STORE_AGE.of([((), age)])]),
                 own.HISTORY_UP.of([((), float(self._history_error is None))]),
+                own.CERTIFICATE_EXPIRY.of(((file,), end) for file, end in self._certificate_ends.items()),
                 *process_families(),
             ]
         )
@@ -189,8 +201,15 @@ class Exporter:
                 with contextlib.suppress(VgpuctlError):
                     self._history.prune(self._services.store.now())
 
+    def _read_certificates(self) -> None:
+        authority = self._services.authority
+        files = [*self._certificates(), *(() if authority is None else authority.certificates())]
+        ends = {str(file): certificate_end(file) for file in files}
+        self._certificate_ends = {file: end for file, end in ends.items() if end is not None}
+
     def _read_store(self) -> None:
         """Read every state. A store that cannot be read keeps what was read before, with its age."""
+        self._read_certificates()
         snapshots = self.snapshots()
         readings = {
             name: one.readings

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The protection of an HTTP interface by a web-config file. Changed files count for the next connection.
+
+A renewed certificate needs no restart. Files that cannot be read after a change leave the old state in force.
+"""
+
+import ipaddress
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from vgpuctl.errors import UsageError, VgpuctlError
+from vgpuctl.model.web_config import ClientAuth, TlsVersion, WebConfig, WebTls
+from vgpuctl.specs.web_config import read_web_config
+
+_VERIFY = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.VERIFY_IF_GIVEN: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRE_AND_VERIFY: ssl.CERT_REQUIRED,
+}
+_VERSIONS = {TlsVersion.TLS12: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS13: ssl.TLSVersion.TLSv1_3}
+_Mark = tuple[tuple[int, int, int] | None, ...]
+
+
+class Protection:
+    """The present protection. Without a file there is none: plain HTTP for everybody who reaches the address."""
+
+    def __init__(self, file: Path | None, *, warn: Callable[[str], None] = lambda _text: None) -> None:
+        """Read the file. Raises InventoryError for its content, UsageError for certificates that cannot be used."""
+        self._file = file
+        self._warn = warn
+        self._lock = threading.Lock()
+        self._config = WebConfig() if file is None else read_web_config(file)
+        self._context = None if self._config.tls is None else _make_context(self._config.tls)
+        self._mark = self._read_mark()
+
+    @property
+    def config(self) -> WebConfig:
+        """The configuration as the files are now."""
+        self._follow()
+        return self._config
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """TLS as the files are now; None for plain HTTP."""
+        self._follow()
+        return self._context
+
+    def certificates(self) -> list[Path]:
+        """The files with the certificates that are served or trusted."""
+        tls = self.config.tls
+        named = () if tls is None else (tls.cert_file, tls.client_ca_file)
+        return [one for one in named if one is not None]
+
+    def _follow(self) -> None:
+        with self._lock:
+            mark = self._read_mark()
+            if self._file is None or mark == self._mark:
+                return
+            self._mark = mark
+            try:
+                config = read_web_config(self._file)
+                if (config.tls is None) != (self._config.tls is None):
+                    raise UsageError("TLS cannot be switched on or off while it runs")
+                context = None if config.tls is None else _make_context(config.tls)
+            except VgpuctlError as error:
+                self._warn(f"warning: {self._file}: the change is not used: {error.message}")
+                return
+            self._config, self._context = config, context
+            # The file may name other files now.
+            self._mark = self._read_mark()
+
+    def _read_mark(self) -> _Mark:
+        tls = self._config.tls
+        files = (*(() if self._file is None else (self._file,)), *(() if tls is None else tls.files))
+        return tuple(_mark_of(one) for one in files)
+
+
+def refuse_unprotected(address: str, protection: Protection, *, is_allowed: bool) -> None:
+    """Raise UsageError for an address that others reach without TLS and a login, unless that is allowed."""
+    if ipaddress.ip_address(address).is_loopback or protection.config.is_protected or is_allowed:
+        return
+    raise UsageError(
+        f"{address} can be reached by others, who would need no login or could read what is sent",
+        hint="give --web-config FILE with tls_server_config and basic_auth_users, or --insecure-listen",
+    )
+
+
+def _mark_of(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _make_context(tls: WebTls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[tls.min_version]
+    try:
+        context.load_cert_chain(tls.cert_file, tls.key_file, password=_refuse_password)
+        if tls.client_ca_file is not None:
+            context.load_verify_locations(tls.client_ca_file)
+    except (OSError, ValueError) as error:
+        files = ", ".join(map(str, tls.files))
+        raise UsageError(
+            f"TLS cannot be set up with {files}: {error}", hint="give PEM files that belong together"
+        ) from error
+    context.verify_mode = _VERIFY[tls.client_auth]
+    return context
+
+
+def _refuse_password() -> str:
+    raise ValueError("the key is encrypted")

@@ -38,6 +38,7 @@ from vgpuctl.specs.placing import GPU_PLACING, PLACING
 from vgpuctl.specs.schema import SCHEMAS
 from vgpuctl.specs.vm import VM
 from vgpuctl.telemetry import rule_files
+from vgpuctl.telemetry.dashboards import DASHBOARDS
 from vgpuctl.telemetry.own_metrics import OWN_METRICS
 
 _TABLES: dict[str, tuple[Table[Any], ...]] = {
@@ -81,7 +82,11 @@ def _monitoring_files() -> dict[Path, str]:
     """Rules with their tests and dashboards, which the package ships for export-monitoring."""
     shipped = ROOT / "vgpuctl" / "telemetry" / "shipped"
     made = {shipped / "rules" / name: _yaml(content) for name, content in rule_files.rules().items()}
-    return made | {shipped / "rule-tests" / name: _yaml(content) for name, content in rule_files.rule_tests().items()}
+    made |= {shipped / "rule-tests" / name: _yaml(content) for name, content in rule_files.rule_tests().items()}
+    for one in DASHBOARDS:
+        text = json.dumps(one.json(), indent=2, ensure_ascii=False)
+        made[shipped / "grafana" / "dashboards" / f"{one.uid}.json"] = text + "\n"
+    return made
 
 
 class _Dumper(yaml.SafeDumper):

@@ -145,6 +145,7 @@ SECTIONS = (
         "telemetry",
         {
             "exporter": "Serve the readings of all hosts and the store's states to Prometheus.",
+            "export-monitoring": "Write rules, dashboards and configurations for Prometheus and Grafana.",
             "map": "Draw each GPU with its shares and what is left.",
             "fit-performance": "Fit the model of throughput of VMs that share GPUs.",
         },

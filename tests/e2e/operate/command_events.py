@@ -168,6 +168,7 @@ READING = {
     "fit-performance": "--dry-run",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",
     "exporter": "--once",
+    "export-monitoring": "{home}/monitoring",
     "list-queue": "",
     "list-controllers": "",
     "list-reservations": "",

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""export-monitoring: rules, dashboards and example configurations as files."""
+
+from pathlib import Path
+
+import click
+
+from vgpuctl.cli.support import options
+from vgpuctl.cli.support.output import plain, print_json, print_table, say
+
+
+@click.command("export-monitoring")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--exporter",
+    metavar="ADDRESS:PORT",
+    default="127.0.0.1:9635",
+    show_default=True,
+    help="Exporter that Prometheus scrapes.",
+)
+@click.option(
+    "--alertmanager",
+    metavar="ADDRESS:PORT",
+    default="127.0.0.1:9093",
+    show_default=True,
+    help="Alertmanager that Prometheus tells.",
+)
+@click.option(
+    "--prometheus",
+    metavar="URL",
+    default="http://127.0.0.1:9090",
+    show_default=True,
+    help="Prometheus that Grafana asks.",
+)
+@click.option(
+    "--runbooks",
+    metavar="URL",
+    default="docs/monitoring.md",
+    show_default=True,
+    help="Page of the runbooks, where you publish docs/monitoring.md.",
+)
+@click.option("--overwrite", is_flag=True, help="Also replace files that were changed by hand.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+@options.as_json
+def command(
+    folder: Path,
+    exporter: str,
+    alertmanager: str,
+    prometheus: str,
+    runbooks: str,
+    overwrite: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Write alerting rules with their tests, Grafana dashboards and example configurations to FOLDER.
+
+    Files for Prometheus, Alertmanager, Grafana's provisioning and systemd. The same command brings the files of an
+    older version up to date; it refuses to replace one that was changed by hand. Point `rule_files` of your own
+    Prometheus at FOLDER/rules.
+    """
+    from vgpuctl.telemetry.shipped_files import Addresses
+    from vgpuctl.usecases.telemetry.export_monitoring import FileOutcome, export_monitoring
+
+    boards = str((folder / "grafana" / "dashboards").absolute())
+    addresses = Addresses(exporter, alertmanager, prometheus, boards, runbooks)
+    done = export_monitoring(folder, addresses, overwrite=overwrite, dry_run=dry_run)
+    changed = [one for one in done if one.outcome is not FileOutcome.UNCHANGED]
+    if as_json:
+        print_json({"folder": str(folder), "changed": bool(changed), "files": plain(done)})
+        return
+    if changed:
+        print_table(("FILE", "OUTCOME"), [(one.path, one.outcome) for one in changed], empty="")
+    left = f"; {len(done) - len(changed)} unchanged" if len(done) > len(changed) and changed else ""
+    say(f"{'would change' if dry_run else 'changed'} {len(changed)} files{left}" if changed else "no change")

@@ -146,7 +146,7 @@ def running_prometheus(config: Mapping[str, Any], rules: Mapping[str, str] | Non
         address = f"127.0.0.1:{_unused_port()}"
         arguments = [
             "prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={address}",
-            "--storage.tsdb.no-lockfile", "--log.level=warn",
+            "--log.level=warn",
         ]  # fmt: skip
         with _running(arguments, folder, f"http://{address}/-/ready"):
             yield Prometheus(f"http://{address}", folder)

@@ -9,6 +9,7 @@ RESTRICTIONS = [
         "refuse_closed_host",
         "sharing/gate.py",
         "scheduler/fleet_host.py:__init__",
+        "scheduler/gpu_map.py:map_gpus",
         "scheduler/host_rules.py:refuse_host",
         "scheduler/what_if.py:_allowed_again",
         "usecases/host/adopt_host.py:_refuse_fenced",

@@ -146,6 +146,7 @@ SECTIONS = (
         {
             "exporter": "Serve the readings of all hosts and the store's states to Prometheus.",
             "export-monitoring": "Write rules, dashboards and configurations for Prometheus and Grafana.",
+            "top": "Show what each share uses of what was promised, live.",
             "map": "Draw each GPU with its shares and what is left.",
             "fit-performance": "Fit the model of throughput of VMs that share GPUs.",
         },

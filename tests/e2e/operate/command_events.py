@@ -176,6 +176,7 @@ READING = {
     "show-usage": "",
     "list-pools": "",
     "map": "",
+    "top": "--once",
     "list-networks": "",
     "show-network": f"front {ACME}",
     "list-external-networks": "",

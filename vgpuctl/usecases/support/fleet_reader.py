@@ -53,13 +53,21 @@ def _read(services: Services, name: str, session: HostSession) -> HostSnapshot:
 class FleetReader:
     """Reads every host of the inventory each `interval_s`; a host that hangs keeps only its own thread waiting.
 
-    tell: called with each new snapshot, in the host's thread.
+    tell: called with each new snapshot, in the host's thread. hosts: gives the names to read, in place of every host.
     """
 
-    def __init__(self, services: Services, *, interval_s: float, tell: Callable[[HostSnapshot], None]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        *,
+        interval_s: float,
+        tell: Callable[[HostSnapshot], None],
+        hosts: Callable[[], Sequence[str]] | None = None,
+    ) -> None:
         self._services = services
         self._interval_s = interval_s
         self._tell = tell
+        self._hosts = hosts or services.hosts
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._snapshots: dict[str, HostSnapshot] = {}
@@ -90,7 +98,7 @@ class FleetReader:
 
     def _follow(self) -> None:
         """Read exactly the hosts of the inventory."""
-        names = self._services.hosts()
+        names = self._hosts()
         with self._lock:
             for name in set(self._snapshots) - set(names):
                 del self._snapshots[name]
